@@ -28,8 +28,8 @@ func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, 
 	return orphans, nil
 }
 
-// isolate finds the bad events of a batch that the broker refused. A refusal
-// names no record, so the batch is sent again in halves, one after the other.
+// isolate finds the bad events of a batch that the broker refused: those that it
+// names. Where it names none, the batch is sent again in halves, one after the other.
 // What can be written is written, in order; a record that is refused alone is
 // bad. It returns the events that must be placed again, because their topic is
 // gone or the client was renewed.
@@ -42,16 +42,21 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 		return eventsOf(s.events), nil
 	}
 	if len(s.events) == 1 && s.proven() {
-		return nil, reject(ctx, s.events[0].Event, badEvent(s.err))
+		return nil, reject(ctx, s.events[0].Event, badEvent(s.cause(0)))
 	}
-	middle := (len(s.events) + 1) / 2
-	for rest := s.events; len(rest) > 0; {
+	for at, part := 0, s.parts(); len(part) > 0; part = part[1:] {
 		if s.by != k.client { // renewed for a dead letter
-			return eventsOf(rest), nil
+			return eventsOf(s.events[at:]), nil
 		}
-		half := rest[:min(middle, len(rest))]
-		rest = rest[len(half):]
-		batches, err := k.write(ctx, half, k.tally(half))
+		these := s.events[at : at+part[0].events]
+		at += part[0].events
+		if part[0].refused != nil {
+			if err := reject(ctx, these[0].Event, badEvent(part[0].refused)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		batches, err := k.write(ctx, these, k.tally(these))
 		if err != nil {
 			return nil, err
 		}
@@ -61,11 +66,46 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 				return nil, err
 			}
 			if len(orphans) > 0 {
-				return slices.Concat(orphans, eventsOf(rest)), nil
+				return slices.Concat(orphans, eventsOf(s.events[at:])), nil
 			}
 		}
 	}
 	return nil, nil
+}
+
+// cut is a part of a refused batch.
+type cut struct {
+	events  int   // so many
+	refused error // why the broker refuses this one; nil: it is to be written by itself
+}
+
+// parts are what a refused batch is cut into, in order.
+func (s *batch) parts() (parts []cut) {
+	named := s.said.named(len(s.events))
+	if len(named) == 0 {
+		middle := (len(s.events) + 1) / 2
+		return append(parts, cut{events: middle}, cut{events: len(s.events) - middle})[:min(2, len(s.events))]
+	}
+	at := 0
+	for _, i := range named {
+		if i > at {
+			parts = append(parts, cut{events: i - at})
+		}
+		parts = append(parts, cut{1, s.cause(i)})
+		at = i + 1
+	}
+	if left := len(s.events) - at; left > 0 {
+		parts = append(parts, cut{events: left})
+	}
+	return parts
+}
+
+// cause is why the broker refuses the event with the index.
+func (s *batch) cause(index int) error {
+	if s.said == nil {
+		return s.err
+	}
+	return explained(s.err, s.said.records[int32(index)])
 }
 
 // proven reports whether a refusal of a single event is certainly its own

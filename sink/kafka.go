@@ -50,6 +50,8 @@ type Kafka struct {
 	// write it, one at a time. It may be read after the flush has returned.
 	failed map[*kgo.Record]error
 	onDone func(*kgo.Record, error)
+	// said is what brokers said of what they refused in that attempt.
+	said answers
 	// refused is how often in a row brokers refused a producer id.
 	refused      int
 	refusedWaits backoff.Series
@@ -180,7 +182,7 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := clientOpts(k.cfg, k.barrier.dialer(dial))
+	opts, err := clientOpts(k.cfg, k.said.dialer(k.barrier.dialer(dial)))
 	if err != nil {
 		return nil, err
 	}

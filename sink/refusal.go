@@ -51,20 +51,26 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 	return again, nil, nil
 }
 
-// isolate finds the events that brokers refuse among those of a batch, by
-// writing halves of it in transactions that are aborted.
-func (x *Transactions) isolate(ctx context.Context, b batch) ([]Refusal, error) {
+// isolate finds the events that brokers refuse among those of a batch: those that they
+// name, or else by writing halves of it in transactions that are aborted.
+func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, err error) {
+	named := b.said.named(len(b.events))
 	if len(b.events) == 1 && b.proven() {
-		p := b.events[0]
+		named = []int{0}
+	}
+	for _, i := range named {
+		p, cause := b.events[i], b.cause(i)
 		switch {
-		case p.letter && x.k.cutLetters(p.Event, b.err):
+		case p.letter && x.k.cutLetters(p.Event, cause):
 			return nil, nil
 		case p.letter:
-			return nil, x.k.refusedLetter(b.err)
+			return nil, x.k.refusedLetter(cause)
 		}
-		return []Refusal{{p.entry, badEvent(b.err)}}, nil
+		found = append(found, Refusal{p.entry, badEvent(cause)})
 	}
-	var found []Refusal
+	if len(named) > 0 {
+		return found, nil
+	}
 	middle := (len(b.events) + 1) / 2
 	for _, half := range [][]placed{b.events[:middle], b.events[middle:]} {
 		if len(half) == 0 {

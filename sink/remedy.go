@@ -92,6 +92,12 @@ func FeatureCommand(cfg Options, feature string, version int) string {
 	return command("kafka-features", cfg, fmt.Sprintf("upgrade --feature %s=%d", feature, version))
 }
 
+// UnavailableCommand returns the command of Kafka's own tools that shows the partitions
+// without a leader, and their brokers.
+func UnavailableCommand(cfg Options) string {
+	return "start the brokers of " + command("kafka-topics", cfg, "--describe --unavailable-partitions")
+}
+
 // QuotaCommand returns the command of Kafka's own tools that shows the quotas that
 // may count for the connector.
 func QuotaCommand(cfg Options) string {

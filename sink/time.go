@@ -31,11 +31,57 @@ func stamp(ev *transform.Event, now time.Time) {
 	}
 }
 
-// times are how a topic takes the times of records.
+// Times are what a topic does with the times of records.
+type Times struct {
+	Appended  bool          // brokers replace them by their own
+	Retention time.Duration // 0: it deletes nothing by them
+	// Before and After bound how far they may be from the broker's.
+	Before, After Bound
+}
+
+// Bound is a setting and its value; the zero Bound is none.
+type Bound struct {
+	Setting string
+	Max     time.Duration
+}
+
+// The settings of a topic that have to do with the times of records.
+const (
+	cleanupPolicy  = "cleanup.policy"
+	retentionTime  = "retention.ms"
+	timestampType  = "message.timestamp.type"
+	mostBefore     = "message.timestamp.before.max.ms"
+	mostAfter      = "message.timestamp.after.max.ms"
+	mostDifference = "message.timestamp.difference.max.ms" // in place of the two, before Kafka 3.6
+)
+
+// TimesOf reads the settings of a topic.
+func TimesOf(settings map[string]string) Times {
+	found := Times{Appended: settings[timestampType] == "LogAppendTime"}
+	if strings.Contains(settings[cleanupPolicy], "delete") && !found.Appended {
+		found.Retention = bound(settings, retentionTime).Max
+	}
+	found.Before, found.After = bound(settings, mostBefore), bound(settings, mostAfter)
+	if settings[mostBefore] == "" && settings[mostAfter] == "" {
+		found.Before, found.After = bound(settings, mostDifference), bound(settings, mostDifference)
+	}
+	return found
+}
+
+// bound is none where a setting has no value, or one that does not bound.
+func bound(settings map[string]string, name string) Bound {
+	ms, err := strconv.ParseInt(settings[name], 10, 64)
+	if err != nil || ms <= 0 || ms > math.MaxInt64/int64(time.Millisecond) {
+		return Bound{}
+	}
+	return Bound{name, time.Duration(ms) * time.Millisecond}
+}
+
+// times are what is known of a topic's.
 type times struct {
-	known     bool
-	retention time.Duration // 0: it deletes nothing by time
-	text      string        // for people: the settings
+	Times
+	known bool
+	text  string // for people: the settings
 }
 
 const (
@@ -52,7 +98,7 @@ func (k *Kafka) late(ctx context.Context, t *topic, ev *transform.Event, ask boo
 	if ask && (!t.timed || time.Since(t.timesAsked) > timesAge) {
 		t.times, t.timesAsked, t.timed = k.timesOf(ctx, t), time.Now(), true
 	}
-	keep := t.times.retention
+	keep := t.times.Retention
 	return keep > 0 && time.Since(ev.Asked) > keep/2 && ev.Retime()
 }
 
@@ -64,8 +110,7 @@ func (k *Kafka) timesOf(ctx context.Context, t *topic) times {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	res := kmsg.NewDescribeConfigsRequestResource()
 	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, t.name
-	res.ConfigNames = []string{"cleanup.policy", "retention.ms", "message.timestamp.type", "message.timestamp.before.max.ms",
-		"message.timestamp.after.max.ms", "message.timestamp.difference.max.ms"}
+	res.ConfigNames = []string{cleanupPolicy, retentionTime, timestampType, mostBefore, mostAfter, mostDifference}
 	req.Resources = append(req.Resources, res)
 	resp, err := req.RequestWith(ctx, k.client)
 	if err != nil || len(resp.Resources) != 1 || kerr.ErrorForCode(resp.Resources[0].ErrorCode) != nil {
@@ -76,7 +121,6 @@ func (k *Kafka) timesOf(ctx context.Context, t *topic) times {
 
 // timesIn reads the settings of a topic.
 func timesIn(configs []kmsg.DescribeConfigsResponseResourceConfig) times {
-	found := times{known: true}
 	values := make(map[string]string)
 	var texts []string
 	for _, c := range configs {
@@ -85,26 +129,28 @@ func timesIn(configs []kmsg.DescribeConfigsResponseResourceConfig) times {
 			texts = append(texts, c.Name+"="+*c.Value)
 		}
 	}
-	found.text = strings.Join(texts, ", ")
-	ms, err := strconv.ParseInt(values["retention.ms"], 10, 64)
-	deletes := strings.Contains(values["cleanup.policy"], "delete") && values["message.timestamp.type"] != "LogAppendTime"
-	if err == nil && ms > 0 && deletes {
-		found.retention = time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
-	}
-	return found
+	return times{TimesOf(values), true, strings.Join(texts, ", ")}
 }
 
 // untimely deals with a batch that brokers refuse for the time of a record: those that
 // were asked for give way to that of the next attempt. It reports whether any was. If none
 // was, this machine's clock and the broker's differ by more than the topic allows.
 func (k *Kafka) untimely(ctx context.Context, s *batch) (asked bool) {
-	for i := range s.events {
-		asked = s.events[i].Retime() || asked
+	first, cause := 0, s.err
+	if named := s.said.named(len(s.events)); len(named) > 0 {
+		for _, i := range named {
+			asked = s.events[i].Retime() || asked
+		}
+		first, cause = named[0], s.cause(named[0])
+	} else {
+		for i := range s.events {
+			asked = s.events[i].Retime() || asked
+		}
 	}
 	if asked {
 		return true
 	}
-	rec := &s.events[0].Record
+	rec := &s.events[first].Record
 	settings := ""
 	if t := k.topics[rec.Topic]; t != nil {
 		if found := k.timesOf(ctx, t); found.known {
@@ -112,7 +158,7 @@ func (k *Kafka) untimely(ctx context.Context, s *batch) (asked bool) {
 		}
 	}
 	reason := fmt.Sprintf("brokers do not take records of topic %q with the time of this machine, %s%s: %v",
-		rec.Topic, rec.Timestamp.UTC().Format(time.RFC3339), settings, s.err)
+		rec.Topic, rec.Timestamp.UTC().Format(time.RFC3339), settings, cause)
 	remedy := "set the clocks of this machine and of the brokers right (NTP); or let brokers set the time: " +
 		ConfigCommand(k.cfg, rec.Topic, "message.timestamp.type=LogAppendTime")
 	k.complain("Kafka refuses records for their time, retrying", zap.String("topic", rec.Topic), zap.Int32("partition", rec.Partition),

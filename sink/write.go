@@ -19,6 +19,8 @@ type batch struct {
 	alone bool
 	// by is the client that they were sent with.
 	by *kgo.Client
+	// said is what the broker said of it; nil for nothing, or of a part of it.
+	said *refusal
 }
 
 func (s *batch) topic() string { return s.events[0].Record.Topic }
@@ -82,6 +84,7 @@ func (k *Kafka) write(ctx context.Context, round []placed, shares []*share) ([]b
 // record. k.failed then has the errors.
 func (k *Kafka) send(ctx context.Context, round []placed) error {
 	clear(k.failed)
+	k.said.forget()
 	now := time.Now()
 	k.barrier.close()
 	for i := range round {
@@ -137,7 +140,7 @@ func (k *Kafka) complain(msg string, fields ...zap.Field) {
 // batch, so nothing durable follows. If something durable did follow, it would
 // be written once more: a repeat is allowed, another order is not.
 func (k *Kafka) batches(round []placed) []batch {
-	index := make(map[partition]int)
+	index, taken := make(map[partition]int), make(map[partition]bool)
 	var batches []batch
 	for _, p := range round {
 		of := partition{p.Record.Topic, p.Record.Partition}
@@ -145,13 +148,27 @@ func (k *Kafka) batches(round []placed) []batch {
 		err := k.failed[&p.Record]
 		if !open {
 			if err == nil {
+				taken[of] = true
 				continue
 			}
 			i = len(batches)
 			index[of] = i
-			batches = append(batches, batch{err: err, alone: len(round) == 1, by: k.client})
+			s := batch{err: err, alone: len(round) == 1, by: k.client}
+			if said := k.saidOf(of); said != nil && !taken[of] {
+				s.said, s.err = said, explained(err, said.text)
+			}
+			batches = append(batches, s)
 		}
 		batches[i].events = append(batches[i].events, p)
 	}
 	return batches
+}
+
+// saidOf is what a broker said of the batch for the partition.
+func (k *Kafka) saidOf(p partition) *refusal {
+	id := topicID{}
+	if acked := k.acked[p.topic]; acked != nil {
+		id = acked.id
+	}
+	return k.said.of(p.topic, id, p.number)
 }

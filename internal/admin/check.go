@@ -59,6 +59,7 @@ func Check(ctx context.Context, cfg *config.Config) *CheckReport {
 	if !d.polls() {
 		d.checkpoint(ctx)
 	}
+	d.recordTimes(ctx)
 	return &d.report
 }
 
@@ -115,6 +116,9 @@ type doctor struct {
 	kafkaDown bool
 	refused   bool     // the checkpoint's topic was, which is said
 	topics    []string // that rows in the tables would go to
+	times     []topicTimes
+	ahead     time.Duration // of the database's clock to this machine's
+	saved     time.Time     // when the checkpoint was; zero: there is none
 }
 
 func (d *doctor) add(name string, o Outcome, detail, remedy string) {

@@ -41,6 +41,9 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.fail(name, err)
 		return
 	}
+	if v.stored != nil {
+		d.saved = v.stored.SavedAt
+	}
 	if dbErr == nil {
 		dbErr = own.readServer(ctx, v)
 	}

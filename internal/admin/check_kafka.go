@@ -41,7 +41,9 @@ func (d *doctor) kafka(ctx context.Context) {
 	defer c.client.Close()
 	d.ok("kafka.connection", "%s", strings.Join(c.cfg.Brokers, ", "))
 
+	d.controllerClock(ctx, c)
 	d.eventTopics(ctx, c)
+	d.timesOf(ctx, c)
 	d.deadLetterTopic(ctx, c)
 	if d.cfg.Checkpoint.Store == store.StoreKafka {
 		d.checkpointTopic(ctx, c)

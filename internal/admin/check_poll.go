@@ -22,6 +22,7 @@ func (d *doctor) polling(ctx context.Context) {
 		return
 	}
 	d.ok("postgresql.connection", "database %s", database)
+	d.databaseClock(ctx)
 	d.supported(catalog.Server{Version: version, InRecovery: recovering})
 	for _, name := range d.cfg.Source.Tables {
 		if t, err := d.readPolled(ctx, name); err != nil {

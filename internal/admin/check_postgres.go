@@ -43,6 +43,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.server = &server
 	d.ok("postgresql.connection", "database %s on system %s", server.Database, server.SystemID)
 
+	d.databaseClock(ctx)
 	d.readSlot(ctx)
 	d.serverItself()
 	d.encoding(ctx)

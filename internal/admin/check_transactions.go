@@ -53,15 +53,16 @@ func (d *doctor) transactions(ctx context.Context, c *cluster) {
 func (d *doctor) heldBack(ctx context.Context, c *cluster, ours string) {
 	const name = "kafka.open_transactions"
 	open, err := c.open(ctx, ours)
-	if err != nil {
-		d.skip(name, err.Error())
-		return
-	}
 	long := open.long()
 	for _, t := range long {
 		d.warn(name, t.ending(), "%s", t.holding())
 	}
-	if len(long) == 0 {
+	switch {
+	case isPartly(err):
+		d.warn(name, failure.RemedyOf(err), "%v", err)
+	case err != nil:
+		d.skip(name, err.Error())
+	case len(long) == 0:
 		d.ok(name, "no transaction has been open for a minute")
 	}
 }

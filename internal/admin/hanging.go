@@ -1,29 +1,33 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // hanging returns the transactions that hold consumers back in a partition and of
 // which no coordinator tells, so that perhaps nothing ends them but an operator (KIP-664).
 // known are the producer ids of those that coordinators have open. Its producer
-// has been silent for a while.
+// has been silent for a while. With an error that isPartly there may be some, too.
 func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Duration) (Transactions, error) {
 	admin := kadm.NewClient(c.client)
-	held, err := heldPartitions(ctx, admin)
+	missing := &unasked{}
+	held, err := heldPartitions(ctx, admin, missing)
 	if err != nil || len(held) == 0 {
-		return nil, err
+		return nil, cmp.Or(err, missing.err(c.cfg))
 	}
-	if away, err := coordinatorsAway(ctx, admin); err == nil && away > 0 {
-		return nil, nil // one of theirs would look as if it hung
+	if away, err := coordinatorsAway(ctx, admin); err == nil && away > 0 { // one of theirs would look as if it hung
+		missing.note(fmt.Sprintf("%d partitions of topic %q", away, transactionState), kerr.LeaderNotAvailable)
+		return nil, missing.err(c.cfg)
 	}
 	described, err := admin.DescribeProducers(ctx, held)
-	if err != nil {
+	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("describe producers: %w", err)
 	}
 	var all Transactions
@@ -35,7 +39,7 @@ func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Durati
 		}
 	})
 	slices.SortFunc(all, func(a, b Transaction) int { return a.compare(b) })
-	return all, nil
+	return all, missing.err(c.cfg)
 }
 
 // stateHanging is in place of a state that a coordinator tells.
@@ -66,18 +70,22 @@ const hiddenOrHanging = "another program may have it under a transactional id th
 // coordinators and partitions a transaction may begin or end.
 const settled = time.Minute
 
-// heldPartitions are the partitions of the cluster with an open transaction.
-func heldPartitions(ctx context.Context, admin *kadm.Client) (kadm.TopicsSet, error) {
+// heldPartitions are the partitions of the cluster with an open transaction, but for
+// those that cannot be asked for, which are missing.
+func heldPartitions(ctx context.Context, admin *kadm.Client, missing *unasked) (kadm.TopicsSet, error) {
 	stable, err := admin.ListCommittedOffsets(ctx)
-	if err != nil {
+	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("list the last stable offsets: %w", err)
 	}
 	ends, err := admin.ListEndOffsets(ctx)
-	if err != nil {
+	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("list the ends of topics: %w", err)
 	}
 	var set kadm.TopicsSet
 	ends.Each(func(end kadm.ListedOffset) {
+		if end.Err != nil && end.Partition >= 0 {
+			missing.note(partitionsOf(end.Topic, []int32{end.Partition}), end.Err)
+		}
 		if low, ok := stable.Lookup(end.Topic, end.Partition); ok && low.Err == nil && end.Err == nil && low.Offset < end.Offset {
 			set.Add(end.Topic, end.Partition)
 		}

@@ -117,7 +117,8 @@ func (ts Transactions) long() (long Transactions) {
 }
 
 // OpenTransactions returns the transactions of the cluster that are not finished,
-// as far as the brokers show them to us.
+// as far as the brokers show them to us. With an error there may be some, too: those of
+// which brokers do tell.
 func OpenTransactions(ctx context.Context, cfg *config.Config) (Transactions, error) {
 	c, id, err := transactional(ctx, cfg)
 	if err != nil {
@@ -136,12 +137,12 @@ func AbortTransaction(ctx context.Context, cfg *config.Config, yes bool) (Transa
 	}
 	defer c.client.Close()
 	all, err := c.open(ctx, id)
-	if err != nil {
+	if err != nil && !isPartly(err) {
 		return nil, err
 	}
 	ours := slices.DeleteFunc(all, func(t Transaction) bool { return !t.Ours })
 	if len(ours) == 0 {
-		return ours, nil
+		return nil, err
 	}
 	if !yes {
 		return ours, failure.Configf("cdc-outbox txn abort --yes", "nothing was aborted")
@@ -170,41 +171,48 @@ func transactional(ctx context.Context, cfg *config.Config) (c *cluster, id stri
 	return c, id, c.connect(ctx)
 }
 
-func (c *cluster) open(ctx context.Context, ours string) (Transactions, error) {
+// open lists the transactions that are not finished. With an error that isPartly it lists
+// those of which brokers tell.
+func (c *cluster) open(ctx context.Context, ours string) (all Transactions, err error) {
 	admin := kadm.NewClient(c.client)
+	missing := &unasked{}
 	listed, err := admin.ListTransactions(ctx, nil, openStates)
-	if err != nil {
+	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("list transactions: %w", err)
 	}
-	var all Transactions
+	if ids := listed.TransactionalIDs(); len(ids) > 0 {
+		described, err := admin.DescribeTransactions(ctx, ids...)
+		if err := missing.take(err); err != nil {
+			return nil, fmt.Errorf("describe transactions: %w", err)
+		}
+		for _, d := range described.Sorted() {
+			if d.Err == nil && slices.Contains(openStates, d.State) { // else it has ended meanwhile
+				all = append(all, c.transaction(d, ours))
+			}
+		}
+	}
+	if len(missing.of) > 0 { // one of theirs would look as if it hung
+		return all, missing.err(c.cfg)
+	}
 	var known []int64
 	for _, l := range listed {
 		known = append(known, l.ProducerID)
 	}
-	ids := listed.TransactionalIDs()
-	if len(ids) == 0 {
-		return c.hanging(ctx, known, settled)
-	}
-	described, err := admin.DescribeTransactions(ctx, ids...)
-	if err != nil {
-		return nil, fmt.Errorf("describe transactions: %w", err)
-	}
-	for _, d := range described.Sorted() {
-		if d.Err != nil || !slices.Contains(openStates, d.State) {
-			continue // it has ended meanwhile
-		}
-		t := Transaction{
-			ID: d.TxnID, Ours: d.TxnID == ours, State: d.State,
-			Timeout: time.Duration(d.TimeoutMillis) * time.Millisecond, Topics: d.Topics.Topics(),
-		}
-		if d.StartTimestamp > 0 {
-			t.Age = max(0, time.Since(time.UnixMilli(d.StartTimestamp)))
-		}
-		if t.State != "Ongoing" && t.Age >= settled { // ended already, so that no claim can end it
-			t.Remedy = sink.EndingRemedy(c.cfg, t.ID)
-		}
-		all = append(all, t)
-	}
 	hanging, err := c.hanging(ctx, known, settled)
 	return append(all, hanging...), err
+}
+
+// transaction is one that its coordinator describes.
+func (c *cluster) transaction(d kadm.DescribedTransaction, ours string) Transaction {
+	t := Transaction{
+		ID: d.TxnID, Ours: d.TxnID == ours, State: d.State,
+		Timeout: time.Duration(d.TimeoutMillis) * time.Millisecond, Topics: d.Topics.Topics(),
+	}
+	if d.StartTimestamp > 0 {
+		t.Age = max(0, time.Since(time.UnixMilli(d.StartTimestamp)))
+	}
+	if t.State != "Ongoing" && t.Age >= settled { // ended already, so that no claim can end it
+		t.Remedy = sink.EndingRemedy(c.cfg, t.ID)
+	}
+	return t
 }

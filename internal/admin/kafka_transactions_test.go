@@ -208,14 +208,50 @@ func TestE2ETransactionWithoutItsCoordinatorIsNotAborted(t *testing.T) {
 		away, err := coordinatorsAway(t.Context(), kadm.NewClient(c.client))
 		return err == nil && away > 0
 	})
-	if shown, err := c.hanging(t.Context(), nil, 0); len(shown) > 0 || err != nil {
-		t.Errorf("%v hangs: %v", shown, err)
+	if shown, err := c.hanging(t.Context(), nil, 0); len(shown) > 0 || !isPartly(err) {
+		t.Errorf("%v hangs: %v, want an error about those of which nobody tells", shown, err)
 	}
 	if _, err := c.abortHanging(t.Context(), Start{Topic: "t"}, "ours", 0, true); err == nil || !strings.Contains(err.Error(), "have no leader") {
 		t.Errorf("abort: %v, want that it may be well", err)
 	}
 	b.ResumeNode(t, node)
 	await.Until(t, "the owner's commit", func() bool { return owner.EndTransaction(t.Context(), kgo.TryCommit) == nil })
+}
+
+// A partition without a leader tells of no transaction in it. Those of others are listed
+// all the same, and the error names it.
+func TestE2ETransactionsBesideALeaderlessTopic(t *testing.T) {
+	b := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"})
+	b.CreateTopic(t, "t", 1, nil)
+	admin := kadm.NewClient(b.Client(t))
+	must.Get(admin.CreateTopic(t.Context(), 3, 1, nil, "single"))(t)
+	cfg := withTransactions(b.Broker)
+	leader := int32(-1)
+	leads := func() bool {
+		topics, err := admin.ListTopics(t.Context(), "single")
+		p, ok := topics["single"].Partitions[1]
+		leader = p.Leader
+		return err == nil && ok && leader >= 0
+	}
+	await.Until(t, "the partition has a leader", leads)
+	b.KillNode(t, int(leader))
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(b.Brokers...), kgo.TransactionalID("other"), kgo.TransactionTimeout(5*time.Minute)))(t)
+	defer client.Close()
+	must.OK(t, client.BeginTransaction())
+	must.OK(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
+	await.Until(t, "it has none", func() bool { return !leads() && leader < 0 })
+	open, err := OpenTransactions(t.Context(), cfg)
+	if len(open) != 1 || open[0].ID != "other" {
+		t.Errorf("%+v are listed, want the other's", open)
+	}
+	if !isPartly(err) || !strings.Contains(err.Error(), `topic "single", partitions [1]`) || failure.ClassOf(err) != failure.Transient ||
+		!strings.Contains(failure.RemedyOf(err), "--unavailable-partitions") {
+		t.Errorf("error %v, remedy %q", err, failure.RemedyOf(err))
+	}
+	if _, err := AbortTransaction(t.Context(), cfg, true); !isPartly(err) {
+		t.Errorf("abort of ours, which is not there: %v", err)
+	}
+	must.OK(t, client.EndTransaction(t.Context(), kgo.TryCommit))
 }
 
 // What holds consumers back, and how it ends, is in the status, of any program.

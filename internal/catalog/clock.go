@@ -1,0 +1,44 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// ClockAhead is how far the server's clock is ahead of this machine's, or behind where
+// it is negative, give or take the second value.
+func ClockAhead(ctx context.Context, conn *pgx.Conn) (ahead, give time.Duration, err error) {
+	var micros int64
+	asked := time.Now()
+	if err := conn.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&micros); err != nil {
+		return 0, 0, fmt.Errorf("read the server's clock: %w", err)
+	}
+	give = time.Since(asked) / 2
+	return time.UnixMicro(micros).Sub(asked.Add(give)), give, nil
+}
+
+// WALAge is how long ago the server last wrote to the log's file that has the position:
+// what is there is as old at least. It is unknown where the file is gone, or the role may
+// not look, which takes pg_monitor.
+func WALAge(ctx context.Context, conn *pgx.Conn, at pg.LSN) (age time.Duration, known bool, err error) {
+	var seconds *float64
+	err = conn.QueryRow(ctx, `
+		SELECT extract(epoch FROM clock_timestamp() - max(modification))::float8
+		  FROM pg_ls_waldir() WHERE name = pg_walfile_name($1::text::pg_lsn)`, at.String()).Scan(&seconds)
+	switch {
+	case sqlstate.Of(err) == pgerrcode.InsufficientPrivilege:
+		return 0, false, nil
+	case err != nil:
+		return 0, false, fmt.Errorf("read the age of the log: %w", err)
+	case seconds == nil:
+		return 0, false, nil
+	}
+	return time.Duration(*seconds * float64(time.Second)), true, nil
+}

@@ -1,0 +1,228 @@
+package sink
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/mute"
+)
+
+// A broker says more of a batch that it refuses than a code: a sentence, and which of the
+// records it is about, each with a sentence of its own (KIP-467). The client hands up the
+// code only. So the connections of the sink read it in the answers that pass through them.
+
+// refusal is what a broker said of a batch.
+type refusal struct {
+	text    string           // of the batch; "" where it names records
+	records map[int32]string // by their indices in the batch
+}
+
+// named are the indices of the records that the refusal is about, in order; none where
+// it does not tell, or names one that the batch does not have.
+func (r *refusal) named(records int) (indices []int) {
+	if r == nil {
+		return nil
+	}
+	for _, i := range slices.Sorted(maps.Keys(r.records)) {
+		if i < 0 || int(i) >= records {
+			return nil
+		}
+		indices = append(indices, int(i))
+	}
+	return indices
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// explained is the error of a refusal with what the broker said.
+func explained(err error, text string) error {
+	if text == "" {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, text)
+}
+
+// place is where a batch was to go: newer brokers name topics by their ids only.
+type place struct {
+	topic     string
+	id        topicID
+	partition int32
+}
+
+// answers are what brokers said of the batches of the last attempt. They are written by
+// the client's connections.
+type answers struct {
+	mu   sync.Mutex
+	said map[place]*refusal
+}
+
+// forget begins a new attempt.
+func (r *answers) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.said)
+}
+
+// of is what a broker said of the batch for the partition; nil for nothing.
+func (r *answers) of(topic string, id topicID, partition int32) *refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if said := r.said[place{topic: topic, partition: partition}]; said != nil {
+		return said
+	}
+	return r.said[place{id: id, partition: partition}]
+}
+
+// note takes what an answer says.
+func (r *answers) note(resp *kmsg.ProduceResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode == 0 {
+				continue
+			}
+			at := place{t.Topic, t.TopicID, p.Partition}
+			said := &refusal{records: make(map[int32]string)}
+			if r.said[at] != nil { // the share was sent in parts, and indices are those of a part
+				r.said[at] = &refusal{}
+				continue
+			}
+			for _, rec := range p.ErrorRecords {
+				said.records[rec.RelativeOffset] = deref(rec.ErrorMessage)
+			}
+			if len(said.records) == 0 { // else it lists what is said of the records
+				said.text = deref(p.ErrorMessage)
+			}
+			if r.said == nil {
+				r.said = make(map[place]*refusal)
+			}
+			r.said[at] = said
+		}
+	}
+}
+
+// dialer returns dial with connections that read refusals.
+func (r *answers) dialer(dial mute.DialFunc) mute.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &hearing{Conn: conn, answers: r, asked: make(map[int32]int16)}, nil
+	}
+}
+
+// hearing is a connection that reads the answers to produce requests, on their way.
+type hearing struct {
+	net.Conn
+	answers *answers
+
+	mu    sync.Mutex
+	asked map[int32]int16 // the versions of produce requests, by correlation id
+
+	// Of one reader:
+	head    []byte // of the answer that comes: its length and correlation id
+	left    int    // bytes of it behind these
+	body    []byte // its bytes, of an answer to a produce request
+	version int16  // of that
+	produce bool
+	lost    bool // the answers cannot be told apart any more
+}
+
+const (
+	requestHead = 4 + 2 + 2 + 4 // length, key, version, correlation id
+	answerHead  = 4 + 4         // length, correlation id
+	// taggedAnswers is the version from which on answers to produce requests have a
+	// header with tags.
+	taggedAnswers = 9
+)
+
+// Write implements net.Conn. The client writes each request as a whole.
+func (l *hearing) Write(p []byte) (int, error) {
+	if len(p) >= requestHead && kmsg.Key(binary.BigEndian.Uint16(p[4:])) == kmsg.Produce {
+		l.mu.Lock()
+		l.asked[int32(binary.BigEndian.Uint32(p[8:]))] = int16(binary.BigEndian.Uint16(p[6:]))
+		l.mu.Unlock()
+	}
+	return l.Conn.Write(p)
+}
+
+// Read implements net.Conn.
+func (l *hearing) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	l.hear(p[:n])
+	return n, err
+}
+
+// hear takes bytes of answers, as they come.
+func (l *hearing) hear(p []byte) {
+	for len(p) > 0 && !l.lost {
+		if missing := answerHead - len(l.head); missing > 0 {
+			n := min(missing, len(p))
+			l.head, p = append(l.head, p[:n]...), p[n:]
+			if len(l.head) == answerHead {
+				l.begin()
+			}
+			continue
+		}
+		n := min(l.left, len(p))
+		if l.produce {
+			l.body = append(l.body, p[:n]...)
+		}
+		p, l.left = p[n:], l.left-n
+		if l.left == 0 {
+			l.end()
+		}
+	}
+}
+
+// begin reads the head of an answer.
+func (l *hearing) begin() {
+	l.left = int(int32(binary.BigEndian.Uint32(l.head))) - (answerHead - 4)
+	if l.left <= 0 {
+		l.lost = true
+		return
+	}
+	id := int32(binary.BigEndian.Uint32(l.head[4:]))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version, l.produce = l.asked[id]
+	delete(l.asked, id)
+}
+
+// end reads an answer that is whole. What it cannot read has nothing to say: the client
+// judges it.
+func (l *hearing) end() {
+	if l.produce {
+		if resp, err := readProduced(l.body, l.version); err == nil {
+			l.answers.note(resp)
+		}
+	}
+	l.head, l.body, l.produce = l.head[:0], l.body[:0], false
+}
+
+func readProduced(body []byte, version int16) (*kmsg.ProduceResponse, error) {
+	if version >= taggedAnswers {
+		if body[0] != 0 {
+			return nil, errors.New("tags in the header of an answer")
+		}
+		body = body[1:]
+	}
+	resp := kmsg.NewPtrProduceResponse()
+	resp.Version = version
+	return resp, resp.ReadFrom(body)
+}
