@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -47,9 +48,9 @@ func deref(text *string) string {
 	return *text
 }
 
-// explained is the error of a refusal with what the broker said.
+// explained is the error of a refusal with what the broker said, if that is news.
 func explained(err error, text string) error {
-	if text == "" {
+	if strings.Contains(err.Error(), text) {
 		return err
 	}
 	return fmt.Errorf("%w (%s)", err, text)
