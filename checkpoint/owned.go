@@ -19,6 +19,9 @@ type Owned []OwnedTable
 type OwnedTable struct {
 	OID          uint32
 	Since, Until pg.LSN
+	// Partitioned tells that rows of it can move from one partition to another. It
+	// is a property of the OID.
+	Partitioned bool
 	// Columns are those that the table has had though no option names them, and
 	// the commit behind which each is missed.
 	Columns map[string]pg.LSN
@@ -70,6 +73,21 @@ func (o Owned) Seen(oids []uint32, at pg.LSN) Owned {
 		}
 	}
 	return seen
+}
+
+// InPartitions returns what is known after it was seen that these tables are
+// partitioned.
+func (o Owned) InPartitions(oids []uint32) Owned {
+	o = slices.Clone(o)
+	for i, t := range o {
+		o[i].Partitioned = t.Partitioned || slices.Contains(oids, t.OID)
+	}
+	return o
+}
+
+// Partitioned reports whether the table is known to have partitions.
+func (o Owned) Partitioned(oid uint32) bool {
+	return slices.ContainsFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Partitioned })
 }
 
 // After returns what counts for a log that is read from the position on.
@@ -126,17 +144,22 @@ func (o Owned) now(oid uint32) int {
 	return slices.IndexFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Until == 0 })
 }
 
-// SameTables reports whether both know the same of which tables count. Columns are
-// only of use to a position behind the row that had them, which is saved with them.
+// SameTables reports whether both know the same of which tables count, and how.
+// Columns are only of use to a position behind the row that had them, which is saved with them.
 func (o Owned) SameTables(other Owned) bool {
 	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {
-		return a.OID == b.OID && a.Since == b.Since && a.Until == b.Until
+		return a.is(b)
 	})
 }
 
 // Equal reports whether both know the same.
 func (o Owned) Equal(other Owned) bool {
 	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {
-		return a.OID == b.OID && a.Since == b.Since && a.Until == b.Until && maps.Equal(a.Columns, b.Columns)
+		return a.is(b) && maps.Equal(a.Columns, b.Columns)
 	})
+}
+
+// is reports whether both say the same of a table, but for its columns.
+func (t OwnedTable) is(o OwnedTable) bool {
+	return t.OID == o.OID && t.Since == o.Since && t.Until == o.Until && t.Partitioned == o.Partitioned
 }

@@ -62,6 +62,15 @@ func (r *Replay) Transaction(tx Landmark) error {
 	return nil
 }
 
+// Other notes a change of transaction tx that is no event, but may have been taken
+// for one when it was read before.
+func (r *Replay) Other(tx Landmark) {
+	if len(r.wanted) > 0 && r.wanted[0].Same(tx) {
+		r.wanted = r.wanted[1:]
+		r.passed = tx.Commit
+	}
+}
+
 // Reached notes that the server has sent everything up to pos. done reports
 // that the log is the one that was read before, and that what follows is new.
 func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {

@@ -1,10 +1,11 @@
 -- The outbox table in partitions by time: old rows go by DROP TABLE, which costs
 -- nothing and leaves nothing to vacuum. It is safe to run this again.
 --
--- The publication must show the partitions as one table. setup sees to that; by
--- hand it is:
+-- The publication must show the partitions as one table, and deletions, which tell
+-- a row that moves to another partition from a new one. setup sees to both; by hand
+-- it is:
 --   CREATE PUBLICATION cdc_outbox FOR TABLE outbox
---       WITH (publish = 'insert', publish_via_partition_root = true);
+--       WITH (publish = 'insert, update, delete', publish_via_partition_root = true);
 --
 -- An id may be written twice, at different times: PostgreSQL wants created_at in
 -- the key.

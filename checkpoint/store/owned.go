@@ -10,15 +10,16 @@ import (
 // ownedDocument is an OwnedTable as it is stored. An older reader may ignore it:
 // it then takes the OIDs of its first look for those of the whole log.
 type ownedDocument struct {
-	OID     uint32            `json:"oid"`
-	Since   string            `json:"since,omitempty"`
-	Until   string            `json:"until,omitempty"`
-	Columns map[string]string `json:"columns,omitempty"`
+	OID         uint32            `json:"oid"`
+	Since       string            `json:"since,omitempty"`
+	Until       string            `json:"until,omitempty"`
+	Partitioned bool              `json:"partitioned,omitempty"`
+	Columns     map[string]string `json:"columns,omitempty"`
 }
 
 func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
 	for _, t := range owned {
-		d := ownedDocument{OID: t.OID, Since: positionText(t.Since), Until: positionText(t.Until)}
+		d := ownedDocument{OID: t.OID, Since: positionText(t.Since), Until: positionText(t.Until), Partitioned: t.Partitioned}
 		for name, since := range t.Columns {
 			if d.Columns == nil {
 				d.Columns = make(map[string]string, len(t.Columns))
@@ -32,7 +33,7 @@ func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
 
 func ownedOf(docs []ownedDocument) (owned checkpoint.Owned, err error) {
 	for _, d := range docs {
-		t := checkpoint.OwnedTable{OID: d.OID}
+		t := checkpoint.OwnedTable{OID: d.OID, Partitioned: d.Partitioned}
 		if t.Since, err = position(d.Since); err == nil {
 			t.Until, err = position(d.Until)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // outboxTables checks that the tables are there, readable by logical
@@ -106,6 +107,8 @@ func (d *doctor) publication(ctx context.Context) {
 	failures, warnings := catalog.CheckPublication(pub, d.infos, d.needed)
 	d.leftOut(pub)
 	d.takenAway(ctx, pub)
+	d.unseenUpdates(pub)
+	d.moved(ctx, pub)
 	for _, w := range warnings {
 		d.warn(name, failure.RemedyOf(w), "%s", w)
 	}
@@ -124,6 +127,43 @@ func (d *doctor) leftOut(pub catalog.Publication) {
 			d.warn("publication", "", "of table %s only these columns are published: %s", m.Table, strings.Join(m.Columns, ", "))
 		}
 	}
+}
+
+// unseenUpdates mentions an option that needs what is not published.
+func (d *doctor) unseenUpdates(pub catalog.Publication) {
+	if policy := d.cfg.Event.OnUpdate; policy != transform.UpdateWarn && !pub.Update && len(d.infos) > 0 {
+		d.warn("publication", "publish them where each published table has a replica identity: ALTER PUBLICATION "+sqltext.Name(pub.Name)+
+			" SET (publish = '"+strings.Join(append(pub.Operations(), "update"), ", ")+"')",
+			"event.on_update: %s has no effect on an UPDATE, as publication %q publishes none", policy, pub.Name)
+	}
+}
+
+// moved says of partitioned tables whether a row that moves is told from a new one.
+func (d *doctor) moved(ctx context.Context, pub catalog.Publication) {
+	for _, info := range d.infos {
+		if !info.Partitioned {
+			continue
+		}
+		name := "partitions " + info.String()
+		warning, err := d.movesUnseen(ctx, pub, info)
+		switch {
+		case err != nil:
+			d.fail(name, err)
+		case warning != nil:
+			d.warn(name, failure.RemedyOf(warning), "%s", warning)
+		default:
+			d.ok(name, "no row that is there can be taken for a new one by moving")
+		}
+	}
+}
+
+// movesUnseen is catalog.WarnOfMoves for a table of the configuration.
+func (s *session) movesUnseen(ctx context.Context, pub catalog.Publication, info catalog.TableInfo) (warning, err error) {
+	rel, _, err := catalog.ReadColumns(ctx, s.conn, info.Table)
+	if err != nil {
+		return nil, err
+	}
+	return catalog.WarnOfMoves(ctx, s.conn, pub, info, s.router.IDColumn(rel), s.cfg.Source.Tables)
 }
 
 func operations(p catalog.Publication) string {

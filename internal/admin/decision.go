@@ -109,7 +109,7 @@ func (d *decision) ready(ctx context.Context) (err error) {
 // owned is what the next run knows of the outbox tables' OIDs.
 func (d *decision) owned() checkpoint.Owned {
 	oids := catalog.OIDs(d.Tables)
-	return d.stored.OwnedUnder(d.scope(), oids).Seen(oids, d.End)
+	return d.stored.OwnedUnder(d.scope(), oids).Seen(oids, d.End).InPartitions(catalog.PartitionedOIDs(d.Tables))
 }
 
 // save stores what was decided.

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -133,4 +134,13 @@ func (s *session) readPolled(ctx context.Context, name pg.Table) (t *poll.Table,
 		return err
 	})
 	return t, err
+}
+
+// moves remembers as much as run does.
+func (s *session) moves() transform.Moves {
+	bytes := sink.DefaultOptions().MaxBufferedBytes
+	if kafka := s.cfg.Sink.Kafka; kafka != nil {
+		bytes = kafka.MaxBufferedBytes
+	}
+	return transform.MovesWithin(bytes)
 }

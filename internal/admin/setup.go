@@ -153,12 +153,31 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 			return err
 		}
 	}
-	s.done("publication", from.Publication, action, detail)
 	var v catalog.View
 	if err := v.ReadPublication(ctx, s.conn, from); err != nil {
 		return err
 	}
+	if v.Unfit() == nil {
+		if detail, err = s.movable(ctx, &v, detail); err != nil {
+			return err
+		}
+	}
+	s.done("publication", from.Publication, action, detail)
 	return v.Unfit()
+}
+
+// movable adds that rows which move between partitions would be published again.
+func (s *setup) movable(ctx context.Context, v *catalog.View, detail string) (string, error) {
+	for _, info := range v.Tables {
+		warning, err := s.movesUnseen(ctx, *v.Publication, info)
+		if err != nil {
+			return detail, err
+		}
+		if warning != nil {
+			detail = strings.TrimPrefix(detail+"; WARNING: "+warning.Error()+": "+failure.RemedyOf(warning), "; ")
+		}
+	}
+	return detail, nil
 }
 
 // shared adds, for a publication that was there before our slot, that somebody else

@@ -119,6 +119,7 @@ type skip struct {
 	past   checkpoint.Past
 	replay *checkpoint.Replay // otherwise a transaction of another log might be passed over
 	owned  checkpoint.Owned
+	moves  transform.Moves
 }
 
 func newSkip(d *decision, at pg.LSN) *skip {
@@ -128,7 +129,7 @@ func newSkip(d *decision, at pg.LSN) *skip {
 		past.Since = cp.Landmark
 		past.Start = max(slot, past.Since.Commit)
 	}
-	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past), owned: d.owned()}
+	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past), owned: d.owned(), moves: d.moves()}
 }
 
 // read streams from the slot up to the transaction, confirming nothing.
@@ -163,6 +164,9 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			if !s.ours(&msg.Row) {
 				continue
 			}
+			if s.moved(r, &msg.Row) {
+				continue
+			}
 			s.router.Expect(msg.Row.Relation.OID, s.owned.Missed(msg.Row.Relation.OID, msg.Row.Position.CommitLSN))
 			ev, err := s.router.Route(&msg.Row)
 			if err := s.event(r, &msg.Row, ev, err); err != nil {
@@ -170,8 +174,13 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			}
 			continue
 		case wal.Update:
-			if s.cfg.Event.OnUpdate == transform.UpdateFatal && s.ours(&msg.Row) {
-				r.note(&msg.Row, SkippedEvent{Table: msg.Row.Relation.Namespace + "." + msg.Row.Relation.Name, Reason: reasonUpdate})
+			if s.ours(&msg.Row) {
+				s.updated(r, &msg.Row)
+			}
+			continue
+		case wal.Delete:
+			if s.ours(&msg.Row) && s.owned.Partitioned(msg.Row.Relation.OID) {
+				s.moves.Deleted(s.router, &msg.Row)
 			}
 			continue
 		case wal.LogicalMessage:
@@ -189,6 +198,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 				continue
 			}
 		case wal.Commit, wal.Keepalive:
+			s.moves.End()
 		default:
 			continue
 		}
@@ -206,6 +216,25 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 // time, or by what the checkpoint knows of it.
 func (s *skip) ours(row *pg.Row) bool {
 	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
+}
+
+// moved reports whether the row was there before its transaction, and so is no event.
+func (s *skip) moved(r *SkipReport, row *pg.Row) bool {
+	move := s.moves.Inserted(s.router, row)
+	if move == transform.Moved {
+		s.replay.Other(checkpoint.LandmarkOf(row))
+	}
+	if move != transform.NotMoved {
+		s.updated(r, row)
+	}
+	return move == transform.Moved
+}
+
+// updated adds an update to the report, where run refuses it.
+func (s *skip) updated(r *SkipReport, row *pg.Row) {
+	if s.cfg.Event.OnUpdate == transform.UpdateFatal {
+		r.note(row, SkippedEvent{Table: row.Relation.Namespace + "." + row.Relation.Name, Reason: reasonUpdate})
+	}
 }
 
 // reasonUpdate is that of an update, which event.on_update: fatal refuses.

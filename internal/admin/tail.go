@@ -71,7 +71,9 @@ type tail struct {
 	opts    TailOptions
 	out     printer
 	printed int
-	held    held // from the stream only
+	held    held // from the stream only, as the next two
+	moves   transform.Moves
+	apart   []uint32 // the tables that are partitioned
 }
 
 // printer writes one event; bad is nil for a good one. *sink.Stdout has the
@@ -173,7 +175,7 @@ func (t *tail) fromStream(ctx context.Context) error {
 		return err
 	}
 	defer catalog.Close(stream) // the slot goes with the connection either way
-	t.held = newHeld(t.cfg)
+	t.held, t.moves = newHeld(t.cfg), t.session.moves()
 
 	for {
 		msg, err := stream.Next(ctx)
@@ -182,11 +184,15 @@ func (t *tail) fromStream(ctx context.Context) error {
 		}
 		switch msg.Kind {
 		case wal.Insert:
-			if !t.ours(msg.Row.Relation) {
+			if !t.ours(msg.Row.Relation) || t.moves.Inserted(t.router, &msg.Row) == transform.Moved {
 				continue
 			}
 			if err := t.row(ctx, &msg.Row); err != nil {
 				return err
+			}
+		case wal.Delete:
+			if slices.Contains(t.apart, msg.Row.Relation.OID) {
+				t.moves.Deleted(t.router, &msg.Row)
 			}
 		case wal.LogicalMessage:
 			ev, err := t.router.RouteMessage(msg)
@@ -194,6 +200,7 @@ func (t *tail) fromStream(ctx context.Context) error {
 				return err
 			}
 		case wal.Commit, wal.Keepalive:
+			t.moves.End()
 			if msg.Kind == wal.Commit {
 				if err := t.committed(ctx); err != nil {
 					return err
@@ -215,6 +222,7 @@ func (t *tail) publicationReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.apart = catalog.PartitionedOIDs(infos)
 	var v catalog.View
 	if err := v.ReadPublication(ctx, t.conn, t.source()); err != nil {
 		return err

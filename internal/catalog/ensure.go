@@ -80,7 +80,7 @@ BEGIN
         IF EXISTS (SELECT FROM pg_replication_slots WHERE plugin = 'pgoutput' AND database = current_database()) THEN
 {{await writers}}        END IF;
         EXECUTE (SELECT {{create}}
-                        || ' WITH (publish = ''' || CASE WHEN bool_and({{identity}}) THEN 'insert, update' ELSE 'insert' END || ''''
+                        || ' WITH (publish = ''' || CASE WHEN bool_and({{identity}}) THEN 'insert, update' || CASE WHEN bool_or(c.relkind = 'p') THEN ', delete' ELSE '' END ELSE 'insert' END || ''''
                         || CASE WHEN bool_or(c.relkind = 'p') THEN ', publish_via_partition_root = true' ELSE '' END || ')'
                    FROM pg_class c WHERE c.oid = ANY (named));
         RETURN;

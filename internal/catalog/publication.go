@@ -245,9 +245,11 @@ func (p Publication) Beyond(tables []pg.Table) string {
 }
 
 // CreatePublication creates a publication of the tables' inserts, and of their
-// updates, so that an UPDATE of an event can be reported. Where a table has no
-// replica identity updates are left out: PostgreSQL would refuse the
-// application's UPDATEs.
+// updates, so that an UPDATE of an event can be reported. Where a table is
+// partitioned it has their deletions, too: a row that moves to another partition
+// is deleted and inserted, and is told from a new one by that. Where a table has no
+// replica identity both are left out: PostgreSQL would refuse them to the
+// application.
 func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables []TableInfo) error {
 	_, err := conn.Exec(ctx, CreatePublicationSQL(name, tables))
 	if err != nil {
@@ -264,12 +266,12 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 	operations, viaRoot := "insert, update", ""
 	for i, t := range tables {
 		names[i] = t.Quoted()
-		if !t.ReplicaIdentity {
-			operations = "insert"
-		}
 		if t.Partitioned {
-			viaRoot = ", publish_via_partition_root = true"
+			operations, viaRoot = "insert, update, delete", ", publish_via_partition_root = true"
 		}
+	}
+	if slices.ContainsFunc(tables, func(t TableInfo) bool { return !t.ReplicaIdentity }) {
+		operations = "insert"
 	}
 	forTables := ""
 	if len(names) > 0 {

@@ -118,7 +118,7 @@ func TestCreatePublication(t *testing.T) {
 			info := readTable(t, conn, outbox)
 			must.OK(t, CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{info}))
 			p := readPublication(t, conn)
-			if !p.Insert || p.Update != tt.update || p.Delete || p.Truncate || p.ViaRoot != tt.viaRoot {
+			if !p.Insert || p.Update != tt.update || p.Delete != (tt.update && tt.viaRoot) || p.Truncate || p.ViaRoot != tt.viaRoot {
 				t.Errorf("publishes %+v", p)
 			}
 			failures, warnings := CheckPublication(p, []TableInfo{info}, nil)

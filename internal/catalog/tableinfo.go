@@ -45,6 +45,16 @@ func OIDs(tables []TableInfo) []uint32 {
 	return oids
 }
 
+// PartitionedOIDs are those of the tables that are partitioned.
+func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
+	for _, t := range tables {
+		if t.Partitioned {
+			oids = append(oids, t.OID)
+		}
+	}
+	return oids
+}
+
 // Only the catalogs are asked: functions such as pg_partition_tree lock what
 // they look at, and would wait for a session that changes a partition. A
 // partitioned table has no rows of its own, so it does not matter if it is

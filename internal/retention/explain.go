@@ -14,10 +14,15 @@ var remedies = map[string]string{
 	pgerrcode.InsufficientPrivilege:        "retention needs SELECT and DELETE on the outbox table; to create and drop partitions its role must be a member of the table's owner, and may need CREATE on its schema: GRANT <owner> TO <role>; GRANT CREATE ON SCHEMA <schema> TO <role>",
 	pgerrcode.UndefinedColumn:              "set retention.column to the column with the time of writing",
 	pgerrcode.InvalidObjectDefinition:      "if somebody else creates partitions, or for longer than retention.partition_span, set retention.partitions_ahead: 0",
-	pgerrcode.ObjectNotInPrerequisiteState: "if the table has no replica identity, have the publication publish no deletes: ALTER PUBLICATION <name> SET (publish = 'insert')",
+	pgerrcode.ObjectNotInPrerequisiteState: "if the table has no replica identity, give it, and each of its partitions, a primary key; or have the publication publish no deletes, if no row moves between partitions: ALTER PUBLICATION <name> SET (publish = 'insert')",
 	pgerrcode.DependentObjectsStillExist:   "drop what depends on the old partition, or drop the partition with CASCADE",
 	pgerrcode.ForeignKeyViolation:          "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
 }
+
+// leaveDefault is what to do about rows in the default partition. To insert them into
+// another one may publish them again.
+const leaveDefault = "none needed: they go when they are old. Do not insert them anew: unless the publication publishes deletions, that publishes them again. " +
+	"The default partition itself can become the one for their times: see \"Rows that move between partitions\" in docs/operations.md"
 
 // isHeld reports whether an error means that somebody else holds the same rows:
 // they are left for the next pass.

@@ -135,7 +135,7 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	if sqlstate.Of(err) == pgerrcode.CheckViolation {
 		r.full[name] = time.Now().Add(fullWait)
 		r.opts.Log.Warn("partition not created: the default partition holds rows of its time, and takes the others, too",
-			zap.Stringer("partition", name), zap.String("remedy", "none needed, or move them; they go when they are old"))
+			zap.Stringer("partition", name), zap.String("remedy", leaveDefault))
 		return nil
 	}
 	if err != nil {

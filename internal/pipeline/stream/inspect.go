@@ -38,7 +38,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	case v.Unfit() != nil:
 		return seen, v.Unfit()
 	}
-	s.intake.tables.looks.Store(&look{oids: catalog.OIDs(v.Tables), at: v.End})
+	s.intake.tables.looks.Store(&look{oids: catalog.OIDs(v.Tables), partitioned: catalog.PartitionedOIDs(v.Tables), at: v.End})
 	return seen, nil
 }
 

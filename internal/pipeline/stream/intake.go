@@ -44,6 +44,7 @@ type intake struct {
 	skip checkpoint.Landmark // the transaction that is passed over; zero: none
 
 	bounds boundaries
+	moves  transform.Moves // of the present transaction
 
 	replay     *checkpoint.Replay // judges the stream until it shows something new; then nil
 	recognised func()             // called once the log is known to be the same
@@ -56,6 +57,7 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 		tables:   outboxTables{named: make(map[pg.Table]bool, len(p.Tables)), note: k.own},
 		onUpdate: p.OnUpdate, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
+		moves:  transform.MovesWithin(p.MaxBufferedBytes),
 	}
 	for _, t := range p.Tables {
 		in.tables.named[t] = true
@@ -112,6 +114,7 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 // commit ends a transaction.
 func (in *intake) commit(msg *wal.Message) error {
 	in.tables.learn(msg.End)
+	in.moves.End()
 	if again, err := in.repeated(msg.End); again || err != nil {
 		return err
 	}
@@ -164,6 +167,7 @@ func (in *intake) resume(past checkpoint.Past, cut checkpoint.Cut, fn func()) er
 		in.cut, in.cutMark = pg.Position{}, checkpoint.Landmark{}
 	}
 	in.end = max(in.end, past.Known)
+	in.moves.End() // a transaction that was read in part comes again from its beginning
 	in.recall(cut)
 	if in.landmark.Commit < past.Since.Commit {
 		in.landmark = past.Since
@@ -207,6 +211,11 @@ func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 	row := &msg.Row
 	if msg.Unread || !in.tables.has(row) {
 		return nil
+	}
+	if move := in.moves.Inserted(in.router, row); move != transform.NotMoved {
+		if err := in.moved(row, move); move == transform.Moved || err != nil {
+			return err
+		}
 	}
 	if again, err := in.seen(row); again || err != nil {
 		return err

@@ -63,7 +63,7 @@ func TestLosses(t *testing.T) {
 			t.Run(name+" "+how, func(t *testing.T) {
 				d := outbox(t)
 				if strings.HasPrefix(name, "13 ") {
-					d.needs15(t)
+					d.needs(t, 15) // row filters and column lists
 				}
 				if strings.HasSuffix(name, "all tables") {
 					d.exec(forAllTables)
@@ -89,11 +89,11 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// needs15 skips a test of what publications can do from PostgreSQL 15 on.
-func (d *database) needs15(t *testing.T) {
+// needs skips a test of what came with a version of PostgreSQL.
+func (d *database) needs(t *testing.T, major int) {
 	t.Helper()
-	if d.text("SELECT (current_setting('server_version_num')::int >= 150000)::text") != "true" {
-		t.Skip("row filters and column lists came with PostgreSQL 15")
+	if d.text(fmt.Sprintf("SELECT (current_setting('server_version_num')::int >= %d)::text", major*10000)) != "true" {
+		t.Skipf("what is tested came with PostgreSQL %d", major)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestFoundBeforeTheSlotIsMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := outbox(t)
 			if name == "row filter" || name == "column list" {
-				d.needs15(t)
+				d.needs(t, 15) // row filters and column lists
 			}
 			for _, sql := range c.sql {
 				d.exec(sql)
@@ -209,7 +209,7 @@ func TestMembershipThatLasts(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) (*database, *instance) {
 		d := outbox(t)
-		d.needs15(t)
+		d.needs(t, 15) // row filters and column lists
 		return d, d.run().streams()
 	}
 

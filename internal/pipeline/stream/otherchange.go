@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -15,29 +17,95 @@ import (
 // otherChange drops a change that is no insert, as Debezium's Outbox Event
 // Router does. Only updates are reported.
 func (in *intake) otherChange(msg *wal.Message) error {
-	if msg.Unread || !in.tables.has(&msg.Row) || in.knows(msg.Row.Position) {
+	row := &msg.Row
+	if msg.Unread || !in.tables.has(row) {
+		return nil
+	}
+	if msg.Kind == wal.Delete && in.tables.partitioned(row) {
+		in.moves.Deleted(in.router, row)
+	}
+	if in.knows(row.Position) {
 		return nil
 	}
 	switch msg.Kind {
 	case wal.Delete:
 		in.metrics.Ignored("delete")
-		return nil
 	case wal.Truncate:
 		in.metrics.Ignored("truncate")
-		return nil
+	case wal.Update:
+		return in.updated(row, "update of an outbox row")
 	}
-	in.metrics.Ignored("update")
-	level := zap.WarnLevel
-	table, at := msg.Row.Relation.Namespace+"."+msg.Row.Relation.Name, msg.Row.Position.CommitLSN
-	switch {
-	case in.onUpdate == transform.UpdateFatal && !in.skip.Same(checkpoint.LandmarkOf(&msg.Row)):
-		return failure.Configf(fmt.Sprintf("outbox rows are written once: stop whoever updates them; to get past this one, set event.on_update to warn, "+
-			"or pass over its transaction with its events: `cdc-outbox setup --accept-gap --skip-to %s --yes`", at),
-			"update of an outbox row of %s at %s", table, at)
-	case in.onUpdate == transform.UpdateError:
-		level = zap.ErrorLevel
-	}
-	in.digest.Note(digest.Kind{Level: level, Message: "update of an outbox row ignored", Detail: table},
-		zap.String("table", table), zap.Stringer("lsn", at), zap.Uint32("xid", msg.Row.XID))
 	return nil
 }
+
+// moved reports a row that its transaction has moved to another partition, which
+// is an update of it and no event. A row of which that is not known is published:
+// better twice than never.
+func (in *intake) moved(row *pg.Row, move transform.Move) error {
+	if move == transform.Moved {
+		in.passed(row)
+	}
+	switch {
+	case in.knows(row.Position):
+		return nil
+	case move == transform.Moved:
+		return in.updated(row, "move of an outbox row to another partition")
+	}
+	return in.maybeMoved(row)
+}
+
+// passed notes a row that is no event, and may have been taken for one: with
+// another max_buffered_bytes, or by an earlier version.
+func (in *intake) passed(row *pg.Row) {
+	if in.replay != nil {
+		in.replay.Other(checkpoint.LandmarkOf(row))
+	}
+	if row.Position == in.cut {
+		in.recalled = false
+	}
+}
+
+// updated drops a change of an outbox row, or refuses it.
+func (in *intake) updated(row *pg.Row, change string) error {
+	in.metrics.Ignored("update")
+	if in.refuses(row) {
+		return failure.Configf("outbox rows are written once: stop whoever changes them; "+in.pastUpdate(row),
+			"%s of %s at %s", change, nameOf(row), row.Position.CommitLSN)
+	}
+	in.noteUpdate(row, change+" ignored")
+	return nil
+}
+
+// maybeMoved reports a row of which it is not known whether it was there before.
+func (in *intake) maybeMoved(row *pg.Row) error {
+	if in.refuses(row) {
+		return failure.Configf("raise sink.kafka.max_buffered_bytes, with which more are remembered, and move fewer rows in one transaction; "+in.pastUpdate(row),
+			"a transaction deleted more than %d outbox rows of %s and then inserted others, which may be the same, at %s", in.moves.Limit, nameOf(row), row.Position.CommitLSN)
+	}
+	in.noteUpdate(row, "a transaction deleted more outbox rows than are remembered and inserted others: those that it moved are published again",
+		zap.Int("remembered", in.moves.Limit), zap.String("remedy", "move fewer rows in one transaction, or raise sink.kafka.max_buffered_bytes"))
+	return nil
+}
+
+// refuses reports whether an update of the row ends the pipeline.
+func (in *intake) refuses(row *pg.Row) bool {
+	return in.onUpdate == transform.UpdateFatal && !in.skip.Same(checkpoint.LandmarkOf(row))
+}
+
+// pastUpdate is how to get past an update that is refused.
+func (in *intake) pastUpdate(row *pg.Row) string {
+	return fmt.Sprintf("to get past this one, set event.on_update to warn, "+
+		"or pass over its transaction with its events: `cdc-outbox setup --accept-gap --skip-to %s --yes`", row.Position.CommitLSN)
+}
+
+func (in *intake) noteUpdate(row *pg.Row, text string, more ...zap.Field) {
+	level := zapcore.WarnLevel
+	if in.onUpdate == transform.UpdateError {
+		level = zapcore.ErrorLevel
+	}
+	in.digest.Note(digest.Kind{Level: level, Message: text, Detail: nameOf(row)}, append(more,
+		zap.String("table", nameOf(row)), zap.Stringer("lsn", row.Position.CommitLSN), zap.Uint32("xid", row.XID))...)
+}
+
+// nameOf is the name of a row's table.
+func nameOf(row *pg.Row) string { return row.Relation.Namespace + "." + row.Relation.Name }

@@ -25,8 +25,9 @@ type outboxTables struct {
 
 // look is what the catalogs showed of the outbox tables.
 type look struct {
-	oids []uint32
-	at   pg.LSN // a position behind it
+	oids        []uint32
+	partitioned []uint32 // among them
+	at          pg.LSN   // a position behind it
 }
 
 // begin takes over what the checkpoint knows, unless this process has had a
@@ -49,7 +50,7 @@ func (o *outboxTables) learn(judged pg.LSN) {
 		return
 	}
 	o.seen, o.relation = last, nil
-	o.know(o.owned.Seen(last.oids, max(last.at, judged)))
+	o.know(o.owned.Seen(last.oids, max(last.at, judged)).InPartitions(last.partitioned))
 }
 
 func (o *outboxTables) know(owned checkpoint.Owned) {
@@ -74,3 +75,6 @@ func (o *outboxTables) has(row *pg.Row) bool {
 	}
 	return o.byName || o.byOID && o.owned.Has(row.Relation.OID, commit)
 }
+
+// partitioned reports whether rows of the row's table can move between partitions.
+func (o *outboxTables) partitioned(row *pg.Row) bool { return o.owned.Partitioned(row.Relation.OID) }

@@ -48,6 +48,7 @@ type source struct {
 	claimed   bool                   // transactions have the transactional id
 	epoch     int64                  // of our checkpoints; 0 before the first stream
 	warned    bool                   // of commits that wait for us, at the last session's start
+	unseen    map[pg.Table]string    // the warnings of moves that nothing would tell, at the last session's start
 	judged    int                    // the version whose defects the monitor has warned of
 	held      pg.LSN                 // confirmed position of the slot while another process read it; 0: none did
 	elsewhere elsewhere              // while standing by
@@ -146,6 +147,9 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	if err := s.warnOfCommitsThatWait(ctx, sql); err != nil {
 		return err
 	}
+	if err := s.warnOfMoves(ctx, sql); err != nil {
+		return err
+	}
 	if err := s.begin(ctx, sql, h); err != nil {
 		return err
 	}
@@ -180,6 +184,45 @@ func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error
 	}
 	s.warned = sync.Ours()
 	return nil
+}
+
+// warnOfMoves warns, once, of rows that would be taken for new ones when they move
+// to another partition.
+func (s *source) warnOfMoves(ctx context.Context, sql *pgx.Conn) error {
+	for _, t := range s.opts.Tables {
+		warning, err := s.movesUnseen(ctx, sql, t)
+		switch {
+		case err != nil:
+			return err
+		case warning == nil:
+			delete(s.unseen, t)
+			continue
+		case s.unseen[t] != warning.Error():
+			s.log.Warn("rows that move to another partition will be published again", zap.Error(warning), remedy(warning))
+		}
+		if s.unseen == nil {
+			s.unseen = make(map[pg.Table]string)
+		}
+		s.unseen[t] = warning.Error()
+	}
+	return nil
+}
+
+// movesUnseen is catalog.WarnOfMoves for a table, which may be missing by now.
+func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (warning, err error) {
+	info, ok, err := catalog.ReadTable(ctx, sql, t)
+	if err != nil || !ok || !info.Partitioned {
+		return nil, err
+	}
+	pub, ok, err := catalog.ReadPublication(ctx, sql, s.opts.Publication)
+	if err != nil || !ok {
+		return nil, err
+	}
+	rel, ok, err := catalog.ReadColumns(ctx, sql, t)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return catalog.WarnOfMoves(ctx, sql, pub, info, s.intake.router.IDColumn(rel), s.opts.Tables)
 }
 
 // close confirms the last saved position to the server and ends the session
