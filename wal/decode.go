@@ -38,21 +38,24 @@ var (
 // protocol spreads over messages: the open transaction, the relations and the
 // domains announced so far. It does no I/O and is used by one goroutine.
 type decoder struct {
-	prefix    string             // of logical messages that are delivered; empty: all
-	wanted    func(*pg.Row) bool // see Options.Wanted; nil: every row is
-	charset   *pg.Charset        // of the values; nil: UTF-8, or no matter
-	cut       bool               // the message ends after its head: it is unwanted
+	prefix    string                  // of logical messages that are delivered; empty: all
+	wanted    func(*pg.Row) bool      // see Options.Wanted; nil: every row is
+	keep      func(*pg.Relation) bool // see Options.Keep; nil: every relation is kept
+	charset   *pg.Charset             // of the values; nil: UTF-8, or no matter
+	cut       bool                    // the message ends after its head: it is unwanted
 	msg       Message
 	open      bool // between Begin and Commit
 	next      uint32
 	relations map[uint32]*pg.Relation
-	baseTypes map[uint32]uint32 // domain OID → OID of its built-in base type
+	others    map[uint32]struct{} // relations that were announced and are not kept
+	baseTypes map[uint32]uint32   // domain OID → OID of its built-in base type
 	builtin   *pgtype.Map
 }
 
 func newDecoder() *decoder {
 	return &decoder{
 		relations: map[uint32]*pg.Relation{},
+		others:    map[uint32]struct{}{},
 		baseTypes: map[uint32]uint32{},
 		builtin:   pgtype.NewMap(),
 	}
@@ -161,11 +164,17 @@ func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 	if rel == nil || rel.OID != oid {
 		rel = d.relations[oid]
 		if rel == nil {
-			return nil, fmt.Errorf("%w: row of relation %d, which was not announced", errProtocol, oid)
+			if _, known := d.others[oid]; !known {
+				return nil, fmt.Errorf("%w: row of relation %d, which was not announced", errProtocol, oid)
+			}
+			rel = &pg.Relation{OID: oid}
 		}
 	}
 	d.msg.Kind = kind
-	d.msg.Unread = d.cut
+	d.msg.Unread = d.cut || rel.Namespace == "" // which an announced relation has
+	if d.msg.Unread {
+		d.msg.Row.Values = d.msg.Row.Values[:0]
+	}
 	d.msg.Row.Relation = rel
 	d.msg.Row.Position.Seq = d.next
 	d.next++
@@ -174,7 +183,7 @@ func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 
 func (d *decoder) insert(c *cursor) (*Message, error) {
 	msg, err := d.change(Insert, c.uint32())
-	if err != nil || d.cut {
+	if err != nil || msg.Unread {
 		return msg, err
 	}
 	if tag := c.byte(); tag != 'N' {
@@ -185,7 +194,7 @@ func (d *decoder) insert(c *cursor) (*Message, error) {
 
 func (d *decoder) update(c *cursor) (*Message, error) {
 	msg, err := d.change(Update, c.uint32())
-	if err != nil || d.cut {
+	if err != nil || msg.Unread {
 		return msg, err
 	}
 	tag := c.byte()
@@ -203,7 +212,7 @@ func (d *decoder) update(c *cursor) (*Message, error) {
 
 func (d *decoder) delete(c *cursor) (*Message, error) {
 	msg, err := d.change(Delete, c.uint32())
-	if err != nil || d.cut {
+	if err != nil || msg.Unread {
 		return msg, err
 	}
 	if tag := c.byte(); tag != 'K' && tag != 'O' {
@@ -271,8 +280,12 @@ func (d *decoder) unwanted(head []byte) bool {
 	c := cursor{buf: head[1:]}
 	switch head[0] {
 	case pgoutputInsert, pgoutputUpdate, pgoutputDelete:
-		rel := d.relations[c.uint32()]
-		return d.wanted != nil && d.open && rel != nil && !d.wanted(&pg.Row{Position: d.msg.Row.Position, Relation: rel})
+		oid := c.uint32()
+		if rel := d.relations[oid]; rel != nil {
+			return d.wanted != nil && d.open && !d.wanted(&pg.Row{Position: d.msg.Row.Position, Relation: rel})
+		}
+		_, known := d.others[oid]
+		return d.open && known
 	case pgoutputMessage:
 		c.byte()   // whether it belongs to the transaction
 		c.uint64() // its position
@@ -337,11 +350,22 @@ func (d *decoder) relation(c *cursor) error {
 		}
 		rel.Columns = append(rel.Columns, col)
 	}
+	d.learn(rel)
+	d.msg.Row.Relation = nil // look it up anew
+	return nil
+}
+
+// learn keeps a definition, or only that it was announced.
+func (d *decoder) learn(rel *pg.Relation) {
+	if d.keep != nil && !d.keep(rel) {
+		delete(d.relations, rel.OID)
+		d.others[rel.OID] = struct{}{}
+		return
+	}
+	delete(d.others, rel.OID)
 	if known := d.relations[rel.OID]; known == nil || !same(known, rel) {
 		d.relations[rel.OID] = rel
 	}
-	d.msg.Row.Relation = nil // look it up anew
-	return nil
 }
 
 // typeName learns a domain's base type: for a domain pgoutput announces the

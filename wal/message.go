@@ -38,7 +38,8 @@ type Message struct {
 	// Prefix and Content are those of a LogicalMessage.
 	Prefix  string
 	Content []byte
-	// Unread is set for a row that Options.Wanted refused: it has no values.
+	// Unread is set for a row that Options.Wanted or Options.Keep refused: it has no
+	// values.
 	Unread bool
 	// NonTransactional is set for a LogicalMessage that belongs to no
 	// transaction (pg_logical_emit_message(false, …)). It stays in the log even

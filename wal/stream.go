@@ -62,6 +62,11 @@ type Options struct {
 	// tables that are of no interest are thrown away while they arrive, and
 	// delivered without values. It is called within Next. nil: all are wanted.
 	Wanted func(*pg.Row) bool
+	// Keep tells of a table that is announced whether rows of it may ever be wanted.
+	// The definitions of others are not kept, however many tables there are, and
+	// their rows are delivered without values, of a relation that has an OID only.
+	// It is called within Next. nil: all are kept.
+	Keep func(*pg.Relation) bool
 	// Recycle uses the memory of messages again that nobody retains; see Chunk.
 	Recycle bool
 }
@@ -126,7 +131,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	}
 	_, encrypted := hijacked.Conn.(*tls.Conn)
 	decoder := newDecoder()
-	decoder.prefix, decoder.wanted, decoder.charset = o.Charset.Encode(o.Prefix), o.Wanted, o.Charset
+	decoder.prefix, decoder.wanted, decoder.keep, decoder.charset = o.Charset.Encode(o.Prefix), o.Wanted, o.Keep, o.Charset
 	s := &Stream{
 		conn:      hijacked.Conn,
 		decoder:   decoder,

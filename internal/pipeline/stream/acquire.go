@@ -219,6 +219,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 		Charset:         s.charset,
 		Gather:          s.gather(),
 		Wanted:          s.intake.tables.has,
+		Keep:            s.intake.tables.mayHave,
 		Recycle:         true,
 	})
 	return stream, catalog.Unanswered(err)

@@ -209,7 +209,10 @@ func (in *intake) knows(p pg.Position) bool {
 
 func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 	row := &msg.Row
-	if msg.Unread || !in.tables.has(row) {
+	if msg.Unread {
+		return in.tables.unread(row)
+	}
+	if !in.tables.has(row) {
 		return nil
 	}
 	if move := in.moves.Inserted(in.router, row); move != transform.NotMoved {

@@ -18,7 +18,10 @@ import (
 // Router does. Only updates are reported.
 func (in *intake) otherChange(msg *wal.Message) error {
 	row := &msg.Row
-	if msg.Unread || !in.tables.has(row) {
+	if msg.Unread {
+		return in.tables.unread(row)
+	}
+	if !in.tables.has(row) {
 		return nil
 	}
 	if msg.Kind == wal.Delete && in.tables.partitioned(row) {

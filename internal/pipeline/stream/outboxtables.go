@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -74,6 +75,27 @@ func (o *outboxTables) has(row *pg.Row) bool {
 		o.byOID = !o.byName && o.owned.Knows(rel.OID)
 	}
 	return o.byName || o.byOID && o.owned.Has(row.Relation.OID, commit)
+}
+
+// mayHave reports whether a table's rows may be an outbox table's, now or later.
+func (o *outboxTables) mayHave(rel *pg.Relation) bool {
+	return o.named[pg.Table{Schema: rel.Namespace, Name: rel.Name}] || o.owned.Knows(rel.OID)
+}
+
+// errForgotten ends a session whose stream has not kept the definition of a table
+// that is an outbox table by now. The next one does.
+var errForgotten = errors.New("a table has become an outbox table without a word of it in the stream, as when its schema is renamed; the stream begins anew")
+
+// unread returns an error if a row that came without its values is needed. That may
+// be up to PostgreSQL 15, which does not announce a table again when its schema is
+// renamed.
+func (o *outboxTables) unread(row *pg.Row) error {
+	commit := row.Position.CommitLSN
+	o.learn(commit)
+	if o.owned.Has(row.Relation.OID, commit) {
+		return errForgotten
+	}
+	return nil
 }
 
 // partitioned reports whether rows of the row's table can move between partitions.

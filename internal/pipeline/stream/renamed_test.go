@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -114,5 +115,35 @@ func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 	d.connect()
 	i = d.run().streams()
 	d.publish(2, 1)
+	d.finish(i)
+}
+
+// Failure mode 104. The stream keeps no definition of other tables. Up to
+// PostgreSQL 15 one of them can become the outbox without a word: when its schema
+// takes the name of the outbox's.
+func TestATableWhoseSchemaTakesTheOutboxsName(t *testing.T) {
+	d := outbox(t)
+	d.exec(`CREATE SCHEMA app; CREATE SCHEMA next; ALTER TABLE outbox SET SCHEMA app; CREATE TABLE next.outbox (LIKE app.outbox INCLUDING ALL);
+		CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert')`)
+	d.opts.Tables[0].Schema = "app"
+	d.exec(`SET search_path = app`)
+	i := d.run().streams()
+	d.publish(2, 1)
+	d.exec(`INSERT INTO next.outbox VALUES ('other', 'order', 'o', 'Placed', '{}')`)
+	d.publish(1, 1)
+	d.exec(`BEGIN; ALTER SCHEMA app RENAME TO old; ALTER SCHEMA next RENAME TO app; COMMIT`)
+	renamed := d.lsn("SELECT pg_current_wal_flush_lsn()")
+	eventually(t, "a look at the tables behind it", func() bool { return d.confirmed() >= renamed })
+	d.last() // the stream has no event of ours, and the look has found the table
+	eventually(t, "the table to be known", func() bool {
+		for _, owned := range d.store.stored().Owned {
+			if fmt.Sprint(owned.OID) == d.text(`SELECT 'app.outbox'::regclass::oid::text`) {
+				return true
+			}
+		}
+		return false
+	})
+	d.insert(2, 1)
+	d.last()
 	d.finish(i)
 }
