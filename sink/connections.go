@@ -42,7 +42,8 @@ type connections struct {
 	brokers map[int32]*trouble // those whose last attempt failed, by node id
 	cut     map[int32]bool     // those that hung up during the login
 
-	throttled time.Time // when that was last logged
+	throttled time.Time  // when that was last logged
+	waits     []throttle // the last ones
 }
 
 // trouble is a series of failed attempts to connect to one broker.
@@ -116,11 +117,35 @@ func (c *connections) OnBrokerThrottle(broker kgo.BrokerMetadata, wait time.Dura
 	c.observer.throttled(wait)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.waits = append(c.waits, throttle{time.Now(), wait}); len(c.waits) > throttlesKept {
+		c.waits = c.waits[1:]
+	}
 	if now := time.Now(); now.Sub(c.throttled) >= reportEvery {
 		c.throttled = now
 		c.log.Warn("Kafka throttles the connector: a quota is used up", zap.Int32("broker", broker.NodeID), zap.Duration("wait", wait),
 			zap.String("remedy", QuotaCommand(c.cfg)))
 	}
+}
+
+// throttle is a wait that a quota made.
+type throttle struct {
+	at   time.Time
+	wait time.Duration
+}
+
+// throttlesKept bounds those that are remembered: a transaction has time for a few.
+const throttlesKept = 16
+
+// throttledSince is for how long quotas have made the client wait since then, at least.
+func (c *connections) throttledSince(then time.Time) (sum time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.waits {
+		if t.at.After(then) {
+			sum += t.wait
+		}
+	}
+	return sum
 }
 
 // loginCut is the error of a connection that the broker ended during the login.

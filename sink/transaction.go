@@ -119,6 +119,7 @@ type Transactions struct {
 	// of; nil if none is open. By enlistBy it is told no more.
 	enlisted partitions
 	enlistBy time.Time
+	begun    time.Time // the last transaction
 	recent   recent
 	// ends are, by topic and partition, offsets behind all that this claim has committed.
 	ends     map[string]map[int32]end
@@ -285,7 +286,7 @@ func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.
 	for {
 		again, refused, err := x.try(ctx, entries, mark)
 		if err != nil {
-			return nil, x.k.stop(ctx, err)
+			return nil, x.k.stop(ctx, x.outlived(err))
 		}
 		if !again {
 			return refused, nil
@@ -346,7 +347,8 @@ func (x *Transactions) begin(ctx context.Context) error {
 	if err := x.k.client.BeginTransaction(); err != nil {
 		return unsettled(fmt.Errorf("begin a transaction: %w", err))
 	}
-	x.enlisted, x.enlistBy = make(partitions), time.Now().Add(enlistPatience)
+	x.begun = time.Now()
+	x.enlisted, x.enlistBy = make(partitions), x.begun.Add(enlistPatience)
 	return nil
 }
 
@@ -426,6 +428,42 @@ func (x *Transactions) end(ctx context.Context, how kgo.TransactionEndTry) error
 	defer cancel()
 	defer func() { x.ended, x.enlisted = time.Now(), nil }()
 	return x.k.client.EndTransaction(ctx, how)
+}
+
+// lateError is the ErrFenced of a transaction that was open for as long as brokers allow:
+// they have aborted it then, and no other producer is to blame, as the code may say.
+type lateError struct {
+	open, allowed time.Duration
+	throttled     time.Duration // of that
+	code          *kerr.Error
+}
+
+// Error implements error.
+func (e *lateError) Error() string {
+	text := fmt.Sprintf("the Kafka transaction was open for %s, and brokers abort it after %s", e.open.Round(time.Millisecond), e.allowed)
+	if e.throttled > 0 {
+		text += fmt.Sprintf("; in that time a quota made the connector wait for %s", e.throttled.Round(time.Millisecond))
+	}
+	return text + " (" + e.code.Message + ")"
+}
+
+// Is implements errors.Is.
+func (e *lateError) Is(target error) bool { return target == ErrFenced || target == ErrUnsettled }
+
+// Unwrap returns what brokers said.
+func (e *lateError) Unwrap() error { return e.code }
+
+// outlived explains the error of a transaction that took too long.
+func (x *Transactions) outlived(err error) error {
+	code, _ := errors.AsType[*kerr.Error](err)
+	late := &lateError{time.Since(x.begun), x.timeout, x.k.connections.throttledSince(x.begun), code}
+	switch {
+	case !errors.Is(err, ErrFenced), x.begun.IsZero(), late.open < late.allowed, code == nil:
+		return err
+	case late.throttled > 0:
+		return &failure.Error{Class: failure.Transient, Remedy: QuotaCommand(x.k.cfg), Err: late}
+	}
+	return late
 }
 
 // unsettled is the error of a transaction that has no known end.

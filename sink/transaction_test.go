@@ -238,6 +238,33 @@ func TestFencedTransactorStopsForGood(t *testing.T) {
 	c.wantCommitted(t, marks, "1", "3")
 }
 
+// A transaction that outlives its timeout is aborted by brokers, as one that is fenced off
+// is. What is said then blames nobody else, but the quota, if there was one.
+func TestTransactionThatTakesTooLongBlamesTheQuota(t *testing.T) {
+	for _, throttled := range []bool{false, true} {
+		c, x := startTransactions(t, 1)
+		if _, err := x.Transact(deadline(t), entriesOf(events("t", 1)), mark("1")); err != nil {
+			t.Fatal(err)
+		}
+		c.transactions(t) // which has the id from now on, as brokers have that abort a transaction
+		x.timeout = 0     // it is over at once
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Observe: true, When: func(kmsg.Request) bool {
+			if throttled {
+				x.k.connections.OnBrokerThrottle(kgo.BrokerMetadata{NodeID: 1}, 1500*time.Millisecond, true)
+			}
+			return true
+		}})
+		_, err := x.Transact(deadline(t), entriesOf(events("t", 3)), mark("2"))
+		if !errors.Is(err, ErrFenced) || !errors.Is(err, ErrUnsettled) || !strings.Contains(err.Error(), "and brokers abort it after 0s") ||
+			strings.Contains(err.Error(), "producer") {
+			t.Errorf("throttled %t: %v", throttled, err)
+		}
+		if quota := strings.Contains(failure.RemedyOf(err), "raise the quota"); quota != throttled || quota != strings.Contains(err.Error(), "a quota made the connector wait for") {
+			t.Errorf("throttled %t: %v, remedy %q", throttled, err, failure.RemedyOf(err))
+		}
+	}
+}
+
 // Failure mode 35: an error of EndTxn is neither a commit nor an abort.
 func TestEndTxnThatFailsIsUnsettled(t *testing.T) {
 	for _, refusal := range []*kerr.Error{kerr.UnknownServerError, kerr.InvalidTxnState, kerr.ProducerFenced, kerr.TransactionAbortable} {
