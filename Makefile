@@ -77,6 +77,10 @@ test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 19 (downloaded 
 test-kafka: postgres ## the tests that use Kafka, against Apache Kafka 4.4.0, or KAFKA=4.1.1 (downloaded once; needs Java 17, Maven)
 	@CDC_OUTBOX_TEST_KAFKA=real CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
+.PHONY: test-docker
+test-docker: ## all tests with PostgreSQL, Apache Kafka, Redis and DynamoDB Local in containers (needs a Docker engine)
+	@CDC_OUTBOX_TEST_DOCKER=1 CDC_OUTBOX_TEST_KAFKA=real $(MAKE) --no-print-directory test
+
 .PHONY: postgres
 postgres: ## find PostgreSQL's binaries, or install them
 	@$(POSTGRES) >/dev/null

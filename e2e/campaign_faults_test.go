@@ -128,18 +128,12 @@ var campaignDisturbances = []disturbance{
 		}
 	}},
 	{"PostgreSQL paused", 2, postgres, "", false, func(k *campaign) func() {
-		thaw, ok := k.server.Pause(k.t)
-		if !ok {
-			return nil
-		}
+		thaw := k.server.Pause(k.t)
 		k.pause(campaignLiveness / 2)
 		return thaw
 	}},
 	{"PostgreSQL paused until the connection counts as dead", 2, postgres, "", false, func(k *campaign) func() {
-		thaw, ok := k.server.Pause(k.t)
-		if !ok {
-			return nil
-		}
+		thaw := k.server.Pause(k.t)
 		<-time.After(campaignLiveness + 3*time.Second)
 		return thaw
 	}},

@@ -17,48 +17,22 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
 	mobycontainer "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
-	"github.com/testcontainers/testcontainers-go/log"
 	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
-// DisableEnv is the environment variable that, set to 0, keeps the tests off
-// Docker.
-const DisableEnv = "CDC_OUTBOX_TEST_DOCKER"
-
-const (
-	pingTimeout = 3 * time.Second
-	stopTimeout = 60 * time.Second // until the engine kills what does not stop
-)
-
-// Answers reports whether a Docker engine answers and is not to be left alone.
-var Answers = sync.OnceValue(func() (ok bool) {
-	if os.Getenv(DisableEnv) == "0" {
-		return false
-	}
-	// testcontainers panics where there is no engine.
-	defer func() { ok = recover() == nil && ok }()
-	provider, err := testcontainers.NewDockerProvider(testcontainers.Generic2DockerOptions(
-		testcontainers.WithLogger(log.TestLogger(nil)))...)
-	if err != nil {
-		return false
-	}
-	defer provider.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
-	defer cancel()
-	return provider.Health(ctx) == nil
-})
+// stopTimeout is how long a container may take to end after a signal.
+const stopTimeout = 60 * time.Second
 
 // Spec says what container to run.
 type Spec struct {
@@ -130,17 +104,60 @@ func Run(ctx context.Context, s Spec) (*Container, error) {
 func (c *Container) Addr() string { return c.addr }
 
 // Stop sends the signal to the container's first process, and waits until the
-// container has stopped. Stopping a stopped container does nothing.
+// container has stopped. The engine sends it: the kernel keeps signals that a process
+// sends within the container, SIGKILL too, from a first process without a handler
+// (pid_namespaces(7)). Stopping a stopped container does nothing.
 func (c *Container) Stop(ctx context.Context, sig syscall.Signal) error {
 	if c.stopped {
 		return nil
 	}
-	// The exec ends with the container: its error says nothing.
-	_, _, _ = c.inner.Exec(ctx, []string{"kill", "-" + strconv.Itoa(int(sig)), "1"})
-	timeout := stopTimeout
-	err := c.inner.Stop(ctx, &timeout)
+	err := withEngine(ctx, func(ctx context.Context, engine client.APIClient) error {
+		return kill(ctx, engine, c.inner.GetContainerID(), sig)
+	})
 	c.stopped = err == nil
 	return err
+}
+
+// kill sends a signal and waits for the container's end.
+func kill(ctx context.Context, engine client.APIClient, id string, sig syscall.Signal) error {
+	if _, err := engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: strconv.Itoa(int(sig))}); err != nil {
+		return err
+	}
+	ended := engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: mobycontainer.WaitConditionNotRunning})
+	select {
+	case err := <-ended.Error:
+		return err
+	case <-ended.Result:
+		return nil
+	}
+}
+
+// Pause stops all processes of the container as they stand; clients see silence.
+func (c *Container) Pause() error {
+	return withEngine(context.Background(), func(ctx context.Context, engine client.APIClient) error {
+		_, err := engine.ContainerPause(ctx, c.inner.GetContainerID(), client.ContainerPauseOptions{})
+		return err
+	})
+}
+
+// Continue ends a Pause.
+func (c *Container) Continue() error {
+	return withEngine(context.Background(), func(ctx context.Context, engine client.APIClient) error {
+		_, err := engine.ContainerUnpause(ctx, c.inner.GetContainerID(), client.ContainerUnpauseOptions{})
+		return err
+	})
+}
+
+// withEngine calls f with a client of the engine that testcontainers uses.
+func withEngine(ctx context.Context, f func(context.Context, client.APIClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	engine, err := testcontainers.NewDockerClientWithOpts(ctx)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	return f(ctx, engine)
 }
 
 // Resume starts a stopped container again, at the same address, and waits until

@@ -23,7 +23,10 @@ type server interface {
 }
 
 func start(ctx context.Context) (server, error) {
-	if container.Answers() {
+	switch contained, err := container.Chosen(""); {
+	case err != nil:
+		return nil, err
+	case contained:
 		return container.Run(ctx, container.Spec{Image: image, Port: 8000, Probe: dynamoserver.Answers})
 	}
 	return dynamoserver.Start(ctx)

@@ -116,7 +116,10 @@ func start(ctx context.Context, t testing.TB, o options) (broker, error) {
 	if o.advertised != "" {
 		o.settings["advertised.listeners"] = "PLAINTEXT://" + o.advertised
 	}
-	if container.Answers() {
+	switch contained, err := container.Chosen(""); {
+	case err != nil:
+		return nil, err
+	case contained:
 		return startContainer(ctx, o)
 	}
 	if !Real() && !apacheRuns() {

@@ -2,9 +2,9 @@ package pgtest
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"net/url"
-	"os"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -15,7 +15,8 @@ import (
 // postgresImage is the image of the server in a container.
 const postgresImage = "postgres:17.11-bookworm"
 
-// password is that of the server in a container, which listens on loopback.
+// password is that of a server in a container, which listens on loopback, unless it has
+// its own.
 const password = "postgres"
 
 // containerScript makes the data directory as package pgserver does and runs
@@ -24,12 +25,11 @@ const password = "postgres"
 //go:embed container.sh
 var containerScript []byte
 
-// useDocker reports whether to run the server in a container: where that is
-// possible and no local binaries are asked for.
-func useDocker() bool { return os.Getenv(pgserver.BinEnv) == "" && container.Answers() }
-
 // contained is a server in a container.
-type contained struct{ *container.Container }
+type contained struct {
+	*container.Container
+	password string
+}
 
 func startContainer(ctx context.Context, o pgserver.Options) (server, error) {
 	command := []string{"sh", "/container.sh", "-c", "listen_addresses=*"}
@@ -40,33 +40,37 @@ func startContainer(ctx context.Context, o pgserver.Options) (server, error) {
 	for name, content := range o.Files {
 		files["/files/"+name] = content
 	}
+	word := password
+	if o.Own {
+		word = rand.Text()
+	}
 	c, err := container.Run(ctx, container.Spec{
 		Image: postgresImage, Port: 5432, Command: command, Files: files,
-		Env:   map[string]string{"POSTGRES_PASSWORD": password},
-		Probe: connect,
+		Env:   map[string]string{"POSTGRES_PASSWORD": word},
+		Probe: func(ctx context.Context, addr string) error { return connect(ctx, urlOf(addr, word, "postgres")) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return contained{c}, nil
+	return contained{c, word}, nil
 }
 
 // connect tells whether the server accepts connections.
-func connect(ctx context.Context, addr string) error {
-	conn, err := pgconn.Connect(ctx, urlOf(addr, "postgres"))
+func connect(ctx context.Context, url string) error {
+	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	return conn.Close(ctx)
 }
 
-func urlOf(addr, database string) string {
+func urlOf(addr, password, database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword("postgres", password), Host: addr, Path: "/" + database}
 	return u.String()
 }
 
 // URL implements server.
-func (c contained) URL(database string) string { return urlOf(c.Addr(), database) }
+func (c contained) URL(database string) string { return urlOf(c.Addr(), c.password, database) }
 
 // Stop implements server.
 func (c contained) Stop(ctx context.Context, mode Mode) error {

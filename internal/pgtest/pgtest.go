@@ -4,9 +4,9 @@
 // its tests, each with a database of its own from NewDatabase. A test that
 // restarts its server, or needs other settings, starts one with Start.
 //
-// The server comes from the binaries on this machine (see package pgserver;
-// CDC_OUTBOX_PG_BIN chooses them) or, where a Docker engine answers and
-// CDC_OUTBOX_TEST_DOCKER is not 0, from a container.
+// The server comes from a container where a Docker engine answers (see package
+// container), or else from the binaries on this machine (see package pgserver).
+// CDC_OUTBOX_PG_BIN chooses binaries.
 //
 // Invariants:
 //
@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
@@ -52,8 +53,7 @@ func File(name string, content []byte) Option {
 	return func(o *pgserver.Options) { o.Files[name] = content }
 }
 
-// Own gives the server a system identifier and a password that no other has. A
-// container has the identifier only.
+// Own gives the server a system identifier and a password that no other has.
 func Own() Option { return func(o *pgserver.Options) { o.Own = true } }
 
 // Server is a running PostgreSQL server. Its methods fail the test they are
@@ -82,7 +82,10 @@ func starter(opts []Option) func(ctx context.Context) (server, error) {
 		for _, opt := range opts {
 			opt(&o)
 		}
-		if useDocker() {
+		switch contained, err := container.Chosen(pgserver.BinEnv); {
+		case err != nil:
+			return nil, err
+		case contained:
 			return startContainer(ctx, o)
 		}
 		bin, err := pgserver.Ensure(ctx, os.Stderr)

@@ -4,9 +4,9 @@
 // tests, which keep apart by prefixes of their own. A test that restarts its
 // server, or needs other settings, starts one with Start.
 //
-// The server comes from the programs on this machine, or from Debian's packages
-// (see package redisserver; CDC_OUTBOX_REDIS_BIN chooses), or else, where a
-// Docker engine answers and CDC_OUTBOX_TEST_DOCKER is not 0, from a container.
+// The server comes from a container where a Docker engine answers (see package
+// container), or else from the programs on this machine, or from Debian's packages
+// (see package redisserver). CDC_OUTBOX_REDIS_BIN chooses programs.
 //
 // Invariants:
 //
@@ -47,6 +47,8 @@ type server interface {
 	Addr() string
 	Stop(ctx context.Context, sig syscall.Signal) error
 	Resume(ctx context.Context) error
+	Pause() error
+	Continue() error
 	Close() error
 }
 
@@ -65,6 +67,13 @@ func starter(opts []Option) func(ctx context.Context) (server, error) {
 		for _, opt := range opts {
 			opt(&o)
 		}
+		contained, err := container.Chosen(redisserver.BinEnv)
+		switch {
+		case err != nil:
+			return nil, err
+		case contained:
+			return startContainer(ctx, o)
+		}
 		program, err := redisserver.Ensure(ctx, os.Stderr)
 		switch {
 		case err == nil:
@@ -72,8 +81,6 @@ func starter(opts []Option) func(ctx context.Context) (server, error) {
 			return redisserver.Start(ctx, o)
 		case os.Getenv(redisserver.BinEnv) != "":
 			return nil, err
-		case container.Answers():
-			return startContainer(ctx, o)
 		default:
 			return nil, errors.Join(errNoRedis, err)
 		}
@@ -132,7 +139,7 @@ func (s *Server) Restart(t testing.TB) {
 // Pause stops the server's process as it stands; clients see silence.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
-	if err := s.local(t).Pause(); err != nil {
+	if err := s.server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -140,13 +147,13 @@ func (s *Server) Pause(t testing.TB) {
 // Continue ends a Pause.
 func (s *Server) Continue(t testing.TB) {
 	t.Helper()
-	if err := s.local(t).Continue(); err != nil {
+	if err := s.server.Continue(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// local skips the test if the server is in a container: what is asked for needs
-// its process, or several servers that reach one another.
+// local skips the test if the server is in a container: several servers there do not
+// reach one another.
 func (s *Server) local(t testing.TB) *redisserver.Server {
 	t.Helper()
 	local, ok := s.server.(*redisserver.Server)
