@@ -33,8 +33,9 @@
 //     pad the objects of an array with each other's members, and expands a
 //     top-level array, which Debezium cannot publish.
 //   - A traceparent is passed on as it is, since there is no span of our own.
+//   - A row that moves to another partition is no new event (Moves).
 //   - A JSON column named headers becomes headers, one for each member.
 //
 // Non-goals: choosing partitions by key (the sink's partitioner does), checking
-// that topics exist, operations other than INSERT, schemas and Avro.
+// that topics exist, events of operations other than INSERT, schemas and Avro.
 package transform

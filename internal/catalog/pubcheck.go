@@ -31,7 +31,25 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]s
 		failures = append(failures, checkMember(p, t, needed[t.Table])...)
 		warnings = append(warnings, warnAbout(p, t)...)
 	}
-	return failures, warnings
+	return failures, append(warnings, warnOfSiblings(tables)...)
+}
+
+// warnOfSiblings names tables that are partitions of one table: a row that moves from
+// one of them to the other is deleted in one table and inserted into another.
+func warnOfSiblings(tables []TableInfo) (warnings []error) {
+	of := make(map[pg.Table][]string)
+	for _, t := range tables {
+		if len(t.Ancestors) == 0 {
+			continue
+		}
+		root := t.Ancestors[len(t.Ancestors)-1]
+		of[root] = append(of[root], t.String())
+		if names := of[root]; len(names) == 2 {
+			warnings = append(warnings, failure.Configf("leave rows where they are; a new pipeline had better read "+root.String()+" itself, with publish_via_partition_root",
+				"tables %s are partitions of %s: a row that moves from one to the other is published again", strings.Join(names, " and "), root))
+		}
+	}
+	return warnings
 }
 
 // CheckTable returns why rows that are seen in the table would not reach the

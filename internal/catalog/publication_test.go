@@ -100,6 +100,23 @@ func TestRemedyKeepsTheOtherTables(t *testing.T) {
 	}
 }
 
+// Rows move between partitions that are read as tables of their own, and are new in
+// the one that they come to.
+func TestCheckPublicationNamesPartitionsOfOneTable(t *testing.T) {
+	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE root (id int PRIMARY KEY) PARTITION BY LIST (id)`,
+		`CREATE TABLE a PARTITION OF root FOR VALUES IN (1)`, `CREATE TABLE b PARTITION OF root FOR VALUES IN (2)`, `CREATE TABLE c PARTITION OF root DEFAULT`,
+		`CREATE PUBLICATION p FOR TABLE a, b, c WITH (publish = 'insert')`)
+	var infos []TableInfo
+	for _, name := range []string{"a", "b", "c"} {
+		infos = append(infos, readTable(t, conn, pg.Table{Schema: "public", Name: name}))
+	}
+	failures, warnings := CheckPublication(readPublication(t, conn), infos, nil)
+	wantOnly(t, "failures", failures, "")
+	wantOnly(t, "warnings", warnings, "public.a and public.b are partitions of public.root")
+	_, warnings = CheckPublication(readPublication(t, conn), infos[:1], nil)
+	wantOnly(t, "warnings", warnings, "")
+}
+
 func TestCreatePublication(t *testing.T) {
 	for _, tt := range []struct {
 		name, table     string
