@@ -200,6 +200,7 @@ func (f *fixture) hold() {
 func (f *fixture) open() *wal.Stream {
 	f.t.Helper()
 	session := must.Get(newSession(f.Config))(f.t)
+	session.conn = f.conn
 	repl := must.Get(session.replication(f.ctx()))(f.t)
 	return must.Get(session.stream(f.ctx(), repl, f.Source.Slot, 0, 0))(f.t)
 }

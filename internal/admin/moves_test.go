@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -105,4 +106,28 @@ func TestCheckNamesUpdatesThatAreNotPublished(t *testing.T) {
 	_, remedy, _ := strings.Cut(finding.Remedy, ": ")
 	f.exec(remedy)
 	f.wantNothingWrong()
+}
+
+// The transaction of a move that run refuses can be passed over, and tail prints no
+// move.
+func TestMovesAreNoEventsToTheVerbs(t *testing.T) {
+	f := empty(t)
+	f.exec(byKey(`LIST (published)`, "id, published")...)
+	f.exec(`CREATE TABLE done PARTITION OF outbox FOR VALUES IN (true)`)
+	f.Event.OnUpdate = transform.UpdateFatal
+	f.setup()
+	f.save()
+	var out bytes.Buffer
+	tailed := f.tail(f.ctx(), TailOptions{Limit: 2, Out: &out})
+	f.exec(`INSERT INTO outbox (id, aggregatetype, aggregateid, type) VALUES (gen_random_uuid(), 'order', '1', 'Placed')`,
+		`BEGIN; UPDATE outbox SET published = true; INSERT INTO outbox (id, aggregatetype, aggregateid, type) VALUES (gen_random_uuid(), 'order', '2', 'Placed'); COMMIT`)
+	must.OK(t, <-tailed)
+	if text := out.String(); strings.Count(text, "key 1\n") != 1 || strings.Count(text, "key 2\n") != 1 {
+		t.Errorf("tail printed %s", text)
+	}
+	at := f.commits(2)[1]
+	done := must.Get(SkipTransaction(f.ctx(), f.Config, at.Commit, true))(t)
+	if done.Total != 2 || done.Events[0].Reason != reasonUpdate || done.Events[1].Reason != "" {
+		t.Errorf("passed over %+v", done)
+	}
 }
