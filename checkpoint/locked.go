@@ -59,6 +59,13 @@ func (l *Locked) Progress() (pg.LSN, Landmark) {
 	return l.t.Position(), l.t.Landmark()
 }
 
+// Reach is Tracker.Position and Tracker.Read at one time.
+func (l *Locked) Reach() (position, read pg.LSN) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.t.Position(), l.t.Read()
+}
+
 // After is Tracker.After.
 func (l *Locked) After(k Ticket, n int) (position pg.LSN, landmark Landmark, whole bool) {
 	l.mu.Lock()

@@ -156,6 +156,10 @@ func (t *Tracker) After(k Ticket, n int) (position pg.LSN, landmark Landmark, wh
 	return position, landmark, whole
 }
 
+// Read is the highest end or idle position that was told. Everything up to it is
+// done where Position is as high.
+func (t *Tracker) Read() pg.LSN { return t.last }
+
 // InFlight is the number of records that were added and are not done.
 func (t *Tracker) InFlight() int { return t.inFlight }
 

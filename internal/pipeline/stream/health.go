@@ -166,8 +166,9 @@ func (h *Health) forget() {
 func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role == role.Active {
-		h.standstill.failed(time.Now(), h.tracker.Position(), err)
+	if h.role.Role == role.Active && !ofStore(err) {
+		_, read := h.tracker.Reach()
+		h.standstill.failed(time.Now(), read, err)
 	}
 	h.role.Set(role.Starting)
 	h.forget()
@@ -296,8 +297,8 @@ func (h *Health) failures() int {
 
 // advance notes how far everything is now. The caller holds mu.
 func (h *Health) advance(now time.Time) {
-	position := h.tracker.Position()
-	h.standstill.see(position, h.flush)
+	position, read := h.tracker.Reach()
+	h.standstill.see(position, read, h.flush)
 	h.progress.see(now, pulse{
 		flush:     h.flush,
 		received:  h.received(),

@@ -34,13 +34,14 @@ type Standstill struct {
 // standstill counts the sessions that failed one after the other without getting
 // anything further. Not safe for concurrent use.
 type standstill struct {
-	at       pg.LSN // the position that is acked
+	at       pg.LSN // the end of what was read
 	failures int
 	since    time.Time
 	err      error // of the last one
+	owed     bool  // something that was read is not acked
 }
 
-// failed notes why a session ended that streamed, at the position.
+// failed notes why a session ended that streamed, and what had been read by then.
 func (s *standstill) failed(now time.Time, at pg.LSN, err error) {
 	if s.failures == 0 || s.at != at {
 		*s = standstill{at: at, since: now}
@@ -49,12 +50,13 @@ func (s *standstill) failed(now time.Time, at pg.LSN, err error) {
 	s.err = err
 }
 
-// see notes a position: the standstill is over once the stream is past it, or has
-// read all that there is.
-func (s *standstill) see(position, flush pg.LSN) {
-	if position > s.at || flush != 0 && position >= flush {
+// see notes what is acked and read: the standstill is over once the stream is past
+// it, or has read all that there is.
+func (s *standstill) see(acked, read, flush pg.LSN) {
+	if read > s.at || flush != 0 && read >= flush {
 		*s = standstill{}
 	}
+	s.owed = acked < read
 }
 
 // lasts reports whether it is one.
@@ -87,7 +89,7 @@ func (s *standstill) status(now time.Time) *Standstill {
 }
 
 // remedy is what to do about it. An error of the server is one of its log, which
-// does not change: there has to be a way past it.
+// does not change: there has to be a way past it, once that leaves out nothing else.
 func (s *standstill) remedy(slot string) string {
 	if remedy := failure.RemedyOf(s.err); remedy != "" {
 		return remedy
@@ -96,6 +98,9 @@ func (s *standstill) remedy(slot string) string {
 		return "look at what is between this machine and PostgreSQL, such as a proxy or a firewall that ends connections, and at the server's log"
 	}
 	mend := "remove the cause that PostgreSQL's error names (its log may say more); the stream then goes on by itself"
+	if s.owed {
+		return mend + "; if it cannot be removed, there is a way past it, which is named here once Kafka has taken what was read before"
+	}
 	if at := s.transaction(); at != 0 {
 		return mend + fmt.Sprintf("; if it cannot be removed, leave out the transaction that commits at %s: stop the connector, "+
 			"SELECT pg_replication_slot_advance(%s, '%s'); then `cdc-outbox setup --accept-gap --yes`, and start it again: "+
@@ -108,6 +113,7 @@ func (s *standstill) remedy(slot string) string {
 func (h *Health) tellStandstill(log *zap.Logger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.advance(time.Now())
 	if s := h.standstill; s.lasts() {
 		log.Error("the stream does not get past a position", zap.Stringer("lsn", s.at), zap.Int("failures", s.failures),
 			zap.Time("since", s.since), zap.String("remedy", s.remedy(h.slotName)))

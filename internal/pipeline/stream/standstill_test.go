@@ -113,3 +113,24 @@ func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
 	eventually(t, "readiness", i.ready)
 	d.finish(i)
 }
+
+// While Kafka takes nothing, what was read before the transaction is not published.
+// To pass it over then would leave that out, too.
+func TestNoWayPastAStandstillBeforeWhatWasReadIsPublished(t *testing.T) {
+	d := outbox(t)
+	d.unsendable()
+	i := d.run().streams()
+	d.publish(1, 1)
+	d.gate.hold()
+	d.insert(2, 1)
+	i.inFlight(2)
+	d.exec("INSERT INTO unsendable VALUES ('1')")
+	i.unready("the stream has ended at")
+	const way = "SELECT pg_replication_slot_advance("
+	if remedy := strings.Join(i.health.Remedies(), "\n"); strings.Contains(remedy, way) {
+		t.Errorf("2 events are not published, and the remedy passes them over: %s", remedy)
+	}
+	d.gate.open()
+	eventually(t, "the way past it", func() bool { return strings.Contains(strings.Join(i.health.Remedies(), "\n"), way) })
+	i.stop()
+}
