@@ -176,7 +176,7 @@ func dialer(cfg TLS) (mute.DialFunc, error) {
 }
 
 func dialPlain(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, mute.Address(ctx, addr))
 	if err != nil {
 		return nil, err
 	}

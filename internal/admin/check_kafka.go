@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -183,18 +184,26 @@ func (c *cluster) sharedUsable(ctx context.Context, shared string) error {
 type cluster struct {
 	cfg      sink.Options
 	client   *kgo.Client
-	patience time.Duration // bounds the attempts to reach any of the brokers
+	patience time.Duration // bounds the attempts to reach any of the brokers; 0: connect sets it
 }
 
 // newCluster is of a configuration that has a Kafka.
-func newCluster(cfg *config.Config) *cluster {
-	return &cluster{cfg: *cfg.Sink.Kafka, patience: 8 * time.Second}
-}
+func newCluster(cfg *config.Config) *cluster { return &cluster{cfg: *cfg.Sink.Kafka} }
+
+// How long the attempts to reach any of the brokers may take: each address that says
+// nothing takes some time until the next one is asked.
+const (
+	leastPatience = 8 * time.Second
+	mostPatience  = 16 * time.Second // check has 20 s for all of Kafka
+)
 
 func (c *cluster) connect(ctx context.Context) error {
 	opts, err := sink.ClientOpts(c.cfg)
 	if err != nil {
 		return err
+	}
+	if c.patience == 0 {
+		c.patience = min(max(leastPatience, mute.Patience(ctx, c.cfg.Brokers)+time.Second), mostPatience)
 	}
 	if c.client, err = kgo.NewClient(opts...); err != nil {
 		return failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)

@@ -40,31 +40,41 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // A broker may also be busy or far away, and needs that long each time. So after
 // each silence it has more time. It has less again once it answers soon.
 //
+// A name may have several addresses. Each is known by itself, and one that says nothing
+// comes behind the others: dial connects to Address.
+//
 // All clients of the process share what is known of a broker: one that gives up
 // and begins anew would not get to the time that a slow broker needs.
 func Dialer(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		patience := silent.patience(addr)
-		if patience == 0 {
+		able := silent.answering(addresses(ctx, addr))
+		if len(able) == 0 {
 			// The client tells by the kind of this error that it was not connected.
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError(addr+" did not answer a moment ago", syscall.EHOSTDOWN)}
 		}
-		dialled := time.Now()
-		limited, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		conn, err := dial(limited, network, addr)
-		if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() && ctx.Err() == nil {
-			silent.add(addr)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &unheard{
-			Conn: conn, patience: patience,
-			mute:   func() { silent.add(addr) },
-			answer: func() { silent.answered(addr, time.Since(dialled)) },
-		}, nil
+		return race(ctx, able, func(ctx context.Context, address string) (net.Conn, error) {
+			return listen(ctx, dial, network, addr, address)
+		})
 	}
+}
+
+// listen connects to one address of a broker.
+func listen(ctx context.Context, dial DialFunc, network, addr, address string) (net.Conn, error) {
+	patience, dialled := silent.patience(address), time.Now()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := dial(limited, network, addr)
+	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() && ctx.Err() == nil {
+		silent.add(address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &unheard{
+		Conn: conn, patience: patience,
+		mute:   func() { silent.add(address) },
+		answer: func() { silent.answered(address, time.Since(dialled)) },
+	}, nil
 }
 
 var silent = mutes{brokers: make(map[string]silence)}
@@ -81,18 +91,14 @@ type silence struct {
 	patience time.Duration // how long it may take then
 }
 
-// patience is how long the broker may take now, or 0: it is not connected to.
+// patience is how long the broker may take.
 func (m *mutes) patience(addr string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.brokers[addr]
-	switch {
-	case !ok:
-		return firstAnswer
-	case time.Now().Before(s.until):
-		return 0
+	if s, ok := m.brokers[addr]; ok {
+		return s.patience
 	}
-	return s.patience
+	return firstAnswer
 }
 
 func (m *mutes) add(addr string) {

@@ -63,7 +63,7 @@ func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 var addresses atomic.Int32
 
 // address is one of which nothing is known: that outlives a test, and its clock.
-func address() string { return fmt.Sprintf("broker:%d", addresses.Add(1)) }
+func address() string { return fmt.Sprintf("192.0.2.1:%d", addresses.Add(1)) }
 
 // slow is a broker that takes that long for its first answer.
 func slow(first time.Duration) mute.DialFunc {
