@@ -97,19 +97,20 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		}
 		testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
 	}
-	testserver.Do(t, "start the cluster", c.gather)
+	testserver.DoStart(t, "start the cluster", c.gather)
 	return c
 }
 
 // gathering is how long the brokers have to come together before they are
-// started again.
+// started again, at first. Each time they have twice as long: what a busy machine had
+// almost done is lost then.
 const gathering = 40 * time.Second
 
 // gather returns once all brokers are in the cluster. On a busy machine one of
 // them may end, or miss the others, while they start: they are started again.
 func (c *Cluster) gather(ctx context.Context) error {
-	for {
-		some, cancel := context.WithTimeout(ctx, gathering)
+	for patience := gathering; ; patience *= 2 {
+		some, cancel := context.WithTimeout(ctx, patience)
 		err := c.awaitReady(some)
 		cancel()
 		if err == nil || ctx.Err() != nil {

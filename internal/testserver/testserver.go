@@ -26,7 +26,18 @@ const (
 // Do does something to a server, in time or the test fails.
 func Do(t testing.TB, what string, do func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	within(t, timeout, what, do)
+}
+
+// DoStart is Do for what takes as long as the start of servers.
+func DoStart(t testing.TB, what string, do func(ctx context.Context) error) {
+	t.Helper()
+	within(t, startTimeout, what, do)
+}
+
+func within(t testing.TB, limit time.Duration, what string, do func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := do(ctx); err != nil {
 		t.Fatalf("%s: %v", what, err)
