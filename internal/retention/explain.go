@@ -1,10 +1,14 @@
 package retention
 
 import (
+	"errors"
+
 	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -46,6 +50,9 @@ func notByTime(table pg.Table) error {
 // withRemedy adds what to do about an error of PostgreSQL, or is nil for nil.
 func withRemedy(err error) error {
 	remedy, ok := remedies[sqlstate.Of(err)]
+	if pg, is := errors.AsType[*pgconn.PgError](err); is && catalog.InFunction(pg) {
+		remedy, ok = catalog.TriggerRemedy, true
+	}
 	if !ok {
 		return err
 	}

@@ -110,6 +110,17 @@ func TestFailureIsNotRepeatedAtOnce(t *testing.T) {
 	}
 }
 
+// A trigger's function sees our search path.
+func TestTriggerThatNeedsAnotherSearchPathIsNamed(t *testing.T) {
+	k := startWith(t, outbox.Schema+`; CREATE TABLE archive (LIKE outbox);
+		CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO archive SELECT OLD.*; RETURN OLD; END $$;
+		CREATE TRIGGER archive BEFORE DELETE ON outbox FOR EACH ROW EXECUTE FUNCTION archive()`, forLong)
+	k.insert("old", "8 days")
+	if err := k.failure(); !strings.Contains(failure.RemedyOf(err), "SET search_path") {
+		t.Errorf("failed with %v, remedy %q", err, failure.RemedyOf(err))
+	}
+}
+
 // A table that has a partition's name and is no partition must be reported: the
 // rows of that time have no place.
 func TestPartitionsNameIsTaken(t *testing.T) {

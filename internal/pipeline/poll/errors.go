@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // lastingErrors are classes of errors that the same statement meets again (of
@@ -44,7 +45,12 @@ func classify(err error, t *Table) error {
 func classifyMark(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	lasts := func(class string) bool { return strings.HasPrefix(pg.Code, class) }
-	if !ok || !slices.ContainsFunc(lastingErrors, lasts) {
+	switch {
+	case !ok:
+		return err
+	case catalog.InFunction(pg):
+		return failure.Configf(catalog.TriggerRemedy+"; until then every poll would publish these rows again", "%w", err)
+	case !slices.ContainsFunc(lastingErrors, lasts):
 		return classify(err, t)
 	}
 	return failure.Configf("fix what the error names (a trigger, a constraint, a publication of a table without replica identity); until then every poll would publish these rows again", "%w", err)

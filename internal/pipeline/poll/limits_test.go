@@ -37,6 +37,9 @@ func TestMarkThatFailsEachTimeEndsIt(t *testing.T) {
 			`CREATE TRIGGER no BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION no()`},
 		"replica identity": {`ALTER TABLE outbox DROP CONSTRAINT outbox_pkey`, `CREATE PUBLICATION everything FOR TABLE outbox`},
 		"constraint":       {`ALTER TABLE outbox ADD CHECK (published_at IS NULL)`},
+		"trigger that needs another search path": {`CREATE TABLE changes (outbox_id bigint)`,
+			`CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO changes VALUES (NEW.id); RETURN NEW; END $$`,
+			`CREATE TRIGGER log BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION log()`},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			w := newWorld(t, nil, append([]string{serialOutbox, serialIndex}, ddl...)...)
