@@ -132,18 +132,26 @@ func (k *Kafka) raise(round []placed, shares []*share) {
 	}
 }
 
+// sameAsked is how often brokers must say that a topic is the one it was: one that has not
+// heard of the new one yet says so, too.
+const sameAsked = 4
+
 // shorter judges an acknowledgement at an offset that was acknowledged before: either the
 // topic is another one by now, or brokers have lost records.
 func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 	rec := &p.Record
 	retry := backoff.Series{Range: waits}
+	same := 0
 	for asked := 1; ; asked++ {
 		found, err := k.lookup(ctx, t.name)
+		if err == nil {
+			same++
+		}
 		switch {
 		case err == nil && found.id.other(t.acked.id):
 			k.remade(t, found.id)
 			return nil
-		case err == nil:
+		case same == sameAsked:
 			return lostRecords(k.cfg, t, p)
 		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked: // it was deleted
 			k.remade(t, topicID{})

@@ -151,3 +151,31 @@ func TestTopicMadeAnewIsKnownByItsID(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A broker that has not heard of the new topic yet tells of the former one.
+func TestTopicMadeAnewOfWhichABrokerHasNotHeard(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "orders"))
+	k, _ := newKafka(t, c.config())
+	topic := must.Get(k.resolve(deadline(t), "orders", missingFail))(t)
+	topic.acked.id = topicID{1}
+	topic.acked.raise(0, 10)
+	answers := 0
+	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if asked := req.(*kmsg.MetadataRequest); len(asked.Topics) != 1 || answers == 3 {
+			return nil, nil, false
+		}
+		answers++
+		resp := req.ResponseKind().(*kmsg.MetadataResponse)
+		stale := kmsg.NewMetadataResponseTopic()
+		stale.Topic, stale.TopicID = kmsg.StringPtr("orders"), topicID{1}
+		stale.Partitions = []kmsg.MetadataResponseTopicPartition{kmsg.NewMetadataResponseTopicPartition()}
+		resp.Topics = append(resp.Topics, stale)
+		return resp, nil, true
+	})
+	round := []placed{{Event: event("orders", "a", 0, 1)}}
+	must.OK(t, k.believe(deadline(t), round, k.tally(round)))
+	if topic.acked.id != topicID(c.TopicInfo("orders").TopicID) {
+		t.Errorf("the topic is %v", topic.acked.id)
+	}
+}
