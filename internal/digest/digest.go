@@ -107,6 +107,9 @@ func (l *Log) sum(k Kind, w *window) {
 	if w.count == 0 {
 		return
 	}
-	l.log.Log(k.Level, k.Message, zap.Int("more", w.count), zap.String("of", k.Detail),
-		zap.Dict("first", w.first...), zap.Dict("last", w.last...))
+	of := zap.Skip()
+	if k.Detail != "" {
+		of = zap.String("of", k.Detail)
+	}
+	l.log.Log(k.Level, k.Message, zap.Int("more", w.count), of, zap.Dict("first", w.first...), zap.Dict("last", w.last...))
 }

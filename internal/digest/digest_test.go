@@ -49,10 +49,14 @@ func want(t *testing.T, logs *observer.ObservedLogs, lines ...line) {
 func id(n int) zap.Field { return zap.Int("id", n) }
 
 func summary(k digest.Kind, more, first, last int) line {
-	return line{k.Level, k.Message, map[string]any{
-		"more": int64(more), "of": k.Detail,
+	fields := map[string]any{
+		"more":  int64(more),
 		"first": map[string]any{"id": int64(first)}, "last": map[string]any{"id": int64(last)},
-	}}
+	}
+	if k.Detail != "" {
+		fields["of"] = k.Detail
+	}
+	return line{k.Level, k.Message, fields}
 }
 
 func single(k digest.Kind, n int) line {

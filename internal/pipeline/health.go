@@ -118,7 +118,7 @@ type standing struct {
 }
 
 // look is what can be typed where no remedy names a command.
-const look = "`cdc-outbox status` looks at both sides, `cdc-outbox check` at every requirement"
+const look = "`cdc-outbox check` looks at every requirement of both sides"
 
 func (h *health) standing() standing {
 	st := standing{Reasons: []string{}, Remedies: []string{}}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Class says what an error means for the running connector.
@@ -59,8 +60,18 @@ func ClassOf(err error) Class {
 }
 
 // RemedyOf returns the remedy of the first Error in err's chain that has one,
-// or "".
+// or "". Where several mistakes in a configuration are joined, it returns the remedies
+// of all, in one line.
 func RemedyOf(err error) string {
+	if mistakes := Split(err); len(mistakes) > 1 && !slices.ContainsFunc(mistakes, func(err error) bool { return ClassOf(err) != Config }) {
+		var remedies []string
+		for _, mistake := range mistakes {
+			if remedy := RemedyOf(mistake); remedy != "" && !slices.Contains(remedies, remedy) {
+				remedies = append(remedies, remedy)
+			}
+		}
+		return strings.Join(remedies, "; ")
+	}
 	for err != nil {
 		e, ok := errors.AsType[*Error](err)
 		if !ok {
