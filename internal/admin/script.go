@@ -128,7 +128,7 @@ func passwordSQL(role string, password setting.Secret) (string, error) {
 func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 	to := " TO " + sqltext.Name(role)
 	for _, t := range cfg.Source.Tables {
-		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to, "GRANT INSERT ON "+t.Quoted()+to)
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to, "GRANT INSERT ON "+t.Quoted()+to, grantSequences(t, role))
 	}
 	if cfg.Source.Mode == config.ModeMessage {
 		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(schema)+to)
@@ -137,6 +137,18 @@ func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 		}
 	}
 	return sql
+}
+
+// grantSequences lets the role take from the sequences that fill columns of the
+// table. Those of identity columns ask for no right.
+func grantSequences(t pg.Table, role string) string {
+	return "DO " + sqltext.Dollars("setup", " DECLARE taken regclass; BEGIN\n"+
+		"    FOR taken IN SELECT s.oid FROM pg_attrdef a JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid\n"+
+		"                   JOIN pg_class s ON d.refclassid = 'pg_class'::regclass AND s.oid = d.refobjid AND s.relkind = 'S'\n"+
+		"                  WHERE a.adrelid = to_regclass("+sqltext.Literal(t.Quoted())+") LOOP\n"+
+		"        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO %I', taken, "+sqltext.Literal(role)+");\n"+
+		"    END LOOP;\n"+
+		"END ")
 }
 
 // grants are the privileges that reading the stream and the configuration ask

@@ -247,3 +247,19 @@ func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 	_, err := Setup(empty(t).ctx(), sound(t).Config, SetupOptions{Schema: SchemaDebezium, Writer: "nobody"})
 	wantClass(t, err, failure.Config, "nobody")
 }
+
+// A column that a sequence fills asks its writer for the right to that one, too,
+// unless it is an identity.
+func TestSetupGrantsTheWriterWhatFillsColumns(t *testing.T) {
+	f := empty(t)
+	f.exec(`CREATE SEQUENCE "Places"`,
+		`CREATE TABLE outbox (id bigserial PRIMARY KEY, place bigint DEFAULT nextval('"Places"'), row bigint GENERATED ALWAYS AS IDENTITY,
+			aggregatetype text NOT NULL, aggregateid text NOT NULL, type text NOT NULL, payload jsonb)`)
+	writer := slotName(t) + " writer"
+	f.exec(`CREATE ROLE ` + sqltext.Name(writer) + ` LOGIN PASSWORD 'pw'`)
+	t.Cleanup(func() { f.exec(`DROP OWNED BY `+sqltext.Name(writer), `DROP ROLE `+sqltext.Name(writer)) })
+	must.Get(Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium, Writer: writer}))(t)
+	conn := must.Get(catalog.Connect(f.ctx(), asRole(f.Source.URL, writer, "pw").Reveal()))(t)
+	defer catalog.Close(conn)
+	must.Get(conn.Exec(f.ctx(), `INSERT INTO public.outbox (aggregatetype, aggregateid, type, payload) VALUES ('order', '1', 'Placed', '{}')`))(t)
+}
