@@ -92,7 +92,7 @@ func (o Owned) Partitioned(oid uint32) bool {
 
 // After returns what counts for a log that is read from the position on.
 func (o Owned) After(from pg.LSN) Owned {
-	return o.keep(func(t OwnedTable) bool { return t.Until == 0 || t.Until > from })
+	return o.keep(func(t OwnedTable) bool { return t.Until == 0 || t.Until >= from })
 }
 
 func (o Owned) keep(which func(OwnedTable) bool) Owned {

@@ -27,8 +27,8 @@ func TestOwned(t *testing.T) {
 		"again":                                     {back, old, 301, true},
 		"and then not the other":                    {back, staged, 301, false},
 		"but in a replay":                           {back, staged, 250, true},
-		"what a slot is past of is forgotten":       {swapped.After(200), old, 150, false},
-		"and nothing else":                          {swapped.After(199), old, 150, true},
+		"what a slot is past of is forgotten":       {swapped.After(201), old, 200, false},
+		"and nothing else":                          {swapped.After(200), old, 200, true}, // its commit is right behind
 		"of another scope only those that lasted":   {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("y", []uint32{staged}), old, 301, false},
 		"of the same scope all":                     {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("x", []uint32{staged}), old, 301, true},
 		"no checkpoint":                             {(*Checkpoint)(nil).OwnedUnder("x", nil).Seen([]uint32{old}, 9), old, 1, true},
