@@ -224,3 +224,29 @@ func TestPostgresTableOfSomebodyElse(t *testing.T) {
 		}
 	}
 }
+
+// A role without a search path, or that may only read by default, has its checkpoint
+// in public, and check says what run does.
+func TestPostgresWhateverTheRoleHasSet(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.Exec(t, `CREATE ROLE checkpoint_settings LOGIN PASSWORD 'pw'`)
+	for i, settings := range []string{
+		`SET search_path = ''`, `SET search_path = 'pg_catalog'`, `SET search_path = 'nosuch'`, `SET default_transaction_read_only = on`,
+	} {
+		t.Run(settings, func(t *testing.T) {
+			to := server.NewDatabase(t)
+			exec(t, to, `GRANT CREATE ON SCHEMA public TO checkpoint_settings`)
+			exec(t, to, `ALTER ROLE checkpoint_settings RESET ALL`)
+			exec(t, to, `ALTER ROLE checkpoint_settings `+settings)
+			u := must.Get(url.Parse(to))(t)
+			u.User = url.UserPassword("checkpoint_settings", "pw")
+			s := postgresAt(u.String(), "settings").store(t, "a")
+			must.OK(t, s.(*postgres).mayWrite(t.Context(), false))
+			save(t, s, sample(uint64(i+1)))
+			wantLoad(t, s, sample(uint64(i+1)))
+			exec(t, to, `SELECT FROM public.settings WHERE key = 'a'`)
+			exec(t, to, `DROP OWNED BY checkpoint_settings`)
+		})
+	}
+	server.Exec(t, `DROP ROLE checkpoint_settings`)
+}

@@ -22,6 +22,9 @@ func (d *doctor) postgres(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 
+	if ignored := catalog.NeedlessParameters(d.cfg.Source.URL.Reveal()); len(ignored) > 0 {
+		d.ok("postgresql.url", "without effect: %s", strings.Join(ignored, "; "))
+	}
 	if err := d.connectAsRun(ctx); err != nil {
 		d.fail("postgresql.connection", err)
 		rest := "version, settings, privileges, tables, publication and slot"

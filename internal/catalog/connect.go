@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -30,9 +31,9 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 // ask other hosts of the URL. If the URL does not lead to that address any
 // more, or at is nil, it is Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := parse(url)
 	if err != nil {
-		return nil, Classify(err)
+		return nil, err
 	}
 	prepare(&cfg.Config)
 	// Catalog queries are few; the simple protocol also works through poolers.
@@ -46,9 +47,9 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 // what is to be published, under a name of its own and with run-time parameters.
 // Otherwise it is as Connect.
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := parse(url)
 	if err != nil {
-		return nil, Classify(err)
+		return nil, err
 	}
 	delete(cfg.RuntimeParams, "replication")
 	cfg.RuntimeParams["application_name"] = name
@@ -76,15 +77,27 @@ func ordinary(cfg *pgconn.Config) environment {
 // because the creation of a slot waits for transactions by their locks. Otherwise it is as Connect,
 // until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
-	cfg, err := pgconn.ParseConfig(url)
+	cfg, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	prepare(&cfg.Config)
+	cfg.RuntimeParams["replication"] = "database"
+	env := everywhere.joined(noLockTimeout)
+	env.login(&cfg.Config)
+	return openReplication(ctx, &cfg.Config, env)
+}
+
+// parse reads a connection string as libpq does.
+func parse(url string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, Classify(err)
 	}
-	prepare(cfg)
-	cfg.RuntimeParams["replication"] = "database"
-	env := everywhere.joined(noLockTimeout)
-	env.login(cfg)
-	return openReplication(ctx, cfg, env)
+	if _, err := adapt(&cfg.Config); err != nil {
+		return nil, fmt.Errorf("source.url: %w", err)
+	}
+	return cfg, nil
 }
 
 // prepare sets what every connection of ours has.

@@ -13,9 +13,9 @@ import (
 // parameters, and what is set for a session would be the application's, too. So
 // statements belong into transactions that begin with Environment. A server that is silent for pooledTimeout breaks it.
 func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := parse(url)
 	if err != nil {
-		return nil, Classify(err)
+		return nil, err
 	}
 	prepare(&cfg.Config)
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
@@ -82,7 +83,7 @@ func checkURL(text setting.Secret) error {
 	if _, ok := parsed.RuntimeParams["replication"]; ok {
 		return failure.Configf("remove it from the connection string", "sets replication, which the connector does itself where it must")
 	}
-	return nil
+	return catalog.CheckParameters(text.Reveal())
 }
 
 // encodePassword is what to do about a password that does not fit into a URL.

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
@@ -42,6 +43,9 @@ type pipeline struct {
 // of run. A probe asks the brokers all the time.
 func (p *pipeline) run(ctx context.Context) error {
 	p.metrics.Connected("postgres", false)
+	for _, ignored := range catalog.NeedlessParameters(p.cfg.Source.URL.Reveal()) {
+		p.log.Info("a parameter in source.url has no effect", zap.String("parameter", ignored))
+	}
 	down := delivery.NewDownstream(p.metrics)
 	down.Recent = p.recent
 	if kafka := p.cfg.Sink.Kafka; kafka != nil {
