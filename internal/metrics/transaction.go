@@ -9,7 +9,7 @@ import (
 
 // transactionMetrics are those of Kafka transactions, for exactly-once delivery.
 type transactionMetrics struct {
-	since   atomic.Int64 // when the open one began, in Unix nanoseconds; 0: none is open
+	since   atomic.Pointer[time.Time] // when the open one began; nil: none is open
 	commits prometheus.Histogram
 	records prometheus.Histogram
 	bytes   prometheus.Histogram
@@ -27,10 +27,10 @@ func (m *Metrics) registerTransactions() {
 		Help: "How long the open Kafka transaction has been open; 0 while none is. It holds back consumers that read what is committed.",
 	}, func() float64 {
 		since := t.since.Load()
-		if since == 0 {
+		if since == nil {
 			return 0
 		}
-		return time.Since(time.Unix(0, since)).Seconds()
+		return time.Since(*since).Seconds()
 	}))
 	t.commits = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "transaction_commit_seconds",
@@ -65,10 +65,10 @@ func (m *Metrics) registerTransactions() {
 // means that none is.
 func (m *Metrics) TransactionOpen(since time.Time) {
 	if since.IsZero() {
-		m.kafkaTxns.since.Store(0)
+		m.kafkaTxns.since.Store(nil)
 		return
 	}
-	m.kafkaTxns.since.Store(since.UnixNano())
+	m.kafkaTxns.since.Store(&since)
 }
 
 // HeldBack sets how far consumers of what is committed are held back.

@@ -66,9 +66,10 @@ func (p *pipeline) run(ctx context.Context) error {
 		return p.poll(ctx, down, open)
 	}
 	retry := backoff.Series{Range: anewWaits}
+	var past stream.Past
 	for {
 		began := time.Now()
-		err := p.stream(ctx, down, probe)
+		err := p.stream(ctx, down, probe, &past)
 		if !errors.Is(err, stream.ErrBeginAnew) || failure.ClassOf(err) != failure.Transient {
 			return err
 		}
@@ -94,13 +95,14 @@ var anewWaits = backoff.Range{First: 50 * time.Millisecond, Longest: 5 * time.Se
 
 const anewReset = 30 * time.Second
 
-// stream opens what reading a slot needs, and does it.
-func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe *sink.Probe) error {
+// stream opens what reading a slot needs, and does it. past is of the time before, and
+// then of this one.
+func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe *sink.Probe, past *stream.Past) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
 		return err
 	}
-	parts := stream.Parts{Router: router, Metrics: p.metrics, Kafka: down, Log: p.log}
+	parts := stream.Parts{Router: router, Metrics: p.metrics, Kafka: down, Past: *past, Log: p.log}
 	end, err := p.openDelivery(&parts, down, probe)
 	if err != nil {
 		return err
@@ -120,6 +122,7 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 	}
 	r := stream.New(parts)
 	p.health.set(r.Health())
+	defer func() { *past = r.Health().Past() }()
 	return r.Run(ctx)
 }
 

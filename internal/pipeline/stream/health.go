@@ -91,6 +91,7 @@ type Health struct {
 	// Of all sessions:
 	progress   progress
 	standstill standstill
+	waited     bool // an earlier pipeline left log that was not confirmed
 	// While the role is active:
 	looked   time.Time // when slot and publication were last seen
 	trend    trend
@@ -118,6 +119,7 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		role:           role.State{Tell: p.Metrics.Role},
 	}
 	h.role.Set(role.Starting)
+	h.goOn(p.Past)
 	h.progress.begin(time.Now())
 	return h
 }
@@ -342,7 +344,7 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 func (h *Health) unconfirmed() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role == role.Standby || h.confirmed() == 0 {
+	if h.role.Role == role.Standby || h.confirmed() == 0 && !h.waited {
 		return 0
 	}
 	now := time.Now()

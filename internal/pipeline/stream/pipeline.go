@@ -62,6 +62,8 @@ type Parts struct {
 	Transactions *Transactions
 	Store        checkpoint.Store
 	Metrics      Metrics
+	// Past is that of the pipeline before, if that began anew.
+	Past Past
 	// Kafka knows the state of the brokers. It outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
@@ -159,10 +161,11 @@ func (r *Pipeline) Run(ctx context.Context) error {
 
 	r.source.stopping = func() bool { return ctx.Err() != nil }
 	err := r.source.run(reading)
-	r.health.stopping()
 	if errors.Is(err, ErrBeginAnew) {
+		r.health.beginsAnew(err)
 		stopWorking(err)
 	}
+	r.health.stopping()
 	if err == nil && r.source.repeats() && r.source.intake.within() {
 		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start")
 	}

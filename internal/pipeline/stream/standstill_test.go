@@ -134,3 +134,31 @@ func TestNoWayPastAStandstillBeforeWhatWasReadIsPublished(t *testing.T) {
 	eventually(t, "the way past it", func() bool { return strings.Contains(strings.Join(i.health.Remedies(), "\n"), way) })
 	i.stop()
 }
+
+// A pipeline that begins anew in the same process goes on with the age of what waits,
+// and with the number of failures at one position.
+func TestAgesOutliveAPipelineThatBeginsAnew(t *testing.T) {
+	d := outbox(t)
+	d.opts.DrainTimeout = time.Millisecond
+	first := d.run().streams()
+	d.publish(1, 1)
+	d.gate.hold()
+	d.insert(1, 1)
+	d.gate.reached(t)
+	eventually(t, "an event that waits", func() bool { return first.status().OldestUnconfirmedSeconds > 0.5 })
+	first.health.beginsAnew(ErrBeginAnew)
+	before, past := first.status().OldestUnconfirmedSeconds, first.health.Past()
+	first.stop()
+
+	second := d.startWith(Parts{Store: d.store, Sink: d.gate, Past: past}).streams()
+	if age := second.status().OldestUnconfirmedSeconds; age < before {
+		t.Errorf("what waits has an age of %v s, and had one of %v s", age, before)
+	}
+	if n := second.health.failures(); n != 1 {
+		t.Errorf("%d failures, want that of before", n)
+	}
+	d.gate.open()
+	d.arrive()
+	eventually(t, "the end of the standstill", func() bool { return second.health.failures() == 0 })
+	d.finish(second)
+}
