@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,7 +34,7 @@ func (d *doctor) streams(ctx context.Context) {
 		d.skip(name, "no replication connection")
 		return
 	}
-	slot := fmt.Sprintf("%.40s_check_%d", d.cfg.Source.Slot, os.Getpid())
+	slot, pid := fmt.Sprintf("%.40s_check_%08x", d.cfg.Source.Slot, rand.Uint32()), int32(repl.PID())
 	at, err := d.trialSlot(ctx, repl, slot)
 	if errors.Is(err, context.DeadlineExceeded) {
 		d.skip(name, fmt.Sprintf("a slot for a trial waits for open transactions, and was given up after %s", creationPatience))
@@ -46,6 +46,7 @@ func (d *doctor) streams(ctx context.Context) {
 	}
 	stream, err := d.stream(ctx, repl, slot, at, 0)
 	if err != nil {
+		_, _ = d.conn.Exec(ctx, "SELECT pg_terminate_backend($1)", pid) // a pooler may keep it, and the slot with it
 		d.fail(name, catalog.Unanswered(err))
 		return
 	}

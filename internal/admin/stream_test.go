@@ -18,8 +18,12 @@ func TestCheckStartsAStream(t *testing.T) {
 	f := sound(t)
 	f.wantCheck("postgresql.stream", OK, "starts")
 	f.Source.URL = setting.Secret(pgtest.Pooler(t, f.Source.URL.Reveal()))
-	found := f.wantCheck("postgresql.stream", Fail, "no answer from PostgreSQL")
-	wantWords(t, found.Remedy, "pgpool-II", "source.mode: poll")
+	for _, limit := range []time.Duration{time.Minute, time.Second} { // which may be shorter than that of a question
+		f.Source.LivenessTimeout = limit
+		found := f.wantCheck("postgresql.stream", Fail, "no answer from PostgreSQL")
+		wantWords(t, found.Remedy, "pgpool-II", "source.mode: poll")
+	}
+	pgtest.Await(t, f.conn, `SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE database = current_database() AND temporary)`)
 }
 
 // The trial does not wait for long transactions, and leaves nothing behind.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/jackc/pgerrcode"
@@ -122,7 +123,7 @@ const (
 // Unanswered gives the error of a stream that was not started for want of an answer
 // a remedy: the server itself answers at once.
 func Unanswered(err error) error {
-	if !errors.Is(err, errSilent) {
+	if !errors.Is(err, errSilent) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	return &failure.Error{Class: failure.Transient, Err: err,

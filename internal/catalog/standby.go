@@ -40,13 +40,11 @@ func ShowReader(ctx context.Context, conn *pgx.Conn, slot string) error {
 }
 
 // Orphaned reports whether the slot is read by a process of ours, by its
-// application_name, although no instance shows that it reads the slot, and the log
-// goes on behind what is confirmed.
+// application_name, although no instance shows that it reads the slot.
 func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
-		                WHERE s.slot_name = $2 AND a.application_name = current_setting('application_name')
-		                  AND s.confirmed_flush_lsn < pg_current_wal_flush_lsn())
+		                WHERE s.slot_name = $2 AND a.application_name = current_setting('application_name'))
 		   AND NOT EXISTS (SELECT FROM pg_locks l WHERE `+shown+`)`, readerLock, slot).Scan(&is)
 	if err != nil {
 		return false, fmt.Errorf("look for the instance that reads slot %q: %w", slot, err)

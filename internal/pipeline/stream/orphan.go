@@ -59,7 +59,7 @@ func (h *Health) orphanReason(now time.Time) string {
 	if h.holder != nil {
 		holder = *h.holder
 	}
-	return fmt.Sprintf("slot %q is read by %s, which no running instance speaks for, and nothing has been confirmed for %s although the log goes on",
+	return fmt.Sprintf("slot %q is read by %s, which no running instance speaks for, and nothing has been confirmed for %s",
 		h.slotName, holder, now.Sub(h.orphaned).Round(time.Second))
 }
 

@@ -23,9 +23,9 @@ func TestASpareBehindItsOwnOrphanIsNotReady(t *testing.T) {
 		t.Error("without a remedy")
 	}
 	first.standsBy()
-	d.insert(1, 1)
 	first.unready("which no running instance speaks for")
 	d.opts.URL = direct
+	d.insert(1, 1)
 	second := d.run().standsBy()
 	second.unready("which no running instance speaks for")
 	first.stop()
