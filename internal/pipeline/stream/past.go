@@ -1,15 +1,10 @@
 package stream
 
-import (
-	"slices"
-	"time"
-
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
-)
+import "slices"
 
 // Past is what outlives a pipeline that ends with ErrBeginAnew: since when the
-// server's log has waited, and how often that was at one position. The zero value
-// knows nothing.
+// server's log has waited, and the sessions that failed at one position. The zero
+// value knows nothing.
 type Past struct {
 	progress   progress
 	standstill standstill
@@ -31,13 +26,4 @@ func (h *Health) goOn(past Past) {
 	h.progress.limit = limit
 	h.flush = past.progress.last.flush
 	h.waited = len(past.progress.log) > 0
-}
-
-// beginsAnew notes why the pipeline ends, to begin anew.
-func (h *Health) beginsAnew(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.role.Role == role.Active {
-		h.standstill.failed(time.Now(), h.tracker.Position(), err)
-	}
 }

@@ -161,11 +161,10 @@ func (r *Pipeline) Run(ctx context.Context) error {
 
 	r.source.stopping = func() bool { return ctx.Err() != nil }
 	err := r.source.run(reading)
+	r.health.stopping()
 	if errors.Is(err, ErrBeginAnew) {
-		r.health.beginsAnew(err)
 		stopWorking(err)
 	}
-	r.health.stopping()
 	if err == nil && r.source.repeats() && r.source.intake.within() {
 		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start")
 	}

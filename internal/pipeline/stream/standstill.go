@@ -94,9 +94,6 @@ func (s *standstill) remedy(slot string) string {
 	if remedy := failure.RemedyOf(s.err); remedy != "" {
 		return remedy
 	}
-	if errors.Is(s.err, ErrBeginAnew) {
-		return "see in the log why what was in flight is dropped each time: `cdc-outbox check`, and with exactly_once `cdc-outbox txn list`"
-	}
 	if sqlstate.Of(s.err) == "" {
 		return "look at what is between this machine and PostgreSQL, such as a proxy or a firewall that ends connections, and at the server's log"
 	}
