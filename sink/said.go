@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/mute"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // A broker says more of a batch that it refuses than a code: a sentence, and which of the
@@ -105,7 +107,10 @@ func (r *answers) note(resp *kmsg.ProduceResponse) {
 			for _, rec := range p.ErrorRecords {
 				said.records[rec.RelativeOffset] = deref(rec.ErrorMessage)
 			}
-			if len(said.records) == 0 { // else it lists what is said of the records
+			switch {
+			case len(said.records) > 0: // which the text would list
+			case badEvent(kerr.ErrorForCode(p.ErrorCode)).Reason == transform.ReasonRecordTooLarge: // which says all
+			default:
 				said.text = deref(p.ErrorMessage)
 			}
 			if r.said == nil {
