@@ -190,7 +190,7 @@ func Scope(tables []pg.Table, messages bool, prefix string) string {
 	}
 	slices.Sort(names)
 	if messages {
-		names = append(names, "messages:"+prefix)
+		names = append(names, scopeMessages+prefix)
 	}
 	return strings.Join(names, ",")
 }

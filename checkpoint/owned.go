@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -18,6 +19,7 @@ type Owned []OwnedTable
 // behind Since and, unless Until is 0, not behind Until.
 type OwnedTable struct {
 	OID          uint32
+	Name         string // as source.tables had it; empty in checkpoints of older versions
 	Since, Until pg.LSN
 	// Partitioned tells that rows of it can move from one partition to another. It
 	// is a property of the OID.
@@ -30,14 +32,15 @@ type OwnedTable struct {
 // OwnedUnder returns what a checkpoint, or none, knows of the tables where the
 // outbox tables are those of the scope. Of other tables than before only those
 // count that are outbox tables now.
-func (c *Checkpoint) OwnedUnder(scope string, now []uint32) Owned {
+func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	switch {
 	case c == nil:
 		return nil
 	case c.Scope == scope:
 		return c.Owned
 	}
-	return c.Owned.keep(func(t OwnedTable) bool { return slices.Contains(now, t.OID) })
+	oids := catalog.OIDs(now)
+	return c.Owned.keep(func(t OwnedTable) bool { return slices.Contains(oids, t.OID) })
 }
 
 // Has reports whether a row of a transaction that commits at the position is an
@@ -54,12 +57,13 @@ func (o Owned) Knows(oid uint32) bool {
 }
 
 // Seen returns what is known after a look at the catalogs, at which the tables
-// had these OIDs. at is a position behind the look and not before anything that
+// were these. at is a position behind the look and not before anything that
 // was judged. The first look tells of the whole log.
-func (o Owned) Seen(oids []uint32, at pg.LSN) Owned {
+func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 	if o == nil {
 		at = 0
 	}
+	oids := catalog.OIDs(tables)
 	seen := make(Owned, 0, len(o)+len(oids))
 	for _, t := range o {
 		if t.Until == 0 && !slices.Contains(oids, t.OID) {
@@ -67,22 +71,14 @@ func (o Owned) Seen(oids []uint32, at pg.LSN) Owned {
 		}
 		seen = append(seen, t)
 	}
-	for _, oid := range oids {
-		if o.now(oid) < 0 {
-			seen = append(seen, OwnedTable{OID: oid, Since: at})
+	for _, t := range tables {
+		i := seen.now(t.OID)
+		if i < 0 {
+			i, seen = len(seen), append(seen, OwnedTable{OID: t.OID, Since: at})
 		}
+		seen[i].Name, seen[i].Partitioned = t.String(), t.Partitioned
 	}
 	return seen
-}
-
-// InPartitions returns what is known after it was seen that these tables are
-// partitioned.
-func (o Owned) InPartitions(oids []uint32) Owned {
-	o = slices.Clone(o)
-	for i, t := range o {
-		o[i].Partitioned = t.Partitioned || slices.Contains(oids, t.OID)
-	}
-	return o
 }
 
 // Partitioned reports whether the table is known to have partitions.
@@ -161,5 +157,5 @@ func (o Owned) Equal(other Owned) bool {
 
 // is reports whether both say the same of a table, but for its columns.
 func (t OwnedTable) is(o OwnedTable) bool {
-	return t.OID == o.OID && t.Since == o.Since && t.Until == o.Until && t.Partitioned == o.Partitioned
+	return t.OID == o.OID && t.Name == o.Name && t.Since == o.Since && t.Until == o.Until && t.Partitioned == o.Partitioned
 }

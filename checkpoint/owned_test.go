@@ -3,14 +3,15 @@ package checkpoint
 import (
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 func TestOwned(t *testing.T) {
 	const old, staged = 1, 2
-	first := Owned(nil).Seen([]uint32{old}, 100)
-	swapped := first.Seen([]uint32{staged}, 200)
-	back := swapped.Seen([]uint32{old}, 300)
+	first := Owned(nil).Seen(tables(old), 100)
+	swapped := first.Seen(tables(staged), 200)
+	back := swapped.Seen(tables(old), 300)
 	for name, c := range map[string]struct {
 		owned  Owned
 		oid    uint32
@@ -29,23 +30,23 @@ func TestOwned(t *testing.T) {
 		"but in a replay":                           {back, staged, 250, true},
 		"what a slot is past of is forgotten":       {swapped.After(201), old, 200, false},
 		"and nothing else":                          {swapped.After(200), old, 200, true}, // its commit is right behind
-		"of another scope only those that lasted":   {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("y", []uint32{staged}), old, 301, false},
-		"of the same scope all":                     {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("x", []uint32{staged}), old, 301, true},
-		"no checkpoint":                             {(*Checkpoint)(nil).OwnedUnder("x", nil).Seen([]uint32{old}, 9), old, 1, true},
-		"a checkpoint of a version that noted none": {(&Checkpoint{}).OwnedUnder("", nil).After(9).Seen([]uint32{old}, 9), old, 1, true},
+		"of another scope only those that lasted":   {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("y", tables(staged)), old, 301, false},
+		"of the same scope all":                     {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("x", tables(staged)), old, 301, true},
+		"no checkpoint":                             {(*Checkpoint)(nil).OwnedUnder("x", nil).Seen(tables(old), 9), old, 1, true},
+		"a checkpoint of a version that noted none": {(&Checkpoint{}).OwnedUnder("", nil).After(9).Seen(tables(old), 9), old, 1, true},
 	} {
 		if got := c.owned.Has(c.oid, c.commit); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if again := swapped.Seen([]uint32{staged}, 999); !again.Equal(swapped) {
+	if again := swapped.Seen(tables(staged), 999); !again.Equal(swapped) {
 		t.Errorf("a look that shows nothing new changed %v to %v", swapped, again)
 	}
 }
 
 func TestOwnedColumns(t *testing.T) {
 	const oid = 1
-	owned := Owned(nil).Seen([]uint32{oid}, 0)
+	owned := Owned(nil).Seen(tables(oid), 0)
 	bound := owned.Bound(oid, []string{"type"}, 10)
 	for name, c := range map[string]struct {
 		owned  Owned
@@ -67,4 +68,12 @@ func TestOwnedColumns(t *testing.T) {
 	if other := owned.Bound(oid+1, []string{"type"}, 10); !other.Equal(owned) {
 		t.Error("a column of a table that is none was noted")
 	}
+}
+
+// tables are those of the OIDs.
+func tables(oids ...uint32) (list []catalog.TableInfo) {
+	for _, oid := range oids {
+		list = append(list, catalog.TableInfo{OID: oid})
+	}
+	return list
 }

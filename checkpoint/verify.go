@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"strings"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -197,6 +199,11 @@ func copiedAhead(stored *Checkpoint, seen *Server) bool {
 func samePublication(stored *Checkpoint, seen *Server) error {
 	if catalog.SamePublication(stored.Publication, seen.Publication) {
 		return nil
+	}
+	if gone := catalog.LeftOut(stored.Publication, seen.Publication); len(gone) > 0 {
+		return failure.Lossf("name it in source.tables, if it was renamed by its present name; or, if no more of it is to be published: "+catalog.AcceptGap,
+			"source.tables does not name %s any more, which was read up to the checkpoint at %s: events in it committed since are not published",
+			strings.Join(gone, ", "), stored.LSN)
 	}
 	return failure.Lossf(acceptGap,
 		"the publication was recreated, or an outbox table was taken out of it and added again, since the checkpoint at %s: rows inserted in between are not in the stream, which may be any between %s and the server's position %s",

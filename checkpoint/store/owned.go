@@ -11,6 +11,7 @@ import (
 // it then takes the OIDs of its first look for those of the whole log.
 type ownedDocument struct {
 	OID         uint32            `json:"oid"`
+	Name        string            `json:"name,omitempty"`
 	Since       string            `json:"since,omitempty"`
 	Until       string            `json:"until,omitempty"`
 	Partitioned bool              `json:"partitioned,omitempty"`
@@ -19,7 +20,7 @@ type ownedDocument struct {
 
 func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
 	for _, t := range owned {
-		d := ownedDocument{OID: t.OID, Since: positionText(t.Since), Until: positionText(t.Until), Partitioned: t.Partitioned}
+		d := ownedDocument{OID: t.OID, Name: t.Name, Since: positionText(t.Since), Until: positionText(t.Until), Partitioned: t.Partitioned}
 		for name, since := range t.Columns {
 			if d.Columns == nil {
 				d.Columns = make(map[string]string, len(t.Columns))
@@ -33,7 +34,7 @@ func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
 
 func ownedOf(docs []ownedDocument) (owned checkpoint.Owned, err error) {
 	for _, d := range docs {
-		t := checkpoint.OwnedTable{OID: d.OID, Partitioned: d.Partitioned}
+		t := checkpoint.OwnedTable{OID: d.OID, Name: d.Name, Partitioned: d.Partitioned}
 		if t.Since, err = position(d.Since); err == nil {
 			t.Until, err = position(d.Until)
 		}

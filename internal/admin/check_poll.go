@@ -36,6 +36,7 @@ func (d *doctor) polling(ctx context.Context) {
 
 func (d *doctor) polledTable(ctx context.Context, t *poll.Table) {
 	label := "table " + t.Name.String()
+	d.namesake(ctx, label, t.Name)
 	d.ok(label, "unpublished rows are those with %s", t.Condition())
 	for _, w := range t.Warnings() {
 		switch w.Error() {

@@ -28,9 +28,10 @@ func (d *doctor) outboxTables(ctx context.Context) {
 			d.fail(name, err)
 			continue
 		case found == nil:
-			d.fail(name, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", t))
+			d.fail(name, catalog.Missing(ctx, d.conn, t))
 			continue
 		}
+		d.namesake(ctx, name, t)
 		d.infos = append(d.infos, found.TableInfo)
 		d.needed[t] = found.needed
 		if name = "columns " + t.String(); found.unfit != nil {
@@ -40,6 +41,23 @@ func (d *doctor) outboxTables(ctx context.Context) {
 			d.routes(ctx, catalog.Snapshot{Table: t, Relation: found.relation})
 		}
 		d.snapshotRights(ctx, t)
+	}
+}
+
+// namesake warns of a table beside the one that is read, whose name differs in case only:
+// nothing else tells that events are written there.
+func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
+	var meant *catalog.MissingTable
+	err := catalog.Pooled(ctx, d.conn, func() (err error) {
+		meant, err = catalog.FindNamesake(ctx, d.conn, t)
+		return err
+	})
+	switch {
+	case err != nil:
+		d.fail(name, err)
+	case meant.CaseOnly:
+		d.warn(name, "if the application writes to that one: "+catalog.InSourceTables(meant.Near)+"; and drop the other",
+			"beside table %s there is table %s, whose name differs in upper and lower case only", t, meant.Near)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -108,8 +107,7 @@ func (d *decision) ready(ctx context.Context) (err error) {
 
 // owned is what the next run knows of the outbox tables' OIDs.
 func (d *decision) owned() checkpoint.Owned {
-	oids := catalog.OIDs(d.Tables)
-	return d.stored.OwnedUnder(d.scope(), oids).Seen(oids, d.End).InPartitions(catalog.PartitionedOIDs(d.Tables))
+	return d.stored.OwnedUnder(d.scope(), d.Tables).Seen(d.Tables, d.End)
 }
 
 // save stores what was decided.

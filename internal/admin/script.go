@@ -28,7 +28,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		"-- from PostgreSQL 19 on, replica is enough.\n")
 	writeEnvironment(&b)
 	for _, t := range tables {
-		writeSection(&b, "Outbox table "+t.String(), createSchema(t), opts.Schema.createTable(cfg, t))
+		writeSection(&b, "Outbox table "+t.String(), refuseTwin(t), createSchema(t), opts.Schema.createTable(cfg, t))
 	}
 	if cfg.Source.Mode == config.ModeMessage {
 		var functions []string

@@ -110,6 +110,9 @@ func (s *setup) ensureTables(ctx context.Context) error {
 			return err // a slot would keep the log for nothing
 		}
 		exists[t] = found != nil
+		if err := s.execute(ctx, refuseTwin(t)); err != nil {
+			return classifyTwin(err)
+		}
 	}
 	for _, t := range s.cfg.Source.Tables {
 		if exists[t] {
@@ -119,9 +122,23 @@ func (s *setup) ensureTables(ctx context.Context) error {
 		if err := s.execute(ctx, createSchema(t), s.opts.Schema.createTable(s.cfg, t)); err != nil {
 			return fmt.Errorf("create table %s: %w", t, err)
 		}
-		s.done("table", t.String(), "created", string(s.opts.Schema)+" columns")
+		detail, err := s.namesake(ctx, t)
+		if err != nil {
+			return err
+		}
+		s.done("table", t.String(), "created", string(s.opts.Schema)+" columns"+detail)
 	}
 	return nil
+}
+
+// namesake warns of a table that has the name of the one that is created.
+func (s *setup) namesake(ctx context.Context, t pg.Table) (warning string, err error) {
+	other, err := catalog.FindNamesake(ctx, s.conn, t)
+	if err != nil || !other.SameName {
+		return "", err
+	}
+	return "; WARNING: there is table " + other.Near.String() + ", too. If the application writes to that one: " +
+		catalog.InSourceTables(other.Near) + "; and drop the new one", nil
 }
 
 // ensurePublication creates the publication or adds tables that it lacks. What

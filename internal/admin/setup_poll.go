@@ -125,7 +125,7 @@ func pollScript(cfg *config.Config, opts SetupOptions) (string, error) {
 	grants := []string{grantConnect(opts.Role)}
 	for _, name := range cfg.Source.Tables {
 		t := poll.NewTable(cfg.Source.Poll, name)
-		writeSection(&b, "Outbox table "+name.String(), createSchema(name), opts.Schema.createTable(cfg, name))
+		writeSection(&b, "Outbox table "+name.String(), refuseTwin(name), createSchema(name), opts.Schema.createTable(cfg, name))
 		writeSection(&b, "Index of its unpublished rows", t.IndexSQL())
 		if channel := cfg.Source.Poll.Notify; channel != "" {
 			sql := t.NotifySQL(channel)

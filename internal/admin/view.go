@@ -67,6 +67,10 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 	if err := v.ReadPublication(ctx, s.conn, s.source()); err != nil {
 		return err
 	}
+	if v.stored != nil {
+		following := v.stored.Following(v.Tables)
+		v.stored = &following
+	}
 	if v.server, err = catalog.ReadServer(ctx, s.conn); err != nil {
 		return err
 	}
@@ -88,7 +92,12 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 			return err
 		}
 	}
-	v.mismatch = s.compare(v, seen)
+	if v.stored != nil && v.Missing() != nil { // which says more than the comparison of the publication would
+		seen.Publication = v.stored.Publication
+	}
+	if v.mismatch = s.compare(v, seen); v.mismatch == nil && v.stored != nil && v.Missing() != nil {
+		v.mismatch = v.stored.Unread(&v.View, func(oid uint32) (pg.Table, error) { return catalog.TableOf(ctx, s.conn, oid) })
+	}
 	return nil
 }
 

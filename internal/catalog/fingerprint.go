@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,17 +61,18 @@ func (p Publication) memberships(t pg.Table) (members []string) {
 	return members
 }
 
-// SamePublication reports whether each table was published without a break
-// between two fingerprints of the same publication and tables: at least one
-// membership of each is in both. Others may have come or gone. Fingerprints of
-// versions that noted one membership only are understood.
+// SamePublication reports whether each table of the earlier of two fingerprints
+// was published without a break since: the publication is the same, and at least
+// one membership of the table is in both. Others may have come or gone, and so may
+// tables that were not read before. Fingerprints of versions that noted one
+// membership only are understood.
 func SamePublication(before, now string) bool {
-	if before == now || NoTables(before) && NoTables(now) {
+	if before == now || NoTables(before) {
 		return true
 	}
 	oidBefore, tablesBefore := splitFingerprint(before)
 	oidNow, tablesNow := splitFingerprint(now)
-	if oidBefore != oidNow || len(tablesBefore) != len(tablesNow) {
+	if oidBefore != oidNow {
 		return false
 	}
 	for name, members := range tablesBefore {
@@ -83,16 +86,46 @@ func SamePublication(before, now string) bool {
 	return true
 }
 
+// FingerprintHas reports whether a fingerprint is also of the table.
+func FingerprintHas(fingerprint string, t pg.Table) bool {
+	_, tables := splitFingerprint(fingerprint)
+	_, has := tables[t.String()]
+	return has
+}
+
+// LeftOut are the tables of an earlier fingerprint that the present one, of the same
+// publication, is not of.
+func LeftOut(before, now string) []string {
+	oid, tables := splitFingerprint(before)
+	same, still := splitFingerprint(now)
+	if oid != same {
+		return nil
+	}
+	maps.DeleteFunc(tables, func(name string, _ []string) bool { _, has := still[name]; return has })
+	return slices.Sorted(maps.Keys(tables))
+}
+
+// RenameTables returns a fingerprint with the present names of tables by their
+// earlier ones.
+func RenameTables(fingerprint string, names map[string]string) string {
+	if NoTables(fingerprint) {
+		return fingerprint
+	}
+	oid, tables := splitFingerprint(fingerprint)
+	parts := make([]string, 0, len(tables))
+	for name, members := range tables {
+		parts = append(parts, cmp.Or(names[name], name)+"="+strings.Join(members, "|"))
+	}
+	slices.Sort(parts)
+	return oid + ":" + strings.Join(parts, ",")
+}
+
 // splitFingerprint returns the parts of a fingerprint: the publication's OID and
 // the memberships of each table.
 func splitFingerprint(s string) (oid string, tables map[string][]string) {
 	oid, rest, _ := strings.Cut(s, ":")
 	tables = make(map[string][]string)
-	quoted := false
-	for part := range strings.FieldsFuncSeq(rest, func(r rune) bool {
-		quoted = quoted != (r == '"') // a doubled quote changes it twice
-		return r == ',' && !quoted
-	}) {
+	for part := range pg.SplitNames(rest) {
 		cut := strings.LastIndexByte(part, '=') // memberships have none
 		if cut < 0 {
 			cut = len(part)

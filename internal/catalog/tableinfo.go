@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -117,8 +116,8 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, table pg.Table) (info TableI
 	return info, true, nil
 }
 
-// ReadTables looks up the tables of source.tables; one that is missing is an
-// error of class failure.Config.
+// ReadTables looks up the tables of source.tables; one that is missing is
+// the error that Missing returns.
 func ReadTables(ctx context.Context, conn *pgx.Conn, tables []pg.Table) ([]TableInfo, error) {
 	infos := make([]TableInfo, len(tables))
 	for i, t := range tables {
@@ -127,8 +126,7 @@ func ReadTables(ctx context.Context, conn *pgx.Conn, tables []pg.Table) ([]Table
 			return nil, err
 		}
 		if !ok {
-			return nil, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables",
-				"source.tables: table %s does not exist in the database", t)
+			return nil, Missing(ctx, conn, t)
 		}
 		infos[i] = info
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,6 +35,8 @@ type View struct {
 	// somebody else or hides something: see CheckPublication. A table that is
 	// missing is a failure too. There is neither without a publication.
 	Failures, Warnings []error
+
+	needed map[pg.Table][]string // columns, of the tables with a column list
 }
 
 // ReadSlot reads the view's slot.
@@ -63,7 +66,7 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) error {
 	if err != nil {
 		return err
 	}
-	columns := make(map[pg.Table][]string)
+	v.needed = make(map[pg.Table][]string)
 	for _, t := range s.Tables {
 		if v.Publication.ColumnList(t) == nil {
 			continue
@@ -73,14 +76,14 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) error {
 			return err
 		}
 		if ok {
-			columns[t], _ = s.Needed(rel)
+			v.needed[t], _ = s.Needed(rel)
 		}
 	}
 	if v.End, err = readEnd(ctx, conn); err != nil {
 		return err
 	}
 	v.Tables = infos
-	v.Failures, v.Warnings = CheckPublication(*v.Publication, infos, columns)
+	v.Failures, v.Warnings = CheckPublication(*v.Publication, infos, v.needed)
 	return nil
 }
 
@@ -101,6 +104,19 @@ func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, err error) {
 
 // Unfit is nil where the tables can be read through the publication.
 func (v *View) Unfit() error { return errors.Join(v.Failures...) }
+
+// Missing is the table that is not there, or nil.
+func (v *View) Missing() *MissingTable {
+	missing, _ := errors.AsType[*MissingTable](v.Unfit())
+	return missing
+}
+
+// UnfitOf is Unfit of some of the tables.
+func (v *View) UnfitOf(which func(pg.Table) bool) error {
+	tables := slices.DeleteFunc(slices.Clone(v.Tables), func(t TableInfo) bool { return !which(t.Table) })
+	failures, _ := CheckPublication(*v.Publication, tables, v.needed)
+	return errors.Join(failures...)
+}
 
 // LostPublication is the error of a publication that is not there although its
 // slot is. Messages do not pass through it, so nothing is lost where there are

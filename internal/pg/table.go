@@ -3,6 +3,7 @@ package pg
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
@@ -52,6 +53,16 @@ func displayIdentifier(name string) string {
 		return name
 	}
 	return sqltext.Name(name)
+}
+
+// SplitNames returns the parts of a list of names with commas between them. A comma in
+// double quotes is part of a name.
+func SplitNames(list string) iter.Seq[string] {
+	quoted := false
+	return strings.FieldsFuncSeq(list, func(r rune) bool {
+		quoted = quoted != (r == '"') // a doubled quote changes it twice
+		return r == ',' && !quoted
+	})
 }
 
 // splitIdentifiers reads identifiers separated by dots until the end of s.

@@ -52,7 +52,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transfor
 		return nil, err
 	}
 	if !ok {
-		return nil, failure.Configf("create it with `cdc-outbox setup`, or correct source.tables", "table %s does not exist", name)
+		return nil, catalog.Missing(ctx, conn, name)
 	}
 	if !info.Publishable {
 		return nil, failure.Configf(info.PublishableRemedy(), "%s is not a permanent table", name)

@@ -103,7 +103,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	if s.database, err = samePrimary(ctx, sql, repl); err != nil {
 		return h, err
 	}
-	seen, invalid := s.inspect(ctx, sql)
+	seen, view, invalid := s.inspect(ctx, sql)
 	if seen.Exists {
 		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: waiting would not help
 			return h, err
@@ -124,7 +124,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		if s.epoch != 0 && confirmed.LSN > h.found.LSN {
 			return h, ErrTakenOver // what was in doubt is no more, but this process may have read it already, to write it again
 		}
-		*h.found = confirmed
+		h.found = s.follow(confirmed, view)
 	}
 	if h.found != nil && !seen.Exists {
 		if err := s.createdMeanwhile(ctx, sql); err != nil {
@@ -132,7 +132,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		}
 	}
 	if invalid != nil {
-		return h, s.sinceCheckpoint(h.found, invalid)
+		return h, s.sinceCheckpoint(ctx, sql, h.found, view, invalid)
 	}
 	if h.found == nil {
 		if err := s.undecided(ctx, sql, seen); err != nil {
@@ -148,7 +148,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		if h.snapshot, err = s.create(ctx, sql, repl); err != nil {
 			return h, err
 		}
-		if seen, err = s.inspect(ctx, sql); err != nil {
+		if seen, _, err = s.inspect(ctx, sql); err != nil {
 			return h, err
 		}
 	}

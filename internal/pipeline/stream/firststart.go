@@ -96,7 +96,7 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	if err := s.ensurePublication(ctx, sql); err != nil {
 		return nil, yieldTo(err)
 	}
-	if _, err := s.inspect(ctx, sql); err != nil {
+	if _, _, err := s.inspect(ctx, sql); err != nil {
 		return nil, err
 	}
 	snapshot := opts.Snapshot

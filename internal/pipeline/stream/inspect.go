@@ -3,28 +3,29 @@ package stream
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 // inspect asks the server for what the checkpoint is compared with, except its
 // identity and the end of its log. An error of class failure.Config says why
-// the tables cannot be read through the publication.
-func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, error) {
+// the tables cannot be read through the publication, as does the view.
+func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, *catalog.View, error) {
 	var v catalog.View
 	from := catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.intake.router.Needed}
 	if err := v.ReadSlot(ctx, sql, from); err != nil {
-		return checkpoint.Server{}, err
+		return checkpoint.Server{}, &v, err
 	}
 	if err := v.ReadPublication(ctx, sql, from); err != nil {
-		return checkpoint.Server{}, err
+		return checkpoint.Server{}, &v, err
 	}
 	seen := checkpoint.Server{
 		Name: s.opts.Slot, Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot, Publication: v.Fingerprint,
@@ -32,25 +33,38 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	}
 	switch {
 	case v.Publication == nil && v.Exists:
-		return seen, from.LostPublication()
+		return seen, &v, from.LostPublication()
 	case v.Publication == nil:
-		return seen, nil
+		return seen, &v, nil
 	case v.Unfit() != nil:
-		return seen, v.Unfit()
+		return seen, &v, v.Unfit()
 	}
-	s.intake.tables.looks.Store(&look{oids: catalog.OIDs(v.Tables), partitioned: catalog.PartitionedOIDs(v.Tables), at: v.End})
-	return seen, nil
+	s.intake.tables.looks.Store(&look{tables: v.Tables, at: v.End})
+	return seen, &v, nil
 }
 
 // sinceCheckpoint turns the error of an unfit publication or table into a loss,
 // if it was read before: rows may have been left out since. Messages do not
 // pass through the publication, so for them it is no loss.
-func (s *source) sinceCheckpoint(cp *checkpoint.Checkpoint, err error) error {
-	if cp == nil || failure.ClassOf(err) != failure.Config || len(s.opts.Tables) == 0 {
+func (s *source) sinceCheckpoint(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint, v *catalog.View, err error) error {
+	if cp == nil || v.Unfit() == nil || len(s.opts.Tables) == 0 {
 		return err
 	}
-	return failure.Lossf(strings.TrimSuffix(failure.RemedyOf(err), ";")+"; then "+catalog.AcceptGap,
-		"%w; events committed after the checkpoint at %s may be left out", err, cp.LSN)
+	return cp.Unread(v, func(oid uint32) (pg.Table, error) { return catalog.TableOf(ctx, sql, oid) })
+}
+
+// follow has a checkpoint name the tables as they are called now, and says how
+// source.tables differs from what it was.
+func (s *source) follow(found checkpoint.Checkpoint, v *catalog.View) *checkpoint.Checkpoint {
+	now := found.Following(v.Tables)
+	if now.Scope != found.Scope {
+		s.log.Info("outbox tables were renamed since the checkpoint; their events go on", zap.String("before", found.Scope), zap.String("now", now.Scope))
+	}
+	if now.Scope != s.scope() {
+		s.log.Info("source.tables or source.mode was changed since the checkpoint; of tables that were not read before, what was committed before it is not published",
+			zap.String("before", now.Scope), zap.String("now", s.scope()), zap.Stringer("checkpoint", now.LSN))
+	}
+	return &now
 }
 
 func identify(seen *checkpoint.Server, id catalog.Identity) {

@@ -142,11 +142,12 @@ func (s *source) warnOfDefects(version int) {
 // check compares the server with the checkpoint once more, and publishes what
 // the metrics and the health endpoint show of it. It returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (pg.LSN, error) {
-	seen, err := s.inspect(ctx, conn)
+	seen, view, err := s.inspect(ctx, conn)
 	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // read after the slot, which is always behind the checkpoint
 	cp.Publication = s.checkpointer.publication()             // of the last look
+	cp.Owned = s.checkpointer.last().Owned
 	if err != nil {
-		return 0, s.sinceCheckpoint(&cp, err)
+		return 0, s.sinceCheckpoint(ctx, conn, &cp, view, err)
 	}
 	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
@@ -212,7 +213,7 @@ func named(kind wal.Kind, id string, lsn pg.LSN, seq uint32) *wal.Message {
 
 // inPartitions tells the intake that the outbox is partitioned.
 func inPartitions(in *intake) *intake {
-	in.tables.looks.Store(&look{oids: []uint32{moving.OID}, partitioned: []uint32{moving.OID}})
+	in.tables.looks.Store(&look{tables: []catalog.TableInfo{{OID: moving.OID, Partitioned: true}}})
 	return in
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -26,16 +27,15 @@ type outboxTables struct {
 
 // look is what the catalogs showed of the outbox tables.
 type look struct {
-	oids        []uint32
-	partitioned []uint32 // among them
-	at          pg.LSN   // a position behind it
+	tables []catalog.TableInfo
+	at     pg.LSN // a position behind it
 }
 
 // begin takes over what the checkpoint knows, unless this process has had a
 // session itself. from is where the slot stands.
 func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, from pg.LSN) {
 	if o.owned == nil {
-		o.owned = found.OwnedUnder(scope, o.looks.Load().oids)
+		o.owned = found.OwnedUnder(scope, o.looks.Load().tables)
 	}
 	o.owned = o.owned.After(from)
 	o.relation = nil
@@ -51,7 +51,7 @@ func (o *outboxTables) learn(judged pg.LSN) {
 		return
 	}
 	o.seen, o.relation = last, nil
-	o.know(o.owned.Seen(last.oids, max(last.at, judged)).InPartitions(last.partitioned))
+	o.know(o.owned.Seen(last.tables, max(last.at, judged)))
 }
 
 func (o *outboxTables) know(owned checkpoint.Owned) {

@@ -55,7 +55,7 @@ func (s *source) couldRun(ctx context.Context, sql *pgx.Conn, a *spare) bool {
 		return true
 	}
 	a.looked = time.Now()
-	_, err := s.inspect(ctx, sql)
+	_, _, err := s.inspect(ctx, sql)
 	if err == nil {
 		err = s.bind(ctx, sql)
 	}

@@ -1,0 +1,98 @@
+package checkpoint
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// scopeMessages begins what a scope says of messages.
+const scopeMessages = "messages:"
+
+// Following returns the checkpoint with the present names of the tables that are read.
+// One that it knows by the OID and that has another name now was renamed, or moved to
+// another schema: it is the same table, whose rows were read up to here.
+func (c Checkpoint) Following(tables []catalog.TableInfo) Checkpoint {
+	names := make(map[string]string) // present ones by those of before
+	for _, t := range tables {
+		if i := c.Owned.now(t.OID); i >= 0 && c.Owned[i].Name != "" && c.Owned[i].Name != t.String() {
+			names[c.Owned[i].Name] = t.String()
+		}
+	}
+	if len(names) == 0 {
+		return c
+	}
+	c.Publication = catalog.RenameTables(c.Publication, names)
+	c.Scope = renamedScope(c.Scope, names)
+	c.Owned = slices.Clone(c.Owned)
+	for i, t := range c.Owned {
+		if t.Until == 0 {
+			c.Owned[i].Name = cmp.Or(names[t.Name], t.Name)
+		}
+	}
+	return c
+}
+
+// renamedScope is Scope with other names of tables.
+func renamedScope(scope string, names map[string]string) string {
+	tables, messages := scope, ""
+	if i := strings.LastIndex(","+scope, ","+scopeMessages); i >= 0 {
+		tables, messages = strings.TrimSuffix(scope[:i], ","), scope[i:]
+	}
+	var parts []string
+	for name := range pg.SplitNames(tables) {
+		parts = append(parts, cmp.Or(names[name], name))
+	}
+	slices.Sort(parts)
+	if messages != "" {
+		parts = append(parts, messages)
+	}
+	return strings.Join(parts, ",")
+}
+
+// Unread judges why a table cannot be read, if that is the view's error. called returns
+// the present name of a table by its OID, the zero Table for none. It is a loss only
+// where rows of a table that was read may have been left out since. A table that has not
+// been read yet, or has another name now, is one of class failure.Config.
+func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, error)) error {
+	missing := v.Missing()
+	switch {
+	case missing == nil:
+		err := v.UnfitOf(func(t pg.Table) bool { return catalog.FingerprintHas(c.Publication, t) })
+		if err == nil {
+			return v.Unfit()
+		}
+		return c.leftOut(err)
+	case !catalog.FingerprintHas(c.Publication, missing.Table):
+		return v.Unfit()
+	}
+	now, err := called(c.Owned.named(missing.Table.String()))
+	if err != nil {
+		return err
+	}
+	if now == (pg.Table{}) {
+		return c.leftOut(v.Unfit())
+	}
+	return failure.Configf(catalog.InSourceTables(now)+"; docs/operations.md has the steps of a rename",
+		"source.tables: table %s is called %s now, and none of its events is lost", missing.Table, now)
+}
+
+// leftOut is the loss that an error means for tables that were read.
+func (c *Checkpoint) leftOut(err error) error {
+	return failure.Lossf(strings.TrimSuffix(failure.RemedyOf(err), ";")+"; then "+catalog.AcceptGap,
+		"%w; events committed after the checkpoint at %s may be left out", err, c.LSN)
+}
+
+// named is the OID of the outbox table of the name, or 0.
+func (o Owned) named(name string) uint32 {
+	for _, t := range o {
+		if t.Until == 0 && t.Name == name {
+			return t.OID
+		}
+	}
+	return 0
+}
