@@ -39,13 +39,15 @@ func (c Checkpoint) Following(tables []catalog.TableInfo) Checkpoint {
 
 // renamedScope is Scope with other names of tables.
 func renamedScope(scope string, names map[string]string) string {
-	tables, messages := scope, ""
-	if i := strings.LastIndex(","+scope, ","+scopeMessages); i >= 0 {
-		tables, messages = strings.TrimSuffix(scope[:i], ","), scope[i:]
-	}
 	var parts []string
-	for name := range pg.SplitNames(tables) {
+	messages, read := "", 0
+	for name := range pg.SplitNames(scope) {
+		if strings.HasPrefix(name, scopeMessages) {
+			messages = scope[read:] // with any comma in it
+			break
+		}
 		parts = append(parts, cmp.Or(names[name], name))
+		read += len(name) + len(",")
 	}
 	slices.Sort(parts)
 	if messages != "" {

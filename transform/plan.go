@@ -124,7 +124,7 @@ func (b *binder) object(ev EventOptions, fields []field) column {
 		if c.oid != pgtype.JSONOID && c.oid != pgtype.JSONBOID {
 			c = column{}
 		}
-		return b.expect("event.headers", c, objectNames, "set event.headers to "+HeadersNone+" for events without them")
+		return b.expect("event.headers", c, objectNames, "set event.headers to "+HeadersNone+" for events without them", pgtype.JSONOID, pgtype.JSONBOID)
 	}
 	c := b.optional("event.headers", ev.Headers, nil)
 	b.wantType("event.headers", c, "json or jsonb", pgtype.JSONOID, pgtype.JSONBOID)
@@ -159,7 +159,7 @@ func (b *binder) required(key, configured string, names []string) column {
 		return b.optional(key, configured, nil)
 	}
 	c := b.optional(key, "", names)
-	if !c.present {
+	if !c.present && !b.unsent(key, names, "") {
 		b.errs = append(b.errs, failure.Configf(
 			b.suggest(key, names...),
 			"%s has no column %s, and %s names no other", b.table, quotedOr(names), key))
@@ -195,12 +195,14 @@ func (b *binder) detect(key, configured string, names []string, without string) 
 	return b.expect(key, c, names, without)
 }
 
-// expect notes the column that was detected, or that one of names is gone.
-func (b *binder) expect(key string, c column, names []string, without string) column {
+// expect notes the column that was detected, or that one of names is gone, or is in the
+// table and not in the stream. Only columns of the types count; none are all.
+func (b *binder) expect(key string, c column, names []string, without string, oids ...uint32) column {
 	if c.present {
 		b.detected = append(b.detected, c.name)
 		return c
 	}
+	b.unsent(key, names, ", or "+without, oids...)
 	for _, name := range names {
 		if slices.Contains(b.expected, name) {
 			b.errs = append(b.errs, failure.Configf(b.suggest(key)+", or "+without,
@@ -220,7 +222,24 @@ func (b *binder) find(name string) (column, bool) {
 	return column{}, false
 }
 
+// unsent adds the error of the first of the names that is a column of the table, of one
+// of the types (none are all), and not in the stream. It reports whether there is one.
+func (b *binder) unsent(key string, names []string, otherwise string, oids ...uint32) bool {
+	for _, name := range names {
+		for _, c := range b.rel.Unsent {
+			if c.Name == name && (len(oids) == 0 || slices.Contains(oids, c.Type)) {
+				b.errs = append(b.errs, failure.Configf(c.Remedy+otherwise, "%s: column %q of %s is not in the stream: %s", key, name, b.table, c.Because))
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (b *binder) missing(key, name, otherwise string) {
+	if b.unsent(key, []string{name}, otherwise) {
+		return
+	}
 	b.errs = append(b.errs, failure.Configf(b.suggest(key, name)+otherwise,
 		"%s: %s has no column %q", key, b.table, name))
 }

@@ -64,9 +64,9 @@ func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
 // outboxTable is a table that exists, and can be published.
 type outboxTable struct {
 	catalog.TableInfo
-	relation *pg.Relation
-	needed   []string // the columns that events cannot do without
-	unfit    error    // why its columns do not suffice, if so
+	relation *pg.Relation // as the stream has it
+	needed   []string     // the columns that events cannot do without
+	unfit    error        // why its columns do not suffice, if so
 }
 
 // outboxTable returns nil for a table that is not there. Its errors are those of
@@ -80,10 +80,15 @@ func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, er
 		return nil, errors.Join(errs...)
 	}
 	found := &outboxTable{TableInfo: info}
-	if found.relation, _, err = catalog.ReadColumns(ctx, s.conn, t); err != nil {
+	if found.relation, _, err = catalog.ReadSent(ctx, s.conn, t, s.cfg.Source.Publication); err != nil {
 		return nil, err
 	}
-	found.needed, found.unfit = s.router.Needed(found.relation)
+	all, _, err := catalog.ReadColumns(ctx, s.conn, t)
+	if err != nil {
+		return nil, err
+	}
+	found.needed, _ = s.router.Needed(all) // also those that the publication leaves out
+	found.unfit = s.router.Bind(found.relation)
 	return found, nil
 }
 

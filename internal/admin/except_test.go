@@ -21,9 +21,15 @@ func TestSetupOverAPublicationOfAllTables(t *testing.T) {
 	if server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t); server.Major() < 19 {
 		t.Skip("PostgreSQL 19 has exceptions")
 	}
-	err := set(t, `EXCEPT (TABLE outbox)`)
+	f.exec(`CREATE TABLE secret (id int)`, `CREATE TABLE "Other" (id int)`)
+	err := set(t, `EXCEPT (TABLE secret, TABLE outbox, TABLE "Other")`)
 	wantClass(t, err, failure.Config, "is of all tables EXCEPT table")
 	f.exec(failure.RemedyOf(err))
 	_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	must.OK(t, err)
+	p, _, err := catalog.ReadPublication(f.ctx(), f.conn, f.Source.Publication)
+	must.OK(t, err)
+	if len(p.Excepted) != 2 {
+		t.Errorf("the exceptions are %v, want those of others", p.Excepted)
+	}
 }

@@ -163,3 +163,12 @@ func TestLaneList(t *testing.T) {
 		}
 	}
 }
+
+// Failure mode 124: a query reads generated columns, on every version.
+func TestCheckTakesAGeneratedKeyInPollMode(t *testing.T) {
+	f := empty(t)
+	f.Source.Mode = config.ModePoll
+	f.setup()
+	f.exec(`ALTER TABLE outbox DROP COLUMN aggregateid, ADD COLUMN aggregateid text GENERATED ALWAYS AS (lower(aggregatetype)) STORED`)
+	f.wantCheck("table public.outbox", OK, "unpublished rows")
+}

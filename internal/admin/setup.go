@@ -149,6 +149,11 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, t := range from.Tables {
+		if err := before.Excepts(t); err != nil {
+			return err
+		}
+	}
 	if err := s.execute(ctx, catalog.EnsurePublicationSQL(from.Publication, from.Tables)); err != nil {
 		return fmt.Errorf("set up publication %q: %w", from.Publication, catalog.ClassifyPublicationError(err))
 	}

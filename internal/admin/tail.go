@@ -150,7 +150,7 @@ func (t *tail) snapshots(ctx context.Context) error {
 		return err
 	}
 	for _, table := range t.cfg.Source.Tables {
-		rel, _, err := catalog.ReadColumns(ctx, t.conn, table)
+		rel, _, err := catalog.ReadSent(ctx, t.conn, table, t.cfg.Source.Publication)
 		if err == nil {
 			err = t.router.Bind(rel)
 		}

@@ -3,9 +3,11 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -13,8 +15,7 @@ import (
 // objects and are the same on every server.
 const firstUserOID = 16384
 
-// Generated columns are not in the stream. The identity flag follows
-// logicalrep_write_attrs in PostgreSQL's proto.c.
+// The identity flag follows logicalrep_write_attrs in PostgreSQL's proto.c.
 const columnsQuery = `
 WITH RECURSIVE base(domain, oid) AS (
 	SELECT oid, typbasetype FROM pg_type WHERE typtype = 'd'
@@ -28,32 +29,100 @@ SELECT a.attname::text,
        c.relreplident = 'f' OR EXISTS (
            SELECT FROM pg_index x
             WHERE x.indrelid = c.oid AND a.attnum = ANY (x.indkey::int2[])
-              AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident ELSE false END)
+              AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident ELSE false END),
+       a.attgenerated::text
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
- WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+ WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attnum`
 
-// ReadColumns describes a table as the stream would announce it when its
-// publication has no column list; ok is false where there is no such table.
+// tableColumn is a column, and how it is generated: "s" for stored, "v" for virtual
+// (18), "" for not at all.
+type tableColumn struct {
+	pg.Column
+	generated string
+}
+
+// ReadColumns describes a table with all of its columns, which is what a query
+// reads; ok is false where there is no such table.
 func ReadColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (rel *pg.Relation, ok bool, err error) {
+	rel, columns, err := readColumns(ctx, conn, table)
+	if rel == nil || err != nil {
+		return nil, false, err
+	}
+	for _, c := range columns {
+		rel.Columns = append(rel.Columns, c.Column)
+	}
+	return rel, true, nil
+}
+
+// ReadSent describes a table as the stream announces it through the publication or,
+// where there is none, through one that CreatePublication makes; ok is false where there
+// is no such table.
+func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication string) (rel *pg.Relation, ok bool, err error) {
+	rel, columns, err := readColumns(ctx, conn, table)
+	if rel == nil || err != nil {
+		return nil, false, err
+	}
+	p, _, err := ReadPublication(ctx, conn, publication)
+	if err != nil {
+		return nil, false, err
+	}
+	p.Name = publication
+	for _, c := range columns {
+		if because, remedy := p.withholds(table, c, majorVersion(conn)); because != "" {
+			rel.Unsent = append(rel.Unsent, pg.UnsentColumn{Column: c.Column, Because: because, Remedy: remedy})
+		} else {
+			rel.Columns = append(rel.Columns, c.Column)
+		}
+	}
+	return rel, true, nil
+}
+
+// withholds returns why the column of a table that is published is not in the stream,
+// and the remedy; "" if it is.
+func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, remedy string) {
+	const another = "name a column that is not generated, or have the application write this one"
+	list := p.ColumnList(t)
+	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
+	switch {
+	case c.generated == "v":
+		return "it is a virtual generated column, which PostgreSQL never sends", another
+	case c.generated != "" && major < 18:
+		return "it is a generated column, which PostgreSQL sends from 18 on", another
+	case list != nil && !slices.Contains(list, c.Name):
+		list = append(slices.Clone(list), c.Name)
+		return fmt.Sprintf("publication %q leaves it out", p.Name), behindWriters(alter+" SET TABLE "+p.withColumns(t, list), t)
+	case list == nil && c.generated != "" && p.OID == 0:
+		return "it is a generated column, which a publication sends if it is told to",
+			"create the publication by hand: " + CreatePublicationSQL(p.Name, []TableInfo{{Table: t}}) + "; " + alter + " SET (publish_generated_columns = stored);"
+	case list == nil && c.generated != "" && !p.GeneratedStored:
+		return fmt.Sprintf("it is a generated column, and publication %q leaves those out", p.Name),
+			behindWriters(alter+" SET (publish_generated_columns = stored)", t)
+	}
+	return "", ""
+}
+
+// readColumns reads all columns, and a relation that has none yet; nil where there is no
+// such table.
+func readColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (*pg.Relation, []tableColumn, error) {
 	info, ok, err := ReadTable(ctx, conn, table)
 	if err != nil || !ok {
-		return nil, false, err
+		return nil, nil, err
 	}
 	rows, err := conn.Query(ctx, columnsQuery, info.OID)
 	if err != nil {
-		return nil, false, fmt.Errorf("read columns of %s: %w", table, err)
+		return nil, nil, fmt.Errorf("read columns of %s: %w", table, err)
 	}
-	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c pg.Column, err error) {
+	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c tableColumn, err error) {
 		var base uint32
-		err = row.Scan(&c.Name, &c.Type, &base, &c.Identity)
+		err = row.Scan(&c.Name, &c.Type, &base, &c.Identity, &c.generated)
 		if base < firstUserOID {
 			c.Type = base
 		}
 		return c, err
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("read columns of %s: %w", table, err)
+		return nil, nil, fmt.Errorf("read columns of %s: %w", table, err)
 	}
-	return &pg.Relation{OID: info.OID, Namespace: table.Schema, Name: table.Name, Columns: columns}, true, nil
+	return &pg.Relation{OID: info.OID, Namespace: table.Schema, Name: table.Name}, columns, nil
 }

@@ -23,7 +23,7 @@ func TestReadColumns(t *testing.T) {
 			gone int, "Id" uuid, payload jsonb, a shorter, b mood, c moody,
 			d int GENERATED ALWAYS AS (1) STORED, PRIMARY KEY ("Id", a))`,
 		`ALTER TABLE "Événements"."Out Box" DROP COLUMN gone`)
-	rel, ok, err := ReadColumns(pgtest.Context(t), conn, pg.Table{Schema: "Événements", Name: "Out Box"})
+	rel, ok, err := ReadSent(pgtest.Context(t), conn, pg.Table{Schema: "Événements", Name: "Out Box"}, "none")
 	if err != nil || !ok {
 		t.Fatalf("found %v, %v", ok, err)
 	}

@@ -85,9 +85,8 @@ func (t TableInfo) PublishableRemedy() string {
 
 func checkMember(p Publication, t TableInfo, needed []string) []error {
 	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
-	if p.excepts(t.Table) {
-		return []error{failure.Configf(behindWriters(alter+" SET ALL TABLES"+p.exceptions(t.Table), t.Table),
-			"publication %q is of all tables EXCEPT table %s, so no event would ever arrive", p.Name, t.Table)}
+	if err := p.Excepts(t.Table); err != nil {
+		return []error{err}
 	}
 	if !p.Publishes(t.Table) {
 		return []error{failure.Configf(behindWriters(alter+" ADD TABLE "+t.Quoted(), t.Table),
@@ -112,6 +111,16 @@ func checkMember(p Publication, t TableInfo, needed []string) []error {
 			"publication %q leaves out columns of table %s that are needed: %s", p.Name, t.Table, strings.Join(missing, ", ")))
 	}
 	return errs
+}
+
+// Excepts is the error of a table that is left out of all tables, or nil. The remedy
+// keeps the other exceptions.
+func (p Publication) Excepts(t pg.Table) error {
+	if !p.excepts(t) {
+		return nil
+	}
+	return failure.Configf(behindWriters("ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET ALL TABLES"+p.exceptions(t), t),
+		"publication %q is of all tables EXCEPT table %s, so no event would ever arrive", p.Name, t)
 }
 
 // publishedAs returns the table under whose name the rows of a partition are
@@ -151,13 +160,16 @@ func missingColumns(published, needed []string) []string {
 
 // withPlain lists the publication's tables as SET TABLE wants them, with the
 // one given freed of its filter and column list.
-func (p Publication) withPlain(plain pg.Table) string {
+func (p Publication) withPlain(plain pg.Table) string { return p.withColumns(plain, nil) }
+
+// withColumns is withPlain, with a column list; nil for none.
+func (p Publication) withColumns(t pg.Table, columns []string) string {
 	items := make([]string, len(p.Tables))
 	for i, m := range p.Tables {
-		items[i] = m.Quoted()
-		if m.Table == plain {
-			continue
+		if m.Table == t {
+			m.Columns, m.RowFilter = columns, ""
 		}
+		items[i] = m.Quoted()
 		if m.Columns != nil {
 			cols := make([]string, len(m.Columns))
 			for j, c := range m.Columns {

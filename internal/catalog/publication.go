@@ -29,6 +29,9 @@ type Publication struct {
 	Truncate  bool
 	// ViaRoot is publish_via_partition_root.
 	ViaRoot bool
+	// GeneratedStored is publish_generated_columns = stored (18).
+	GeneratedStored bool
+
 	Tables  []PublishedTable
 	Schemas []PublishedSchema // 15: FOR TABLES IN SCHEMA
 	// Excepted are the tables that FOR ALL TABLES EXCEPT leaves out (19).
@@ -63,7 +66,7 @@ type PublishedSchema struct {
 // there is none.
 func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
 	err = conn.QueryRow(ctx, publicationSQL(conn), name).Scan(&p.OID, &p.Name, &p.Owner, &p.AllTables,
-		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &p.Tables, &p.Schemas, &p.Excepted)
+		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &p.GeneratedStored, &p.Tables, &p.Schemas, &p.Excepted)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Publication{}, false, nil
@@ -102,7 +105,7 @@ func publicationSQL(conn *pgx.Conn) string {
 	}
 	return `
 		SELECT p.oid, p.pubname::text, pg_get_userbyid(p.pubowner)::text, p.puballtables,
-		       p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.pubviaroot,
+		       p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.pubviaroot, COALESCE(to_jsonb(p)->>'pubgencols' = 's', false),
 		       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
 		         'Schema', n.nspname::text, 'Name', c.relname::text,
 		         'RelID', c.oid::int8, 'MemberOID', pr.oid::int8` + filters + `)

@@ -29,6 +29,15 @@ type Relation struct {
 	Namespace string
 	Name      string
 	Columns   []Column
+	// Unsent are columns of the table that the stream does not have. The server
+	// announces none of them; the catalogs tell.
+	Unsent []UnsentColumn
+}
+
+// UnsentColumn is a column that is not in the stream, why, and what to do about it.
+type UnsentColumn struct {
+	Column
+	Because, Remedy string
 }
 
 // Column is one column of a Relation.

@@ -32,7 +32,7 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 		}
 	}
 	for _, t := range s.opts.Tables {
-		rel, ok, err := catalog.ReadColumns(ctx, sql, t)
+		rel, ok, err := catalog.ReadSent(ctx, sql, t, s.opts.Publication)
 		if err == nil && ok { // ReadTables reports a missing table
 			err = s.intake.router.Bind(rel)
 		}
@@ -171,7 +171,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	s.intake.metrics.Snapshot(true)
 	defer s.intake.metrics.Snapshot(false)
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
-	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, catalog.Snapshot{Name: name, Charset: s.charset}, cp.LSN)
+	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, s.opts.Publication, catalog.Snapshot{Name: name, Charset: s.charset}, cp.LSN)
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
@@ -180,14 +180,14 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	return s.checkpointer.begin(ctx, cp)
 }
 
-// snapshot takes in the rows that are in the tables now, as one transaction
-// that ends at lsn, and waits until all of them are acked. It returns their
-// number.
-func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, from catalog.Snapshot, lsn pg.LSN) (int, error) {
+// snapshot takes in the rows that are in the tables now, with the columns that the
+// publication sends, as one transaction that ends at lsn, and waits until all of
+// them are acked. It returns their number.
+func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, publication string, from catalog.Snapshot, lsn pg.LSN) (int, error) {
 	defer in.queue.offer() // what there is when it fails
 	next := pg.Position{CommitLSN: lsn}
 	for _, t := range tables {
-		rel, ok, err := catalog.ReadColumns(ctx, sql, t)
+		rel, ok, err := catalog.ReadSent(ctx, sql, t, publication)
 		if err != nil {
 			return 0, err
 		}

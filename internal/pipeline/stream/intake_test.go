@@ -276,7 +276,7 @@ func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 		}
 		acks <- ids
 	}()
-	n, err := in.snapshot(t.Context(), conn, []pg.Table{{Schema: "public", Name: "outbox"}}, catalog.Snapshot{}, 10)
+	n, err := in.snapshot(t.Context(), conn, []pg.Table{{Schema: "public", Name: "outbox"}}, "cdc_outbox", catalog.Snapshot{}, 10)
 	if err != nil || n != 3 {
 		t.Fatalf("snapshot = %d rows, %v", n, err)
 	}
