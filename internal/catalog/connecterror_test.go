@@ -34,7 +34,7 @@ func TestConnectErrors(t *testing.T) {
 		replication bool
 	}{
 		{"wrong password", with(func(u *url.URL) { u.User = url.UserPassword("postgres", "no") }),
-			failure.Config, "password authentication failed", "correct user and password", false},
+			failure.Config, "password authentication failed", "source.password", false},
 		{"no such database", with(func(u *url.URL) { u.Path = "/nowhere" }),
 			failure.Config, `database "nowhere" does not exist`, "correct the database", false},
 		{"nobody listens", "postgres://x@127.0.0.1:1/x", failure.Transient, "connection refused", "start PostgreSQL", false},

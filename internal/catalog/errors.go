@@ -91,7 +91,7 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 	case pg.Code == pgerrcode.InvalidCatalogName:
 		return failure.Configf("correct the database in source.url", "%w", err)
 	case strings.HasPrefix(pg.Code, classAuthorization):
-		return failure.Configf("correct user and password in source.url, or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
+		return failure.Configf("correct user and password in source.url, or source.password (which does not go with a source.url of --set), or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
 	case pg.Code == pgerrcode.InsufficientPrivilege:
 		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
 	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState && pg.Routine == routineRequirements:
