@@ -104,6 +104,6 @@ func (r *StatusReport) stuck() string {
 	if !slot.Active || slot.LagBytes == 0 || age < standsStill.Seconds() {
 		return ""
 	}
-	return fmt.Sprintf("the slot is %s behind, and nothing has been confirmed for %s: look at /readyz of the connector, and at cdc-outbox check",
+	return fmt.Sprintf("the slot is %s behind, and its last position was confirmed %s ago: look at /readyz of the connector, and at cdc-outbox check",
 		formatBytes(slot.LagBytes), seconds(age))
 }

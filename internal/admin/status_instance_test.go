@@ -87,7 +87,7 @@ func TestStatusOfASlotThatIsBehind(t *testing.T) {
 	if err := r.Err(); err == nil || failure.ClassOf(err) != failure.Transient {
 		t.Errorf("error %v", err)
 	}
-	if shown := text(t, r); !strings.Contains(shown, "behind, and nothing has been confirmed for 1h0m0s") {
+	if shown := text(t, r); !strings.Contains(shown, "behind, and its last position was confirmed 1h0m0s ago") {
 		t.Error(shown)
 	}
 	f.HTTP.Listen = instanceAt(t, `{"role": "standby", "slot": "`+f.Source.Slot+`", "ready": true}`) // knows nothing of the holder
