@@ -54,6 +54,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.capacity()
 	d.timeouts(ctx)
 	d.synchronous(ctx)
+	d.plugin(ctx)
 	d.awaitedStandbys(ctx)
 	d.pendingRestart(ctx)
 	d.outboxTables(ctx)
@@ -79,6 +80,13 @@ func (d *doctor) serverItself() {
 		d.ok("postgresql.wal_level", "%s", d.server.WALLevel)
 	}
 	d.walLimit()
+}
+
+// plugin looks whether the server lets slots use the output plugin.
+func (d *doctor) plugin(ctx context.Context) {
+	if err := catalog.PluginAllowed(ctx, d.conn); err != nil {
+		d.fail("postgresql.output_plugin_libraries", err)
+	}
 }
 
 // encoding says what becomes of text in a database that is not in UTF-8.

@@ -46,6 +46,8 @@ const (
 	routinePublication = "get_publication_oid"
 	// routineRequirements: wal_level is too low, here or on the primary.
 	routineRequirements = "CheckLogicalDecodingRequirements"
+	// routineOutputPlugin: output_plugin_libraries does not have the plugin.
+	routineOutputPlugin = "StartupDecodingContext"
 	// routineStandbySlots: a standby that synchronized_standby_slots names is away
 	// (17). It is a warning each second, and an error of a server that stops.
 	routineStandbySlots = "StandbySlotsHaveCaughtup"
@@ -92,6 +94,8 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 		return failure.Configf("correct the database in source.url", "%w", err)
 	case strings.HasPrefix(pg.Code, classAuthorization):
 		return failure.Configf("correct user and password in source.url, or source.password (which does not go with a source.url of --set), or the server's pg_hba.conf (it needs a line for the database, not only for replication)", "%w", err)
+	case pg.Code == pgerrcode.InsufficientPrivilege && pg.Routine == routineOutputPlugin:
+		return failure.Configf(AllowPlugin, "%w", err)
 	case pg.Code == pgerrcode.InsufficientPrivilege:
 		return failure.Configf("ALTER ROLE … REPLICATION and see `cdc-outbox setup --print` for the grants", "%w", err)
 	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState && pg.Routine == routineRequirements:

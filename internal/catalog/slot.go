@@ -205,6 +205,9 @@ func classifySlotError(err error) error {
 		remedy = "ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL"
 	case pgerrcode.InsufficientPrivilege:
 		remedy = "ALTER ROLE <the connecting role> WITH REPLICATION;"
+		if pg.Routine == routineOutputPlugin {
+			remedy = AllowPlugin
+		}
 	case pgerrcode.DuplicateObject:
 		remedy = "choose another name for source.slot, or drop the old one: SELECT pg_drop_replication_slot('…');"
 	default:
