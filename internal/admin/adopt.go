@@ -28,7 +28,7 @@ type AdoptReport struct {
 // the next run goes on from it, and notices if it was dropped until then. It changes
 // nothing else, and nothing at all without yes.
 func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, error) {
-	if cfg.Checkpoint.Store == store.StoreNone {
+	if cfg.Source.Mode != config.ModePoll && cfg.Checkpoint.Store == store.StoreNone {
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run",
 			"checkpoint.store is none: nothing would remember the slot")
 	}

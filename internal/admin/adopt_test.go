@@ -101,3 +101,11 @@ func TestAdoptRefuses(t *testing.T) {
 		})
 	}
 }
+
+// Poll mode has no slot, and no checkpoint that could be kept elsewhere.
+func TestAdoptInPollMode(t *testing.T) {
+	f := empty(t)
+	f.Source.Mode, f.Checkpoint.Store = config.ModePoll, store.StoreNone
+	_, err := Adopt(f.ctx(), f.Config, true)
+	wantClass(t, err, failure.Config, "adopt needs a replication slot")
+}
