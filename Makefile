@@ -69,7 +69,7 @@ test-fast: ## the same without the race detector
 	@$(MAKE) --no-print-directory test RACE=
 
 .PHONY: test-pg
-test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 19 (downloaded once; nobody has binaries of 19 yet)
+test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 19 (downloaded once; nobody has binaries of 19 yet: CDC_OUTBOX_PG_BIN names a build)
 	@bin=$$($(POSTGRES) -version $(VERSION)) && \
 	CDC_OUTBOX_PG_BIN=$$bin GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,pgtest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) $(ARGS)
 

@@ -49,7 +49,7 @@ func (d *doctor) slotState(ctx context.Context) {
 		return
 	}
 	if d.slot.Synced && d.server.InRecovery { // a promoted standby's slots keep the mark
-		d.fail(name, failure.Configf("connect to the primary", "slot %q is a standby's copy", d.slot.Name))
+		d.fail(name, failure.Configf("connect to the primary", "slot %q is a standby's copy%s", d.slot.Name, notCopied(*d.slot)))
 		return
 	}
 	holder := "nobody is reading it"
@@ -75,6 +75,14 @@ func beingCreated(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error 
 		}
 	}
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
+}
+
+// notCopied says why a standby's copy of the slot is not up to date, if it does.
+func notCopied(slot catalog.Slot) string {
+	if slot.SyncSkipped == "" || slot.SyncSkipped == "none" {
+		return ""
+	}
+	return ", which its last synchronisation did not bring up to date (" + slot.SyncSkipped + ")"
 }
 
 // patroni looks for a manager of the cluster that drops slots.

@@ -43,6 +43,9 @@ type Slot struct {
 	TwoPhase    bool   `json:"two_phase"`
 	Failover    bool   `json:"failover"` // 17
 	Synced      bool   `json:"synced"`   // 17: copied from a primary, not to be read here
+	// SyncSkipped says why a standby's last look at the primary's slot did not bring
+	// its copy up to date (19), e.g. wal_not_flushed.
+	SyncSkipped string `json:"slotsync_skip_reason"`
 	// InvalidationReason says why a slot can never be read again (17), e.g.
 	// wal_removed or idle_timeout.
 	InvalidationReason string `json:"invalidation_reason"`

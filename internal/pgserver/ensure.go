@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/cachedir"
@@ -36,12 +37,22 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 }
 
 // Download returns the directory of the binaries of a major version, which it
-// downloads into the user's cache unless they are there.
+// downloads into the user's cache unless they are there, or BinEnv names some of that
+// version: a build of a version of which nobody has binaries yet.
 func Download(ctx context.Context, version int, progress io.Writer) (string, error) {
+	if dir := os.Getenv(BinEnv); dir != "" {
+		if v, err := Version(dir); err == nil && v == version {
+			return dir, nil
+		}
+	}
 	unlock, err := cachedir.Lock()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return download(ctx, version, progress)
+	dir, err := download(ctx, version, progress)
+	if err != nil {
+		return "", failure.Configf("set "+BinEnv+" to the directory of initdb and postgres of that version", "%w", err)
+	}
+	return dir, nil
 }
