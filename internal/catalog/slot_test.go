@@ -32,7 +32,9 @@ func TestParseSlotOfEachVersion(t *testing.T) {
 		{"17 removed", `{` + common + `"active":false,"wal_status":"lost","conflicting":false,"invalidation_reason":"wal_removed","failover":true,"synced":false,"inactive_since":"2026-01-01T00:00:00+00:00"}`,
 			with(func(s *Slot) { s.WALStatus, s.InvalidationReason, s.Failover = "lost", "wal_removed", true }), "wal_removed"},
 		{"19, a copy that is left behind", `{` + common + `"active":false,"wal_status":"reserved","failover":true,"synced":true,"slotsync_skip_reason":"wal_not_flushed"}`,
-			with(func(s *Slot) { s.WALStatus, s.Failover, s.Synced, s.SyncSkipped = "reserved", true, true, "wal_not_flushed" }), ""},
+			with(func(s *Slot) {
+				s.WALStatus, s.Failover, s.Synced, s.SyncSkipped = "reserved", true, true, "wal_not_flushed"
+			}), ""},
 		{"18 idle", `{` + common + `"active":false,"wal_status":"reserved","invalidation_reason":"idle_timeout","two_phase_at":null}`,
 			with(func(s *Slot) { s.WALStatus, s.InvalidationReason = "reserved", "idle_timeout" }), "idle_timeout"},
 	} {
