@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -142,16 +143,29 @@ func (s *tokenSource) ask(ctx context.Context) (*oauth2.Token, error) {
 	if err == nil {
 		return token, nil
 	}
+	at := endpoint(s.cfg.TokenURL)
 	answer, refused := errors.AsType[*oauth2.RetrieveError](err)
 	if !refused {
+		if request, ok := errors.AsType[*url.Error](err); ok {
+			err = request.Err // without the URL
+		}
 		return nil, &failure.Error{Class: failure.Transient, Remedy: "start the token endpoint, or correct sink.kafka.sasl.token_url",
-			Err: fmt.Errorf("ask %s for an OAuth token: %w", s.cfg.TokenURL, err)}
+			Err: fmt.Errorf("ask %s for an OAuth token: %w", at, err)}
 	}
 	if status := answer.Response.StatusCode; status >= 500 || status == http.StatusTooManyRequests {
-		return nil, fmt.Errorf("ask for an OAuth token: %s answers %s", s.cfg.TokenURL, answer.Response.Status)
+		return nil, fmt.Errorf("ask for an OAuth token: %s answers %s", at, answer.Response.Status)
 	}
 	return nil, failure.Configf("check sink.kafka.sasl.token_url, client_id, client_secret and scopes",
-		"ask for an OAuth token: %s answers %s: %s %s", s.cfg.TokenURL, answer.Response.Status, answer.ErrorCode, answer.ErrorDescription)
+		"ask for an OAuth token: %s answers %s: %s %s", at, answer.Response.Status, answer.ErrorCode, answer.ErrorDescription)
+}
+
+// endpoint is a URL as errors may show it: user, password and query may be secrets.
+func endpoint(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "the token endpoint"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 const dialTimeout = 10 * time.Second

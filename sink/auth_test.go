@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,11 +132,26 @@ func TestTokenRefusals(t *testing.T) {
 				fmt.Fprint(w, tc.body)
 			}))
 			defer server.Close()
-			_, err := (&tokenSource{cfg: SASL{TokenURL: server.URL}}).token(t.Context())
+			_, err := (&tokenSource{cfg: SASL{TokenURL: withSecrets(server.URL)}}).token(t.Context())
 			if err == nil || failure.ClassOf(err) != tc.class {
 				t.Errorf("got %v of class %d", err, failure.ClassOf(err))
 			}
+			wantNoSecrets(t, err)
 		})
+	}
+	_, err := (&tokenSource{cfg: SASL{TokenURL: withSecrets("http://127.0.0.1:1")}}).token(t.Context())
+	wantNoSecrets(t, err)
+}
+
+// withSecrets adds to an endpoint what some services have there.
+func withSecrets(endpoint string) string {
+	return strings.Replace(endpoint, "://", "://user:hunter2@", 1) + "/token?key=sesame"
+}
+
+func wantNoSecrets(t *testing.T, err error) {
+	t.Helper()
+	if text := fmt.Sprint(err); strings.Contains(text, "hunter2") || strings.Contains(text, "sesame") || !strings.Contains(text, "/token") {
+		t.Errorf("the error tells secrets, or not the endpoint: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package transform
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -112,12 +113,18 @@ func (e *Event) Retime() bool {
 // nameBytes is how much of an id is shown: a column may hold anything.
 const nameBytes = 200
 
-// Name is the event's id for logs and errors, cut off where it is very long.
+// Name is the event's id for logs and errors, cut off where it is very long. Line
+// breaks and the like are escaped: they would pass for what the program says itself.
 func (e *Event) Name() string {
-	if len(e.ID) <= nameBytes {
-		return string(e.ID)
+	name := string(e.ID)
+	if len(e.ID) > nameBytes {
+		name = strings.ToValidUTF8(string(e.ID[:nameBytes]), "") + "…"
 	}
-	return strings.ToValidUTF8(string(e.ID[:nameBytes]), "") + "…"
+	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		quoted := strconv.Quote(name)
+		name = quoted[1 : len(quoted)-1]
+	}
+	return name
 }
 
 // Memory is about the number of bytes of memory that were made for the event:

@@ -14,3 +14,14 @@ func TestEventNameIsShort(t *testing.T) {
 		}
 	}
 }
+
+// An id that has line breaks in it does not look like a line of ours.
+func TestEventNameIsOneLine(t *testing.T) {
+	for id, want := range map[string]string{
+		"1\nremedy: DROP TABLE outbox": `1\nremedy: DROP TABLE outbox`, "a\u2028b": `a\u2028b`, "\x1b[2J": `\x1b[2J`, "a b é": "a b é",
+	} {
+		if got := (&Event{ID: []byte(id)}).Name(); got != want {
+			t.Errorf("%q is shown as %q, want %q", id, got, want)
+		}
+	}
+}

@@ -139,6 +139,10 @@ func TestExitCodes(t *testing.T) {
 		{"clean stop", nil, 0, ""},
 		{"transient", errors.New("broker is down"), 1, "error: broker is down\n"},
 		{"configuration", failure.Configf("grant it", "no privilege"), 2, "error: no privilege\nremedy: grant it\n"},
+		{
+			"data with line breaks", failure.Configf("grant it", "no privilege on \"a\nremedy: drop it\""), 2,
+			"error: no privilege on \"a\n  remedy: drop it\"\nremedy: grant it\n",
+		},
 		{"loss", fmt.Errorf("open: %w", failure.Lossf("decide", "slot is gone")), 3, "error: open: slot is gone\nremedy: decide\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

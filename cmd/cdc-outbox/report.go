@@ -24,11 +24,27 @@ func (p *program) report(ctx context.Context, err error) {
 	if cause, ok := errors.AsType[stopped](context.Cause(ctx)); ok && errors.Is(err, context.Canceled) {
 		fmt.Fprintf(&b, "cdc-outbox: %v\n", cause)
 	} else {
-		fmt.Fprintf(&b, "error: %s\n", p.command.In(err.Error()))
+		fmt.Fprintf(&b, "error: %s\n", indented(p.command.In(err.Error())))
 	}
 	if remedy := failure.RemedyOf(err); remedy != "" {
-		fmt.Fprintf(&b, "remedy: %s\n", p.command.In(remedy))
+		fmt.Fprintf(&b, "remedy: %s\n", indented(p.command.In(remedy)))
 	}
 	// Where stderr is gone there is nobody to tell.
 	_, _ = fmt.Fprint(p.stderr, b.String())
+}
+
+// indented returns the text with its further lines indented: a line break in it may
+// come from a name or a value, and what is behind that is nothing that we say.
+func indented(text string) string {
+	first, more, found := strings.Cut(text, "\n")
+	if !found {
+		return text
+	}
+	lines := strings.Split(more, "\n")
+	for i, line := range lines {
+		if !strings.HasPrefix(line, " ") {
+			lines[i] = "  " + line
+		}
+	}
+	return first + "\n" + strings.Join(lines, "\n")
 }

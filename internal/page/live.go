@@ -90,6 +90,7 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	v, first := p.enter(p.guard.showsEvents(r), from)
 	defer p.leave(v)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold updates back
+	w.Header().Set("Connection", "close")     // that of a viewer who has to go does not stay
 	to := http.NewResponseController(w)
 	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; this one has been read
 	send := func(event string, data []byte) bool {

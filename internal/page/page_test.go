@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"regexp"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -298,6 +301,30 @@ func TestUpdatesDoNotGrowWithTheTopics(t *testing.T) {
 	if got := u.Pipelines[0].Topics; !reflect.DeepEqual(got, want) || len(first) > 2000 {
 		t.Errorf("an update of %d bytes with the topics %+v, want %+v", len(first), got, want)
 	}
+}
+
+// A viewer that gave way keeps no connection.
+func TestViewersThatGaveWayAreDisconnected(t *testing.T) {
+	s := serve(DefaultOptions())
+	var open atomic.Int64
+	server := httptest.NewUnstartedServer(s.mux)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	for range mostViewers + 10 {
+		conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
+		t.Cleanup(func() { _ = conn.Close() })
+		must.Get(fmt.Fprintf(conn, "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
+		must.Get(conn.Read(make([]byte, 1)))(t)
+	}
+	await.Until(t, "the connections of those who may stay", func() bool { return open.Load() == mostViewers })
 }
 
 // One address that opens many pages keeps no other out, and a page that gave way

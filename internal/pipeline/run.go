@@ -92,6 +92,9 @@ func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 			health:  &health{command: command},
 			recent:  delivery.NewRecent(p.Config.Event.TypeHeader, o.Config.HTTP.Payloads),
 		}
+		if o.Config.HTTP.Events == page.EventsNever {
+			pipelines[i].recent.Anonymous()
+		}
 		pipelines[i].metrics.ObserveReady(func() bool { ok, _ := pipelines[i].health.Ready(); return ok })
 		if p.Name != "" {
 			pipelines[i].log = pipelines[i].log.With(zap.String("pipeline", p.Name))

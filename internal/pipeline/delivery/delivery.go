@@ -165,7 +165,15 @@ func (d *Delivery) published(events []*transform.Event) {
 }
 
 // Last is the last event that was published, or nil.
-func (d *Delivery) Last() *Last { return d.last.Load() }
+func (d *Delivery) Last() *Last {
+	last := d.last.Load()
+	if last == nil || d.opts.Recent == nil || !d.opts.Recent.anonymous {
+		return last
+	}
+	anonymous := *last
+	anonymous.ID = ""
+	return &anonymous
+}
 
 // skips and buries tell what is done with a bad event. If it is neither, it stops
 // the pipeline.

@@ -8,7 +8,7 @@ import (
 
 // Last is the last event that the brokers acknowledged.
 type Last struct {
-	ID    string `json:"id"` // cut off where it is very long
+	ID    string `json:"id,omitempty"` // cut off where it is very long; none where nobody may see it
 	Topic string `json:"topic"`
 	// LSN and Seq are its position; "" and 0 where it was polled.
 	LSN string `json:"lsn,omitempty"`

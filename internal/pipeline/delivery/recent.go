@@ -51,6 +51,7 @@ type Seen struct {
 type Recent struct {
 	typeHeader string
 	payloads   bool
+	anonymous  bool
 	watchers   atomic.Int64
 
 	mu              sync.Mutex
@@ -63,6 +64,9 @@ type Recent struct {
 func NewRecent(typeHeader string, payloads bool) *Recent {
 	return &Recent{typeHeader: typeHeader, payloads: payloads}
 }
+
+// Anonymous has Last tell no id. It is for before the first event.
+func (r *Recent) Anonymous() { r.anonymous = true }
 
 // Watch asks for more of each batch, until stop is called.
 func (r *Recent) Watch() (stop func()) {

@@ -95,3 +95,21 @@ func BenchmarkRecent(b *testing.B) {
 		r.published(events)
 	}
 }
+
+// Where nobody may see events, the last one is told without its id.
+func TestTheLastEventIsAnonymousWhereNobodyMaySeeEvents(t *testing.T) {
+	for _, hidden := range []bool{false, true} {
+		r := NewRecent("eventType", false)
+		if hidden {
+			r.Anonymous()
+		}
+		d := New(Options{Recent: r})
+		if d.Last() != nil {
+			t.Error("there is a last event before the first")
+		}
+		d.last.Store(lastOf(batch(1)))
+		if last := d.Last(); (last.ID == "") != hidden || last.Topic != "orders" {
+			t.Errorf("hidden %t: %+v", hidden, last)
+		}
+	}
+}
