@@ -274,6 +274,16 @@ func TestIntakeBeyondWhatItRemembers(t *testing.T) {
 	}
 }
 
+// With exactly_once a checkpoint may be within a transaction: what it deleted before
+// that place counts all the same.
+func TestIntakeRecognisesMovesBehindACheckpointWithinTheTransaction(t *testing.T) {
+	in := inPartitions(recalled(t))
+	got := accepted(t, in, named(wal.Insert, "x", 10, 0), commit(15), gone("a", 20, 0), came("y", 20, 1), came("a", 20, 2), came("z", 20, 3), commit(25))
+	if !slices.Equal(got, []string{"z"}) || in.tracker.InFlight() != 1 {
+		t.Errorf("took in %v, want z", got)
+	}
+}
+
 // An earlier run took a move for an event: with less memory, or in an earlier
 // version. Its checkpoint is believed all the same.
 func TestIntakeBelievesACheckpointOfAMove(t *testing.T) {
