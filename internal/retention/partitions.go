@@ -29,6 +29,9 @@ type partition struct {
 	comment string
 }
 
+// timePattern is a bound of a partition that is a time.
+const timePattern = `\d{4,}-\d\d-\d\d(?: \d\d:\d\d:\d\d[-+:.\d]*)?`
+
 // The upper bound is a time for the tables we know how to treat; other
 // partitions have a bound that is no time, and are left alone.
 const partitionsQuery = `
@@ -39,12 +42,12 @@ SELECT n.nspname, c.relname, c.oid, bound.text = 'DEFAULT',
   JOIN pg_class c ON c.oid = i.inhrelid
   JOIN pg_namespace n ON n.oid = c.relnamespace
  CROSS JOIN LATERAL (SELECT COALESCE(pg_get_expr(c.relpartbound, c.oid), '') AS text) bound
- CROSS JOIN LATERAL (SELECT substring(bound.text FROM 'TO \(''(\d{4,}-\d\d-\d\d(?: \d\d:\d\d:\d\d[-+:.\d]*)?)''\)$') AS text) upper
+ CROSS JOIN LATERAL (SELECT substring(bound.text FROM 'TO \(''(' || $3 || ')''\)$') AS text) upper
  WHERE i.inhparent = $1::regclass
  ORDER BY upper.text NULLS LAST, 2`
 
 func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent pg.Table) ([]partition, error) {
-	rows, err := conn.Query(ctx, partitionsQuery, parent.Quoted(), r.opts.After)
+	rows, err := conn.Query(ctx, partitionsQuery, parent.Quoted(), r.opts.After, timePattern)
 	if err != nil {
 		return nil, fmt.Errorf("read the partitions of %s: %w", parent, err)
 	}
@@ -116,17 +119,27 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent pg.T
 	return errors.Join(errs...)
 }
 
-// create creates a partition unless the table has it.
+// placeQuery looks whether a partition's name is taken, by that partition or by
+// another table, and whether a partition of another name has all of its times: one
+// for a longer span, or what was the default partition.
+const placeQuery = `
+SELECT to_regclass($2) IS NOT NULL,
+       EXISTS (SELECT FROM pg_inherits WHERE inhparent = $1::regclass AND inhrelid = to_regclass($2)),
+       EXISTS (SELECT FROM pg_inherits i
+                 JOIN pg_class c ON c.oid = i.inhrelid
+                CROSS JOIN LATERAL (SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid),
+                      'FROM \(''(' || $5 || ')''\) TO \(''(' || $5 || ')''\)$') AS times) bound
+                WHERE i.inhparent = $1::regclass AND bound.times[1]::timestamptz <= $3 AND bound.times[2]::timestamptz >= $4)`
+
+// create creates a partition unless the table has it, or one for its times.
 func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table, p outbox.Partition) error {
 	name := pg.Table{Schema: parent.Schema, Name: p.Name}
-	var exists, attached bool
-	err := conn.QueryRow(ctx, `SELECT to_regclass($2) IS NOT NULL,
-		EXISTS (SELECT FROM pg_inherits WHERE inhparent = $1::regclass AND inhrelid = to_regclass($2))`,
-		parent.Quoted(), name.Quoted()).Scan(&exists, &attached)
+	var exists, attached, covered bool
+	err := conn.QueryRow(ctx, placeQuery, parent.Quoted(), name.Quoted(), p.From, p.To, timePattern).Scan(&exists, &attached, &covered)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look for partition %s: %w", name, err)
-	case attached, time.Now().Before(r.full[name]):
+	case attached, covered, time.Now().Before(r.full[name]):
 		return nil
 	case exists:
 		return nameTaken(parent, name)

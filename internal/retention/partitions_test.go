@@ -119,6 +119,21 @@ func TestPartitionsOfSomebodyElse(t *testing.T) {
 	}
 }
 
+// What was the default partition may have been made that of its rows' times, today's
+// among them: partitions are created for the days behind.
+func TestPartitionForMoreThanADay(t *testing.T) {
+	k := start(t, outbox.PartitionedSchema+`; ALTER TABLE outbox DETACH PARTITION outbox_default; ALTER TABLE outbox_default RENAME TO outbox_first;
+		CREATE TABLE outbox_default PARTITION OF outbox DEFAULT;
+		DO $$ BEGIN EXECUTE format('ALTER TABLE outbox ATTACH PARTITION outbox_first FOR VALUES FROM (%L) TO (%L)',
+			date_trunc('day', now(), 'UTC') - interval '3 days', date_trunc('day', now(), 'UTC') + interval '1 day'); END $$`)
+	await.Until(k.t, "partitions for the next days", func() bool {
+		if err := k.observer.last(); err != nil {
+			t.Fatal(err)
+		}
+		return k.value(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox'::regclass`) >= 4
+	})
+}
+
 // TestBoundThatIsNoTime: partitions by something that looks nearly like one are
 // left alone.
 func TestBoundThatIsNoTime(t *testing.T) {
