@@ -82,6 +82,8 @@ type Checkpoint struct {
 	// Adopted is set by `adopt` while another program reads the slot: that may have moved
 	// the slot on since. The first checkpoint of our own takes its place.
 	Adopted bool `json:"adopted,omitempty"`
+	// Ends are what brokers had acknowledged by then. Not to be changed.
+	Ends Ends `json:"ends,omitempty"`
 	// Creating is set in a Beginning, which is no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
 }

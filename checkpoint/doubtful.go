@@ -29,8 +29,9 @@ type Doubtful struct {
 func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	for _, d := range c.Doubtful {
 		if d.Committed && d.Saved.LSN > c.LSN && d.Saved.LSN <= slot {
-			all := c.Doubtful
+			all, ends := c.Doubtful, c.Ends
 			c = d.Saved
+			c.Ends = ends
 			c.Doubtful = within(c, append(slices.Clip(c.Doubtful), all...))
 		}
 	}

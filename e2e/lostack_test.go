@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
@@ -83,4 +87,70 @@ func (w *world) insertOrders(from, to int) {
 	for n := from; n < to; n++ {
 		w.exec(fmt.Sprintf(`INSERT INTO outbox VALUES (gen_random_uuid(), 'order', 'key-%d', 'Placed', '%d')`, n%7, n))
 	}
+}
+
+// The same while no connector is running: the checkpoint has what brokers had acknowledged.
+func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
+	for _, delivery := range []string{"at_least_once", "exactly_once"} {
+		t.Run(delivery, func(t *testing.T) {
+			w := newWorld(t, options{exactlyOnce: true, brokers: 3, unread: true,
+				topicConfig: map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}})
+			w.rewriteConfig("delivery: exactly_once", "delivery: "+delivery)
+			topic := topicOf("order")
+			w.replicateOn(topic, 1, 2)
+			c := w.start()
+			w.orders(c, topic, 0, 40)
+			w.cluster.PauseNode(t, 2, true)
+			w.orders(c, topic, 40, 80) // broker 1 alone has these
+			c.stop()
+			w.cluster.KillNode(t, 1)
+			w.cluster.PauseNode(t, 2, false)
+			await.Until(t, "the other leader", func() bool { return w.cluster.Leader(t, topic, 0) == 2 })
+
+			c = startConnector(t, w.config)
+			if code := c.wait(); code != 3 {
+				t.Fatalf("lost: exit code %d, want 3", code)
+			}
+			log := string(must.Get(os.ReadFile(c.log))(t))
+			for _, want := range []string{"while no connector was running", topic, "partition", "unclean leader election"} {
+				if !strings.Contains(log, want) {
+					t.Errorf("the log does not say %q", want)
+				}
+			}
+			if said := w.wantExit(2, w.config, "check"); !strings.Contains(said, "kafka.acknowledged") {
+				t.Errorf("check says %s", said)
+			}
+			w.acceptLoss()
+			c = w.start()
+			w.insertOrders(80, 120)
+			all := w.broker.Consume(t, []string{topic}, func(all []*kgo.Record) bool {
+				return slices.ContainsFunc(all, func(r *kgo.Record) bool { return string(r.Value) == "119" })
+			})
+			seen := map[string]int{}
+			for _, r := range all {
+				seen[string(r.Value)]++
+			}
+			for n := range 120 {
+				if times := seen[strconv.Itoa(n)]; times > 1 || times == 0 && n >= 80 {
+					t.Errorf("event %d came %d times", n, times)
+				}
+			}
+			c.stop()
+		})
+	}
+}
+
+// acceptLoss accepts what brokers have lost. The front of the broker that was killed may
+// refuse it first.
+func (w *world) acceptLoss() {
+	w.t.Helper()
+	await.Until(w.t, "the loss to be accepted", func() bool {
+		cmd := exec.CommandContext(w.t.Context(), binary, "setup", "--accept-gap", "--yes", "-c", w.config)
+		cmd.Env = environment(w.t)
+		said, err := cmd.CombinedOutput()
+		if err == nil && !strings.Contains(string(said), "brokers have lost") {
+			w.t.Errorf("setup --accept-gap says %s", said)
+		}
+		return err == nil
+	})
 }

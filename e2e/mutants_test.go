@@ -189,6 +189,12 @@ var mutants = []mutant{
 		finds:   "does not end|exit code",
 	},
 	{
+		mistake: "does not compare at a start what brokers had acknowledged",
+		patches: []patch{{"sink/ends.go", "case has < had:", "case false:"}},
+		test:    "TestE2EBrokersLoseWhileNoConnectorRuns$/^exactly_once",
+		finds:   "does not end|exit code",
+	},
+	{
 		mistake: "takes a refusal of a time for a bad event",
 		patches: []patch{{"sink/errors.go", "kerr.InvalidTimestamp:   untimely,", "kerr.InvalidTimestamp:   badRecord,"}},
 		test:    "TestE2ETimesThatBrokersRefuse",

@@ -5,14 +5,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // topicID tells a topic from another one of the same name. It is zero where brokers give
@@ -31,34 +32,45 @@ func (id topicID) other(than topicID) bool {
 // DeleteRecords move its start, compaction leaves gaps, and the markers of transactions
 // take offsets. So an acknowledgement at an earlier offset tells that brokers have lost
 // what they had acknowledged. The producer's sequence numbers do not tell it where each
-// transaction has an epoch of its own.
+// transaction has an epoch of its own, nor after a start.
 type acked struct {
 	id   topicID
-	ends []int64 // by partition: the offset behind the last record; 0 where there is none
+	ends []end  // by partition
+	used uint64 // the round that raised an end last
 }
 
-// end is the offset behind the last record of the partition.
-func (a *acked) end(partition int32) int64 {
+// end is an offset behind all that is known of a partition; 0: nothing is. noted is when
+// this process learned it; zero: a checkpoint said so.
+type end struct {
+	offset int64
+	noted  time.Time
+}
+
+// of is what is known of the partition.
+func (a *acked) of(partition int32) end {
 	if int(partition) < len(a.ends) {
 		return a.ends[partition]
 	}
-	return 0
+	return end{}
 }
 
-// raise notes that the partition has records up to the end.
-func (a *acked) raise(partition int32, end int64) {
+// end is the offset behind the last record of the partition.
+func (a *acked) end(partition int32) int64 { return a.of(partition).offset }
+
+// raise notes that the partition has records up to the end, as of now.
+func (a *acked) raise(partition int32, offset int64, now time.Time) {
 	if n := int(partition) + 1; n > len(a.ends) {
-		a.ends = append(a.ends, make([]int64, n-len(a.ends))...)
+		a.ends = append(a.ends, make([]end, n-len(a.ends))...)
 	}
-	a.ends[partition] = max(a.ends[partition], end)
+	a.ends[partition] = end{max(a.ends[partition].offset, offset), now}
 }
 
 // String lists the partitions that have records, with their ends.
 func (a *acked) String() string {
 	var parts []string
 	for partition, end := range a.ends {
-		if end > 0 {
-			parts = append(parts, fmt.Sprintf("%d: %d", partition, end))
+		if end.offset > 0 {
+			parts = append(parts, fmt.Sprintf("%d: %d", partition, end.offset))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -117,9 +129,16 @@ func (k *Kafka) believe(ctx context.Context, round []placed, shares []*share) er
 	return nil
 }
 
-// raise notes what brokers have acknowledged of the round. Where some of it failed, the
-// rest of a share may have come in parts, so that only its first record is certain.
-func (k *Kafka) raise(round []placed, shares []*share) {
+// marker is how many offsets the end of a transaction takes in each of its partitions.
+const marker = 1
+
+// raise notes what brokers have acknowledged of the round, with so many offsets behind each
+// share. Where some of it failed, the rest of a share may have come in parts, so that only
+// its first record is certain.
+func (k *Kafka) raise(round []placed, shares []*share, behind int64) {
+	k.ledger.Lock()
+	defer k.ledger.Unlock()
+	now := time.Now()
 	for _, s := range shares {
 		p := &round[s.first]
 		end, ok := s.end(round)
@@ -127,7 +146,8 @@ func (k *Kafka) raise(round []placed, shares []*share) {
 			end, ok = p.Record.Offset+1, ok && k.failed[&p.Record] == nil
 		}
 		if ok {
-			s.topic.acked.raise(p.Record.Partition, end)
+			s.topic.acked.raise(p.Record.Partition, end+behind, now)
+			s.topic.acked.used = k.rounds
 		}
 	}
 }
@@ -149,12 +169,12 @@ func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 		}
 		switch {
 		case err == nil && found.id.other(t.acked.id):
-			k.remade(t, found.id)
+			k.remade(t.name, t.acked, found.id)
 			return nil
 		case same == sameAsked:
 			return lostRecords(k.cfg, t, p)
 		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked: // it was deleted
-			k.remade(t, topicID{})
+			k.remade(t.name, t.acked, topicID{})
 			return nil
 		}
 		k.complain("a record was acknowledged at an offset that was acknowledged before; asking whether the topic was made anew",
@@ -167,29 +187,35 @@ func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 
 // remade notes that the topic is another one of the same name. What was acknowledged in
 // the one before is gone with it, by order of whoever deleted it.
-func (k *Kafka) remade(t *topic, id topicID) {
+func (k *Kafka) remade(name string, a *acked, id topicID) {
 	k.log.Warn("the topic was deleted and created again: consumers that had not read all of it miss events that were acknowledged there",
-		zap.String("topic", t.name), zap.String("acknowledged_ends", t.acked.String()),
-		zap.Stringer("id", id), zap.Stringer("former_id", t.acked.id),
+		zap.String("topic", name), zap.String("acknowledged_ends", a.String()),
+		zap.Stringer("id", id), zap.Stringer("former_id", a.id),
 		zap.String("remedy", "publish again what consumers have not read: the outbox table and the positions of consumers tell which events these are"))
-	k.observer.topicRemade(t.name)
-	t.acked.id, t.acked.ends = id, slices.Clone(t.acked.ends[:0])
+	k.observer.topicRemade(name)
+	k.ledger.Lock()
+	defer k.ledger.Unlock()
+	a.id, a.ends = id, nil
 }
 
 // lostRecords is the loss that an acknowledgement at an earlier offset tells of.
 func lostRecords(cfg Options, t *topic, p *placed) error {
 	rec, end := &p.Record, t.acked.end(p.Record.Partition)
-	anew := ""
-	if t.acked.id == (topicID{}) {
-		anew = ", or, as these brokers give topics no id, the topic was deleted and created again"
-	}
 	return failure.Lossf(lostRemedy(cfg, t.name, rec.Partition, rec.Offset),
 		"brokers have lost records of topic %q that they had acknowledged: partition %d had records up to offset %d, "+
 			"and event %s (LSN %s, index %d) was written at offset %d now. "+
-			"Up to %d events before it are missing there, those at offsets %d to %d. "+
-			"The likely causes are an unclean leader election (unclean.leader.election.enable, or too few replicas in sync with min.insync.replicas 1), "+
-			"and a broker whose disk was put back to an earlier time%s",
-		t.name, rec.Partition, end-1, p.Name(), p.Position.CommitLSN, p.Position.Seq, rec.Offset, end-rec.Offset, rec.Offset, end-1, anew)
+			"Up to %d events before it are missing there, those at offsets %d to %d. %s",
+		t.name, rec.Partition, end-1, p.Name(), p.Position.CommitLSN, p.Position.Seq, rec.Offset, end-rec.Offset, rec.Offset, end-1, likely(t.acked.id))
+}
+
+// likely are the likely causes of such a loss in the topic.
+func likely(id topicID) string {
+	anew := ""
+	if id == (topicID{}) {
+		anew = ", or the topic was deleted and created again, which is not known of it, as brokers gave it no id"
+	}
+	return "The likely causes are an unclean leader election (unclean.leader.election.enable, or too few replicas in sync with min.insync.replicas 1), " +
+		"and a broker whose disk was put back to an earlier time" + anew
 }
 
 // lostRemedy says what to do about a partition whose log ends at an offset before what was
@@ -202,5 +228,6 @@ func lostRemedy(cfg Options, topic string, partition int32, end int64) string {
 	}
 	return "set min.insync.replicas to 2 or more and unclean.leader.election.enable to false." + last +
 		" Look at all topics, as other partitions may have lost records, too; " +
-		"publish again, as new rows, the events of the outbox table that are missing in them; then start again"
+		"publish again, as new rows, the events of the outbox table that are missing in them. " +
+		"Then " + catalog.AcceptGap
 }

@@ -1,9 +1,11 @@
 package sink
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -47,12 +49,12 @@ func (c *cluster) remake(t *testing.T, topic string, partitions int32) {
 }
 
 // wantLost fails unless err is a loss that says where events may be missing.
-func wantLost(t *testing.T, err error) {
+func wantLost(t *testing.T, err error, last int) {
 	t.Helper()
 	if failure.ClassOf(err) != failure.Loss {
 		t.Fatalf("got %v of class %d, want a loss", err, failure.ClassOf(err))
 	}
-	for _, want := range []string{`"orders"`, "partition 0", "up to offset 9", "event id-10", "at offset 4", "those at offsets 4 to 9", "unclean leader election", "disk was put back"} {
+	for _, want := range []string{`"orders"`, "partition 0", fmt.Sprintf("up to offset %d", last), "event id-10", "at offset 4", fmt.Sprintf("those at offsets 4 to %d", last), "unclean leader election", "disk was put back"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
@@ -70,7 +72,7 @@ func TestAckAtALowerOffsetIsALoss(t *testing.T) {
 		evs := events("orders", 11)
 		deliver(t, k, evs[:10])
 		c.acknowledgeAt("orders", 4)
-		wantLost(t, k.Deliver(deadline(t), evs[10:], noReject(t)))
+		wantLost(t, k.Deliver(deadline(t), evs[10:], noReject(t)), 9)
 	})
 	t.Run("exactly once", func(t *testing.T) {
 		c, x := startTransactions(t, 1)
@@ -79,7 +81,7 @@ func TestAckAtALowerOffsetIsALoss(t *testing.T) {
 		must.Get(x.Transact(deadline(t), entriesOf(evs[:10]), mark("1")))(t)
 		c.acknowledgeAt("orders", 4)
 		_, err := x.Transact(deadline(t), entriesOf(evs[10:]), mark("2"))
-		wantLost(t, err)
+		wantLost(t, err, 10) // the marker of the commit
 		c.wantCommitted(t, marks, "1")
 	})
 }
@@ -139,14 +141,14 @@ func TestTopicMadeAnewIsKnownByItsID(t *testing.T) {
 	k, _ := newKafka(t, c.config())
 	topic := must.Get(k.resolve(deadline(t), "orders", missingFail))(t)
 	topic.acked.id = topicID{1}
-	topic.acked.raise(0, 10)
+	topic.acked.raise(0, 10, time.Now())
 	round := []placed{{Event: event("orders", "a", 0, 1)}}
 	must.OK(t, k.believe(t.Context(), round, k.tally(round)))
-	k.raise(round, k.tally(round))
+	k.raise(round, k.tally(round), 0)
 	if topic.acked.id != topicID(c.TopicInfo("orders").TopicID) || topic.acked.end(0) != 1 {
 		t.Errorf("the topic is %v, its partition ends at %d", topic.acked.id, topic.acked.end(0))
 	}
-	topic.acked.raise(0, 10)
+	topic.acked.raise(0, 10, time.Now())
 	if err := k.believe(t.Context(), round, k.tally(round)); failure.ClassOf(err) != failure.Loss {
 		t.Errorf("got %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -121,8 +122,8 @@ func (k *Kafka) fatal(s *batch) error {
 
 const lossRemedy = "the broker no longer has records that it had acknowledged, or another producer took over: " +
 	"look for an unclean leader election or a restored broker, compare the topic's end with the outbox table " +
-	"by the headers id and cdc-lsn, publish again what is missing, then restart the connector, " +
-	"which goes on from its last confirmed position"
+	"by the headers id and cdc-lsn, and publish again what is missing; then restart the connector, " +
+	"or, if it finds its topics shorter than they were: " + catalog.AcceptGap
 
 func writeRemedy(err error, cfg Options, topic string) string {
 	switch {

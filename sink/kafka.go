@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,10 +36,13 @@ type Kafka struct {
 	partitions  *chosen
 	connections *connections
 
-	topics  map[string]*topic
-	acked   map[string]*acked
-	waiting map[string]bool // the missing topics that were reported
-	absents absent          // the topics that were found missing
+	topics map[string]*topic
+	// acked is written by the sink's goroutine only, under ledger; others read it so.
+	acked    map[string]*acked
+	ledger   sync.Mutex
+	compared bool            // Compare was called
+	waiting  map[string]bool // the missing topics that were reported
+	absents  absent          // the topics that were found missing
 
 	round  []placed // reused
 	shares []*share // of the round last placed or tallied

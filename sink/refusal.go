@@ -18,7 +18,6 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 		switch verdict := judge(b.err); {
 		case verdict == topicGone && b.topic() != mark.Topic:
 			x.k.forget(b.topic(), b.err)
-			delete(x.ends, b.topic()) // those of a topic that comes back are others
 			again = true
 		case verdict == untimely && b.topic() != mark.Topic:
 			again = true

@@ -201,22 +201,31 @@ func (e passingError) Unwrap() error { return e.error }
 // found records the topic, and reports that nothing waits for it any more.
 func (k *Kafka) found(name string, as located) {
 	k.absents.remove(name)
-	former := k.acked[name]
-	if former == nil {
-		former = &acked{id: as.id}
-		k.acked[name] = former
+	known := k.known(name, as.id)
+	if as.id.other(known.id) {
+		k.remade(name, known, as.id)
 	}
-	t := &topic{name: name, partitions: as.partitions, known: k.partitions.count(name), acked: former}
-	k.topics[name] = t
-	if as.id.other(former.id) {
-		k.remade(t, as.id)
-	}
-	former.id = as.id
+	k.topics[name] = &topic{name: name, partitions: as.partitions, known: k.partitions.count(name), acked: known}
 	if k.waiting[name] {
 		delete(k.waiting, name)
 		k.observer.topicWaiting(name, false)
 		k.log.Info("topic exists now", zap.String("topic", name), zap.Int32("partitions", as.partitions))
 	}
+}
+
+// known is what was acknowledged of the topic, which has the id, unless it was made anew.
+func (k *Kafka) known(name string, id topicID) *acked {
+	k.ledger.Lock()
+	defer k.ledger.Unlock()
+	a := k.acked[name]
+	if a == nil {
+		a = new(acked)
+		k.acked[name] = a
+	}
+	if !id.other(a.id) {
+		a.id = id
+	}
+	return a
 }
 
 // absent applies the policy for a missing topic. It returns nil where the topic

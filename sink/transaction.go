@@ -68,6 +68,9 @@ type Transactor interface {
 	// Claim gets the transactional id, and ends what an earlier owner of it left
 	// open. It is called once, before the methods below.
 	Claim(ctx context.Context) error
+	// Compare compares what brokers had acknowledged, as the checkpoint says, with what
+	// they have now. It is called once after Claim.
+	Compare(ctx context.Context, ends checkpoint.Ends) error
 	// Recall finds out what consumers see of transactions that may count in part.
 	// Transact leaves that out until Settled is called. Recall returns those that do
 	// count in part, or may.
@@ -121,8 +124,6 @@ type Transactions struct {
 	enlistBy time.Time
 	begun    time.Time // the last transaction
 	recent   recent
-	// ends are, by topic and partition, offsets behind all that this claim has committed.
-	ends     map[string]map[int32]end
 	refusals backoff.Series // of records for their time
 	// visible are events that consumers see though their transaction does not count.
 	visible map[identity]bool
@@ -164,7 +165,7 @@ func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, err
 		return nil, err
 	}
 	return &Transactions{k: k, id: id, timeout: timeout, inUse: make(chan struct{}, 1), epochs: epochs, limit: batchLimit(k),
-		ends: make(map[string]map[int32]end), refusals: backoff.Series{Range: waits}}, nil
+		refusals: backoff.Series{Range: waits}}, nil
 }
 
 // timeoutOf is the timeout of transactions. With transaction boundaries, one may
@@ -397,13 +398,7 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 		return unsettled(fmt.Errorf("commit the transaction: %w", err))
 	}
 	for _, round := range rounds {
-		shares := x.k.tally(round)
-		x.k.raise(round, shares)
-		for _, s := range shares {
-			if end, ok := s.end(round); ok {
-				x.noteEnd(s.topic.name, round[s.first].Record.Partition, end)
-			}
-		}
+		x.k.raise(round, x.k.tally(round), marker)
 	}
 	x.recent.note(partitionsOf(rounds), time.Now())
 	x.epochs.committed(epoch)

@@ -39,7 +39,7 @@ func (k *Kafka) write(ctx context.Context, round []placed, shares []*share) ([]b
 		if err := k.believe(ctx, round, shares); err != nil {
 			return nil, err
 		}
-		k.raise(round, shares)
+		k.raise(round, shares, 0)
 		if len(k.failed) == 0 {
 			k.numbered()
 			k.goOn()

@@ -18,7 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// withMark puts the mark into the last round, with what there is besides it.
+// withMark puts the mark into the last round, with what there is besides it, and with how
+// far the logs of topics reach once it is committed.
 func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kgo.Record) ([][]placed, error) {
 	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
 	written := checkpoint.Written{}
@@ -27,6 +28,7 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 			written.Count(p.Record.Topic, p.Record.Partition)
 		}
 	}
+	ends := x.k.Ends()
 	for topic, parts := range written {
 		for partition, part := range parts {
 			var err error
@@ -34,13 +36,21 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 				return nil, err
 			}
 			parts[partition] = part
+			ends.Raise(topic, x.k.acked[topic].id.text(), partition, part.From+int64(part.Records)+marker)
 		}
 	}
-	header, err := written.Header()
-	if err != nil {
-		return nil, err
+	headers := slices.Clip(marked.Record.Headers)
+	for _, h := range []struct {
+		key   string
+		value interface{ Header() ([]byte, error) }
+	}{{checkpoint.WrittenHeader, written}, {checkpoint.EndsHeader, ends}} {
+		value, err := h.value.Header()
+		if err != nil {
+			return nil, err
+		}
+		headers = append(headers, kgo.RecordHeader{Key: h.key, Value: value})
 	}
-	marked.Record.Headers = append(slices.Clip(marked.Record.Headers), kgo.RecordHeader{Key: checkpoint.WrittenHeader, Value: header})
+	marked.Record.Headers = headers
 	if n := len(rounds); n > 0 {
 		return append(rounds[:n-1:n-1], append(rounds[n-1], marked)), nil
 	}
@@ -59,23 +69,18 @@ const (
 	endRenewal = 500 * time.Millisecond
 )
 
-// end is an offset behind all that this claim has committed to a partition.
-type end struct {
-	offset int64
-	noted  time.Time
-}
-
 // endOf returns an offset behind all that this claim has committed to the partition. It
 // asks brokers if nothing was committed there for a while, and waits, as the transaction
 // would, while the partition has no leader.
 func (x *Transactions) endOf(ctx context.Context, topic string, partition int32) (int64, error) {
-	if old, ok := x.ends[topic][partition]; ok && time.Since(old.noted) >= endAge {
-		x.noteEnd(topic, partition, old.offset) // it is used on, if brokers do not say a later one
+	acked := x.k.acked[topic]
+	if old := acked.of(partition); !old.noted.IsZero() && time.Since(old.noted) >= endAge {
+		x.noteEnd(acked, partition, old.offset) // it is used on, if brokers do not say a later one
 		_, _ = x.askEnds(ctx, endRenewal, topic)
 	}
 	retry := backoff.Series{Range: waits}
 	for asked := 1; ; asked++ {
-		if end, ok := x.ends[topic][partition]; ok {
+		if end := acked.of(partition); !end.noted.IsZero() {
 			return end.offset, nil
 		}
 		listed, err := x.askEnds(ctx, endTimeout, topic)
@@ -111,16 +116,16 @@ func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic
 	listed, err := kadm.NewClient(x.k.client).ListEndOffsets(ctx, topic)
 	for partition, listed := range listed[topic] {
 		if listed.Err == nil { // a broker that does not lead any more may say less than it should
-			x.noteEnd(topic, partition, max(listed.Offset, x.ends[topic][partition].offset))
+			x.noteEnd(x.k.acked[topic], partition, listed.Offset)
 		}
 	}
 	return listed, err
 }
 
-// noteEnd notes that all that was committed to the partition is before the offset.
-func (x *Transactions) noteEnd(topic string, partition int32, offset int64) {
-	if x.ends[topic] == nil {
-		x.ends[topic] = make(map[int32]end)
-	}
-	x.ends[topic][partition] = end{offset, time.Now()}
+// noteEnd notes that all that was committed to the partition is before the offset, unless
+// a later one is known.
+func (x *Transactions) noteEnd(acked *acked, partition int32, offset int64) {
+	x.k.ledger.Lock()
+	defer x.k.ledger.Unlock()
+	acked.raise(partition, offset, time.Now())
 }

@@ -53,7 +53,7 @@ func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 		rounds = must.Get(x.withMark(deadline(t), rounds, mark("m")))(t)
 		last := rounds[len(rounds)-1]
 		headers := last[len(last)-1].Record.Headers
-		if got := must.Get(checkpoint.ParseWritten(headers[len(headers)-1].Value))(t); !maps.Equal(got["t"], parts) || len(got) != 1 {
+		if got := must.Get(checkpoint.ParseWritten(headers[len(headers)-2].Value))(t); !maps.Equal(got["t"], parts) || len(got) != 1 {
 			t.Errorf("%v, want %v", got, parts)
 		}
 		if refused, err := x.Transact(deadline(t), entries, mark("m")); err != nil || len(refused) > 0 {
@@ -61,15 +61,17 @@ func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 		}
 	}
 	want(map[int32]checkpoint.Part{0: {Records: 1}, 1: {Records: 2, From: 2}}, 0, 1, 1)
-	want(map[int32]checkpoint.Part{0: {Records: 1, From: 1}, 1: {Records: 1, From: 4}}, 0, 1)
+	want(map[int32]checkpoint.Part{0: {Records: 1, From: 2}, 1: {Records: 1, From: 5}}, 0, 1)
+	known := x.k.acked["t"].ends
 	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 0}, &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
-	x.ends["t"][0] = end{x.ends["t"][0].offset, time.Now().Add(-endAge)}
+	known[0].noted = time.Now().Add(-endAge)
 	want(map[int32]checkpoint.Part{0: {Records: 1, From: 5}}, 0) // or much of what others write there would have to be read
 	want(map[int32]checkpoint.Part{1: {Records: 1, From: 8}}, 1)
-	x.ends["t"][0] = end{100, time.Now().Add(-endAge)}
-	want(map[int32]checkpoint.Part{0: {Records: 1, From: 100}}, 0) // a broker that says less is one that does not lead any more
+	before := known[0].offset
+	x.noteEnd(x.k.acked["t"], 0, 1) // a broker that says less is one that does not lead any more
+	want(map[int32]checkpoint.Part{0: {Records: 1, From: before}}, 0)
 	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
-	x.ends["t"][1] = end{x.ends["t"][1].offset, time.Now().Add(-endAge)}
+	known[1].noted = time.Now().Add(-endAge)
 	refusals.Store(1)
 	want(map[int32]checkpoint.Part{1: {Records: 1, From: 10}}, 1) // an old end is used, rather than waited for a new one
 	c.growTopic(t, "t", 3)

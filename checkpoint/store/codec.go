@@ -91,6 +91,7 @@ type doubtfulDocument struct {
 func documentsOf(all []checkpoint.Doubtful) (docs []doubtfulDocument) {
 	for _, d := range all {
 		d.Saved.Doubtful = nil // they are among all, unless they are passed
+		d.Saved.Ends = nil     // as those of the checkpoint that counts, at least
 		docs = append(docs, doubtfulDocument{newDocument(d.Saved), d.Producer, d.Epoch, d.Aborted, d.Committed, d.Written})
 	}
 	return docs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,17 +22,18 @@ import (
 // of each key in a compacted topic, here of one partition. A record without a
 // value forgets the checkpoint.
 type kafka struct {
-	client *kgo.Client // asks
-	writer *kgo.Client // writes; the same as client until brokers refuse it; used by Save
-	opts   []kgo.Opt
-	admin  *kadm.Client
-	topic  string
-	former string // the shared topic that may have the checkpoint from before; "": none
-	key    string
-	who    string // our name at the brokers, for ACL commands
-	link   *link
-	moved  atomic.Pointer[string] // where the checkpoint is, if a note in topic says so
-	left   atomic.Bool            // former has a note that leads here
+	client  *kgo.Client // asks
+	writer  *kgo.Client // writes; the same as client until brokers refuse it; used by Save
+	opts    []kgo.Opt
+	admin   *kadm.Client
+	topic   string
+	former  string // the shared topic that may have the checkpoint from before; "": none
+	key     string
+	who     string // our name at the brokers, for ACL commands
+	link    *link
+	moved   atomic.Pointer[string] // where the checkpoint is, if a note in topic says so
+	left    atomic.Bool            // former has a note that leads here
+	heights heights
 	// pending is what the next checkpoint says of the note: the epoch of the one that
 	// was loaded, 0 if there was none, or nil once it is known that a note leads here.
 	pending atomic.Pointer[int64]
@@ -111,20 +113,84 @@ func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, er
 
 // read returns what is under the key in the topic.
 func (k *kafka) read(ctx context.Context, topic string) (found, error) {
-	look, err := await.Answer(ctx, func() (look look, err error) {
+	f, err := await.Answer(ctx, func() (f found, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
 			logs, err := kafkalog.Open(ctx, k.client, topic, 0)
 			if err == nil {
-				err = settled(ctx, func() error { look, err = lookAt(ctx, k.key, logs[0], logs[0].Raw()); return err })
+				err = settled(ctx, func() error { f, err = k.look(ctx, topic, logs[0]); return err })
 			}
 			return err
 		})
-		return look, err
+		return f, err
 	})
 	if err != nil {
 		return found{}, fmt.Errorf("checkpoint topic %s: %w", topic, k.classify(topic, err, "Read"))
 	}
-	return look.found()
+	return f, nil
+}
+
+// deepPatience bounds a look at the whole topic. If it is over, what is at the end of the
+// topic counts, and the next read looks at the whole again.
+const deepPatience = 4 * time.Second
+
+// look finds the last checkpoint that counts. It is near the end of the topic, unless a
+// former holder of the slot, which was paused, wrote one later, with a lower epoch: then
+// any number of others' records may be in between. So the first look is at the whole topic,
+// and so is one that finds a lower epoch than the one before.
+func (k *kafka) look(ctx context.Context, topic string, log *kafkalog.Partition) (found, error) {
+	l, err := lookAt(ctx, k.key, kafkalog.Newest, log, log.Raw())
+	if err != nil {
+		return found{}, err
+	}
+	f, err := l.found()
+	if f.nothing { // which took a look at the whole
+		k.heights.note(topic, &f)
+	}
+	if err != nil || l.fenced() || !k.heights.below(topic, &f) {
+		return f, err
+	}
+	deep, cancel := context.WithTimeout(ctx, deepPatience)
+	defer cancel()
+	if l, err = lookAt(deep, k.key, kafkalog.All, log, log.Raw()); err != nil {
+		if deep.Err() != nil && ctx.Err() == nil {
+			err = nil
+		}
+		return f, err
+	}
+	if f, err = l.found(); err == nil {
+		k.heights.note(topic, &f)
+	}
+	return f, err
+}
+
+// heights are the epochs found in topics. The methods may be called from several
+// goroutines.
+type heights struct {
+	mu     sync.Mutex
+	epochs map[string]int64
+}
+
+// below reports whether a checkpoint of a higher epoch may be in the topic than the one
+// found, and otherwise notes that.
+func (h *heights) below(topic string, f *found) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known, looked := h.epochs[topic]
+	if !looked || f.ok && f.Epoch < known {
+		return true
+	}
+	h.epochs[topic] = f.Epoch
+	return false
+}
+
+// note notes what was found in the whole topic.
+func (h *heights) note(topic string, f *found) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.epochs == nil {
+		h.epochs = make(map[string]int64)
+	}
+	h.epochs[topic] = f.Epoch
 }
 
 // found is what is under a key: a checkpoint, if ok, or the topic it was moved to.
@@ -149,6 +215,9 @@ func pick(records []*kgo.Record) (f found, err error) {
 			continue
 		}
 		next, pending, bad := decodePending(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
+		if ends := endsOf(r); ends != nil {
+			next.Ends = ends
+		}
 		switch {
 		case bad != nil:
 			f, err = found{}, bad

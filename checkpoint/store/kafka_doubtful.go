@@ -32,9 +32,19 @@ type aborted struct {
 	torn bool
 }
 
-// lookAt reads a log from its end to a checkpoint under the key that counts. raw is the
-// same log with all that was aborted, and with markers.
-func lookAt(ctx context.Context, key string, log, raw kafkalog.Log) (l look, err error) {
+// search finds the wanted records of a log: kafkalog.Newest, or All.
+type search = func(context.Context, kafkalog.Log, func(*kgo.Record) bool) ([]*kgo.Record, error)
+
+// fenced reports whether the last record was written in a transaction. Who has lost the
+// slot can write none behind that.
+func (l *look) fenced() bool {
+	n := len(l.records)
+	return n > 0 && l.records[n-1].Attrs.IsTransactional()
+}
+
+// lookAt searches a log for a checkpoint under the key that counts. raw is the same log with
+// all that was aborted, and with markers.
+func lookAt(ctx context.Context, key string, search search, log, raw kafkalog.Log) (l look, err error) {
 	torn := func(r *kgo.Record) bool {
 		return slices.ContainsFunc(l.aborted, func(a aborted) bool { return a.torn && a.record.Offset == r.Offset })
 	}
@@ -50,7 +60,7 @@ func lookAt(ctx context.Context, key string, log, raw kafkalog.Log) (l look, err
 	}
 	ours := func(r *kgo.Record) bool { return mine(r) && !torn(r) }
 	for {
-		if l.records, err = kafkalog.Newest(ctx, log, ours); err != nil {
+		if l.records, err = search(ctx, log, ours); err != nil {
 			return l, err
 		}
 		if !slices.ContainsFunc(l.records, func(r *kgo.Record) bool { return r.Attrs.IsTransactional() }) {
@@ -107,18 +117,32 @@ func abortedIn(log []*kgo.Record) (all []aborted) {
 	return all
 }
 
-// written is what the checkpoint's transaction has besides; nil where that is not known.
-func written(r *kgo.Record) checkpoint.Written {
+// header is the value of a record's header; nil: it has none.
+func header(r *kgo.Record, key string) []byte {
 	for _, h := range r.Headers {
-		if h.Key == checkpoint.WrittenHeader {
-			w, err := checkpoint.ParseWritten(h.Value)
-			if err != nil {
-				return nil
-			}
-			return w
+		if h.Key == key {
+			return h.Value
 		}
 	}
 	return nil
+}
+
+// written is what the checkpoint's transaction has besides; nil where that is not known.
+func written(r *kgo.Record) checkpoint.Written {
+	w, err := checkpoint.ParseWritten(header(r, checkpoint.WrittenHeader))
+	if err != nil {
+		return nil
+	}
+	return w
+}
+
+// endsOf are the ends with the checkpoint's transaction; nil where they are not known.
+func endsOf(r *kgo.Record) checkpoint.Ends {
+	ends, err := checkpoint.ParseEnds(header(r, checkpoint.EndsHeader))
+	if err != nil {
+		return nil
+	}
+	return ends
 }
 
 // empty reports whether the transaction has nothing but the checkpoint.

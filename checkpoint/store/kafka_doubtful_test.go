@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
@@ -46,7 +47,7 @@ func (v view) Read(_ context.Context, from int64) (records []*kgo.Record, next i
 }
 
 func (h *history) look() (found, error) {
-	l, err := lookAt(h.Context(), "a", view{h, false}, view{h, true})
+	l, err := lookAt(h.Context(), "a", kafkalog.Newest, view{h, false}, view{h, true})
 	must.OK(h, err)
 	return l.found()
 }

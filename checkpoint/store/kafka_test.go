@@ -191,6 +191,28 @@ func TestKafkaFindsAnIdleKey(t *testing.T) {
 	wantNone(t, p.store(t, "never"))
 }
 
+// A former holder of the slot was paused, and writes its checkpoint long after its successor
+// wrote the last one, with any number of others' records between the two. A store that has
+// seen the successor's knows it again, and so does one that is new.
+func TestKafkaIsNotSetBackByALateSave(t *testing.T) {
+	p := kafkaPlace(t)
+	former, other, before := p.store(t, "a"), p.store(t, "b"), p.store(t, "a")
+	late, last := sample(10), sample(20)
+	late.Epoch, last.Epoch = 3, 4
+	save(t, p.store(t, "a"), last)
+	wantLoad(t, before, last)
+	for i := range uint64(300) {
+		save(t, other, sample(i+1))
+	}
+	save(t, former, late)
+	wantLoad(t, before, last)
+	wantLoad(t, p.store(t, "a"), last)
+	must.OK(t, Forget(limited(t), before))
+	wantNone(t, before)
+	save(t, former, late)
+	wantLoad(t, before, late) // after it was forgotten it begins anew
+}
+
 // TestKafkaPassesTransactions: markers and aborted records at the end are not
 // records, and an open transaction is no end.
 func TestKafkaPassesTransactions(t *testing.T) {

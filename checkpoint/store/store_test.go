@@ -166,6 +166,7 @@ func sample(n uint64) checkpoint.Checkpoint {
 		Skip:        checkpoint.Landmark{Commit: pg.LSN(0x100000000 + 2*n), XID: 7, Time: time.Date(2026, 7, 1, 12, 0, 0, 1_000, time.UTC)},
 		Owned:       checkpoint.Owned{{OID: 16401}, {OID: 4_000_000_000, Since: pg.LSN(n), Until: 2 << 32, Columns: map[string]pg.LSN{"type": pg.LSN(n)}}},
 		Scope:       "public.outbox,messages:x",
+		Ends:        checkpoint.Ends{"outbox.event.order": {ID: "abc", To: []int64{0, int64(n), 7}}},
 		SavedAt:     time.Date(2026, 8, 1, 12, 0, 0, 123456000, time.UTC),
 		Epoch:       4,
 		Snapshot:    n%2 == 0,

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // checkpoint opens the store, which has conditions of its own (failure mode
@@ -67,6 +69,31 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.fail(name, v.mismatch)
 	default:
 		d.ok(name, "%s in %s fits the database; run compares the log itself when it starts", v.stored.LSN, storeName(d.cfg))
+	}
+	d.acknowledged(ctx, v.stored)
+}
+
+// acknowledged checks that brokers still have what they had acknowledged when the
+// checkpoint was saved.
+func (d *doctor) acknowledged(ctx context.Context, stored *checkpoint.Checkpoint) {
+	const name = "kafka.acknowledged"
+	if stored == nil || len(stored.Ends) == 0 || d.cfg.Sink.Kafka == nil || d.kafkaDown {
+		return
+	}
+	c := newCluster(d.cfg)
+	if err := c.connect(ctx); err != nil {
+		d.skip(name, err.Error())
+		return
+	}
+	defer c.client.Close()
+	compared := sink.CompareEnds(ctx, c.client, stored.Ends)
+	switch loss := compared.Loss(c.cfg); {
+	case loss != nil:
+		d.fail(name, loss)
+	case compared.Untold != nil:
+		d.skip(name, compared.Untold.Error())
+	default:
+		d.ok(name, "the logs of %d topics have all that was acknowledged up to the checkpoint", len(stored.Ends))
 	}
 }
 

@@ -7,10 +7,13 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // GapOptions are the choices of AcceptGap.
@@ -31,11 +34,18 @@ type GapReport struct {
 	// From is read again, and is no gap.
 	ReadAgain bool `json:"read_again"`
 	Done      bool `json:"done"`
+	// Part is the transaction that From is in the middle of; empty: none is.
+	Part string `json:"part,omitempty"`
+	// PartAgain tells that what was published of it is published again.
+	PartAgain bool `json:"part_again,omitempty"`
+	// Kafka is what brokers do not tell of what they had acknowledged; empty: nothing.
+	Kafka string `json:"kafka,omitempty"`
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
 	messagesOnly, retention bool
 	elsewhere               bool // From is a position of another server's log
+	resumes                 bool // run goes on where the checkpoint is, also within a transaction
 }
 
 // AcceptGap goes on from the present after a loss (exit code 3): it creates a
@@ -60,7 +70,8 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	if err := d.Unfit(); err != nil {
 		return nil, fmt.Errorf("before a gap is accepted, what keeps the tables from being read must be corrected: %w", err)
 	}
-	report := d.planGap()
+	report := d.planGap(ctx)
+	acknowledged := d.acknowledged(ctx, report)
 	report.Snapshot, report.retention = opts.Snapshot, cfg.Retention.After > 0
 	if !opts.Yes {
 		return report, failure.Configf("repeat it with --yes", "nothing was changed")
@@ -68,18 +79,24 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	if err := d.ready(ctx); err != nil {
 		return nil, err // before the slot is touched
 	}
-	return report, d.closeGap(ctx, report)
+	return report, d.closeGap(ctx, report, acknowledged)
 }
 
-// planGap decides what becomes of the slot. It is kept if it can be read, and
-// its publication is the one that the checkpoint knows: then all that it still
-// has is published, also what lies before the checkpoint, which may be of
-// another log.
-func (d *decision) planGap() *GapReport {
+// planGap decides what becomes of the slot. It is kept if it can be read, and its
+// publication is the one that the checkpoint knows. If it still has the log that the
+// checkpoint is of, run goes on where the checkpoint is. Otherwise all that it still has is
+// published, also what lies before the checkpoint, which may be of another log.
+func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept", messagesOnly: len(d.cfg.Source.Tables) == 0}
 	if d.stored != nil {
 		r.From = d.stored.LSN.String()
 		r.elsewhere = d.stored.SystemID != d.server.SystemID
+		if cut := d.stored.Cut; !cut.IsZero() {
+			r.Part = fmt.Sprintf("%s, up to its change %d", cut.Landmark, cut.Seq)
+		}
+	}
+	if d.mismatch != nil {
+		r.Reason = d.mismatch.Error()
 	}
 	_, lost := d.Slot.Lost()
 	switch {
@@ -87,14 +104,36 @@ func (d *decision) planGap() *GapReport {
 		r.Slot = "created"
 	case lost, d.Publication == nil, d.stored != nil && !samePublication(d.stored.Publication, d.Fingerprint):
 		r.Slot = "recreated"
+	case d.stored != nil && !r.elsewhere && (d.Slot.ConfirmedFlush < d.stored.LSN || r.Part != "") && d.recognised(ctx):
+		r.resumes, r.To = true, d.known().String()
 	default:
 		r.To = d.Slot.ConfirmedFlush.String()
 		r.ReadAgain = d.stored != nil && !r.elsewhere && d.Slot.ConfirmedFlush < d.stored.LSN
-	}
-	if d.mismatch != nil {
-		r.Reason = d.mismatch.Error()
+		r.PartAgain = r.Part != ""
 	}
 	return r
+}
+
+// acknowledged compares what brokers had acknowledged, as the checkpoint says, with what
+// they have; nil: nothing is known of it.
+func (d *decision) acknowledged(ctx context.Context, r *GapReport) *sink.Comparison {
+	if d.stored == nil || len(d.stored.Ends) == 0 || d.cfg.Sink.Kafka == nil {
+		return nil
+	}
+	c := newCluster(d.cfg)
+	if err := c.connect(ctx); err != nil {
+		r.Kafka = err.Error()
+		return nil
+	}
+	defer c.client.Close()
+	compared := sink.CompareEnds(ctx, c.client, d.stored.Ends)
+	if compared.Untold != nil {
+		r.Kafka = compared.Untold.Error()
+	}
+	if loss := compared.Loss(c.cfg); loss != nil {
+		r.Reason = strings.TrimPrefix(r.Reason+"; "+loss.Error(), "; ")
+	}
+	return compared
 }
 
 // samePublication compares the publications of two fingerprints, without their
@@ -106,7 +145,7 @@ func samePublication(a, b string) bool {
 	return a == b
 }
 
-func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
+func (d *decision) closeGap(ctx context.Context, r *GapReport, acknowledged *sink.Comparison) error {
 	from := d.source()
 	if d.Publication == nil {
 		infos, err := catalog.ReadTables(ctx, d.conn, from.Tables)
@@ -132,19 +171,43 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport) error {
 			return err
 		}
 	}
-	cp := d.checkpointAt(at)
-	cp.Snapshot = r.Snapshot
-	if d.stored != nil {
-		cp.Epoch = d.stored.Epoch + 1
-		if !r.elsewhere {
-			cp.Owned = d.owned()
-		}
+	if r.resumes {
+		at = d.known()
 	}
-	if err := d.save(ctx, cp); err != nil {
+	if err := d.save(ctx, d.accepted(at, r, acknowledged)); err != nil {
 		return err
 	}
 	r.To, r.Done = at.String(), true
 	return nil
+}
+
+// accepted is the checkpoint that run goes on from. It keeps what the stored one says of
+// Kafka: what consumers may see already, and what brokers had acknowledged.
+func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparison) checkpoint.Checkpoint {
+	cp := d.checkpointAt(at)
+	cp.Snapshot = r.Snapshot
+	old := d.stored
+	if old == nil {
+		return cp
+	}
+	cp.Epoch, cp.Ends = old.Epoch+1, old.Ends
+	if acknowledged != nil {
+		cp.Ends = acknowledged.Now()
+	}
+	if r.elsewhere {
+		return cp
+	}
+	cp.Owned, cp.Doubtful = d.owned(), old.Doubtful
+	if old.Skip.Commit >= at {
+		cp.Skip = old.Skip
+	}
+	if r.resumes {
+		cp.Cut = old.Cut
+		if at == old.LSN {
+			cp.Landmark = old.Landmark
+		}
+	}
+	return cp
 }
 
 // WriteText prints the report for a person who has to decide.
@@ -190,6 +253,17 @@ func (r *GapReport) explain(l *lines) {
 	case gap && r.From != r.To:
 		l.printf("Gap: events committed between %s and %s may never have been published.\n",
 			cmp.Or(r.From, "an unknown position (there is no checkpoint)"), r.To)
+	}
+	switch {
+	case r.PartAgain:
+		l.printf("Published again: transaction %s, of which this much is published already; the slot does not have the log any more that the checkpoint is of.\n", r.Part)
+	case r.Part != "" && !r.resumes:
+		l.printf("Gap: transaction %s is published; the rest of it is not.\n", r.Part)
+	case r.Part != "":
+		l.printf("Transaction %s is published; run goes on behind that.\n", r.Part)
+	}
+	if r.Kafka != "" {
+		l.printf("Brokers do not tell whether they have all that they had acknowledged, and run will compare it: %s\n", r.Kafka)
 	}
 	if gap && (r.ReadAgain || r.From == r.To) {
 		l.printf("Gap: apart from what is named above, nothing that was committed from %s on is missing.\n", r.To)

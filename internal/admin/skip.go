@@ -123,30 +123,42 @@ type skip struct {
 }
 
 func newSkip(d *decision, at pg.LSN) *skip {
+	past := d.past()
+	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past), owned: d.owned(), moves: d.moves()}
+}
+
+// read streams from the slot up to the transaction, confirming nothing.
+func (s *skip) read(ctx context.Context) (*SkipReport, error) {
+	stream, err := s.replayed(ctx, s.past)
+	if err != nil {
+		return nil, err
+	}
+	defer catalog.Close(stream) // nothing was confirmed
+	return s.find(ctx, stream)
+}
+
+// replayed streams from the slot again what was read of it.
+func (d *decision) replayed(ctx context.Context, past checkpoint.Past) (*wal.Stream, error) {
+	repl, err := d.replication(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := d.stream(ctx, repl, d.cfg.Source.Slot, past.Start, min(past.Slot, past.Start))
+	if errors.Is(err, catalog.ErrSlotActive) {
+		return nil, failure.Configf("stop the connector first", "%w", err)
+	}
+	return stream, err
+}
+
+// past is what was read of the slot.
+func (d *decision) past() checkpoint.Past {
 	slot := d.Slot.ConfirmedFlush
 	past := checkpoint.Past{Slot: slot, Known: d.known(), Start: d.known()}
 	if cp := d.stored; cp.Scope == d.scope() && !cp.Landmark.IsZero() {
 		past.Since = cp.Landmark
 		past.Start = max(slot, past.Since.Commit)
 	}
-	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past), owned: d.owned(), moves: d.moves()}
-}
-
-// read streams from the slot up to the transaction, confirming nothing.
-func (s *skip) read(ctx context.Context) (*SkipReport, error) {
-	repl, err := s.replication(ctx)
-	if err != nil {
-		return nil, err
-	}
-	stream, err := s.stream(ctx, repl, s.cfg.Source.Slot, s.past.Start, min(s.past.Slot, s.past.Start))
-	if errors.Is(err, catalog.ErrSlotActive) {
-		return nil, failure.Configf("stop the connector first", "%w", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer catalog.Close(stream) // nothing was confirmed
-	return s.find(ctx, stream)
+	return past
 }
 
 // find reads up to the transaction. An error says that there is none with events
@@ -214,8 +226,10 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 
 // ours reports whether run reads events from the row's table: by its name at that
 // time, or by what the checkpoint knows of it.
-func (s *skip) ours(row *pg.Row) bool {
-	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
+func (s *skip) ours(row *pg.Row) bool { return s.owns(s.owned, row) }
+
+func (d *decision) owns(owned checkpoint.Owned, row *pg.Row) bool {
+	return d.session.ours(row.Relation) || owned.Has(row.Relation.OID, row.Position.CommitLSN)
 }
 
 // moved reports whether the row was there before its transaction, and so is no event.

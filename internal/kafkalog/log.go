@@ -44,6 +44,12 @@ func Newest(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.R
 	return nil, nil
 }
 
+// All returns all wanted records of the log, in order.
+func All(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
+	start, end := l.Bounds()
+	return Scan(ctx, l, start, end, wanted)
+}
+
 // Scan returns the wanted records in [lo, hi).
 func Scan(ctx context.Context, l Log, lo, hi int64, wanted func(*kgo.Record) bool) (found []*kgo.Record, err error) {
 	err = Walk(ctx, l, lo, hi, func(r *kgo.Record) (more bool) {

@@ -34,6 +34,9 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.fitsTransactions(&cp); err != nil {
 		return err
 	}
+	if err := s.compareEnds(ctx, h.found); err != nil {
+		return err
+	}
 	if err := s.recallDoubtful(ctx, &cp); err != nil {
 		return err
 	}
@@ -96,6 +99,15 @@ func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
 	}
 	return before.Epoch == now.Epoch &&
 		(before.LSN == now.LSN && before.Cut == now.Cut && len(before.Doubtful) == len(now.Doubtful) || now.Epoch == own)
+}
+
+// compareEnds compares what brokers had acknowledged when the checkpoint was saved with what
+// they have now, before anything else is written.
+func (s *source) compareEnds(ctx context.Context, found *checkpoint.Checkpoint) error {
+	if found == nil {
+		return nil
+	}
+	return s.checkpointer.exclusive(ctx, func() error { return anew(s.compare(ctx, found.Ends)) })
 }
 
 // number gives the checkpoint its epoch. It is higher than the epoch found. By

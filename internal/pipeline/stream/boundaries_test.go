@@ -33,6 +33,7 @@ func (*transactor) Settled() {}
 func (*transactor) Recall(context.Context, []checkpoint.Doubtful) ([]checkpoint.Doubtful, error) {
 	return nil, nil
 }
+func (*transactor) Compare(context.Context, checkpoint.Ends) error          { return nil }
 func (*transactor) Claim(context.Context) error                             { return nil }
 func (*transactor) Next() time.Time                                         { return nextTransaction }
 func (*transactor) Await(context.Context, []sink.Entry, func() error) error { return nil }

@@ -53,6 +53,8 @@ type checkpointer struct {
 	acked  atomic.Bool                // an event was acked since the last save
 	saved  atomic.Uint64              // LSN of the last save
 	stream atomic.Pointer[wal.Stream] // to confirm on; nil between connections
+	// ends are what brokers have acknowledged. With exactly once the sink says so itself.
+	ends func() checkpoint.Ends
 
 	mu      sync.Mutex            // never held during a save
 	current checkpoint.Checkpoint // as last saved, in the present epoch
@@ -71,6 +73,7 @@ func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interva
 		log:      log,
 		wake:     make(chan struct{}, 1),
 		saving:   make(chan struct{}, 1),
+		ends:     func() checkpoint.Ends { return nil },
 	}
 	k.progress = &saving{log: log, ahead: k.ahead}
 	return k
@@ -260,8 +263,10 @@ func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error
 	return nil
 }
 
-// dated returns cp as of now: with the time, and what the last look showed.
+// dated returns cp as of now: with the time, what the last look showed, and what brokers have
+// acknowledged.
 func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
+	cp.Ends = k.ends()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	cp.SavedAt, cp.Publication, cp.Owned = time.Now(), k.seen, k.owned

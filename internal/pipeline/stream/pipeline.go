@@ -103,6 +103,12 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	if p.Transactions != nil {
 		r.checkpointer.apart = max(r.checkpointer.apart, transactionsApart)
 	}
+	compare := func(context.Context, checkpoint.Ends) error { return nil }
+	if p.Transactions != nil {
+		compare = p.Transactions.Sink.Compare
+	} else if out, ok := p.Sink.(sink.Acknowledged); ok {
+		compare, r.checkpointer.ends = out.Compare, out.Ends
+	}
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	r.health = newHealth(p, r, in, l)
@@ -112,6 +118,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		transactions: p.Transactions,
 		health:       r.health,
 		metrics:      p.Metrics,
+		compare:      compare,
 		limits:       l,
 		log:          p.Log,
 		intake:       in,

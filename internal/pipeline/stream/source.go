@@ -38,9 +38,11 @@ type source struct {
 	checkpointer *checkpointer
 	transactions *Transactions // nil: delivery is at least once
 	health       *Health
-	metrics      session.Metrics
-	limits       limits
-	log          *zap.Logger
+	// compare compares what brokers had acknowledged with what they have; see sink.Acknowledged.
+	compare func(context.Context, checkpoint.Ends) error
+	metrics session.Metrics
+	limits  limits
+	log     *zap.Logger
 
 	stopping  func() bool            // whether the pipeline is to stop, and not only the session
 	database  string                 // that the slot must be of

@@ -1,0 +1,53 @@
+package kafkalog
+
+import (
+	"context"
+	"maps"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Ends returns the topic's id and where the logs of its partitions end, as far as their
+// leaders tell now: the high watermark, which is behind all that was acknowledged.
+func Ends(ctx context.Context, client *kgo.Client, topic string) (id kadm.TopicID, ends map[int32]int64, err error) {
+	detail, err := newest(ctx, client, topic)
+	if err == nil {
+		err = detail.Err
+	}
+	if err != nil {
+		return id, nil, err
+	}
+	led := make(map[int32][]*Partition)
+	for number, p := range detail.Partitions {
+		if Usable(detail, number) == nil {
+			led[p.Leader] = append(led[p.Leader], &Partition{client: client, topic: topic, number: number, leader: p})
+		}
+	}
+	ends = make(map[int32]int64)
+	for _, logs := range led {
+		if refused := endsOf(ctx, logs, ends); refused != nil {
+			err = refused
+		}
+	}
+	if len(ends) > 0 {
+		err = nil
+	}
+	return detail.ID, ends, err
+}
+
+// endsOf adds the ends of partitions with one leader. A leader that cannot tell one of them
+// yet is asked for each.
+func endsOf(ctx context.Context, logs []*Partition, ends map[int32]int64) error {
+	listed, err := offsets(ctx, logs, atEnd)
+	maps.Copy(ends, listed)
+	if err == nil || len(logs) == 1 {
+		return err
+	}
+	for i := range logs {
+		if refused := endsOf(ctx, logs[i:i+1], ends); refused != nil {
+			err = refused
+		}
+	}
+	return err
+}

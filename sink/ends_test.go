@@ -1,0 +1,196 @@
+package sink
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// marked are the ends that the last mark in the topic of marks has.
+func (c *cluster) marked(t *testing.T) (ends checkpoint.Ends) {
+	t.Helper()
+	log := must.Get(kafkalog.Open(deadline(t), c.client(t), marks, 0))(t)[0]
+	_, end := log.Bounds()
+	for _, r := range must.Get(kafkalog.Scan(deadline(t), log, 0, end, func(*kgo.Record) bool { return true }))(t) {
+		for _, h := range r.Headers {
+			if h.Key == checkpoint.EndsHeader {
+				ends = must.Get(checkpoint.ParseEnds(h.Value))(t)
+			}
+		}
+	}
+	return ends
+}
+
+// The ends in a mark are exactly those of the logs, with the transaction that the mark is
+// in: neither an end too far, which would be a false loss, nor one too near.
+func TestMarkHasTheEndsOfAllPartitions(t *testing.T) {
+	c, x := startTransactions(t, 3)
+	for _, partitions := range [][]int32{{0, 0, 1}, {1}, {2, 1}, {}, {0}} {
+		var entries []Entry
+		for i, p := range partitions {
+			entries = append(entries, Entry{Event: event("t", "a", p, i)})
+		}
+		must.Get(x.Transact(deadline(t), entries, mark("m")))(t)
+		have, now := c.marked(t)["t"], must.Get(c.admin(t).ListEndOffsets(deadline(t), "t"))(t)
+		for p, had := range have.To {
+			if listed, _ := now.Lookup("t", int32(p)); listed.Offset != had {
+				t.Errorf("after %v: partition %d ends at %d, the mark says %d", partitions, p, listed.Offset, had)
+			}
+		}
+		if id := parseTopicID(have.ID); id != topicID(c.TopicInfo("t").TopicID) {
+			t.Errorf("the topic's id is %q", have.ID)
+		}
+	}
+}
+
+// started are sinks of each kind after a start, with what the checkpoint before it says.
+func started(t *testing.T, c *cluster, ends checkpoint.Ends, test func(t *testing.T, compare func() error, write func([]*transform.Event) error)) {
+	t.Helper()
+	t.Run("at least once", func(t *testing.T) {
+		k, _ := newKafka(t, c.config())
+		test(t, func() error { return k.Compare(deadline(t), ends) },
+			func(evs []*transform.Event) error { return k.Deliver(deadline(t), evs, noReject(t)) })
+	})
+	t.Run("exactly once", func(t *testing.T) {
+		x := must.Get(NewTransactions(c.config(), "tx"))(t)
+		t.Cleanup(x.Close)
+		must.OK(t, x.Claim(deadline(t)))
+		test(t, func() error { return x.Compare(deadline(t), ends) }, func(evs []*transform.Event) error {
+			_, err := x.Transact(deadline(t), entriesOf(evs), mark("m"))
+			return err
+		})
+	})
+}
+
+func newStarted(t *testing.T) (*cluster, checkpoint.Ends) {
+	t.Helper()
+	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.SeedTopics(1, marks))
+	k, _ := newKafka(t, c.config())
+	deliver(t, k, events("orders", 20))
+	return c, k.Ends()
+}
+
+// The log of a partition is shorter than the checkpoint says.
+func TestStartNoticesWhatBrokersLost(t *testing.T) {
+	c, ends := newStarted(t)
+	had := ends["orders"].To[1]
+	ends["orders"].To[1] += 5
+	started(t, c, ends, func(t *testing.T, compare func() error, _ func([]*transform.Event) error) {
+		err := compare()
+		if failure.ClassOf(err) != failure.Loss {
+			t.Fatalf("%v of class %d, want a loss", err, failure.ClassOf(err))
+		}
+		for _, want := range []string{`"orders", partition 1`, "up to 5 events", "unclean leader election", "disk was put back"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not say %q: %v", want, err)
+			}
+		}
+		if r := failure.RemedyOf(err); !strings.Contains(r, "--partition 1") || !strings.Contains(r, "--accept-gap") {
+			t.Errorf("remedy %q", r)
+		}
+	})
+	compared := CompareEnds(deadline(t), c.client(t), ends)
+	if now := compared.Now()["orders"].To[1]; now != had || len(compared.Lost) != 1 {
+		t.Errorf("to go on from %d, lost %v", now, compared.Lost)
+	}
+}
+
+// Neither retention nor DeleteRecords, nor a topic that is gone or was made anew, nor what
+// others wrote, is a loss.
+func TestStartIsNotAlarmedByOrders(t *testing.T) {
+	for name, order := range map[string]func(*testing.T, *cluster){
+		"nothing": func(*testing.T, *cluster) {},
+		"records deleted": func(t *testing.T, c *cluster) {
+			var start kadm.Offsets
+			for p := range int32(2) {
+				start.AddOffset("orders", p, -1, -1)
+			}
+			must.Get(c.admin(t).DeleteRecords(deadline(t), start))(t)
+		},
+		"topic made anew": func(t *testing.T, c *cluster) { c.remake(t, "orders", 2) },
+		"topic deleted": func(t *testing.T, c *cluster) {
+			must.Get(c.admin(t).DeleteTopic(deadline(t), "orders"))(t)
+		},
+		"others wrote": func(t *testing.T, c *cluster) {
+			must.OK(t, c.client(t).ProduceSync(deadline(t), &kgo.Record{Topic: "orders"}).FirstErr())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, ends := newStarted(t)
+			order(t, c)
+			if name == "topic deleted" {
+				ends["none"] = checkpoint.TopicEnds{To: []int64{3}}
+			}
+			started(t, c, ends, func(t *testing.T, compare func() error, write func([]*transform.Event) error) {
+				must.OK(t, compare())
+				if name == "topic deleted" {
+					return
+				}
+				must.OK(t, write(events("orders", 8)))
+			})
+		})
+	}
+}
+
+// A leader that is away at the start does not hold it up. What it lost shows when it is
+// written to.
+func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
+	c, ends := newStarted(t)
+	for p := range ends["orders"].To {
+		ends["orders"].To[p] += 500
+	}
+	patience := comparePatience
+	comparePatience = 300 * time.Millisecond
+	t.Cleanup(func() { comparePatience = patience })
+	started(t, c, ends, func(t *testing.T, compare func() error, write func([]*transform.Event) error) {
+		away := true
+		c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			if !away {
+				return nil, nil, false
+			}
+			resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+			for _, topic := range req.(*kmsg.ListOffsetsRequest).Topics {
+				answer := kmsg.ListOffsetsResponseTopic{Topic: topic.Topic}
+				for _, p := range topic.Partitions {
+					answer.Partitions = append(answer.Partitions, kmsg.ListOffsetsResponseTopicPartition{
+						Partition: p.Partition, ErrorCode: kerr.OffsetNotAvailable.Code, Offset: -1, LeaderEpoch: -1,
+					})
+				}
+				resp.Topics = append(resp.Topics, answer)
+			}
+			return resp, nil, true
+		})
+		must.OK(t, compare()) // which gives up
+		away = false
+		if err := write(events("orders", 8)); failure.ClassOf(err) != failure.Loss {
+			t.Errorf("%v of class %d, want a loss", err, failure.ClassOf(err))
+		}
+	})
+}
+
+func TestEndsAreBounded(t *testing.T) {
+	k, _ := newKafka(t, startCluster(t).config())
+	for i, topic := range []string{"first", "second", "third"} {
+		k.acked[topic] = &acked{used: uint64(i), ends: make([]end, mostEnds/2)}
+	}
+	ends := k.Ends()
+	if _, oldest := ends["first"]; len(ends) != 2 || oldest {
+		t.Errorf("%d topics, the oldest among them: %t", len(ends), oldest)
+	}
+	if id := (topicID{1, 2, 3}); parseTopicID(id.text()) != id || parseTopicID("?") != (topicID{}) {
+		t.Error("an id is not read as it was written")
+	}
+}
