@@ -59,7 +59,10 @@ func TestObserverIsToldHowTransactionsGo(t *testing.T) {
 	written.Count("t", 0)
 	written.Count("t", 0)
 	header := must.Get(written.Header())(t)
-	bytes := evs[0].Size() + evs[1].Size() + int64(len("p"+"1"+checkpoint.WrittenHeader)+len(header))
+	ends := checkpoint.Ends{}
+	ends.Raise("t", topicID(c.TopicInfo("t").TopicID).text(), 0, 2+marker)
+	header = append(header, must.Get(ends.Header())(t)...)
+	bytes := evs[0].Size() + evs[1].Size() + int64(len("p"+"1"+checkpoint.WrittenHeader+checkpoint.EndsHeader)+len(header))
 	must.Get(x.Transact(deadline(t), entriesOf(evs), mark("1")))(t)
 	observer.want(t, "open", fmt.Sprintf("committed: 3 records, %d bytes, took time: true", bytes), "none is open")
 

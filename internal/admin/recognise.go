@@ -32,7 +32,7 @@ func (d *decision) recognised(ctx context.Context) bool {
 		if err != nil {
 			return false
 		}
-		at, err := again.known(msg)
+		at, err := again.replayOf(msg)
 		done, other := again.replay.Reached(at)
 		switch {
 		case err != nil || other != nil:
@@ -45,9 +45,9 @@ func (d *decision) recognised(ctx context.Context) bool {
 	}
 }
 
-// known tells the replay of a message, and returns the position before which the server has
+// replayOf tells the replay of a message, and returns the position before which the server has
 // sent everything, or 0.
-func (s *skip) known(msg *wal.Message) (at pg.LSN, err error) {
+func (s *skip) replayOf(msg *wal.Message) (at pg.LSN, err error) {
 	row := &msg.Row
 	switch msg.Kind {
 	case wal.Insert:
