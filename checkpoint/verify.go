@@ -50,6 +50,7 @@ func (s *Server) dropped(slot string, err error) error {
 const (
 	acceptGap     = "find out what happened; then " + catalog.AcceptGap
 	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
+	readElsewhere = "if a connector with another checkpoint.store, checkpoint.topic or checkpoint.key has read the slot meanwhile, as before a change of these was undone, nothing is missing: change them again, or accept the gap, which goes on from the slot's position. Otherwise "
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )
 
@@ -171,7 +172,7 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 	if seen.Slot.ConfirmedFlush <= stored.LSN || stored.Adopted || copiedAhead(stored, seen) {
 		return nil
 	}
-	return seen.dropped(seen.Slot.Name, failure.Lossf(acceptGap,
+	return seen.dropped(seen.Slot.Name, failure.Lossf(readElsewhere+acceptGap,
 		"slot %q was advanced or recreated by somebody else: its confirmed position is %s, the checkpoint is at %s; the server skips events committed between %s and %s",
 		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush))
 }

@@ -160,7 +160,7 @@ func TestTopicMadeAnewOfWhichABrokerHasNotHeard(t *testing.T) {
 	k, _ := newKafka(t, c.config())
 	topic := must.Get(k.resolve(deadline(t), "orders", missingFail))(t)
 	topic.acked.id = topicID{1}
-	topic.acked.raise(0, 10)
+	topic.acked.raise(0, 10, time.Now())
 	answers := 0
 	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
