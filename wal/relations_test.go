@@ -34,7 +34,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Failure mode 104. The definitions of tables that come and go are not kept.
+// Failure mode 101. The definitions of tables that come and go are not kept.
 func TestDecodeKeepsNoDefinitionOfOtherTables(t *testing.T) {
 	const tables, first = 20_000, 20_000
 	d := keepOutbox()

@@ -22,7 +22,7 @@ func byKey(key, primary string) []string {
 		`CREATE TABLE rest PARTITION OF outbox DEFAULT`}
 }
 
-// Failure mode 102. Where rows that move to another partition would be published
+// Failure mode 99. Where rows that move to another partition would be published
 // again, check says so, and its remedy mends that.
 func TestCheckFindsMovesThatNothingTells(t *testing.T) {
 	const insertOnly = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert, update', publish_via_partition_root = true)`
@@ -70,7 +70,7 @@ func TestCheckFindsMovesThatNothingTells(t *testing.T) {
 	}
 }
 
-// Failure mode 102. Rows in the default partition are moved sooner or later.
+// Failure mode 99. Rows in the default partition are moved sooner or later.
 func TestCheckFindsRowsInTheDefaultPartition(t *testing.T) {
 	f := empty(t)
 	f.exec(byKey(`RANGE (created_at)`, "id, created_at")...)

@@ -164,7 +164,7 @@ func TestLaneList(t *testing.T) {
 	}
 }
 
-// Failure mode 124: a query reads generated columns, on every version.
+// Failure mode 108: a query reads generated columns, on every version.
 func TestCheckTakesAGeneratedKeyInPollMode(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode = config.ModePoll

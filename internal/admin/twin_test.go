@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 121. An ORM has made "EventOutbox", and source.tables names EventOutbox.
+// Failure mode 105. An ORM has made "EventOutbox", and source.tables names EventOutbox.
 func TestSetupMakesNoSecondTableBesideOneOfAnotherCase(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
 		t.Run(mode, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestSetupMakesNoSecondTableBesideOneOfAnotherCase(t *testing.T) {
 	}
 }
 
-// Failure mode 121. A table of the name in another schema may be meant, or not.
+// Failure mode 105. A table of the name in another schema may be meant, or not.
 func TestSetupNamesATableOfTheSameNameElsewhere(t *testing.T) {
 	f := empty(t)
 	f.exec(`CREATE SCHEMA app`, `CREATE TABLE app.outbox (id text)`)

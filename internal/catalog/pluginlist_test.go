@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
-// Failure mode 125. The server lets no slot use pgoutput (14.24, 15.19, 16.15, 17.11 and 18.6).
+// Failure mode 109. The server lets no slot use pgoutput (14.24, 15.19, 16.15, 17.11 and 18.6).
 func TestAServerThatDoesNotAllowThePlugin(t *testing.T) {
 	server := pgtest.Start(t)
 	url := server.NewDatabase(t)

@@ -2,7 +2,7 @@ package stream
 
 import "testing"
 
-// Failure mode 124: PostgreSQL 18 sends a generated column if the publication says so,
+// Failure mode 108: PostgreSQL 18 sends a generated column if the publication says so,
 // and it may be the key. The snapshot has it, too.
 func TestAGeneratedKeyThatIsSent(t *testing.T) {
 	for name, publication := range map[string]string{

@@ -36,7 +36,7 @@ const (
 		INSERT INTO outbox SELECT * FROM moving`
 )
 
-// Failure mode 101. A row that moves to another partition is deleted and
+// Failure mode 98. A row that moves to another partition is deleted and
 // inserted in the log, and is no new event.
 func TestRowsThatMoveBetweenPartitions(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestRowsThatMoveBetweenPartitions(t *testing.T) {
 	}
 }
 
-// Failure mode 101. event.on_update: fatal sees a move.
+// Failure mode 98. event.on_update: fatal sees a move.
 func TestAMoveToAnotherPartitionIsAnUpdate(t *testing.T) {
 	d := outbox(t)
 	d.exec(byFlag)
@@ -77,7 +77,7 @@ func TestAMoveToAnotherPartitionIsAnUpdate(t *testing.T) {
 	d.wantOnce()
 }
 
-// Failure mode 101. A crash sets the slot back: what is a move in the first pass
+// Failure mode 98. A crash sets the slot back: what is a move in the first pass
 // is one in a replay, also in another process.
 func TestE2EAReplayJudgesAMoveAsTheFirstPassDid(t *testing.T) {
 	for name, restarted := range map[string]bool{"the same process": false, "another process": true} {
@@ -121,7 +121,7 @@ const defaultBecomesPartition = `BEGIN;
 	ALTER TABLE outbox ATTACH PARTITION outbox_now FOR VALUES FROM ('2020-01-01') TO ('2200-01-01');
 	COMMIT`
 
-// Failure mode 102. Rows leave the default partition without being published again
+// Failure mode 99. Rows leave the default partition without being published again
 // although nothing in the stream would tell, also while the connector is behind,
 // and none is lost.
 func TestRowsLeaveTheDefaultPartitionWithoutAWrite(t *testing.T) {
@@ -158,7 +158,7 @@ func TestRowsLeaveTheDefaultPartitionWithoutAWrite(t *testing.T) {
 	}
 }
 
-// Failure mode 103. What writes the table anew, or its partitions, is no event.
+// Failure mode 100. What writes the table anew, or its partitions, is no event.
 func TestATableThatIsWrittenAnew(t *testing.T) {
 	t.Parallel()
 	const halves = `; CREATE TABLE a PARTITION OF outbox FOR VALUES FROM ('2020-01-01') TO ('2200-01-01');
@@ -301,7 +301,7 @@ func TestIntakeBelievesACheckpointOfAMove(t *testing.T) {
 	}
 }
 
-// Failure mode 102. Where nothing tells a move, run says so once.
+// Failure mode 99. Where nothing tells a move, run says so once.
 func TestRunWarnsOfMovesThatNothingTells(t *testing.T) {
 	d := outbox(t)
 	d.exec(byFlag)

@@ -37,7 +37,7 @@ func (d *database) insertInto(table string, n int) {
 	}
 }
 
-// Failure mode 122. The outbox gets another name or schema, and source.tables
+// Failure mode 106. The outbox gets another name or schema, and source.tables
 // follows: no event is lost, and none comes again, whatever lies before it, also
 // in the replay after a crash.
 func TestE2EPlannedRename(t *testing.T) {
@@ -85,7 +85,7 @@ func TestE2EPlannedRename(t *testing.T) {
 	}
 }
 
-// Failure mode 122. A rename under a running connector, whose configuration has
+// Failure mode 106. A rename under a running connector, whose configuration has
 // the old name: it says which name to set, and loses nothing.
 func TestARenameIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ sql, now string }{
@@ -109,7 +109,7 @@ func TestARenameIsNamed(t *testing.T) {
 	}
 }
 
-// Failure mode 123. A table more in source.tables: its events come from then on.
+// Failure mode 107. A table more in source.tables: its events come from then on.
 func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	const second = `CREATE TABLE second (LIKE outbox INCLUDING ALL)`
 	for name, c := range map[string]struct{ publication, add string }{
@@ -142,7 +142,7 @@ func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	}
 }
 
-// Failure mode 123. What a change of source.tables does lose, or does not.
+// Failure mode 107. What a change of source.tables does lose, or does not.
 func TestAChangeOfTheTablesThatIsAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		sql   string

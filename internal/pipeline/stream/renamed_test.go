@@ -118,7 +118,7 @@ func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 	d.finish(i)
 }
 
-// Failure mode 104. The stream keeps no definition of other tables. Up to
+// Failure mode 101. The stream keeps no definition of other tables. Up to
 // PostgreSQL 15 one of them can become the outbox without a word: when its schema
 // takes the name of the outbox's.
 func TestATableWhoseSchemaTakesTheOutboxsName(t *testing.T) {
