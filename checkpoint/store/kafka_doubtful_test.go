@@ -162,6 +162,7 @@ func TestDoubtfulAgain(t *testing.T) {
 	h := &history{T: t, version: 2, producer: 7, hidden: map[int64]bool{}}
 	cp, former := h.save(3)
 	former.Saved.Cut = checkpoint.Cut{Landmark: cp.Landmark, Seq: 4}
+	former.Saved.Ends = nil // the checkpoint that counts has them
 	cp.Doubtful = []checkpoint.Doubtful{former}
 	h.all[0].Value = must.Get(encode(cp))(t)
 	h.commit()
