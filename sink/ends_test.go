@@ -2,6 +2,7 @@ package sink
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,10 +156,10 @@ func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
 	comparePatience = 300 * time.Millisecond
 	t.Cleanup(func() { comparePatience = patience })
 	started(t, c, ends, func(t *testing.T, compare func() error, write func([]*transform.Event) error) {
-		away := true
+		var back atomic.Bool
 		c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()
-			if !away {
+			if back.Load() {
 				return nil, nil, false
 			}
 			resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
@@ -174,7 +175,7 @@ func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
 			return resp, nil, true
 		})
 		must.OK(t, compare()) // which gives up
-		away = false
+		back.Store(true)
 		if err := write(events("orders", 8)); failure.ClassOf(err) != failure.Loss {
 			t.Errorf("%v of class %d, want a loss", err, failure.ClassOf(err))
 		}

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,10 +48,22 @@ func notByTime(table pg.Table) error {
 		"%s is partitioned, but not by ranges of time", table)
 }
 
+// errInFunction says that a deletion failed in a function that it called.
+var errInFunction = errors.New("in a function of the outbox table's")
+
+// deletion says that rows could not be deleted.
+func deletion(table pg.Table, err error) error {
+	err = fmt.Errorf("delete old rows of %s: %w", table, err)
+	if pg, is := errors.AsType[*pgconn.PgError](err); is && catalog.InFunction(pg) {
+		return fmt.Errorf("%w (%w)", err, errInFunction)
+	}
+	return err
+}
+
 // withRemedy adds what to do about an error of PostgreSQL, or is nil for nil.
 func withRemedy(err error) error {
 	remedy, ok := remedies[sqlstate.Of(err)]
-	if pg, is := errors.AsType[*pgconn.PgError](err); is && catalog.InFunction(pg) {
+	if errors.Is(err, errInFunction) {
 		remedy, ok = catalog.TriggerRemedy, true
 	}
 	if !ok {

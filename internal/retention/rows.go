@@ -58,7 +58,7 @@ func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Tab
 		tag, err := conn.Exec(ctx, statement, page, page+size, r.opts.After, horizon)
 		took := time.Since(started)
 		if err != nil {
-			err = fmt.Errorf("delete old rows of %s: %w", table, err)
+			err = deletion(table, err)
 			if !isHeld(err) {
 				return deleted, errors.Join(locked, err)
 			}

@@ -206,7 +206,7 @@ func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 // one.
 func TestTransactionsTakeWhatWaits(t *testing.T) {
 	q := New(Parts{
-		Options: Options{MaxBufferedBytes: 2 * transactionBytes}, Transactions: &Transactions{},
+		Options: Options{MaxBufferedBytes: 2 * transactionBytes}, Transactions: &Transactions{Sink: &transactor{}},
 		Store: &fakeStore{}, Metrics: &counts{}, Kafka: delivery.NewDownstream(&counts{}), Log: zap.NewNop(),
 	}).queue
 	const waiting = transactionBytes/delivery.BatchBytes + 1
