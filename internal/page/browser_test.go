@@ -131,7 +131,7 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 		remedies := c.status(t, "")["remedies"].([]any)
 		return len(remedies) > 0 && strings.Contains(plain(tab.Text(".remedies")), plain(remedies[0].(string)))
 	})
-	shows(t, tab, ".remedies", "cdc-outbox status -c outbox.yaml")
+	shows(t, tab, ".remedies", "cdc-outbox check -c outbox.yaml")
 	if title := browser.Eval[string](tab, `document.title`); !strings.HasPrefix(title, "✕") {
 		t.Errorf("the title is %q", title)
 	}
