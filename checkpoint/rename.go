@@ -14,7 +14,7 @@ import (
 const scopeMessages = "messages:"
 
 // Following returns the checkpoint with the present names of the tables that are read.
-// One that it knows by the OID and that has another name now was renamed, or moved to
+// A table that it knows by the OID, and under another name, was renamed, or moved to
 // another schema: it is the same table, whose rows were read up to here.
 func (c Checkpoint) Following(tables []catalog.TableInfo) Checkpoint {
 	names := make(map[string]string) // present ones by those of before

@@ -24,28 +24,42 @@ import (
 func TestE2EUncleanElection(t *testing.T) {
 	for _, delivery := range []string{"at_least_once", "exactly_once"} {
 		t.Run(delivery, func(t *testing.T) {
-			w := newWorld(t, options{exactlyOnce: true, brokers: 3, unread: true,
-				topicConfig: map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}})
-			w.rewriteConfig("delivery: exactly_once", "delivery: "+delivery)
-			topic := topicOf("order")
-			w.replicateOn(topic, 1, 2)
-			c := w.start()
-			w.orders(c, topic, 0, 40)
-			w.cluster.PauseNode(t, 2, true)
-			w.orders(c, topic, 40, 80) // broker 1 alone has these
+			w, c, topic := behind(t, delivery)
 			w.cluster.KillNode(t, 1)
 			w.cluster.PauseNode(t, 2, false)
 			w.insertOrders(80, 120)
 			if code := c.wait(); code != 3 {
 				t.Fatalf("exit code %d, want 3", code)
 			}
-			log := string(must.Get(os.ReadFile(c.log))(t))
-			for _, want := range []string{topic, "partition", "unclean leader election"} {
-				if !strings.Contains(log, want) {
-					t.Errorf("the log does not say %q", want)
-				}
-			}
+			c.logSays(topic, "partition", "unclean leader election")
 		})
+	}
+}
+
+// behind is a world in which broker 2, the only replica beside the leader, broker 1, lacks
+// the events 40 to 79, which were acknowledged.
+func behind(t *testing.T, delivery string) (w *world, c *connector, topic string) {
+	t.Helper()
+	w = newWorld(t, options{exactlyOnce: true, brokers: 3, unread: true,
+		topicConfig: map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}})
+	w.rewriteConfig("delivery: exactly_once", "delivery: "+delivery)
+	topic = topicOf("order")
+	w.replicateOn(topic, 1, 2)
+	c = w.start()
+	w.orders(c, topic, 0, 40)
+	w.cluster.PauseNode(t, 2, true)
+	w.orders(c, topic, 40, 80)
+	return w, c, topic
+}
+
+// logSays wants these texts in the log.
+func (c *connector) logSays(wants ...string) {
+	c.t.Helper()
+	log := string(must.Get(os.ReadFile(c.log))(c.t))
+	for _, want := range wants {
+		if !strings.Contains(log, want) {
+			c.t.Errorf("the log does not say %q", want)
+		}
 	}
 }
 
@@ -93,15 +107,7 @@ func (w *world) insertOrders(from, to int) {
 func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
 	for _, delivery := range []string{"at_least_once", "exactly_once"} {
 		t.Run(delivery, func(t *testing.T) {
-			w := newWorld(t, options{exactlyOnce: true, brokers: 3, unread: true,
-				topicConfig: map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}})
-			w.rewriteConfig("delivery: exactly_once", "delivery: "+delivery)
-			topic := topicOf("order")
-			w.replicateOn(topic, 1, 2)
-			c := w.start()
-			w.orders(c, topic, 0, 40)
-			w.cluster.PauseNode(t, 2, true)
-			w.orders(c, topic, 40, 80) // broker 1 alone has these
+			w, c, topic := behind(t, delivery)
 			var end pg.LSN
 			must.OK(t, w.sql.QueryRow(t.Context(), `SELECT pg_current_wal_lsn()`).Scan(&end))
 			await.Until(t, "all to be confirmed", func() bool { s, ok := w.look(); return ok && s.confirmed >= end })
@@ -121,12 +127,7 @@ func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
 			if code := c.wait(); code != 3 {
 				t.Fatalf("lost: exit code %d, want 3", code)
 			}
-			log := string(must.Get(os.ReadFile(c.log))(t))
-			for _, want := range []string{"while no connector was running", topic, "partition", "unclean leader election"} {
-				if !strings.Contains(log, want) {
-					t.Errorf("the log does not say %q", want)
-				}
-			}
+			c.logSays("while no connector was running", topic, "partition", "unclean leader election")
 			w.says("brokers have lost", "check")
 			w.says("brokers have lost", "setup", "--accept-gap", "--yes")
 			c = w.start()

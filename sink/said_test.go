@@ -170,7 +170,7 @@ func pipe(t *testing.T, r *answers) (client, server net.Conn) {
 	return must.Get(dial(t.Context(), "tcp", "broker:9092"))(t), b
 }
 
-// What a connection reads is what the client reads, however the bytes come.
+// A connection passes all bytes on to the client, in whatever pieces they come.
 func TestRefusalsAreReadFromAnyPieces(t *testing.T) {
 	const asked = 7
 	text, record := "no", "record 2: no"

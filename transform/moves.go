@@ -20,8 +20,8 @@ const (
 // Moves tells the rows that a transaction moves from those that it inserts.
 // PostgreSQL moves a row from one partition to another by a deletion and an
 // insertion, and so do people. Moves remembers the ids of the deleted rows until
-// the transaction ends, up to a limit; the last one always. Its answers depend on the rows of the transaction only, so that a replay
-// gives the same.
+// the transaction ends, up to a limit; the last one always. Its answers depend on
+// the rows of the transaction only, so that a replay gives the same.
 type Moves struct {
 	// Limit is the most ids that are remembered.
 	Limit int
@@ -80,7 +80,7 @@ func (r *Router) idIndex(rel *pg.Relation) int {
 }
 
 // Deleted notes a row that the transaction deletes, by its old key or as a whole.
-// One whose key has no event id is not noted.
+// A row whose key has no event id is not noted.
 func (m *Moves) Deleted(r *Router, row *pg.Row) {
 	gone, ok := r.movedRow(row)
 	if !ok {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -77,17 +78,18 @@ func (d *doctor) checkpoint(ctx context.Context) {
 // checkpoint was saved.
 func (d *doctor) acknowledged(ctx context.Context, stored *checkpoint.Checkpoint) {
 	const name = "kafka.acknowledged"
-	if stored == nil || len(stored.Ends) == 0 || d.cfg.Sink.Kafka == nil || d.kafkaDown {
+	if d.kafkaDown {
 		return
 	}
-	c := newCluster(d.cfg)
-	if err := c.connect(ctx); err != nil {
+	compared, err := compareEnds(ctx, d.cfg, stored)
+	if err != nil {
 		d.skip(name, err.Error())
 		return
 	}
-	defer c.client.Close()
-	compared := sink.CompareEnds(ctx, c.client, stored.Ends)
-	switch loss := compared.Loss(c.cfg); {
+	if compared == nil {
+		return
+	}
+	switch loss := compared.Loss(*d.cfg.Sink.Kafka); {
 	case loss != nil:
 		d.fail(name, loss)
 	case compared.Untold != nil:
@@ -95,6 +97,20 @@ func (d *doctor) acknowledged(ctx context.Context, stored *checkpoint.Checkpoint
 	default:
 		d.ok(name, "the logs of %d topics have all that was acknowledged up to the checkpoint", len(stored.Ends))
 	}
+}
+
+// compareEnds compares what brokers had acknowledged, as the checkpoint says, with what
+// they have; nil: the checkpoint says nothing of it.
+func compareEnds(ctx context.Context, cfg *config.Config, stored *checkpoint.Checkpoint) (*sink.Comparison, error) {
+	if stored == nil || len(stored.Ends) == 0 || cfg.Sink.Kafka == nil {
+		return nil, nil
+	}
+	c := newCluster(cfg)
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	defer c.client.Close()
+	return sink.CompareEnds(ctx, c.client, stored.Ends), nil
 }
 
 // storeWritable tests whether a checkpoint could be saved, if there is a place

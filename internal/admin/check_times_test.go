@@ -29,8 +29,8 @@ func (f *fixture) withTopic(settings map[string]string) {
 	must.Get(kadm.NewClient(client).CreateTopic(f.ctx(), 1, 1, configs, "outbox.event.order"))(f.t)
 }
 
-// What waits is compared with how long the topic keeps records, and takes them, in
-// each mode of their time.
+// The age of waiting events is compared with how long the topic keeps records, and takes
+// them, in each mode of their time.
 func TestCheckOfRecordTimes(t *testing.T) {
 	const name = "kafka.record_time outbox.event.order"
 	commit := func(f *fixture) { f.Event.RecordTime = transform.RecordTimeCommit }

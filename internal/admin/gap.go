@@ -117,20 +117,17 @@ func (d *decision) planGap(ctx context.Context) *GapReport {
 // acknowledged compares what brokers had acknowledged, as the checkpoint says, with what
 // they have; nil: nothing is known of it.
 func (d *decision) acknowledged(ctx context.Context, r *GapReport) *sink.Comparison {
-	if d.stored == nil || len(d.stored.Ends) == 0 || d.cfg.Sink.Kafka == nil {
-		return nil
-	}
-	c := newCluster(d.cfg)
-	if err := c.connect(ctx); err != nil {
+	compared, err := compareEnds(ctx, d.cfg, d.stored)
+	if err != nil {
 		r.Kafka = err.Error()
+	}
+	if compared == nil {
 		return nil
 	}
-	defer c.client.Close()
-	compared := sink.CompareEnds(ctx, c.client, d.stored.Ends)
 	if compared.Untold != nil {
 		r.Kafka = compared.Untold.Error()
 	}
-	if loss := compared.Loss(c.cfg); loss != nil {
+	if loss := compared.Loss(*d.cfg.Sink.Kafka); loss != nil {
 		r.Reason = strings.TrimPrefix(r.Reason+"; "+loss.Error(), "; ")
 	}
 	return compared

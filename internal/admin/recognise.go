@@ -13,7 +13,7 @@ import (
 // recognised reports whether the slot has the log that the checkpoint is of: it sends again
 // the last transaction that was published, and the one that was published in part. Then a
 // run can go on from the checkpoint, and nothing is published twice. It confirms nothing.
-// What cannot be read is not recognised.
+// A log that cannot be read is not recognised.
 func (d *decision) recognised(ctx context.Context) bool {
 	past := d.past()
 	past.Cut = d.stored.Cut.Landmark

@@ -226,10 +226,8 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 
 // ours reports whether run reads events from the row's table: by its name at that
 // time, or by what the checkpoint knows of it.
-func (s *skip) ours(row *pg.Row) bool { return s.owns(s.owned, row) }
-
-func (d *decision) owns(owned checkpoint.Owned, row *pg.Row) bool {
-	return d.session.ours(row.Relation) || owned.Has(row.Relation.OID, row.Position.CommitLSN)
+func (s *skip) ours(row *pg.Row) bool {
+	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
 }
 
 // moved reports whether the row was there before its transaction, and so is no event.

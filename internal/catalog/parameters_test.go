@@ -76,7 +76,7 @@ func TestParametersOfLibpq(t *testing.T) {
 	}
 }
 
-// What is taken has its effect.
+// Parameters that are taken have their effect.
 func TestParametersThatAreTaken(t *testing.T) {
 	cfg := must.Get(parse("host=db.example hostaddr=127.0.0.9 sslmode=require ssl_min_protocol_version=TLSv1.3 fallback_application_name=b"))(t)
 	if got := must.Get(cfg.LookupFunc(t.Context(), "db.example"))(t); !slices.Equal(got, []string{"127.0.0.9"}) {

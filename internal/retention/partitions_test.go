@@ -119,7 +119,7 @@ func TestPartitionsOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// What was the default partition may have been made that of its rows' times, today's
+// A former default partition may have been made the one for its rows' times, today's
 // among them: partitions are created for the days behind.
 func TestPartitionForMoreThanADay(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; ALTER TABLE outbox DETACH PARTITION outbox_default; ALTER TABLE outbox_default RENAME TO outbox_first;

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Who has made several mistakes is told about each.
+// Several mistakes have a remedy each.
 func TestSeveralMistakesHaveSeveralRemedies(t *testing.T) {
 	id, key := failure.Configf("name event.id", "no id"), failure.Configf("name event.key", "no key")
 	for _, c := range []struct {

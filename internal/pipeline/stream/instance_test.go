@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -268,4 +269,27 @@ func (d *database) watch(g *gate) (stop func()) {
 		watching.Wait()
 		d.t.Logf("looked at the slot %d times while an event waited for its ack", looks)
 	})
+}
+
+// passes waits until all that was committed by now is confirmed.
+func (d *database) passes(what string) {
+	d.t.Helper()
+	end := d.lsn("SELECT pg_current_wal_flush_lsn()")
+	eventually(d.t, what+" to be passed over", func() bool { return d.confirmed() >= end })
+}
+
+// crash ends the server as a crash does, and starts it again. It returns the instance that
+// goes on: i, or another one if i is to be restarted.
+func (d *database) crash(server *pgtest.Server, i *instance, restarted bool) *instance {
+	d.t.Helper()
+	server.Stop(d.t, pgtest.Immediate)
+	if restarted {
+		i.stop()
+	}
+	server.Resume(d.t)
+	d.connect()
+	if restarted {
+		i = d.run().streams()
+	}
+	return i
 }

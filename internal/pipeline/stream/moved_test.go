@@ -92,17 +92,8 @@ func TestE2EAReplayJudgesAMoveAsTheFirstPassDid(t *testing.T) {
 			d.exec(`UPDATE outbox SET published = true`)
 			d.publish(1, 1)
 			d.exec(`UPDATE outbox SET published = true`)
-			passed := d.lsn("SELECT pg_current_wal_flush_lsn()")
-			eventually(t, "the moves to be passed over", func() bool { return d.confirmed() >= passed })
-			server.Stop(t, pgtest.Immediate)
-			if restarted {
-				i.stop()
-			}
-			server.Resume(t)
-			d.connect()
-			if restarted {
-				i = d.run().streams()
-			}
+			d.passes("the moves")
+			i = d.crash(server, i, restarted)
 			d.publish(2, 1)
 			d.finish(i)
 		})

@@ -73,20 +73,10 @@ func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
 			d.publish(3, 1)
 			d.exec("CHECKPOINT")
 			d.exec(staged)
-			passed := d.lsn("SELECT pg_current_wal_flush_lsn()")
-			eventually(t, "the copies to be passed over", func() bool { return d.confirmed() >= passed })
+			d.passes("the copies")
 			d.exec(swapped)
-			passed = d.lsn("SELECT pg_current_wal_flush_lsn()")
-			eventually(t, "the rename to be passed over", func() bool { return d.confirmed() >= passed })
-			server.Stop(t, pgtest.Immediate)
-			if restarted {
-				i.stop()
-			}
-			server.Resume(t)
-			d.connect()
-			if restarted {
-				i = d.run().streams()
-			}
+			d.passes("the rename")
+			i = d.crash(server, i, restarted)
 			d.publish(2, 1)
 			d.finish(i)
 		})
@@ -109,11 +99,7 @@ func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 	d.arrive()
 	d.exec(staged + `; ` + `ALTER TABLE outbox RENAME TO outbox_old; ALTER TABLE staged RENAME TO outbox`)
 	d.publish(1, 1)
-	server.Stop(t, pgtest.Immediate)
-	i.stop()
-	server.Resume(t)
-	d.connect()
-	i = d.run().streams()
+	i = d.crash(server, i, true)
 	d.publish(2, 1)
 	d.finish(i)
 }
