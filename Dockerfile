@@ -2,7 +2,13 @@
 # The sample service:  docker build -t cdc-outbox-orders --target orders .
 # For consumers:       docker build -t cdc-outbox-idempotency --target cdc-outbox-idempotency .
 #
-# It needs BuildKit, or buildah.
+# It needs BuildKit, or buildah. Behind a company's proxy, with its module proxy, and with
+# the authority that signs its certificates:
+#
+#   docker build -t cdc-outbox --build-arg GOPROXY=https://goproxy.example.com \
+#     --build-arg GOSUMDB=off --secret id=ca,src=company-ca.pem .
+#
+# (HTTPS_PROXY is an argument of every build.) The authority is for the build alone.
 
 # The builder runs on the build machine's platform and cross-compiles.
 FROM --platform=$BUILDPLATFORM golang:1.26.5-alpine3.24 AS source
@@ -15,7 +21,10 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
 ARG COMMIT=unknown
+ARG GOPROXY
+ARG GOSUMDB
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/build-ca.pem \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
       -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
       -o /out/cdc-outbox ./cmd/cdc-outbox
@@ -24,7 +33,10 @@ FROM source AS build-idempotency
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
+ARG GOPROXY
+ARG GOSUMDB
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/build-ca.pem \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
       -ldflags "-s -w -X main.version=$VERSION" \
       -o /out/cdc-outbox-idempotency ./idempotency/cmd/cdc-outbox-idempotency
@@ -32,7 +44,10 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 FROM source AS build-orders
 ARG TARGETOS
 ARG TARGETARCH
+ARG GOPROXY
+ARG GOSUMDB
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/build-ca.pem \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -ldflags "-s -w" \
       -o /out/ ./examples/orders ./examples/orders/consumer
 
@@ -41,17 +56,17 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 FROM scratch AS base
 COPY --from=source /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=source /usr/local/go/lib/time/zoneinfo.zip /usr/share/zoneinfo.zip
-ENV ZONEINFO=/usr/share/zoneinfo.zip
+ENV ZONEINFO=/usr/share/zoneinfo.zip PATH=/usr/local/bin
 COPY LICENSE /LICENSE
 USER 65532:65532
 
 FROM base AS orders
-COPY --from=build-orders /out/ /
-ENTRYPOINT ["/orders"]
+COPY --from=build-orders /out/ /usr/local/bin/
+ENTRYPOINT ["/usr/local/bin/orders"]
 
 FROM base AS cdc-outbox-idempotency
-COPY --from=build-idempotency /out/cdc-outbox-idempotency /cdc-outbox-idempotency
-ENTRYPOINT ["/cdc-outbox-idempotency"]
+COPY --from=build-idempotency /out/cdc-outbox-idempotency /usr/local/bin/
+ENTRYPOINT ["/usr/local/bin/cdc-outbox-idempotency"]
 
 FROM base AS cdc-outbox
 ARG VERSION=dev
@@ -62,13 +77,13 @@ LABEL org.opencontainers.image.title="cdc-outbox" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$COMMIT"
-COPY --from=build /out/cdc-outbox /cdc-outbox
+COPY --from=build /out/cdc-outbox /usr/local/bin/
 EXPOSE 8080
 # The verb reads the configuration as run does: name the file in
 # CDC_OUTBOX_CONFIG rather than with -c, so that both find it.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
-    CMD ["/cdc-outbox", "healthcheck"]
+    CMD ["/usr/local/bin/cdc-outbox", "healthcheck"]
 # SIGTERM, docker stop's signal, drains for at most errors.drain_timeout (20s):
 # give it longer, e.g. docker stop --timeout 30.
-ENTRYPOINT ["/cdc-outbox"]
+ENTRYPOINT ["/usr/local/bin/cdc-outbox"]
 CMD ["run"]

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/docker/go-connections/nat"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -43,25 +44,33 @@ func TestComposeBuildsTargetsThatExist(t *testing.T) {
 	}
 }
 
-// A port of the host may be taken: each can be another one, and none is open to
-// the network.
-func TestComposePortsCanBeChosen(t *testing.T) {
-	port := regexp.MustCompile(`^127\.0\.0\.1:\$\{(\w+_PORT):-(\d+)\}:\d+$`)
+// Failure mode 153. A port of the host may be taken: the next one of a range is used then,
+// or another one can be chosen, and none is open to the network. Kafka tells its clients
+// the port, so that one is fixed.
+func TestComposePortsMoveOrCanBeChosen(t *testing.T) {
+	port := regexp.MustCompile(`^(127\.0\.0\.1):\$\{(\w+_PORT):-((\d+)(?:-\d+)?)\}:(\d+)$`)
 	comment, _, _ := strings.Cut(read(t, "../docker-compose.yml"), "\nname:")
 	published := map[string]string{} // variable by port
 	for name, s := range services(t) {
 		for _, p := range s.Ports {
 			m := port.FindStringSubmatch(p)
-			switch {
-			case m == nil:
+			if m == nil {
 				t.Errorf("service %s publishes %s, which cannot be chosen or is not on loopback", name, p)
-			case published[m[2]] != "":
-				t.Errorf("port %s is both %s and %s", m[2], published[m[2]], m[1])
-			case !strings.Contains(comment, m[1]):
-				t.Errorf("%s is not documented", m[1])
-			default:
-				published[m[2]] = m[1]
+				continue
 			}
+			address, variable, given, first, inside := m[1], m[2], m[3], m[4], m[5]
+			// As Compose reads it: a range for one port is the engine's to choose from.
+			mapped := must.Get(nat.ParsePortSpec(address + ":" + given + ":" + inside))(t)
+			moves := len(mapped) == 1 && mapped[0].Binding.HostPort == given && given != first
+			switch {
+			case published[first] != "":
+				t.Errorf("port %s is both %s and %s", first, published[first], variable)
+			case !strings.Contains(comment, variable):
+				t.Errorf("%s is not documented", variable)
+			case moves == (name == "kafka"):
+				t.Errorf("service %s publishes %s, which moves: %v", name, p, moves)
+			}
+			published[first] = variable
 		}
 	}
 	if len(published) < 6 {

@@ -58,6 +58,32 @@ func TestDockerfileCompilesFromItsContext(t *testing.T) {
 	}
 }
 
+// Failure mode 154. A company's proxy has a certificate of the company's own authority,
+// and its module proxy another address. The authority stays out of the image.
+func TestDockerfileBuildsBehindAProxy(t *testing.T) {
+	compiled := 0
+	for _, s := range stages(t) {
+		for _, line := range s.steps {
+			if !strings.Contains(line, "go build") {
+				continue
+			}
+			compiled++
+			for _, argument := range []string{"ARG GOPROXY", "ARG GOSUMDB"} {
+				if !slices.Contains(s.steps, argument) {
+					t.Errorf("stage %s has no %s", s.name, argument)
+				}
+			}
+			// Go reads every file of this folder, beside the image's own authorities.
+			if !strings.Contains(line, "--mount=type=secret,id=ca,target=/etc/ssl/certs/") || strings.Contains(line, "required") {
+				t.Errorf("stage %s compiles without the authority that the build may be given: %s", s.name, line)
+			}
+		}
+	}
+	if compiled < 3 {
+		t.Errorf("only %d stages compile something", compiled)
+	}
+}
+
 // The image's Go does not download another one, as that of a machine does.
 func TestImageHasTheGoThatIsNeeded(t *testing.T) {
 	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.work"))
@@ -195,7 +221,8 @@ type step struct {
 var given = map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}
 
 // checkImage refuses an image that would not start: there is nothing in it but
-// what was copied, and no shell that looks for a program.
+// what was copied, and no shell that looks for a program. What it starts is on PATH, for
+// those who type a verb in it.
 func (s *step) checkImage(t *testing.T) {
 	t.Helper()
 	if uid, _, _ := strings.Cut(s.user, ":"); !regexp.MustCompile(`^[1-9]\d*$`).MatchString(uid) {
@@ -203,6 +230,9 @@ func (s *step) checkImage(t *testing.T) {
 	}
 	for _, command := range s.commands {
 		program := filepath.Join(s.root, command[0])
+		if !slices.Contains(filepath.SplitList(s.environ["PATH"]), filepath.Dir(command[0])) {
+			t.Errorf("%s is not on the image's PATH, %q", command[0], s.environ["PATH"])
+		}
 		file, err := elf.Open(program)
 		if err != nil {
 			t.Errorf("it starts %s: %v", command, err)

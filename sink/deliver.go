@@ -199,6 +199,15 @@ func (k *Kafka) extend(ctx context.Context, t *topic, wanted int32) (*topic, err
 	return n, nil
 }
 
+// TooLarge returns the refusal of an event that is larger than any that is sent; nil: it
+// is not.
+func TooLarge(ev *transform.Event, cfg Options) *transform.BadEvent {
+	if size := ev.Size(); size > int64(cfg.MaxRecordBytes) {
+		return tooLarge(size, cfg.MaxRecordBytes)
+	}
+	return nil
+}
+
 func tooLarge(size int64, limit int32) *transform.BadEvent {
 	return &transform.BadEvent{
 		Reason: transform.ReasonRecordTooLarge,

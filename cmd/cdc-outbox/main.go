@@ -7,6 +7,8 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
 func main() {
@@ -14,5 +16,6 @@ func main() {
 	abortOnPanic()
 	ctx := stopOn(context.Background(), signals, os.Exit)
 	p := &program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
+	p.command.Place = invocation.PlaceOf(p.getenv, os.Getpid(), os.Getppid())
 	os.Exit(p.run(ctx, os.Args[1:]))
 }

@@ -85,7 +85,9 @@ func (a *adminFlags) each(ctx context.Context, p *program, do work) error {
 		}
 		errs = append(errs, err)
 		if found != nil {
-			reports = append(reports, pipelineReport{found, invocation.Invocation{File: p.command.File, Pipeline: pipeline.Name}})
+			command := p.command
+			command.Pipeline = pipeline.Name
+			reports = append(reports, pipelineReport{found, command})
 		}
 	}
 	switch {

@@ -51,6 +51,9 @@ func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, err
 		}
 		r.Holder = &holder
 	}
+	if err := d.mayReplicate(ctx, "read"); err != nil { // which the next run does
+		return nil, fmt.Errorf("nothing was changed: %w", err)
+	}
 	if !yes {
 		return r, failure.Configf("repeat it with --yes", "nothing was changed")
 	}

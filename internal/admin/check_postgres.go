@@ -73,9 +73,8 @@ func (d *doctor) postgres(ctx context.Context) {
 
 func (d *doctor) serverItself() {
 	d.supported(*d.server)
-	if !d.server.WALSuffices() {
-		d.fail("postgresql.wal_level", failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL",
-			"wal_level is %s; logical decoding needs logical", d.server.WALLevel))
+	if err := logs(*d.server); err != nil {
+		d.fail("postgresql.wal_level", err)
 	} else {
 		d.ok("postgresql.wal_level", "%s", d.server.WALLevel)
 	}
@@ -163,26 +162,13 @@ func (d *doctor) mayConnect(ctx context.Context) {
 	d.ok(name, "role %s may open replication connections", role)
 }
 
-// hasReplication tells whether the role's attributes have the right to replicate.
-func (s *session) hasReplication(ctx context.Context) (may bool, err error) {
-	err = s.conn.QueryRow(ctx, `SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&may)
-	return may, err
-}
-
-func (s *session) grantReplication() string {
-	role := sqltext.Name(s.conn.Config().User)
-	return "ALTER ROLE " + role + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + role + ";)"
-}
-
 // capacity looks for a free slot and a free walsender where they are needed.
 func (d *doctor) capacity() {
-	s := d.server
-	switch {
-	case d.slotKnown && d.slot == nil && s.UsedSlots >= s.MaxSlots:
-		d.fail("postgresql.slots", failure.Configf(
-			"drop a slot nobody needs (SELECT slot_name, active FROM pg_replication_slots;), or: ALTER SYSTEM SET max_replication_slots = "+fmt.Sprint(s.MaxSlots+4)+"; and restart PostgreSQL",
-			"all %d replication slots are in use, and slot %q is still to be created", s.MaxSlots, d.cfg.Source.Slot))
-	default:
+	s := *d.server
+	err := roomForSlot(s, d.cfg.Source.Slot)
+	if d.slotKnown && d.slot == nil && err != nil {
+		d.fail("postgresql.slots", err)
+	} else {
 		d.ok("postgresql.slots", "%d of %d in use", s.UsedSlots, s.MaxSlots)
 	}
 

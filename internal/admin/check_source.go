@@ -98,20 +98,9 @@ func (d *doctor) snapshotRights(ctx context.Context, t pg.Table) {
 		return
 	}
 	name := "privileges " + t.String()
-	var may, hidden bool
-	err := d.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT'), row_security_active($2)`,
-		t.Schema, t.Quoted()).Scan(&may, &hidden)
-	role := sqltext.Name(d.conn.Config().User)
-	switch {
-	case err != nil:
-		d.fail(name, fmt.Errorf("read privileges: %w", err))
-	case !may:
-		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
-			"source.snapshot is initial, and the role may not read %s", t))
-	case hidden:
-		d.fail(name, failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;",
-			"source.snapshot is initial, and row-level security would hide rows of %s from the role", t))
-	default:
+	if err := d.mayRead(ctx, t, "source.snapshot is initial"); err != nil {
+		d.fail(name, err)
+	} else {
 		d.ok(name, "the role may read the table for the snapshot")
 	}
 }
@@ -219,7 +208,7 @@ func (d *doctor) missingPublication(ctx context.Context) {
 		d.fail(name, fmt.Errorf("%w, and source.create is false", missing))
 		return
 	}
-	may, err := d.mayCreatePublication(ctx)
+	may, err := d.mayCreatePublication(ctx, d.infos)
 	switch {
 	case err != nil:
 		d.fail(name, err)
@@ -237,18 +226,4 @@ func missingPublication(cfg *config.Config, infos []catalog.TableInfo) error {
 		remedy += ", or: " + catalog.CreatePublicationSQL(cfg.Source.Publication, infos) + ";"
 	}
 	return failure.Configf(remedy, "publication %q does not exist", cfg.Source.Publication)
-}
-
-func (d *doctor) mayCreatePublication(ctx context.Context) (bool, error) {
-	var may bool
-	err := d.conn.QueryRow(ctx, `SELECT has_database_privilege(current_database(), 'CREATE')`).Scan(&may)
-	for _, info := range d.infos {
-		if err == nil && may {
-			err = d.conn.QueryRow(ctx, `SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = $1`, info.OID).Scan(&may)
-		}
-	}
-	if err != nil {
-		return false, fmt.Errorf("read privileges: %w", err)
-	}
-	return may, nil
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // GapOptions are the choices of AcceptGap.
@@ -73,6 +75,9 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	report := d.planGap(ctx)
 	acknowledged := d.acknowledged(ctx, report)
 	report.Snapshot, report.retention = opts.Snapshot, cfg.Retention.After > 0
+	if err := d.able(ctx, report); err != nil {
+		return report, fmt.Errorf("nothing was changed: %w", err)
+	}
 	if !opts.Yes {
 		return report, failure.Configf("repeat it with --yes", "nothing was changed")
 	}
@@ -112,6 +117,52 @@ func (d *decision) planGap(ctx context.Context) *GapReport {
 		r.PartAgain = r.Part != ""
 	}
 	return r
+}
+
+// able returns what the plan, and the run after it, would fail for: the rights, and what
+// run looks at before it reads.
+func (d *decision) able(ctx context.Context, r *GapReport) error {
+	errs := []error{d.mayReplicate(ctx, "read")}
+	if r.Slot != "kept" {
+		errs = append(errs, logs(d.server))
+	}
+	if r.Slot == "created" {
+		errs = append(errs, roomForSlot(d.server, d.cfg.Source.Slot))
+	}
+	for _, t := range d.cfg.Source.Tables {
+		if r.Snapshot {
+			errs = append(errs, d.mayRead(ctx, t, "the next run is to publish the rows in the table (--snapshot)"))
+		}
+		if d.cfg.Errors.OnBadEvent != transform.BadEventStop {
+			errs = append(errs, d.bound(ctx, t))
+		}
+	}
+	if d.Publication == nil {
+		errs = append(errs, d.publishable(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// bound returns why the table's columns do not suffice, if so.
+func (d *decision) bound(ctx context.Context, t pg.Table) error {
+	found, err := d.outboxTable(ctx, t)
+	if err == nil && found != nil {
+		err = found.unfit
+	}
+	return err
+}
+
+// publishable returns why the publication that is missing cannot be made, if so.
+func (d *decision) publishable(ctx context.Context) error {
+	infos, err := catalog.ReadTables(ctx, d.conn, d.cfg.Source.Tables)
+	if err != nil {
+		return err
+	}
+	may, err := d.mayCreatePublication(ctx, infos)
+	if err != nil || may {
+		return err
+	}
+	return fmt.Errorf("%w, and the role may not create it: that takes CREATE on the database and ownership of the tables", missingPublication(d.cfg, infos))
 }
 
 // acknowledged compares what brokers had acknowledged, as the checkpoint says, with what

@@ -161,3 +161,57 @@ func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
 		t.Errorf("without --snapshot: %v", err)
 	}
 }
+
+// Failure mode 151: "Done" is said of what the next run can do. A right that it lacks is
+// named before anything is changed.
+func TestAcceptGapWantsTheRightsFirst(t *testing.T) {
+	for name, tt := range map[string]struct {
+		attributes string
+		more       []string // SQL, with %s for the role
+		lose       func(*fixture) []string
+		opts       GapOptions
+		want       string // of the error
+		remedy     string
+	}{
+		"to read the table": {"REPLICATION", nil, func(f *fixture) []string { return []string{dropSlot(f)} },
+			GapOptions{Yes: true, Snapshot: true}, "may not read public.outbox", "GRANT SELECT"},
+		"to see all rows": {"REPLICATION", []string{"GRANT SELECT ON outbox TO %s", "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY"},
+			func(f *fixture) []string { return []string{dropSlot(f)} },
+			GapOptions{Yes: true, Snapshot: true}, "would hide rows", "BYPASSRLS"},
+		"to replicate": {"", nil, func(f *fixture) []string { return []string{dropSlot(f)} },
+			GapOptions{Yes: true}, "may not read slot", "WITH REPLICATION"},
+		"to make the publication": {"REPLICATION", nil, func(*fixture) []string { return []string{`DROP PUBLICATION cdc_outbox`} },
+			GapOptions{Yes: true}, "may not create it", "setup"},
+		"to make the publication, only asked": {"REPLICATION", nil, func(*fixture) []string { return []string{`DROP PUBLICATION cdc_outbox`} },
+			GapOptions{}, "may not create it", "setup"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sound(t)
+			before := f.save()
+			role := slotName(t)
+			f.exec(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'pw' ` + tt.attributes)
+			f.t.Cleanup(func() { f.exec(`DROP OWNED BY `+role, `DROP ROLE `+role) })
+			for _, sql := range tt.more {
+				f.exec(strings.Replace(sql, "%s", role, 1))
+			}
+			f.exec(tt.lose(f)...)
+			_, slotBefore := f.slot()
+			owner := f.Source.URL
+			f.Source.URL = asRole(owner, role, "pw")
+
+			report, err := AcceptGap(f.ctx(), f.Config, tt.opts)
+			wantClass(t, err, failure.Config, "nothing was changed", tt.want)
+			must.Contain(t, failure.RemedyOf(err), tt.remedy)
+			if report == nil || report.Done {
+				t.Errorf("report %+v", report)
+			}
+			if cp := f.stored(); cp.Epoch != before.Epoch {
+				t.Errorf("the checkpoint is %+v", cp)
+			}
+			if _, slotNow := f.slot(); slotNow != slotBefore {
+				t.Errorf("the slot is there: %v, before %v", slotNow, slotBefore)
+			}
+			f.Source.URL = owner
+		})
+	}
+}

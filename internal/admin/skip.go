@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -40,7 +41,8 @@ type SkippedEvent struct {
 	Seq   uint32 `json:"seq"`
 	Table string `json:"table"`
 	ID    string `json:"id"`
-	// Reason is why it cannot be published; empty if it can.
+	// Reason is why it cannot be published; empty: nothing but the brokers, which were not
+	// asked, can refuse it.
 	Reason transform.Reason `json:"reason,omitempty"`
 }
 
@@ -264,7 +266,10 @@ func (s *skip) event(r *SkipReport, row *pg.Row, ev *transform.Event, routed err
 		}
 	}
 	e := SkippedEvent{Table: ev.Table, ID: ev.Name()}
-	if isBad {
+	if kafka := s.cfg.Sink.Kafka; kafka != nil && !isBad {
+		bad = sink.TooLarge(ev, *kafka)
+	}
+	if bad != nil {
 		e.Reason = bad.Reason
 	}
 	r.note(row, e)
@@ -304,7 +309,7 @@ func (r *SkipReport) WriteText(w io.Writer) error {
 	l.printf("Transaction %d, committed at %s (%s), has these events, which are passed over unless they were published before:\n",
 		r.XID, r.Commit, r.Time.Format(time.RFC3339Nano))
 	for _, e := range r.Events {
-		l.printf("  %d  %s  %s  %s\n", e.Seq, e.Table, cmp.Or(e.ID, "(no id)"), cmp.Or(string(e.Reason), "could be published"))
+		l.printf("  %d  %s  %s  %s\n", e.Seq, e.Table, cmp.Or(e.ID, "(no id)"), cmp.Or(string(e.Reason), "nothing in it refuses it; brokers were not asked"))
 	}
 	if more := r.Total - len(r.Events); more > 0 {
 		l.printf("  and %d more\n", more)

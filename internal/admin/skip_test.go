@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -96,5 +97,25 @@ func TestSkipMessage(t *testing.T) {
 		if cp := f.stored(); done.Total != 1 || done.Events[0].Reason != transform.ReasonUnreadableContents || cp.Skip.Commit != at {
 			t.Errorf("done %+v, checkpoint %+v", done, cp)
 		}
+	}
+}
+
+// Failure mode 152. A row that is larger than any that is sent is named as such, and of
+// one that brokers may refuse nothing is promised.
+func TestSkipTransactionWithARowThatIsTooLarge(t *testing.T) {
+	f := empty(t)
+	f.withKafka()
+	f.setup()
+	f.save()
+	f.exec(`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES
+		('order', '1', 'Placed', jsonb_build_object('x', repeat('x', 2000000))), ('order', '2', 'Placed', '{}')`)
+	at := f.commits(1)[0].Commit
+	planned, err := SkipTransaction(f.ctx(), f.Config, at, false)
+	wantClass(t, err, failure.Config, "nothing was changed")
+	if planned.Total != 2 || planned.Events[0].Reason != transform.ReasonRecordTooLarge || planned.Events[1].Reason != "" {
+		t.Errorf("planned %+v", planned)
+	}
+	if shown := text(t, planned); strings.Contains(shown, "could be published") {
+		t.Errorf("promises more than is known: %s", shown)
 	}
 }

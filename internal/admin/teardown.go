@@ -197,28 +197,11 @@ func (t *teardown) planSlot(ctx context.Context) error {
 		if err := refuseSlot(ctx, t.conn, slot, t.server.Database); err != nil {
 			return err
 		}
-		if err := t.mayReplicate(ctx); err != nil {
+		if err := t.mayReplicate(ctx, "drop"); err != nil {
 			return err
 		}
 	}
 	t.plan = append(t.plan, object{"slot", name, ok, t.dropSlot})
-	return nil
-}
-
-// mayReplicate asks for the right to drop a slot, which is that to replicate.
-// Where the role's attributes do not show it (Amazon RDS has a role of its own
-// for it) a connection does.
-func (t *teardown) mayReplicate(ctx context.Context) error {
-	may, err := t.hasReplication(ctx)
-	if err != nil || may {
-		return err
-	}
-	repl, err := t.replication(ctx)
-	if err != nil {
-		return failure.Configf(t.grantReplication()+", or run teardown as a role that may",
-			"role %s may not drop slot %q: %w", sqltext.Name(t.conn.Config().User), t.cfg.Source.Slot, err)
-	}
-	catalog.Close(repl)
 	return nil
 }
 

@@ -13,8 +13,9 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // substitute replaces ${NAME} by the environment variable, ${file:PATH} by the
 // file's contents without its last line end, and $$ by one dollar. Any other
-// dollar stays. It works on values after YAML was parsed and what it inserts is
-// not looked at again, so that no secret can change the configuration's shape.
+// dollar stays. PATH may have variables itself. It works on values after YAML was
+// parsed and what it inserts is not looked at again, so that no secret can change
+// the configuration's shape.
 func substitute(text string, environ map[string]string) (string, error) {
 	var b strings.Builder
 	for {
@@ -27,7 +28,7 @@ func substitute(text string, environ map[string]string) (string, error) {
 			b.WriteByte('$')
 			text = rest[1:]
 		case strings.HasPrefix(rest, "{"):
-			reference, after, closed := strings.Cut(rest[1:], "}")
+			reference, after, closed := cutReference(rest[1:])
 			if !closed {
 				return "", failure.Configf("close it with }, or write $${ for the two characters", "has a ${ without }")
 			}
@@ -44,11 +45,44 @@ func substitute(text string, environ map[string]string) (string, error) {
 	}
 }
 
+// cutReference cuts text at the brace that closes the reference in front of it, which
+// may have others inside.
+func cutReference(text string) (reference, after string, closed bool) {
+	open := 1
+	for i, c := range text {
+		switch {
+		case strings.HasPrefix(text[i:], "${"):
+			open++
+		case c == '}':
+			open--
+		}
+		if open == 0 {
+			return text[:i], text[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// credentials is the variable with the folder in which systemd gives a unit its
+// credentials. The folder is there only while the unit runs.
+const credentials = "CREDENTIALS_DIRECTORY"
+
+// asService is the remedy of a credential that is looked for outside of its unit.
+const asService = "systemd gives credentials to the service alone: run the verb as the service with cdc-outbox-verb, which lies beside the unit; or "
+
 func lookUp(reference string, environ map[string]string) (string, error) {
-	if path, ok := strings.CutPrefix(reference, "file:"); ok {
+	if written, ok := strings.CutPrefix(reference, "file:"); ok {
+		path, err := substitute(written, environ)
+		if err != nil {
+			return "", err
+		}
 		contents, err := os.ReadFile(path)
 		if err != nil {
-			return "", failure.Configf("create the file or correct the path", "names the file %s, which cannot be read: %s", path, setting.Reason(err))
+			remedy := "create the file or correct the path"
+			if strings.HasPrefix(path, "/run/credentials/") {
+				remedy = asService + remedy
+			}
+			return "", failure.Configf(remedy, "names the file %s, which cannot be read: %s", written, setting.Reason(err))
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(contents), "\n"), "\r"), nil
 	}
@@ -57,7 +91,11 @@ func lookUp(reference string, environ map[string]string) (string, error) {
 	}
 	replacement, ok := environ[reference]
 	if !ok {
-		return "", failure.Configf("export "+reference+", or use ${file:/path}", "names the environment variable %s, which is not set", reference)
+		remedy := "export " + reference + ", or use ${file:/path}"
+		if reference == credentials {
+			remedy = asService + "export " + reference + "=… with the folder of the credentials' files"
+		}
+		return "", failure.Configf(remedy, "names the environment variable %s, which is not set", reference)
 	}
 	return replacement, nil
 }

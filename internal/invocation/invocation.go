@@ -1,7 +1,8 @@
 // Package invocation completes the commands of ours that remedies name, so that
 // they can be typed as they are: a command without the configuration file of the
-// one that failed reads another configuration, or none, and one without its
-// pipeline is about all of them.
+// one that failed reads another configuration, or none, one without its
+// pipeline is about all of them, and one that is not typed as its Place wants it
+// lacks the service's credentials.
 //
 // Non-goals: --set and the environment, which may hold secrets.
 package invocation
@@ -20,11 +21,12 @@ import (
 type Invocation struct {
 	File     string // given with -c; empty if it was not
 	Pipeline string // the only one that a message is about; empty for all
+	Place    Place  // where the program runs
 }
 
-// ownCommand is a command of ours in a text, with the beginning of its flags
-// where it has been completed.
-var ownCommand = regexp.MustCompile(`\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --pipeline )?`)
+// ownCommand is a command of ours in a text, with what it begins with, and the beginning
+// of its flags, where it has been completed.
+var ownCommand = regexp.MustCompile(`(` + compose + `)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --pipeline )?`)
 
 // In returns the text with its commands completed; those that are already stay as
 // they are.
@@ -48,13 +50,20 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 		return text
 	}
 	return ownCommand.ReplaceAllStringFunc(text, func(command string) string {
+		if strings.HasPrefix(command, compose) {
+			return command
+		}
+		runs := strings.HasPrefix(command, "cdc-outbox run")
+		if !runs { // which the place does by itself
+			command = i.Place.program() + strings.TrimPrefix(command, "cdc-outbox")
+		}
 		if strings.HasSuffix(command, " ") {
 			return command
 		}
 		if i.File != "" {
 			command += encode(" -c " + quote(i.File))
 		}
-		if i.Pipeline != "" && !strings.HasPrefix(command, "cdc-outbox run") { // which runs all
+		if i.Pipeline != "" && !runs { // run runs all
 			command += encode(" --pipeline " + quote(i.Pipeline))
 		}
 		return command

@@ -27,6 +27,12 @@ func TestIn(t *testing.T) {
 			"`cdc-outbox setup -c 'it'\\''s mine.yaml' --yes`, or cdc-outbox check -c x; cdc-outbox run -c 'it'\\''s mine.yaml'; cdc-outbox-demo"},
 		"a pipeline, of which run knows nothing": {invocation.Invocation{File: "o.yaml", Pipeline: "orders"},
 			"`cdc-outbox setup -c o.yaml --pipeline orders --yes`, or cdc-outbox check -c x; cdc-outbox run -c o.yaml; cdc-outbox-demo"},
+		"a container": {invocation.Invocation{Place: invocation.Container},
+			"`docker compose run --rm --no-deps cdc-outbox setup --yes`, or docker compose run --rm --no-deps cdc-outbox check -c x; cdc-outbox run; cdc-outbox-demo"},
+		"Kubernetes, with a pipeline": {invocation.Invocation{Pipeline: "orders", Place: invocation.Kubernetes},
+			"`deploy/kubernetes/verb.sh setup --pipeline orders --yes`, or deploy/kubernetes/verb.sh check -c x; cdc-outbox run; cdc-outbox-demo"},
+		"systemd, with a file": {invocation.Invocation{File: "o.yaml", Place: invocation.Systemd},
+			"`cdc-outbox-verb setup -c o.yaml --yes`, or cdc-outbox-verb check -c x; cdc-outbox run -c o.yaml; cdc-outbox-demo"},
 		"a pipeline, the file in the environment": {invocation.Invocation{Pipeline: "orders"},
 			"`cdc-outbox setup --pipeline orders --yes`, or cdc-outbox check -c x; cdc-outbox run; cdc-outbox-demo"},
 	} {
@@ -35,7 +41,7 @@ func TestIn(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
-			if again := (invocation.Invocation{File: tt.in.File}).In(got); tt.in.File != "" && again != got {
+			if again := tt.in.In(got); (tt.in.File != "" || tt.in.Place != invocation.Shell) && again != got {
 				t.Errorf("a second time: %s", again)
 			}
 			encoded, err := json.Marshal(text)
@@ -43,6 +49,30 @@ func TestIn(t *testing.T) {
 			var decoded string
 			if err := json.Unmarshal([]byte(tt.in.InJSON(string(encoded))), &decoded); err != nil || decoded != tt.want {
 				t.Errorf("in JSON: %s, %v", decoded, err)
+			}
+		})
+	}
+}
+
+// Failure mode 150.
+func TestPlaceOf(t *testing.T) {
+	for name, tt := range map[string]struct {
+		environ     map[string]string
+		pid, parent int
+		want        invocation.Place
+	}{
+		"a shell":                     {nil, 4711, 4710, invocation.Shell},
+		"a container":                 {nil, 1, 0, invocation.Container},
+		"a pod":                       {map[string]string{"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, 1, 0, invocation.Kubernetes},
+		"kubectl exec":                {map[string]string{"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, 17, 0, invocation.Shell},
+		"systemd":                     {map[string]string{"INVOCATION_ID": "0123456789abcdef0123456789abcdef"}, 4711, 1, invocation.Systemd},
+		"a test that a service runs":  {map[string]string{"INVOCATION_ID": "0123456789abcdef0123456789abcdef"}, 4711, 4710, invocation.Shell},
+		"a container of a unit":       {map[string]string{"INVOCATION_ID": "0123456789abcdef0123456789abcdef"}, 1, 0, invocation.Container},
+		"a process whose parent died": {nil, 4711, 1, invocation.Shell},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := invocation.PlaceOf(func(name string) string { return tt.environ[name] }, tt.pid, tt.parent); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
 	}

@@ -1,0 +1,361 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+)
+
+// connectors are the folders of deploy/kubernetes that make one connector each.
+var connectors = []string{".", "overlays/existing-namespace", "overlays/second"}
+
+// object is what these tests read of a Kubernetes object.
+type object struct {
+	Kind     string
+	Metadata struct {
+		Name, Namespace string
+		Labels          map[string]string
+	}
+	Spec struct {
+		Selector                   selector
+		PodSelector                selector `yaml:"podSelector"`
+		UnhealthyPodEvictionPolicy string   `yaml:"unhealthyPodEvictionPolicy"`
+		Template                   struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     podSpec
+		}
+	}
+	Data map[string]string
+}
+
+type selector struct {
+	MatchLabels map[string]string `yaml:"matchLabels"`
+}
+
+type podSpec struct {
+	RestartPolicy             string          `yaml:"restartPolicy"`
+	SecurityContext           securityContext `yaml:"securityContext"`
+	TopologySpreadConstraints []struct {
+		LabelSelector selector `yaml:"labelSelector"`
+	} `yaml:"topologySpreadConstraints"`
+	Containers []struct {
+		Name, Image     string
+		Args            []string
+		Env             []variable
+		SecurityContext securityContext `yaml:"securityContext"`
+		LivenessProbe   any             `yaml:"livenessProbe"`
+		ReadinessProbe  any             `yaml:"readinessProbe"`
+	}
+	Volumes []struct {
+		Name      string
+		ConfigMap reference `yaml:"configMap"`
+	}
+}
+
+type variable struct {
+	Name      string
+	ValueFrom struct {
+		SecretKeyRef reference `yaml:"secretKeyRef"`
+	} `yaml:"valueFrom"`
+}
+
+type reference struct {
+	Name     string
+	Key      string
+	Optional bool
+}
+
+type securityContext struct {
+	RunAsNonRoot             bool  `yaml:"runAsNonRoot"`
+	AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+	Capabilities             struct{ Drop []string }
+	SeccompProfile           struct{ Type string } `yaml:"seccompProfile"`
+}
+
+// kubectl is the program's path; the test is skipped where there is none.
+func kubectl(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("kubectl is not installed: nothing builds the manifests")
+	}
+	return path
+}
+
+// built is what kubectl apply --kustomize would send, of a folder of kubernetes.
+func built(t *testing.T, folder string) []object {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), kubectl(t), "kustomize", folder)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || strings.Contains(stderr.String(), "deprecated") {
+		t.Fatalf("kubectl kustomize %s: %v\n%s", folder, err, &stderr)
+	}
+	var all []object
+	for documents := yaml.NewDecoder(bytes.NewReader(out)); ; {
+		var o object
+		err := documents.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		must.OK(t, err)
+		all = append(all, o)
+	}
+}
+
+// edited is a copy of kubernetes with one file changed.
+func edited(t *testing.T, file, before, after string) string {
+	t.Helper()
+	folder := t.TempDir()
+	must.OK(t, os.CopyFS(folder, os.DirFS("kubernetes")))
+	text := read(t, filepath.Join("kubernetes", file))
+	if !strings.Contains(text, before) {
+		t.Fatalf("%s has no %q", file, before)
+	}
+	must.OK(t, os.WriteFile(filepath.Join(folder, file), []byte(strings.Replace(text, before, after, 1)), 0o600))
+	return folder
+}
+
+func only(t *testing.T, objects []object, kind string) object {
+	t.Helper()
+	objects = slices.DeleteFunc(slices.Clone(objects), func(o object) bool { return o.Kind != kind })
+	if len(objects) != 1 {
+		t.Fatalf("%d objects of kind %s", len(objects), kind)
+	}
+	return objects[0]
+}
+
+// Each connector has all that its pods name, in one namespace, with a configuration that
+// is valid with its Secret.
+func TestKubernetesManifestsFitTogether(t *testing.T) {
+	for _, folder := range connectors {
+		t.Run(folder, func(t *testing.T) {
+			objects := built(t, "kubernetes/"+folder)
+			exists := map[string]bool{}
+			for _, o := range objects {
+				exists[o.Kind+" "+o.Metadata.Name] = true
+				if o.Kind != "Namespace" && o.Metadata.Namespace != only(t, objects, "Deployment").Metadata.Namespace {
+					t.Errorf("%s is in namespace %q", o.Kind, o.Metadata.Namespace)
+				}
+			}
+			pod := only(t, objects, "Deployment").Spec.Template.Spec
+			for _, e := range pod.Containers[0].Env {
+				if ref := e.ValueFrom.SecretKeyRef; ref.Name != "" && !exists["Secret "+ref.Name] {
+					t.Errorf("there is no Secret %s", ref.Name)
+				}
+			}
+			for _, v := range pod.Volumes {
+				if !v.ConfigMap.Optional && !exists["ConfigMap "+v.ConfigMap.Name] {
+					t.Errorf("there is no ConfigMap %s", v.ConfigMap.Name)
+				}
+			}
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			must.OK(t, os.WriteFile(file, []byte(only(t, objects, "ConfigMap").Data["config.yaml"]), 0o600))
+			environ := []string{"SOURCE_URL=postgres://cdc@localhost:5432/app", "SOURCE_PASSWORD=secret", "KAFKA_PASSWORD=secret"}
+			if _, err := config.Load(config.Options{File: file, Environ: environ}); err != nil {
+				t.Error(err)
+			}
+			if policy := only(t, objects, "PodDisruptionBudget").Spec.UnhealthyPodEvictionPolicy; policy != "AlwaysAllow" {
+				t.Errorf("pods that are not ready hold a drain up: %q", policy)
+			}
+		})
+	}
+}
+
+// Failure mode 155. Two connectors in one namespace: neither's Deployment, budget, policy
+// or spread takes a pod of the other, or one that runs a verb.
+func TestKubernetesConnectorsKeepApart(t *testing.T) {
+	pods, names := map[string]map[string]string{}, map[string]string{}
+	folders := []string{".", "overlays/second"}
+	for _, folder := range folders {
+		pods[folder] = only(t, built(t, "kubernetes/"+folder), "Deployment").Spec.Template.Metadata.Labels
+	}
+	for _, folder := range folders {
+		objects := built(t, "kubernetes/"+folder)
+		for _, o := range objects {
+			if other := names[o.Kind+o.Metadata.Name]; other != "" {
+				t.Errorf("%s %s is in %s and %s", o.Kind, o.Metadata.Name, folder, other)
+			}
+			names[o.Kind+o.Metadata.Name] = folder
+		}
+		deployment := only(t, objects, "Deployment")
+		for what, selects := range map[string]selector{
+			"Deployment": deployment.Spec.Selector,
+			"spread":     deployment.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector,
+			"budget":     only(t, objects, "PodDisruptionBudget").Spec.Selector,
+			"policy":     only(t, objects, "NetworkPolicy").Spec.PodSelector,
+		} {
+			for whose, labels := range pods {
+				if matches(selects.MatchLabels, labels) != (whose == folder) {
+					t.Errorf("%s of %s selects %v, a pod of %s has %v", what, folder, selects, whose, labels)
+				}
+			}
+			if matches(selects.MatchLabels, map[string]string{"app.kubernetes.io/name": "cdc-outbox-verb"}) {
+				t.Errorf("%s of %s selects a pod that runs a verb", what, folder)
+			}
+		}
+	}
+}
+
+func matches(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+// Failure mode 156. A namespace that others use is neither made, labelled nor deleted.
+func TestKubernetesOverlaysHaveNoNamespace(t *testing.T) {
+	for _, folder := range []string{"base", "overlays/existing-namespace", "overlays/second"} {
+		for _, o := range built(t, "kubernetes/"+folder) {
+			if o.Kind == "Namespace" {
+				t.Errorf("%s has the namespace %s", folder, o.Metadata.Name)
+			}
+		}
+	}
+}
+
+// Failure mode 157. Pods are replaced when what they run with changes, secrets included.
+func TestKubernetesChangesRollThePods(t *testing.T) {
+	before := only(t, built(t, "kubernetes"), "Deployment").Spec.Template
+	for file, change := range map[string][2]string{
+		"secret.env":  {"/app?", "/other?"},
+		"config.yaml": {"public.outbox", "public.other"},
+	} {
+		after := only(t, built(t, edited(t, file, change[0], change[1])), "Deployment").Spec.Template
+		if string(must.Get(json.Marshal(before))(t)) == string(must.Get(json.Marshal(after))(t)) {
+			t.Errorf("another %s leaves the pods as they are", file)
+		}
+	}
+}
+
+// What the pod security level restricted asks for, of the connector and of setup.
+func TestKubernetesPodsAreRestricted(t *testing.T) {
+	objects := built(t, edited(t, "kustomization.yaml", "# components:", "components:"))
+	connector, setup := only(t, objects, "Deployment"), only(t, objects, "Job")
+	for _, o := range []object{connector, setup} {
+		pod := o.Spec.Template.Spec
+		container := pod.Containers[0]
+		escalates := container.SecurityContext.AllowPrivilegeEscalation
+		if !pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != "RuntimeDefault" ||
+			escalates == nil || *escalates || !slices.Equal(container.SecurityContext.Capabilities.Drop, []string{"ALL"}) {
+			t.Errorf("%s: %+v, %+v", o.Kind, pod.SecurityContext, container.SecurityContext)
+		}
+		if container.Image != connector.Spec.Template.Spec.Containers[0].Image || !strings.Contains(container.Image, ":v") {
+			t.Errorf("%s runs %s", o.Kind, container.Image)
+		}
+	}
+	if !matchesReferences(connector, setup) {
+		t.Error("setup reads another configuration than the connector")
+	}
+}
+
+// matchesReferences compares the configuration that two pods read.
+func matchesReferences(a, b object) bool {
+	return a.Spec.Template.Spec.Volumes[0].ConfigMap == b.Spec.Template.Spec.Volumes[0].ConfigMap
+}
+
+// Without SASL there is no kafka-password, and with a private CA nothing else to edit.
+func TestKubernetesOptionalParts(t *testing.T) {
+	folder := edited(t, "secret.env", "kafka-password=change-me\n", "")
+	deployment := only(t, built(t, folder), "Deployment")
+	for _, e := range deployment.Spec.Template.Spec.Containers[0].Env {
+		if ref := e.ValueFrom.SecretKeyRef; ref.Key == "kafka-password" && !ref.Optional {
+			t.Error("a pod without the key kafka-password is not started")
+		}
+	}
+	folder = edited(t, "kustomization.yaml", "  # - name: cdc-outbox-ca # base/deployment.yaml says where it is mounted\n  #   files: [ca.crt]\n",
+		"  - name: cdc-outbox-ca\n    files: [ca.crt]\n")
+	must.OK(t, os.WriteFile(filepath.Join(folder, "ca.crt"), []byte("certificate"), 0o600))
+	volumes := only(t, built(t, folder), "Deployment").Spec.Template.Spec.Volumes
+	if ca := volumes[1]; ca.Name != "ca" || !strings.HasPrefix(ca.ConfigMap.Name, "cdc-outbox-ca-") {
+		t.Errorf("the volumes are %+v", volumes)
+	}
+}
+
+// Failure mode 150. verb.sh makes a pod of the Deployment's own spec that runs once. The
+// API server is a stand-in; kubectl's own patch is used.
+func TestKubernetesVerb(t *testing.T) {
+	real := kubectl(t)
+	deployment := only(t, built(t, "kubernetes"), "Deployment")
+	folder := t.TempDir()
+	var whole struct {
+		Spec struct{ Template struct{ Spec map[string]any } }
+	}
+	must.OK(t, yaml.Unmarshal([]byte(documentOf(t, real, "Deployment")), &whole))
+	must.OK(t, os.WriteFile(filepath.Join(folder, "spec.json"), must.Get(json.Marshal(whole.Spec.Template.Spec))(t), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(folder, "kubectl"), []byte(`#!/bin/sh
+case "$*" in
+"patch --local"*) exec `+real+` "$@" ;;
+*"get deployment cdc-outbox -o jsonpath={.spec.template.spec.containers[0].name}") echo cdc-outbox ;;
+*"get deployment cdc-outbox -o jsonpath={.spec.template.spec}") cat `+folder+`/spec.json ;;
+"-n cdc-outbox create --filename -") cat >`+folder+`/pod.json ;;
+*terminated.exitCode*) echo 3 ;;
+*terminated*) echo '{}' ;;
+*"get pod"*) ;;
+*logs*) echo 'the output of the verb' ;;
+"-n cdc-outbox delete pod cdc-outbox-setup-"*) ;;
+*) echo "unexpected: $*" >&2; exit 9 ;;
+esac
+`), 0o700))
+	cmd := exec.CommandContext(t.Context(), "sh", "kubernetes/verb.sh", "-a", "cdc-outbox-admin", "setup", "--accept-gap", "--set", `log.level="a b"\`)
+	cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 || !strings.Contains(string(out), "the output of the verb") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var pod struct {
+		Metadata struct{ Labels map[string]string }
+		Spec     podSpec
+	}
+	must.OK(t, yaml.Unmarshal(must.Get(os.ReadFile(filepath.Join(folder, "pod.json")))(t), &pod))
+	container := pod.Spec.Containers[0]
+	if want := []string{"setup", "--accept-gap", "--set", `log.level="a b"\`}; !slices.Equal(container.Args, want) {
+		t.Errorf("it runs %q, want %q", container.Args, want)
+	}
+	if len(pod.Spec.Containers) != 1 || pod.Spec.RestartPolicy != "Never" || container.LivenessProbe != nil || container.ReadinessProbe != nil {
+		t.Errorf("the pod is %+v", pod.Spec)
+	}
+	if matches(deployment.Spec.Selector.MatchLabels, pod.Metadata.Labels) {
+		t.Errorf("it counts as one of the connector: %v", pod.Metadata.Labels)
+	}
+	own := deployment.Spec.Template.Spec
+	if string(must.Get(json.Marshal(pod.Spec.SecurityContext))(t)) != string(must.Get(json.Marshal(own.SecurityContext))(t)) ||
+		string(must.Get(json.Marshal(container.SecurityContext))(t)) != string(must.Get(json.Marshal(own.Containers[0].SecurityContext))(t)) {
+		t.Errorf("its security context is another one: %+v", pod.Spec)
+	}
+	admin := slices.ContainsFunc(container.Env, func(e variable) bool {
+		return e.Name == "CDC_OUTBOX_SOURCE_URL" && e.ValueFrom.SecretKeyRef.Name == "cdc-outbox-admin"
+	})
+	if !admin || len(container.Env) != len(own.Containers[0].Env)+1 {
+		t.Errorf("its environment is %+v", container.Env)
+	}
+}
+
+// documentOf returns the manifest of the only object of a kind, as kubectl builds it.
+func documentOf(t *testing.T, kubectl, kind string) string {
+	t.Helper()
+	out := must.Get(exec.CommandContext(t.Context(), kubectl, "kustomize", "kubernetes").Output())(t)
+	for document := range strings.SplitSeq(string(out), "\n---\n") {
+		if strings.Contains(document, "\nkind: "+kind+"\n") {
+			return document
+		}
+	}
+	t.Fatalf("there is no %s", kind)
+	return ""
+}

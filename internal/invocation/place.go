@@ -1,0 +1,47 @@
+package invocation
+
+// Place is where the program runs, which decides how a person types a command of ours. In
+// a service's own place a command would lack its credentials, user and state.
+type Place uint8
+
+// The places.
+const (
+	// Shell is wherever a person, or anything unknown, started the program: a command is
+	// typed there as it is.
+	Shell Place = iota
+	Container
+	Kubernetes
+	Systemd
+)
+
+// PlaceOf tells the place by a process's environment, its id and its parent's. Only a
+// container's first process, and what systemd itself started, is a service: a shell in a
+// container, or what a service of another kind started, has the same environment.
+func PlaceOf(getenv func(string) string, pid, parent int) Place {
+	switch {
+	case pid == 1 && getenv("KUBERNETES_SERVICE_HOST") != "":
+		return Kubernetes
+	case pid == 1:
+		return Container
+	case parent == 1 && getenv("INVOCATION_ID") != "":
+		return Systemd
+	}
+	return Shell
+}
+
+// program is how a command begins there, in place of the program's name.
+func (p Place) program() string {
+	switch p {
+	case Container:
+		return compose + "cdc-outbox"
+	case Kubernetes:
+		return "deploy/kubernetes/verb.sh"
+	case Systemd:
+		return "cdc-outbox-verb"
+	default:
+		return "cdc-outbox"
+	}
+}
+
+// compose runs a verb beside a service that may not run.
+const compose = "docker compose run --rm --no-deps "
