@@ -67,6 +67,9 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.amend("slot", Skipped, "does not exist, and was read before: see "+name)
 		d.fail(name, v.mismatch)
 	case v.mismatch != nil:
+		if v.Publication == nil {
+			d.amend("publication", Skipped, "does not exist: see "+name)
+		}
 		d.fail(name, v.mismatch)
 	default:
 		d.ok(name, "%s in %s fits the database; run compares the log itself when it starts", v.stored.LSN, storeName(d.cfg))

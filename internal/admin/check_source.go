@@ -200,7 +200,7 @@ func (d *doctor) takenAway(ctx context.Context, pub catalog.Publication) {
 func (d *doctor) missingPublication(ctx context.Context) {
 	const name = "publication"
 	if d.slot != nil {
-		d.fail(name, d.source().LostPublication())
+		d.fail(name, d.source().MissingPublication(ctx, d.conn, ""))
 		return
 	}
 	missing := missingPublication(d.cfg, d.infos)

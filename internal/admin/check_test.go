@@ -299,3 +299,32 @@ skipped  kafka        the sink is stdout
 func errWithRemedy(err error) error {
 	return &failure.Error{Class: failure.ClassOf(err), Remedy: "see the checks", Err: err}
 }
+
+// A publication that the configuration names wrongly is told as that, by each verb, and
+// nothing is changed.
+func TestAMistakenPublication(t *testing.T) {
+	f := sound(t)
+	f.save()
+	before, _ := f.slot()
+	f.Source.Publication = "orders"
+	f.wantCheck("checkpoint", Fail, `the one that was read is called "cdc_outbox", and nothing is lost`)
+	report := Check(f.ctx(), f.Config)
+	for _, found := range report.Findings {
+		if found.Outcome == Fail && (found.Remedy != "did you mean source.publication: cdc_outbox?" || found.Name != "checkpoint") {
+			t.Errorf("check finds %+v", found)
+		}
+	}
+	status := Status(f.ctx(), f.Config)
+	if failure.ClassOf(status.Err()) != failure.Config || status.Remedy != "did you mean source.publication: cdc_outbox?" {
+		t.Errorf("status: %v, remedy %q", status.Err(), status.Remedy)
+	}
+	_, err := AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
+	wantClass(t, err, failure.Config, "the one that was read is called")
+	_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config, "the one that was read is called")
+	if now, _ := f.slot(); now.ConfirmedFlush != before.ConfirmedFlush {
+		t.Errorf("the slot moved from %s to %s", before.ConfirmedFlush, now.ConfirmedFlush)
+	}
+	f.Source.Publication = "cdc_outbox"
+	f.wantCheck("checkpoint", OK, "fits the database")
+}

@@ -69,7 +69,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	defer d.close()
 	// What would stop the next run all the same asks for the gap to be accepted
 	// after it is corrected. A publication that is missing will be made of the tables.
-	if err := d.Unfit(); err != nil {
+	if err := errors.Join(d.Unfit(), d.mistaken()); err != nil {
 		return nil, fmt.Errorf("before a gap is accepted, what keeps the tables from being read must be corrected: %w", err)
 	}
 	report := d.planGap(ctx)

@@ -149,6 +149,11 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !existed {
+		if err := s.refuseMistaken(ctx); err != nil {
+			return err
+		}
+	}
 	for _, t := range from.Tables {
 		if err := before.Excepts(t); err != nil {
 			return err
@@ -186,6 +191,20 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	}
 	s.done("publication", from.Publication, action, detail)
 	return v.Unfit()
+}
+
+// refuseMistaken refuses to create a publication in place of the one that was read, if
+// that has another name: the next start would take it for one that was recreated.
+func (s *setup) refuseMistaken(ctx context.Context) error {
+	v := &view{}
+	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || !v.Exists {
+		return err
+	}
+	if err := loadCheckpoint(ctx, s.cfg, v); err != nil || v.stored == nil {
+		return err
+	}
+	v.mismatch = s.source().MissingPublication(ctx, s.conn, v.stored.Publication)
+	return v.mistaken()
 }
 
 // movable adds that rows which move between partitions would be published again.

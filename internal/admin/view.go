@@ -92,17 +92,17 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 			return err
 		}
 	}
-	if v.stored != nil && v.Missing() != nil { // which says more than the comparison of the publication would
+	if v.stored != nil && (v.Missing() != nil || v.Publication == nil) { // which says more than the comparison of the publication would
 		seen.Publication = v.stored.Publication
 	}
-	if v.mismatch = s.compare(v, seen); v.mismatch == nil && v.stored != nil && v.Missing() != nil {
+	if v.mismatch = s.compare(ctx, v, seen); v.mismatch == nil && v.stored != nil && v.Missing() != nil {
 		v.mismatch = v.stored.Unread(&v.View, func(oid uint32) (pg.Table, error) { return catalog.TableOf(ctx, s.conn, oid) })
 	}
 	return nil
 }
 
 // compare is nil before a first start: no slot and no checkpoint.
-func (s *session) compare(v *view, seen checkpoint.Server) error {
+func (s *session) compare(ctx context.Context, v *view, seen checkpoint.Server) error {
 	if v.gone != nil {
 		return v.gone
 	}
@@ -121,7 +121,24 @@ func (s *session) compare(v *view, seen checkpoint.Server) error {
 		return err
 	}
 	if v.Publication == nil {
-		return s.source().LostPublication()
+		return s.source().MissingPublication(ctx, s.conn, v.read())
+	}
+	return nil
+}
+
+// read is the fingerprint of the publication that was read; "" for none.
+func (v *view) read() string {
+	if v.stored == nil {
+		return ""
+	}
+	return v.stored.Publication
+}
+
+// mistaken is the error of a publication that the configuration names wrongly: the one
+// that is meant is there, so nothing is lost.
+func (v *view) mistaken() error {
+	if missing, ok := errors.AsType[*catalog.MissingPublication](v.mismatch); ok && missing.Meant != "" {
+		return v.mismatch
 	}
 	return nil
 }

@@ -203,12 +203,21 @@ func TestView(t *testing.T) {
 	if v.Exists || v.Publication != nil || v.Fingerprint != "" || v.Unfit() != nil {
 		t.Errorf("nothing is there, and seen is %+v", v)
 	}
-	if err := from.LostPublication(); failure.ClassOf(err) != failure.Loss || !strings.Contains(failure.RemedyOf(err), AcceptGap) {
+	lost := func(from Source, read string) error { return from.MissingPublication(pgtest.Context(t), conn, read) }
+	if err := lost(from, ""); failure.ClassOf(err) != failure.Loss || !strings.Contains(failure.RemedyOf(err), AcceptGap) {
 		t.Errorf("a publication that is lost: %v", err)
 	}
-	wantConfig(t, Source{}.LostPublication()) // messages are not
+	wantConfig(t, lost(Source{}, "")) // messages are not
 	pgtest.Execute(t, conn, `CREATE PUBLICATION p FOR ALL TABLES`)
 	read()
+	mistyped := from
+	mistyped.Publication = "pp"
+	wantConfig(t, lost(mistyped, ""))
+	mistyped.Publication = "another"
+	wantConfig(t, lost(mistyped, v.Fingerprint))
+	if err := lost(mistyped, ""); failure.ClassOf(err) != failure.Loss {
+		t.Errorf("none has a name like it: %v", err)
+	}
 	wantOnly(t, "failures", v.Failures, "public.outbox does not exist")
 	wantConfig(t, v.Unfit().(interface{ Unwrap() []error }).Unwrap()[0])
 	pgtest.Execute(t, conn, `DROP PUBLICATION p`, createOutbox, `CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'insert')`,

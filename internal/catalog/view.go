@@ -117,16 +117,3 @@ func (v *View) UnfitOf(which func(pg.Table) bool) error {
 	failures, _ := CheckPublication(*v.Publication, tables, v.needed)
 	return errors.Join(failures...)
 }
-
-// LostPublication is the error of a publication that is not there although its
-// slot is. Messages do not pass through it, so nothing is lost where there are
-// no tables.
-func (s Source) LostPublication() error {
-	if len(s.Tables) == 0 {
-		return failure.Configf("run `cdc-outbox setup`, or: "+CreatePublicationSQL(s.Publication, nil)+";",
-			"publication %q does not exist, but slot %q does; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it",
-			s.Publication, s.Slot)
-	}
-	return failure.Lossf("rows committed while it is missing never reach the slot: "+AcceptGap+"; it creates the publication",
-		"publication %q does not exist, but slot %q does: events committed meanwhile are lost to the stream", s.Publication, s.Slot)
-}

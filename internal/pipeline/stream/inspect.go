@@ -16,11 +16,11 @@ import (
 )
 
 // inspect asks the server for what the checkpoint is compared with, except its
-// identity and the end of its log. An error of class failure.Config says why
-// the tables cannot be read through the publication, as does the view.
+// identity and the end of its log. Where the tables cannot be read through the
+// publication, the error says why, as does the view: sinceCheckpoint judges it.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, *catalog.View, error) {
 	var v catalog.View
-	from := catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.intake.router.Needed}
+	from := s.names()
 	if err := v.ReadSlot(ctx, sql, from); err != nil {
 		return checkpoint.Server{}, &v, err
 	}
@@ -33,7 +33,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	}
 	switch {
 	case v.Publication == nil && v.Exists:
-		return seen, &v, from.LostPublication()
+		return seen, &v, &catalog.MissingPublication{Name: s.opts.Publication, Slot: s.opts.Slot}
 	case v.Publication == nil:
 		return seen, &v, nil
 	case v.Unfit() != nil:
@@ -43,10 +43,23 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	return seen, &v, nil
 }
 
+// names are those of the configuration.
+func (s *source) names() catalog.Source {
+	return catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.intake.router.Needed}
+}
+
 // sinceCheckpoint turns the error of an unfit publication or table into a loss,
 // if it was read before: rows may have been left out since. Messages do not
-// pass through the publication, so for them it is no loss.
+// pass through the publication, so for them it is no loss. A name that is mistaken
+// is none either.
 func (s *source) sinceCheckpoint(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint, v *catalog.View, err error) error {
+	if _, missing := errors.AsType[*catalog.MissingPublication](err); missing {
+		read := ""
+		if cp != nil {
+			read = cp.Publication
+		}
+		return s.names().MissingPublication(ctx, sql, read)
+	}
 	if cp == nil || v.Unfit() == nil || len(s.opts.Tables) == 0 {
 		return err
 	}

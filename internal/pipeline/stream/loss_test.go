@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
@@ -259,4 +260,30 @@ func TestMembershipThatLasts(t *testing.T) {
 		d.exec(dropTable)
 		d.run().wantEnd(failure.Loss, `taken out of it and added again`)
 	})
+}
+
+// A name that the configuration has wrong is told as that. Nothing is lost.
+func TestAMistakenNameIsNoLoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		mistake func(*Options)
+		remedy  string
+	}{
+		"table":       {func(o *Options) { o.Tables = []pg.Table{{Schema: "public", Name: "outbx"}} }, "did you mean public.outbox?"},
+		"publication": {func(o *Options) { o.Publication = "orders" }, "did you mean source.publication: cdc_outbox?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			i := d.run().streams()
+			d.publish(2, 1)
+			i.stop()
+			right := d.opts
+			c.mistake(&d.opts)
+			i = d.run()
+			if err := i.wait(); failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), c.remedy) {
+				t.Errorf("%v of class %d, remedy %q", err, failure.ClassOf(err), failure.RemedyOf(err))
+			}
+			d.opts = right
+			d.run().streams().stop()
+		})
+	}
 }

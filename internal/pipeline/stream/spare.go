@@ -55,8 +55,10 @@ func (s *source) couldRun(ctx context.Context, sql *pgx.Conn, a *spare) bool {
 		return true
 	}
 	a.looked = time.Now()
-	_, _, err := s.inspect(ctx, sql)
-	if err == nil {
+	_, view, err := s.inspect(ctx, sql)
+	if err != nil {
+		err = s.sinceCheckpoint(ctx, sql, nil, view, err)
+	} else {
 		err = s.bind(ctx, sql)
 	}
 	switch {
