@@ -291,17 +291,17 @@ func TestKubernetesOptionalParts(t *testing.T) {
 // Failure mode 150. verb.sh makes a pod of the Deployment's own spec that runs once. The
 // API server is a stand-in; kubectl's own patch is used.
 func TestKubernetesVerb(t *testing.T) {
-	real := kubectl(t)
+	installed := kubectl(t)
 	deployment := only(t, built(t, "kubernetes"), "Deployment")
 	folder := t.TempDir()
 	var whole struct {
 		Spec struct{ Template struct{ Spec map[string]any } }
 	}
-	must.OK(t, yaml.Unmarshal([]byte(documentOf(t, real, "Deployment")), &whole))
+	must.OK(t, yaml.Unmarshal([]byte(documentOf(t, installed, "Deployment")), &whole))
 	must.OK(t, os.WriteFile(filepath.Join(folder, "spec.json"), must.Get(json.Marshal(whole.Spec.Template.Spec))(t), 0o600))
 	must.OK(t, os.WriteFile(filepath.Join(folder, "kubectl"), []byte(`#!/bin/sh
 case "$*" in
-"patch --local"*) exec `+real+` "$@" ;;
+"patch --local"*) exec `+installed+` "$@" ;;
 *"get deployment cdc-outbox -o jsonpath={.spec.template.spec.containers[0].name}") echo cdc-outbox ;;
 *"get deployment cdc-outbox -o jsonpath={.spec.template.spec}") cat `+folder+`/spec.json ;;
 "-n cdc-outbox create --filename -") cat >`+folder+`/pod.json ;;

@@ -45,7 +45,7 @@ X
 		must.OK(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+script), 0o700))
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "systemd/cdc-outbox-verb", "setup", "--accept-gap", "--set", "log.level=a  b")
-	cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
+	cmd.Env = []string{"PATH=" + folder + ":" + os.Getenv("PATH"), "CDC_OUTBOX_SOURCE_URL=postgres:///secret", "OTHER=x"}
 	out, err := cmd.Output()
 	if cmd.ProcessState.ExitCode() != 3 {
 		t.Fatalf("%v\n%s", err, out)
@@ -64,8 +64,11 @@ X
 			t.Errorf("the verb has no %s: %q", property, words)
 		}
 	}
+	if i := slices.Index(words, "CDC_OUTBOX_SOURCE_URL"); i < 1 || words[i-1] != "--setenv" || i > end {
+		t.Errorf("the verb has no variable of ours: %q", words)
+	}
 	for _, word := range words {
-		if strings.HasPrefix(word, "Restart") || strings.HasPrefix(word, "Exec") {
+		if strings.HasPrefix(word, "Restart") || strings.HasPrefix(word, "Exec") || strings.Contains(word, "secret") || word == "OTHER" {
 			t.Errorf("the verb has %s", word)
 		}
 	}
