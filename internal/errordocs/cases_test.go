@@ -1,6 +1,7 @@
 package errordocs
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -17,6 +18,8 @@ type badInput struct {
 	// goesOn tells that the program does not end, as the trouble may pass; what
 	// the user sees is then the log, in which this is the message.
 	goesOn string
+	// until is the last major version of PostgreSQL that minds; default: all do.
+	until int
 }
 
 // dropSlot drops the slot once the server knows that its reader has ended.
@@ -38,17 +41,17 @@ var badInputs = []badInput{
 	{input: "regex that Go cannot express", offline: true, prepare: func(e *environment) { e.more = "route:\n  regex: '(?!x).*'\n" }},
 
 	{input: "wrong password", prepare: func(e *environment) {
-		e.url = strings.Replace(e.url, e.password(), "wrong", 1)
+		e.change(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") })
 	}},
 	{input: "unknown host", prepare: func(e *environment) { e.url = "postgres://cdc@" + unknownHost + "/app" },
 		goesOn: "PostgreSQL session ended, will reconnect"},
 	{input: "`sslmode=require`, and the server has no TLS", prepare: func(e *environment) { e.url += "?sslmode=require" }},
 	{input: "parameter in `source.url` that nobody knows", prepare: func(e *environment) { e.url += "?foo=bar" }},
 	{input: "`sink.stdout` without a standard output", offline: true, args: []string{"run", "--set", "source.url=postgres://cdc@localhost/app", "--set", "sink.stdout=true"}},
-	{input: "unknown database", prepare: func(e *environment) { e.url = strings.Replace(e.url, "/"+e.database(), "/nowhere", 1) }},
+	{input: "unknown database", prepare: func(e *environment) { e.change(func(u *url.URL) { u.Path = "/nowhere" }) }},
 	{input: "PostgreSQL down at start", prepare: func(e *environment) { e.url = "postgres://cdc@127.0.0.1:1/app" },
 		goesOn: "PostgreSQL session ended, will reconnect"},
-	{input: "`wal_level = replica`", prepare: func(e *environment) { e.useServer("wal_level", "replica") }},
+	{input: "`wal_level = replica`", until: 18, prepare: func(e *environment) { e.useServer("wal_level", "replica") }},
 	{input: "role without REPLICATION", prepare: func(e *environment) { e.asPoorRole() }},
 	{input: "missing table", set: []string{"source.tables=[public.outbx]"}},
 	{input: "missing column", prepare: func(e *environment) { e.exec(`ALTER TABLE outbox DROP COLUMN aggregateid`) }},
@@ -64,7 +67,7 @@ var badInputs = []badInput{
 	}},
 	{input: "slot of another database", prepare: func(e *environment) {
 		e.exec(`SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`)
-		e.url = strings.Replace(e.url, "/"+e.database(), "/postgres", 1)
+		e.change(func(u *url.URL) { u.Path = "/postgres" })
 	}},
 	{input: "slot with `two_phase`", prepare: func(e *environment) {
 		e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput', false, true)`)

@@ -105,16 +105,19 @@ func checkpointOnlyUser() kfake.Opt {
 func (e *environment) asPoorRole() {
 	e.exec(`CREATE ROLE cdc LOGIN PASSWORD 'pw'`)
 	e.t.Cleanup(func() { pgtest.Shared(e.t).Exec(e.t, `DROP ROLE cdc`) })
+	e.change(func(u *url.URL) { u.User = url.UserPassword("cdc", "pw") })
+}
+
+// change changes the URL that the program is given.
+func (e *environment) change(do func(u *url.URL)) {
 	u := must.Get(url.Parse(e.url))(e.t)
-	u.User = url.UserPassword("cdc", "pw")
+	do(u)
 	e.url = u.String()
 }
 
 func (e *environment) parsed() *url.URL {
 	return must.Get(url.Parse(e.sound))(e.t)
 }
-
-func (e *environment) password() string { p, _ := e.parsed().User.Password(); return p }
 
 func (e *environment) database() string { return strings.TrimPrefix(e.parsed().Path, "/") }
 
