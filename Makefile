@@ -73,13 +73,21 @@ test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 19 (downloaded 
 	@bin=$$($(POSTGRES) -version $(VERSION)) && \
 	CDC_OUTBOX_PG_BIN=$$bin GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,pgtest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) $(ARGS)
 
+.PHONY: errors
+errors: ## docs/errors.md, from what PostgreSQL 14 to 18 say (5 minutes; downloaded once)
+	@for version in 14 15 16 17 18; do \
+		bin=$$($(POSTGRES) -version $$version) && CDC_OUTBOX_PG_BIN=$$bin go test -count=1 ./internal/errordocs -update || exit 1; \
+	done
+
 .PHONY: test-kafka
 test-kafka: postgres ## the tests that use Kafka, against Apache Kafka 4.4.0, or KAFKA=4.1.1 (downloaded once; needs Java 17, Maven)
 	@CDC_OUTBOX_TEST_KAFKA=real CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
 .PHONY: test-docker
-test-docker: ## all tests with PostgreSQL, Apache Kafka, Redis and DynamoDB Local in containers (needs a Docker engine)
-	@CDC_OUTBOX_TEST_DOCKER=1 CDC_OUTBOX_TEST_KAFKA=real $(MAKE) --no-print-directory test
+test-docker: ## both tiers with PostgreSQL, Apache Kafka, Redis and DynamoDB Local in containers (needs a Docker engine)
+	@status=0; for tier in test test-e2e; do \
+		CDC_OUTBOX_TEST_DOCKER=1 CDC_OUTBOX_TEST_KAFKA=real $(MAKE) --no-print-directory $$tier || status=1; \
+	done; exit $$status
 
 .PHONY: postgres
 postgres: ## find PostgreSQL's binaries, or install them
@@ -87,7 +95,7 @@ postgres: ## find PostgreSQL's binaries, or install them
 
 .PHONY: dynamodb
 dynamodb: ## download DynamoDB Local, where Java and Maven are; its tests are skipped otherwise
-	@scripts/dynamodb.sh fetch >/dev/null || echo "tests that need DynamoDB run in Docker, or are skipped" >&2
+	@scripts/dynamodb.sh fetch >/dev/null || echo "tests that need DynamoDB run in Docker, or are skipped where Java or Maven is missing" >&2
 
 .PHONY: chromium
 chromium: ## find a Chromium, or install Debian's as root; the tests of the page are skipped otherwise

@@ -19,7 +19,7 @@ need_platform() {
 	"Linux x86_64" | Darwin*) ;;
 	*)
 		echo "dynamodb.sh: DynamoDB Local's jars do not run on $(uname -s) $(uname -m) (use Docker)" >&2
-		exit 1
+		exit 3
 		;;
 	esac
 }

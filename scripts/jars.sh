@@ -1,9 +1,11 @@
 # Read by the scripts beside it, whose programs are jars of Maven Central.
 
+# need PROGRAM REMEDY ends with 3 where the program is missing: dynamoserver tells that
+# from a download that fails.
 need() {
 	command -v "$1" >/dev/null || {
 		echo "$(basename "$0"): $1 is not installed ($2)" >&2
-		exit 1
+		exit 3
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // TestE2EEachOrderShipsOnce plays the flow with each store.
@@ -76,12 +77,12 @@ func need(t *testing.T, store storeKind) {
 	switch store {
 	case inRedis:
 		if _, err := redisserver.Ensure(t.Context(), io.Discard); err != nil {
-			t.Skip(err)
+			testserver.Absent(t, "Redis", err)
 		}
 	case inDynamoDB:
 		server, err := dynamoserver.Start(t.Context())
 		if errors.Is(err, dynamoserver.ErrNotToBeHad) {
-			t.Skip(err)
+			testserver.Absent(t, "DynamoDB Local", err)
 		}
 		if err != nil {
 			t.Fatal(err)

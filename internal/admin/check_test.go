@@ -107,8 +107,8 @@ func TestCheckFinds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := empty(t)
-			if server, err := catalog.ReadServer(f.ctx(), f.conn); err != nil || server.Major() < tt.since {
-				t.Skipf("needs PostgreSQL %d: %v", tt.since, err)
+			if server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t); server.Major() < tt.since {
+				t.Skipf("needs PostgreSQL %d", tt.since)
 			}
 			f.setup()
 			tt.do(f)

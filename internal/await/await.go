@@ -34,20 +34,24 @@ func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 // pause is between two attempts of Ready.
 const pause = 20 * time.Millisecond
 
+// ErrExited says that what was waited for has ended by itself.
+var ErrExited = errors.New("it exited while starting")
+
 // Ready probes a server that starts until it answers. It is an error when ctx
-// ends before, or when exited is closed, which may be nil.
+// ends before, when exited is closed, which may be nil, or when the probe finds
+// ErrExited.
 func Ready(ctx context.Context, exited <-chan struct{}, probe func(context.Context) error) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		err := probe(ctx)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, ErrExited) {
+			return err
 		}
 		select {
 		case <-tick.C:
 		case <-exited:
-			return errors.New("it exited while starting")
+			return ErrExited
 		case <-ctx.Done():
 			return fmt.Errorf("it does not answer: %w", err)
 		}

@@ -3,6 +3,7 @@ package await_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -32,5 +33,24 @@ func TestAnswerEndsWithTheContext(t *testing.T) {
 	})
 	if !errors.Is(err, stop) {
 		t.Errorf("%v, want the cause of the context's end", err)
+	}
+}
+
+func TestReadyEndsWithTheServer(t *testing.T) {
+	exited := make(chan struct{})
+	close(exited)
+	refused := errors.New("refused")
+	for name, tt := range map[string]struct {
+		exited <-chan struct{}
+		probe  error
+	}{
+		"by its channel":    {exited, refused},
+		"as the probe says": {nil, fmt.Errorf("%w: its last words", await.ErrExited)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := await.Ready(t.Context(), tt.exited, func(context.Context) error { return tt.probe }); !errors.Is(err, await.ErrExited) {
+				t.Errorf("%v, want %v", err, await.ErrExited)
+			}
+		})
 	}
 }

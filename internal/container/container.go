@@ -8,14 +8,16 @@
 //  2. It is removed by Close or, when the process is killed, by
 //     testcontainers' reaper.
 //
-// Non-goals: networks of containers, engines on other machines.
+// Non-goals: engines on other machines.
 package container
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strconv"
 	"syscall"
@@ -28,6 +30,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
@@ -45,6 +48,10 @@ type Spec struct {
 	Command []string
 	// Files are copied into the container before its first start, by path.
 	Files map[string][]byte
+	// Network has the container in it, where others reach it at Port under the name.
+	// Optional.
+	Network *Network
+	Name    string
 	// Probe returns nil if the server at the address answers. Run and Resume wait
 	// for that; without one they do not.
 	Probe func(ctx context.Context, addr string) error
@@ -74,6 +81,7 @@ func Run(ctx context.Context, s Spec) (*Container, error) {
 	opts := []testcontainers.ContainerCustomizer{
 		testcontainers.WithEnv(s.Env),
 		testcontainers.WithExposedPorts(port.String()),
+		s.Network.join(s.Name),
 		testcontainers.WithHostConfigModifier(func(h *mobycontainer.HostConfig) {
 			h.PortBindings = network.PortMap{port: {{HostIP: host, HostPort: strconv.Itoa(s.HostPort)}}}
 		}),
@@ -174,7 +182,37 @@ func (c *Container) awaitReady(ctx context.Context) error {
 	if c.probe == nil {
 		return nil
 	}
-	return await.Ready(ctx, nil, func(ctx context.Context) error { return c.probe(ctx, c.addr) })
+	return await.Ready(ctx, nil, func(ctx context.Context) error {
+		err := c.probe(ctx, c.addr)
+		if err == nil {
+			return nil
+		}
+		return cmp.Or(c.Ended(ctx), err)
+	})
+}
+
+// Ended returns await.ErrExited, with the end of what the container's processes wrote,
+// once they have ended by themselves.
+func (c *Container) Ended(ctx context.Context) error {
+	state, err := c.inner.State(ctx)
+	if err != nil || state.Running {
+		return err
+	}
+	return fmt.Errorf("%w with code %d: %s", await.ErrExited, state.ExitCode, c.lastWords(ctx))
+}
+
+// lastWords are the end of what the container's processes wrote, or why it is not known.
+func (c *Container) lastWords(ctx context.Context) string {
+	logs, err := c.inner.Logs(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	defer logs.Close()
+	text, err := io.ReadAll(logs)
+	if err != nil {
+		return err.Error()
+	}
+	return child.LastLines(string(text))
 }
 
 // Close removes the container.

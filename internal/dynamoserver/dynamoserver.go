@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -35,10 +36,14 @@ import (
 // no Java 17 or, for the first time, no Maven.
 var ErrNotToBeHad = errors.New("no DynamoDB Local to be had")
 
+// missing is the scripts' exit code where something that they need is not installed.
+const missing = 3
+
 const stopTimeout = 30 * time.Second
 
 // Server is a running DynamoDB Local.
 type Server struct {
+	version string
 	address string
 	process *child.Process
 	log     string // the file that it writes to
@@ -51,9 +56,9 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nothing but what it takes is missing when this fails.
-	if out, err := exec.CommandContext(ctx, script, "fetch").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %w: %s", ErrNotToBeHad, err, strings.TrimSpace(string(out)))
+	version, err := fetch(ctx, script)
+	if err != nil {
+		return nil, err
 	}
 	address, err := freeport.TakeAddress()
 	if err != nil {
@@ -72,7 +77,7 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(log.Name()))
 	}
-	s := &Server{address: address, process: process, log: log.Name()}
+	s := &Server{version: version, address: address, process: process, log: log.Name()}
 	asked := func(ctx context.Context) error { return Answers(ctx, address) }
 	if err := await.Ready(ctx, process.Exited(), asked); err != nil {
 		text, _ := os.ReadFile(s.log) // best effort: it only explains
@@ -80,6 +85,24 @@ func Start(ctx context.Context) (*Server, error) {
 	}
 	return s, nil
 }
+
+// fetch gets the jars and returns their version.
+func fetch(ctx context.Context, script string) (version string, err error) {
+	cmd := exec.CommandContext(ctx, script, "fetch")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	dir, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == missing {
+		err = ErrNotToBeHad
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimPrefix(filepath.Base(strings.TrimSpace(string(dir))), "dynamodb-local-"), nil
+}
+
+// Version returns the version of the jars.
+func (s *Server) Version() string { return s.version }
 
 // Addr returns the server's host and port.
 func (s *Server) Addr() string { return s.address }

@@ -14,7 +14,7 @@ import (
 )
 
 // image is Amazon's own; the version is that of scripts/dynamodb.sh.
-const image = "amazon/dynamodb-local:2.6.1"
+const image, version = "amazon/dynamodb-local:", "2.6.1"
 
 // server is one in whatever form.
 type server interface {
@@ -23,13 +23,24 @@ type server interface {
 }
 
 func start(ctx context.Context) (server, error) {
-	switch contained, err := container.Chosen(""); {
-	case err != nil:
+	contained, err := container.Chosen("")
+	if err != nil {
 		return nil, err
-	case contained:
-		return container.Run(ctx, container.Spec{Image: image, Port: 8000, Probe: dynamoserver.Answers})
 	}
-	return dynamoserver.Start(ctx)
+	if contained {
+		tell(version, contained)
+		return container.Run(ctx, container.Spec{Image: image + version, Port: 8000, Probe: dynamoserver.Answers})
+	}
+	s, err := dynamoserver.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tell(s.Version(), contained)
+	return s, nil
+}
+
+func tell(version string, contained bool) {
+	testserver.Used("DynamoDB Local", version+" ("+testserver.Where(contained)+")")
 }
 
 var (

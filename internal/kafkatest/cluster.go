@@ -19,6 +19,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
@@ -44,12 +45,15 @@ type Cluster struct {
 func OneController() Option { return func(o *options) { o.oneController = true } }
 
 // StartCluster starts a cluster that ends with the test, one broker for each of
-// the addresses that their fronts advertise. Where none runs, the test is skipped.
+// the addresses that their fronts advertise. Its brokers are processes of this machine,
+// also where other servers are in containers: proxies stand between them. Where none
+// runs, the test is skipped.
 func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 	t.Helper()
-	if !Real() && !apacheRuns() {
-		t.Skip(errNoApache)
+	if contained, err := container.Chosen(""); !apacheRuns() && (contained || !Real()) {
+		testserver.Absent(t, "Apache Kafka cluster", errors.Join(errNoApache, err))
 	}
+	tell(false)
 	o := options{settings: map[string]string{}}
 	for _, opt := range opts {
 		opt(&o)
@@ -95,7 +99,8 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		if n > 0 && o.oneController {
 			a.settings = append(a.settings, "process.roles=broker", "controller.quorum.voters=0@"+c.control.Addr())
 		}
-		testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
+		testserver.Start(t, "Kafka", nil, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
+		c.all = append(c.all, a)
 	}
 	testserver.DoStart(t, "start the cluster", c.gather)
 	return c
@@ -106,14 +111,22 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 // almost done is lost then.
 const gathering = 40 * time.Second
 
+// endings is how often brokers may end by themselves before a cluster counts as one that
+// cannot start.
+const endings = 3
+
 // gather returns once all brokers are in the cluster. On a busy machine one of
 // them may end, or miss the others, while they start: they are started again.
 func (c *Cluster) gather(ctx context.Context) error {
+	ended := 0
 	for patience := gathering; ; patience *= 2 {
 		some, cancel := context.WithTimeout(ctx, patience)
 		err := c.awaitReady(some)
 		cancel()
-		if err == nil || ctx.Err() != nil {
+		if errors.Is(err, await.ErrExited) {
+			ended++
+		}
+		if err == nil || ctx.Err() != nil || ended == endings {
 			return err
 		}
 		for _, a := range c.nodes {

@@ -1,21 +1,16 @@
 package kafkatest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
 
-// kafkaImage returns Apache Kafka's own image, of the version that
-// scripts/kafka.sh takes.
-func kafkaImage() string {
-	return "apache/kafka:" + cmp.Or(os.Getenv("CDC_OUTBOX_KAFKA_VERSION"), "4.4.0")
-}
+// kafkaImage returns Apache Kafka's own image.
+func kafkaImage() string { return "apache/kafka:" + version() }
 
 func startContainer(ctx context.Context, o options) (broker, error) {
 	port, err := freeport.Take() // the broker has to be told

@@ -75,6 +75,9 @@ func (f *fake) Stop(context.Context, syscall.Signal) error { return f.Close() }
 // Resume implements broker.
 func (f *fake) Resume(context.Context) error { return f.run() }
 
+// Ended implements broker: it does not end by itself.
+func (f *fake) Ended(context.Context) error { return nil }
+
 // Close implements broker.
 func (f *fake) Close() error {
 	if f.cluster != nil {

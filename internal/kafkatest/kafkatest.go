@@ -16,6 +16,7 @@
 package kafkatest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,8 +84,9 @@ func Advertised(address string) Option {
 type Broker struct {
 	// Brokers are the addresses to give a client.
 	Brokers  []string
-	broker   broker // nil in a Cluster
-	replicas int16  // of topics
+	broker   broker   // nil in a Cluster
+	all      []broker // one, or a Cluster's
+	replicas int16    // of topics
 }
 
 // broker is what the kinds of broker have in common. That it answers after a
@@ -93,6 +95,8 @@ type broker interface {
 	Addr() string
 	Stop(ctx context.Context, sig syscall.Signal) error
 	Resume(ctx context.Context) error
+	// Ended returns await.ErrExited, with its last words, once it has ended by itself.
+	Ended(ctx context.Context) error
 	Close() error
 }
 
@@ -104,28 +108,42 @@ func Start(t testing.TB, opts ...Option) *Broker {
 		opt(&o)
 	}
 	inner := testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
-	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, replicas: 1}
+	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, all: []broker{inner}, replicas: 1}
 	testserver.Do(t, "start Kafka", b.awaitReady)
 	return b
 }
 
 func start(ctx context.Context, t testing.TB, o options) (broker, error) {
 	if !Real() && !o.apache {
+		testserver.Used("Kafka", "kfake")
 		return startFake(t.TempDir(), o)
 	}
 	if o.advertised != "" {
 		o.settings["advertised.listeners"] = "PLAINTEXT://" + o.advertised
 	}
-	switch contained, err := container.Chosen(""); {
-	case err != nil:
+	contained, err := container.Chosen("")
+	if err != nil {
 		return nil, err
-	case contained:
-		return startContainer(ctx, o)
 	}
-	if !Real() && !apacheRuns() {
+	switch {
+	case contained:
+		tell(contained)
+		return startContainer(ctx, o)
+	case !Real() && !apacheRuns():
 		return nil, errNoApache
 	}
+	tell(contained)
 	return startReal(t, o)
+}
+
+// version is Apache Kafka's, that of scripts/kafka.sh.
+func version() string { return cmp.Or(os.Getenv(versionEnv), "4.4.0") }
+
+// versionEnv chooses the version; scripts/kafka.sh reads it, too.
+const versionEnv = "CDC_OUTBOX_KAFKA_VERSION"
+
+func tell(contained bool) {
+	testserver.Used("Apache Kafka", version()+" ("+testserver.Where(contained)+")")
 }
 
 // Kill ends the broker without giving it time to do anything. Resume starts it
@@ -170,6 +188,11 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	return await.Ready(ctx, nil, func(ctx context.Context) error {
+		for _, broker := range b.all {
+			if err := broker.Ended(ctx); err != nil {
+				return err
+			}
+		}
 		for _, broker := range client.SeedBrokers() { // one that is known to the others may refuse connections yet
 			meta, err := ask.RequestWith(ctx, broker)
 			if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.ControllerID < 0) {

@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
 )
@@ -74,6 +76,7 @@ func (a *apache) Resume(context.Context) error {
 	args := append([]string{"run", a.dir, strconv.Itoa(a.port), strconv.Itoa(a.controller)}, a.settings...)
 	cmd := exec.Command(a.script, args...)
 	cmd.Stdout, cmd.Stderr = a.log, a.log
+	cmd.Env = append(os.Environ(), versionEnv+"="+version())
 	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	p, err := child.Start(cmd)
 	if err != nil {
@@ -81,6 +84,20 @@ func (a *apache) Resume(context.Context) error {
 	}
 	a.process = p
 	return nil
+}
+
+// Ended implements broker.
+func (a *apache) Ended(context.Context) error {
+	if a.process == nil {
+		return nil
+	}
+	select {
+	case <-a.process.Exited():
+		text, _ := os.ReadFile(a.log.Name()) // best effort: it only explains
+		return fmt.Errorf("%w: %s", await.ErrExited, child.LastLines(string(text)))
+	default:
+		return nil
+	}
 }
 
 // Close kills the broker: nobody needs its data any more.

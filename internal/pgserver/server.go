@@ -203,6 +203,20 @@ func (s *Server) Resume(ctx context.Context) error {
 	return nil
 }
 
+// Data is the data directory.
+func (s *Server) Data() string { return s.dir.data() }
+
+// Shell runs a shell script in the data directory, as the server's user, with the
+// server's programs in PATH.
+func (s *Server) Shell(ctx context.Context, script string) error {
+	cmd := s.runAs.command(ctx, s.dir.data(), "/bin/sh", "-euc", script)
+	cmd.Env = append(cmd.Env, "PATH="+s.opts.BinDir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", script, err, child.LastLines(string(out)))
+	}
+	return nil
+}
+
 // Restart stops the server in the given mode and starts it again.
 func (s *Server) Restart(ctx context.Context, mode StopMode) error {
 	if err := s.Stop(ctx, mode); err != nil {

@@ -2,23 +2,52 @@ package pgtest
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
-// DataDirectory is where the server's files are. The test is skipped where they are
-// not on this machine.
-func (s *Server) DataDirectory(t testing.TB) (dir string) {
+// Files is a copy of a server's files. It goes with the test.
+type Files struct{ path string }
+
+// Files copies the files of the stopped server.
+func (s *Server) Files(t testing.TB) Files {
 	t.Helper()
-	s.ask(t, "SHOW data_directory", &dir)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the server's files are not on this machine")
-	}
-	return dir
+	f := Files{filepath.Join(t.TempDir(), "data")}
+	testserver.Do(t, "copy PostgreSQL's files", func(ctx context.Context) error { return s.server.Save(ctx, f.path) })
+	return f
+}
+
+// Become has the copy in the place of the stopped server's own files.
+func (s *Server) Become(t testing.TB, f Files) {
+	t.Helper()
+	testserver.Do(t, "replace PostgreSQL's files", func(ctx context.Context) error { return s.server.Restore(ctx, f.path) })
+}
+
+// StandBy has the stopped server begin as a standby.
+func (s *Server) StandBy(t testing.TB) {
+	t.Helper()
+	s.BeforeStart(t, "touch standby.signal")
+}
+
+// BeforeStart has a shell script run in the data directory of the stopped server, as
+// its user and with its programs, before it starts again.
+func (s *Server) BeforeStart(t testing.TB, script string) {
+	t.Helper()
+	testserver.Do(t, script, func(ctx context.Context) error { return s.server.Before(ctx, script) })
+}
+
+// Has tells whether BeforeStart's script finds one of PostgreSQL's programs.
+func (s *Server) Has(program string) bool { return s.server.Has(program) }
+
+// Shell has the running server run a shell command in its data directory.
+func (s *Server) Shell(t testing.TB, command string) {
+	t.Helper()
+	s.Exec(t, `COPY (SELECT WHERE false) TO PROGRAM `+sqltext.Literal(command))
 }
 
 // ask asks the database postgres for one value.
@@ -27,25 +56,4 @@ func (s *Server) ask(t testing.TB, query string, to any) {
 	connected(t, s.URL("postgres"), func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, query).Scan(to)
 	})
-}
-
-// CopyFiles has a copy of a stopped server's files in the place of others, if there
-// are any.
-func CopyFiles(t testing.TB, from, to string) {
-	t.Helper()
-	run(t, "rm", "-rf", to)
-	run(t, "cp", "-a", from, to)
-}
-
-// StandBy has the server of these files begin as a standby.
-func StandBy(t testing.TB, dir string) {
-	t.Helper()
-	run(t, "cp", "-a", filepath.Join(dir, "PG_VERSION"), filepath.Join(dir, "standby.signal")) // with its owner
-}
-
-func run(t testing.TB, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", name, err, out)
-	}
 }

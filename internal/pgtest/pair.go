@@ -1,41 +1,42 @@
 package pgtest
 
 import (
+	"fmt"
 	"net/url"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
-// Pair is a primary, and a standby that copies its logical slots.
+// Pair is a primary, and a standby that copies its logical slots. In containers they
+// have a network of their own.
 type Pair struct{ Primary, Standby *Server }
 
 // StartPair starts both. All that the primary writes reaches the standby, and
 // slots with failover send nothing that it does not have yet
-// (synchronized_standby_slots). The test is skipped before PostgreSQL 17, and where
-// the servers' files are not on this machine.
+// (synchronized_standby_slots). The test is skipped before PostgreSQL 17.
 func StartPair(t testing.TB) *Pair {
 	t.Helper()
-	open := File("pg_hba.conf", []byte("host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"))
-	hba := Setting("hba_file", "pg_hba.conf")
-	primary := Start(t, open, hba)
+	network := startNetwork(t)
+	primary := Start(t, in(network, "primary"))
 	var copies bool
 	if primary.ask(t, "SELECT current_setting('server_version_num')::int >= 170000", &copies); !copies {
 		t.Skip("servers before 17 do not copy slots to standbys")
 	}
-	data, address := primary.DataDirectory(t), must.Get(url.Parse(primary.URL("postgres")))(t)
-	standby := Start(t, open, hba,
-		Setting("primary_conninfo", "host=127.0.0.1 user=postgres dbname=postgres port="+address.Port()),
+	standby := Start(t, in(network, "standby"),
+		Setting("primary_conninfo", primary.conninfo(t)),
 		Setting("primary_slot_name", "standby"),
 		Setting("hot_standby_feedback", "on"),
 		Setting("sync_replication_slots", "on"))
-	copyTo := standby.DataDirectory(t)
 
 	primary.Exec(t, "SELECT pg_create_physical_replication_slot('standby')")
 	standby.Stop(t, Fast)
 	primary.Stop(t, Fast)
-	CopyFiles(t, data, copyTo)
-	StandBy(t, copyTo)
+	standby.Become(t, primary.Files(t))
+	standby.StandBy(t)
 	primary.Resume(t)
 	standby.Resume(t)
 	primary.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()") // the copy has it not
@@ -46,10 +47,33 @@ func StartPair(t testing.TB) *Pair {
 // primary's address.
 func (p *Pair) FailOver(t testing.TB) {
 	t.Helper()
-	from, to := p.Standby.DataDirectory(t), p.Primary.DataDirectory(t)
 	p.Primary.Stop(t, Immediate)
 	p.Standby.Exec(t, "SELECT pg_promote()")
 	p.Standby.Stop(t, Fast)
-	CopyFiles(t, from, to)
+	p.Primary.Become(t, p.Standby.Files(t))
 	p.Primary.Resume(t)
+}
+
+// conninfo is how another server connects to this one.
+func (s *Server) conninfo(t testing.TB) string {
+	t.Helper()
+	user := must.Get(url.Parse(s.URL("postgres")))(t).User
+	password, _ := user.Password()
+	host, port := s.server.Peer()
+	return fmt.Sprintf("host=%s port=%s user=%s password=%s dbname=postgres", host, port, user.Username(), password)
+}
+
+// startNetwork starts a network that ends with the test, or returns nil where servers
+// are local.
+func startNetwork(t testing.TB) *container.Network {
+	t.Helper()
+	if !must.Get(container.Chosen(pgserver.BinEnv))(t) {
+		return nil
+	}
+	return testserver.Start(t, "a network of containers", nil, container.NewNetwork)
+}
+
+// in has the server in the network, if there is one, under the name.
+func in(network *container.Network, name string) Option {
+	return func(o *options) { o.network, o.name = network, name }
 }

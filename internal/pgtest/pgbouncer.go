@@ -7,10 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/child"
@@ -31,9 +30,12 @@ func Pooled(t testing.TB, direct string, connections int, settings ...string) (p
 	if bin == "" {
 		var err error
 		if bin, err = exec.LookPath("pgbouncer"); err != nil {
-			t.Skip("there is no pgbouncer; PATH or " + poolerEnv + " can name one")
+			testserver.Absent(t, "PgBouncer", fmt.Errorf("PATH or %s can name one: %w", poolerEnv, err))
 		}
 	}
+	version := must.Get(child.Output(t.Context(), "", bin, "--version"))(t)
+	version, _, _ = strings.Cut(strings.TrimPrefix(version, "PgBouncer "), "\n") // PgBouncer 1.18.0
+	testserver.Used("PgBouncer", version+" (local)")
 	u := must.Get(url.Parse(direct))(t)
 	port := must.Get(freeport.Take())(t)
 	dir := must.Get(os.MkdirTemp("", "cdc-outbox-pooler-"))(t) //nolint:usetesting // another user must reach it
@@ -52,17 +54,21 @@ func Pooled(t testing.TB, direct string, connections int, settings ...string) (p
 	if os.Getuid() == 0 { // it does not run as root
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	}
+	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
+	defer log.Close() // the child has its own descriptor
+	cmd.Stdout, cmd.Stderr = log, log
 	pooler := must.Get(child.Start(cmd))(t)
 	t.Cleanup(func() {
 		testserver.Do(t, "stop PgBouncer", func(ctx context.Context) error { return pooler.Stop(ctx, syscall.SIGTERM) })
 	})
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	await.Until(t, "PgBouncer", func() bool {
-		conn, err := pgx.Connect(t.Context(), u.String())
+	testserver.Do(t, "start PgBouncer", func(ctx context.Context) error {
+		err := await.Ready(ctx, pooler.Exited(), func(ctx context.Context) error { return connect(ctx, u.String()) })
 		if err != nil {
-			return false
+			text, _ := os.ReadFile(log.Name()) // best effort: it only explains
+			return fmt.Errorf("%w: %s", err, child.LastLines(string(text)))
 		}
-		return conn.Close(t.Context()) == nil
+		return nil
 	})
 	return u.String()
 }

@@ -17,9 +17,13 @@ package pgtest
 
 import (
 	"context"
-	"os"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
@@ -39,22 +43,28 @@ const (
 )
 
 // Option changes the server that Start starts.
-type Option func(*pgserver.Options)
+type Option func(*options)
+
+type options struct {
+	pgserver.Options
+	network *container.Network // nil if the servers are local
+	name    string             // in the network
+}
 
 // Setting sets a server setting (postgresql.conf). The defaults are those of a
 // server made ready for logical replication: wal_level=logical.
 func Setting(name, value string) Option {
-	return func(o *pgserver.Options) { o.Settings[name] = value }
+	return func(o *options) { o.Settings[name] = value }
 }
 
 // File puts a file into the data directory before the server starts: a
 // certificate, its key, pg_hba.conf. Settings name it by its bare name.
 func File(name string, content []byte) Option {
-	return func(o *pgserver.Options) { o.Files[name] = content }
+	return func(o *options) { o.Files[name] = content }
 }
 
 // Own gives the server a system identifier and a password that no other has.
-func Own() Option { return func(o *pgserver.Options) { o.Own = true } }
+func Own() Option { return func(o *options) { o.Own = true } }
 
 // Server is a running PostgreSQL server. Its methods fail the test they are
 // given when they cannot do what they say.
@@ -65,9 +75,21 @@ type Server struct {
 // server is what a local server and a container have in common.
 type server interface {
 	URL(database string) string
+	// Peer is the place where another server finds it, of the same network if they
+	// are in containers.
+	Peer() (host, port string)
 	Stop(ctx context.Context, mode Mode) error
 	Resume(ctx context.Context) error
 	Close() error
+
+	// Of a stopped server: Save has a copy of its files at path, Restore has that in
+	// their place, and Before has a shell script run in its data directory, as its
+	// user, before it starts again.
+	Save(ctx context.Context, path string) error
+	Restore(ctx context.Context, path string) error
+	Before(ctx context.Context, script string) error
+	// Has tells whether the script finds one of PostgreSQL's programs.
+	Has(program string) bool
 }
 
 // Start starts a server that is removed when the test ends.
@@ -78,23 +100,44 @@ func Start(t testing.TB, opts ...Option) *Server {
 
 func starter(opts []Option) func(ctx context.Context) (server, error) {
 	return func(ctx context.Context) (server, error) {
-		o := pgserver.Options{Settings: map[string]string{}, Files: map[string][]byte{}}
+		o := options{Options: pgserver.Options{Settings: map[string]string{}, Files: map[string][]byte{}}}
 		for _, opt := range opts {
 			opt(&o)
 		}
-		switch contained, err := container.Chosen(pgserver.BinEnv); {
-		case err != nil:
-			return nil, err
-		case contained:
-			return startContainer(ctx, o)
-		}
-		bin, err := pgserver.Ensure(ctx, os.Stderr)
+		contained, err := container.Chosen(pgserver.BinEnv)
 		if err != nil {
 			return nil, err
 		}
-		o.BinDir = bin
-		return pgserver.Start(ctx, o)
+		start := startLocal
+		if contained {
+			start = startContainer
+		}
+		s, err := start(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if err := tell(ctx, s, contained); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		return s, nil
 	}
+}
+
+// told is set once the version of this process's servers stands in the output.
+var told atomic.Bool
+
+// tell notes which server the tests have, as it calls itself.
+func tell(ctx context.Context, s server, contained bool) error {
+	if told.Swap(true) {
+		return nil
+	}
+	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	version, _, _ := strings.Cut(conn.ParameterStatus("server_version"), " ") // 15.18 (Debian 15.18-0+deb12u1)
+	testserver.Used("PostgreSQL", version+" ("+testserver.Where(contained)+")")
+	return conn.Close(ctx)
 }
 
 // URL returns the connection URL of a database, as superuser and over TCP.

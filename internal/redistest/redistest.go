@@ -17,7 +17,10 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"regexp"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -61,30 +64,89 @@ func Start(t testing.TB, opts ...Option) *Server {
 // errNoRedis says that there is no way to get a server.
 var errNoRedis = errors.New("no Redis to be had")
 
+// StartBeside is Start for servers that find one another: a program of this machine,
+// also where others are in containers. Clients of Sentinel and of a cluster go to the
+// addresses that the servers tell, which must be good on both sides.
+func StartBeside(t testing.TB, opts ...Option) Beside {
+	t.Helper()
+	return Beside{&Server{server: testserver.Start(t, "Redis", errNoRedis, func(ctx context.Context) (server, error) {
+		return start(ctx, opts, false)
+	})}}
+}
+
+// Beside is a server that others can find.
+type Beside struct{ *Server }
+
 func starter(opts []Option) func(ctx context.Context) (server, error) {
 	return func(ctx context.Context) (server, error) {
-		o := redisserver.Options{Settings: map[string]string{}}
-		for _, opt := range opts {
-			opt(&o)
-		}
 		contained, err := container.Chosen(redisserver.BinEnv)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case contained:
-			return startContainer(ctx, o)
 		}
-		program, err := redisserver.Ensure(ctx, os.Stderr)
-		switch {
-		case err == nil:
-			o.Program = program
-			return redisserver.Start(ctx, o)
-		case os.Getenv(redisserver.BinEnv) != "":
-			return nil, err
-		default:
-			return nil, errors.Join(errNoRedis, err)
-		}
+		return start(ctx, opts, contained)
 	}
+}
+
+func start(ctx context.Context, opts []Option, contained bool) (server, error) {
+	o := redisserver.Options{Settings: map[string]string{}}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	start := startLocal
+	if contained {
+		start = startContainer
+	}
+	s, err := start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := tell(ctx, s, contained); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func startLocal(ctx context.Context, o redisserver.Options) (server, error) {
+	program, err := redisserver.Ensure(ctx, os.Stderr)
+	switch {
+	case err == nil:
+		o.Program = program
+		return redisserver.Start(ctx, o)
+	case os.Getenv(redisserver.BinEnv) != "":
+		return nil, err
+	default:
+		return nil, errors.Join(errNoRedis, err)
+	}
+}
+
+// version is what a server calls itself in INFO, Valkey beside the release of Redis
+// that it stands in for.
+var version = regexp.MustCompile(`(?m)^(redis|valkey)_version:([0-9.]+)`)
+
+var told sync.Map // the places of servers that are noted
+
+// tell notes which server the tests have. One that asks for a password does not say.
+func tell(ctx context.Context, s server, contained bool) error {
+	if _, again := told.Load(contained); again {
+		return nil
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer client.Close()
+	info, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		if _, refused := errors.AsType[redis.Error](err); refused {
+			return nil
+		}
+		return err
+	}
+	found := version.FindAllStringSubmatch(info, -1)
+	if len(found) == 0 {
+		return fmt.Errorf("no version in INFO: %s", info)
+	}
+	last := found[len(found)-1]
+	told.Store(contained, true)
+	testserver.Used(map[string]string{"redis": "Redis", "valkey": "Valkey"}[last[1]], last[2]+" ("+testserver.Where(contained)+")")
+	return nil
 }
 
 // Addr returns the server's host and port.
@@ -150,15 +212,4 @@ func (s *Server) Continue(t testing.TB) {
 	if err := s.server.Continue(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// local skips the test if the server is in a container: several servers there do not
-// reach one another.
-func (s *Server) local(t testing.TB) *redisserver.Server {
-	t.Helper()
-	local, ok := s.server.(*redisserver.Server)
-	if !ok {
-		t.Skip("needs a redis-server on this machine: set " + redisserver.BinEnv)
-	}
-	return local
 }

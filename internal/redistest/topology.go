@@ -23,13 +23,12 @@ const masters = 3
 const slots = 16384
 
 // Replica starts a replica of the server and waits until it has a copy.
-func Replica(t testing.TB, master *Server, opts ...Option) *Server {
+func Replica(t testing.TB, master Beside, opts ...Option) *Server {
 	t.Helper()
-	master.local(t)
 	// The master would wait for more replicas before it sends its data.
 	do(t, master.Client(t), "CONFIG", "SET", "repl-diskless-sync-delay", 0)
 	host, port, _ := net.SplitHostPort(master.Addr())
-	replica := Start(t, append(opts, Setting("replicaof", host+" "+port))...)
+	replica := StartBeside(t, append(opts, Setting("replicaof", host+" "+port))...).Server
 	replica.Await(t, "replication", "master_link_status:up")
 	_, port, _ = net.SplitHostPort(replica.Addr())
 	master.Await(t, "replication", "port="+port+",state=online") // from here on WAIT counts it
@@ -54,17 +53,16 @@ const SentinelMaster = "keys"
 
 // Sentinel starts a Sentinel that alone decides about failovers of the master: within
 // a second after it is gone. It waits until the Sentinel knows so many replicas.
-func Sentinel(t testing.TB, master *Server, replicas int) *Server {
+func Sentinel(t testing.TB, master Beside, replicas int) *Server {
 	t.Helper()
-	master.local(t)
 	host, port, _ := net.SplitHostPort(master.Addr())
-	s := Start(t, func(o *redisserver.Options) {
+	s := StartBeside(t, func(o *redisserver.Options) {
 		o.Sentinel = []string{
 			fmt.Sprintf("monitor %s %s %s 1", SentinelMaster, host, port),
 			"down-after-milliseconds " + SentinelMaster + " 500",
 			"failover-timeout " + SentinelMaster + " 5000",
 		}
-	})
+	}).Server
 	client := redis.NewSentinelClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	eventually(t, "wait for the Sentinel's replicas", func(ctx context.Context) error {
@@ -88,7 +86,7 @@ func StartNode(t testing.TB) (node *Server, bus int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Start(t, Setting("cluster-enabled", "yes"), Setting("cluster-port", strconv.Itoa(bus))), bus
+	return StartBeside(t, Setting("cluster-enabled", "yes"), Setting("cluster-port", strconv.Itoa(bus))).Server, bus
 }
 
 // StartCluster starts a cluster that is removed when the test ends.
@@ -98,7 +96,6 @@ func StartCluster(t testing.TB) *Cluster {
 	bus := make([]int, masters)
 	for i := range masters {
 		node, port := StartNode(t)
-		node.local(t)
 		bus[i] = port
 		c.Nodes = append(c.Nodes, node)
 	}

@@ -2,10 +2,7 @@ package retention_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
@@ -57,55 +53,41 @@ func TestRowsOfAllAgesGo(t *testing.T) {
 type aged struct {
 	kept
 	server *pgtest.Server
-	data   string // directory
 	url    string
-	tool   string // path of pg_resetwal
 }
 
 func newAged(t *testing.T) *aged {
 	t.Helper()
-	bin := must.Get(pgserver.Find())(t)
-	tool := filepath.Join(bin, "pg_resetwal")
-	if _, err := os.Stat(tool); err != nil {
+	server := pgtest.Start(t)
+	if !server.Has("pg_resetwal") {
 		t.Skip("the downloaded binaries have no pg_resetwal")
 	}
-	server := pgtest.Start(t)
 	url := server.NewDatabase(t)
 	pgtest.Exec(t, url, outbox.Schema)
-	return &aged{kept: kept{t: t, conn: connect(t, url)}, server: server, data: server.DataDirectory(t), url: url, tool: tool}
+	return &aged{kept: kept{t: t, conn: connect(t, url)}, server: server, url: url}
 }
 
 // reset stops the server and has pg_resetwal change its control file.
 func (a *aged) reset(args ...string) {
 	a.t.Helper()
-	info := must.Get(os.Stat(a.data))(a.t)
-	owner := info.Sys().(*syscall.Stat_t)
-	a.server.Stop(a.t, pgtest.Fast)
-	cmd := exec.CommandContext(a.t.Context(), a.tool, append(args, "-D", a.data)...)
-	cmd.Dir = a.data
-	if os.Getuid() == 0 { // which PostgreSQL refuses
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		a.t.Fatalf("pg_resetwal: %v: %s", err, out)
-	}
+	script := "pg_resetwal -D . " + strings.Join(args, " ")
 	if args[0] == "-x" {
-		a.addCommitLog(args[1], int(owner.Uid), int(owner.Gid))
+		script += "\n" + commitLog(a.t, args[1])
 	}
+	a.server.Stop(a.t, pgtest.Fast)
+	a.server.BeforeStart(a.t, script)
 	a.server.Resume(a.t)
 	a.conn = connect(a.t, a.url)
 }
 
-// addCommitLog makes the file that tells which transactions from xid on are
-// committed: none. (pg_resetwal's documentation wants it to exist.)
-func (a *aged) addCommitLog(xid string, uid, gid int) {
-	a.t.Helper()
+// commitLog is the command that makes the file that tells which transactions from xid
+// on are committed: none. (pg_resetwal's documentation wants it to exist.)
+func commitLog(t *testing.T, xid string) string {
+	t.Helper()
 	const perFile, fileSize = 32 * 8192 * 4, 32 * 8192
 	var n int64
-	must.Get(fmt.Sscan(xid, &n))(a.t)
-	path := filepath.Join(a.data, "pg_xact", fmt.Sprintf("%04X", n/perFile))
-	must.OK(a.t, os.WriteFile(path, make([]byte, fileSize), 0o600))
-	must.OK(a.t, os.Chown(path, uid, gid))
+	must.Get(fmt.Sscan(xid, &n))(t)
+	return fmt.Sprintf("head -c %d /dev/zero >pg_xact/%04X", fileSize, n/perFile)
 }
 
 // freeze makes all rows of the server independent of their writers' ids.

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,10 +75,18 @@ func check(t testing.TB, name string, absent, err error) {
 	t.Helper()
 	switch {
 	case absent != nil && errors.Is(err, absent):
-		t.Skip(err)
+		Absent(t, name, err)
 	case err != nil:
 		t.Fatalf("start %s: %v", name, err)
 	}
+}
+
+// Absent skips the test for want of a server.
+func Absent(t testing.TB, name string, reason error) {
+	t.Helper()
+	first, _, _ := strings.Cut(reason.Error(), "\n")
+	Used(name, "none: "+first)
+	t.Skip(reason)
 }
 
 // Shared is a server that the tests of a package share, started by the first

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -184,8 +183,7 @@ type failover struct {
 	t       *testing.T
 	server  *pgtest.Server
 	d       *database
-	data    string // directory
-	standby string // its copy
+	standby pgtest.Files
 }
 
 // newFailover starts a server, lets a connector begin, and takes the standby.
@@ -194,10 +192,9 @@ func newFailover(t *testing.T) *failover {
 	server := pgtest.Start(t)
 	f := &failover{t: t, server: server}
 	f.d = newDatabase(t, server.NewDatabase(t))
-	f.data, f.standby = server.DataDirectory(t), filepath.Join(t.TempDir(), "standby")
 	f.d.run().streams().stop()
 	server.Stop(t, pgtest.Fast)
-	pgtest.CopyFiles(t, f.data, f.standby)
+	f.standby = server.Files(t)
 	server.Resume(t)
 	f.d.connect()
 	return f
@@ -213,7 +210,7 @@ func (f *failover) promote() {
 func (f *failover) standIn() {
 	f.t.Helper()
 	f.replace()
-	pgtest.StandBy(f.t, f.data)
+	f.server.StandBy(f.t)
 	f.server.Resume(f.t)
 	f.d.connect()
 }
@@ -231,5 +228,5 @@ func (f *failover) putBack() {
 func (f *failover) replace() {
 	f.t.Helper()
 	f.server.Stop(f.t, pgtest.Immediate)
-	pgtest.CopyFiles(f.t, f.standby, f.data)
+	f.server.Become(f.t, f.standby)
 }

@@ -86,7 +86,7 @@ func TestCheckFindsAClientThatOutlivesItsContexts(t *testing.T) {
 }
 
 func TestE2ECheckOfReplica(t *testing.T) {
-	master := redistest.Start(t)
+	master := redistest.StartBeside(t)
 	client := redistest.Replica(t, master, redistest.Setting("appendonly", "yes")).Client(t)
 	expect(t, newStore(t, client, redis.Options{}), client.Options().Addr, "the server is a replica")
 }

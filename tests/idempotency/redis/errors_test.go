@@ -21,7 +21,7 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 	}{
 		"a replica": {
 			client: func(t *testing.T) *goredis.Client {
-				return redistest.Replica(t, redistest.Start(t)).Client(t, noRetries)
+				return redistest.Replica(t, redistest.StartBeside(t)).Client(t, noRetries)
 			},
 			want: []string{"READONLY", "follow the master"},
 		},
@@ -125,8 +125,8 @@ func enough(t *testing.T, server *redistest.Server, cluster bool) {
 }
 
 func TestRightsThatAreEnough(t *testing.T) {
-	server := redistest.Start(t)
-	enough(t, server, false)
+	server := redistest.StartBeside(t)
+	enough(t, server.Server, false)
 	client := server.Client(t, func(o *goredis.Options) { o.Username, o.Password = "app", "secret" })
 	redistest.Replica(t, server)
 	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: patience / 2})

@@ -22,7 +22,7 @@ import (
 // twice, and nothing is left out.
 func TestE2ESentinelFailsOver(t *testing.T) {
 	const workers, enough = 8, 300
-	master := redistest.Start(t)
+	master := redistest.StartBeside(t)
 	replicas := []*redistest.Server{redistest.Replica(t, master), redistest.Replica(t, master)}
 	sentinel := redistest.Sentinel(t, master, len(replicas))
 	client := goredis.NewFailoverClient(&goredis.FailoverOptions{

@@ -265,7 +265,7 @@ func moveKey(t *testing.T, cluster *redistest.Cluster, name string) (end func())
 }
 
 func TestE2EWaitForReplicas(t *testing.T) {
-	master := redistest.Start(t)
+	master := redistest.StartBeside(t)
 	replica := redistest.Replica(t, master)
 	client := master.Client(t)
 	patient := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: patience / 2})

@@ -166,10 +166,10 @@ func (f *failover) client(t *testing.T) *goredis.Client {
 }
 
 func TestE2EFailoverToReplicaThatLagged(t *testing.T) {
-	master := redistest.Start(t)
+	master := redistest.StartBeside(t)
 	replica := redistest.Replica(t, master)
 	var f failover
-	f.to(master)
+	f.to(master.Server)
 	client := f.client(t)
 	s := newStore(t, client, redis.Options{})
 	warns(t, s, "min-replicas-to-write is 0")
@@ -193,7 +193,7 @@ func promote(t *testing.T, replica *redistest.Server) {
 }
 
 func TestE2EMasterThatIsCutOffRefusesClaims(t *testing.T) {
-	master := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("min-replicas-to-write", "1"))
+	master := redistest.StartBeside(t, redistest.Setting("appendonly", "yes"), redistest.Setting("min-replicas-to-write", "1"))
 	replica := redistest.Replica(t, master)
 	s := newStore(t, master.Client(t), redis.Options{})
 	master.Await(t, "replication", "min_slaves_good_slaves:1")
@@ -210,7 +210,7 @@ func TestE2EMasterThatIsCutOffRefusesClaims(t *testing.T) {
 }
 
 func TestFlushedScriptsAreSentAgain(t *testing.T) {
-	master := redistest.Start(t)
+	master := redistest.StartBeside(t)
 	redistest.Replica(t, master)
 	for name, replicas := range map[string]int{"in calls": 0, "in pipelines": 1} {
 		t.Run(name, func(t *testing.T) {
