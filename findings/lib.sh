@@ -47,7 +47,7 @@ maven() {
 
 # python_with PACKAGE==VERSION… installs packages for the script's python3.
 python_with() {
-	python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-warn-conflicts --target python "$@" >&2
+	python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-warn-conflicts --target python "$@" </dev/null >&2
 	export PYTHONPATH="$work/python"
 }
 
@@ -76,6 +76,31 @@ postgres() {
 	servers="$servers $!:INT"
 	export DSN="host=$work/db user=postgres dbname=postgres"
 	eventually grep -q "ready to accept connections" db.log
+}
+
+# with_sql runs a Python script, standard input, against that server. It finds sql, a
+# cursor with autocommit, and changes, which reads a slot.
+with_sql() {
+	python_with psycopg2-binary==2.9.11
+	{
+		cat <<-'PYTHON'
+			import os, sys, psycopg2
+
+			dsn = os.environ["DSN"]
+			db = psycopg2.connect(dsn)
+			db.autocommit = True
+			sql = db.cursor()
+
+
+			def changes(slot="s", publication="p", *options):
+			    """What the slot sends of the publication: the LSN and the bytes of each message."""
+			    sql.execute("select lsn, data from pg_logical_slot_get_binary_changes(%s, null, null, variadic %s::text[])",
+			                (slot, ["proto_version", "1", "publication_names", publication, *options]))
+			    return [(lsn, bytes(data)) for lsn, data in sql.fetchall()]
+		PYTHON
+		cat
+	} >script.py
+	python3 script.py
 }
 
 # jars GROUP:ARTIFACT:VERSION… puts packages of Maven, and what they depend on, into

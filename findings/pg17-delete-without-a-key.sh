@@ -18,14 +18,9 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 17.11.0
-python_with psycopg2-binary==2.9.11
+with_sql <<'PYTHON'
+import struct
 
-python3 - <<'PYTHON'
-import os, sys, struct, psycopg2
-
-db = psycopg2.connect(os.environ["DSN"])
-db.autocommit = True
-sql = db.cursor()
 sql.execute("""create table t (tenant int not null, number int not null,
     id text not null generated always as ('x' || number) stored)""")
 sql.execute("create unique index t_id on t (id)")
@@ -41,9 +36,7 @@ print("without a replica identity, DELETE is refused with", refused)
 sql.execute("alter table t replica identity using index t_id")
 sql.execute("delete from t where number = 7")
 print("with the index as identity, it deletes", sql.rowcount, "row")
-sql.execute("""select data from pg_logical_slot_get_binary_changes('s', null, null,
-    'proto_version', '1', 'publication_names', 'p')""")
-data = {bytes(row[0])[:1]: bytes(row[0]) for row in sql.fetchall()}
+data = {message[:1]: message for _, message in changes()}
 relation, delete = data[b"R"], data[b"D"]
 # After the header and both names: identity, number of columns; each is flags, name, type, modifier.
 rest = relation[5:].split(b"\0", 2)[2]

@@ -17,16 +17,10 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 17.11.0
-python_with psycopg2-binary==2.9.11
-
-python3 - <<'PYTHON'
-import os, sys, time, psycopg2
+with_sql <<'PYTHON'
+import time
 from psycopg2.extras import LogicalReplicationConnection
 
-dsn = os.environ["DSN"]
-db = psycopg2.connect(dsn)
-db.autocommit = True
-sql = db.cursor()
 sql.execute("create table t (id int, filler text)")
 sql.execute("create publication p for table t")
 for limit in ("statement_timeout", "transaction_timeout"):

@@ -17,14 +17,9 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 18.6.0
-python_with psycopg2-binary==2.9.11
+with_sql <<'PYTHON'
+import io
 
-python3 - <<'PYTHON'
-import io, os, sys, psycopg2
-
-db = psycopg2.connect(os.environ["DSN"])
-db.autocommit = True
-sql = db.cursor()
 sql.execute("create table t (id int, part int) partition by list (part)")
 sql.execute("create table t0 partition of t for values in (0)")
 sql.execute("create table t1 partition of t for values in (1)")
@@ -34,9 +29,7 @@ sql.execute("select pg_create_logical_replication_slot('s', 'pgoutput')")
 
 def arrived():
     """The ids of the inserted rows as they arrive, and how many LSNs they have."""
-    sql.execute("""select lsn, data from pg_logical_slot_get_binary_changes('s', null, null,
-        'proto_version', '1', 'publication_names', 'p')""")
-    rows = [(lsn, bytes(data)) for lsn, data in sql.fetchall() if bytes(data)[:1] == b"I"]
+    rows = [(lsn, data) for lsn, data in changes() if data[:1] == b"I"]
     return [int(data[13:14]) for _, data in rows], len({lsn for lsn, _ in rows})
 
 

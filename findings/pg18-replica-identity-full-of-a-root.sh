@@ -15,14 +15,7 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 18.6.0
-python_with psycopg2-binary==2.9.11
-
-python3 - <<'PYTHON'
-import os, sys, psycopg2
-
-db = psycopg2.connect(os.environ["DSN"])
-db.autocommit = True
-sql = db.cursor()
+with_sql <<'PYTHON'
 sql.execute("create table t (id int, note text) partition by list (id)")
 sql.execute("create table before partition of t for values in (1)")
 sql.execute("alter table t replica identity full")

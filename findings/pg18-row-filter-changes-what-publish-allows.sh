@@ -17,14 +17,7 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 18.6.0
-python_with psycopg2-binary==2.9.11
-
-python3 - <<'PYTHON'
-import os, sys, psycopg2
-
-db = psycopg2.connect(os.environ["DSN"])
-db.autocommit = True
-sql = db.cursor()
+with_sql <<'PYTHON'
 sql.execute("create table t (id int primary key)")
 for publish in "insert", "update", "delete":
     sql.execute(f"create publication only_{publish} for table t where (id > 10) with (publish = '{publish}')")
@@ -36,9 +29,8 @@ def messages(statement):
     sql.execute(statement)
     seen = {}
     for publication in "only_insert", "only_update", "only_delete":
-        sql.execute(f"""select data from pg_logical_slot_get_binary_changes('{publication}', null, null,
-            'proto_version', '1', 'publication_names', '{publication}')""")
-        seen[publication] = "".join(bytes(row[0])[:1].decode() for row in sql.fetchall() if bytes(row[0])[:1] in b"IUD")
+        sent = changes(publication, publication)
+        seen[publication] = "".join(data[:1].decode() for _, data in sent if data[:1] in b"IUD")
     print(f"{statement:40} {seen}")
     return tuple(seen.values())
 

@@ -16,14 +16,7 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 18.6.0
-python_with psycopg2-binary==2.9.11
-
-python3 - <<'PYTHON'
-import os, sys, psycopg2
-
-db = psycopg2.connect(os.environ["DSN"])
-db.autocommit = True
-sql = db.cursor()
+with_sql <<'PYTHON'
 sql.execute("create table t (id int, part int, note text, primary key (id, part)) partition by list (part)")
 sql.execute("create table t1 partition of t for values in (1)")
 sql.execute("create table t2 partition of t for values in (2)")
@@ -40,12 +33,9 @@ def messages(statement):
     sql.execute(statement)
     seen = {}
     for publication in ("ins", "everything"):
-        sql.execute(f"""select data from pg_logical_slot_get_binary_changes('{publication}', null, null,
-            'proto_version', '1', 'publication_names', '{publication}')""")
-        data = [bytes(row[0]) for row in sql.fetchall()]
-        changes = [m for m in data if m[:1] in (b"I", b"U", b"D")]
-        assert all(int.from_bytes(m[1:5], "big") == root for m in changes)
-        seen[publication] = b"".join(m[:1] for m in changes).decode()
+        sent = [m for _, m in changes(publication, publication) if m[:1] in (b"I", b"U", b"D")]
+        assert all(int.from_bytes(m[1:5], "big") == root for m in sent)
+        seen[publication] = b"".join(m[:1] for m in sent).decode()
     print(f"{statement:40} {seen}")
     return seen
 

@@ -18,14 +18,9 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 18.6.0 idle_replication_slot_timeout=10s checkpoint_timeout=30s autovacuum=off log_min_messages=debug1
-python_with psycopg2-binary==2.9.11
+with_sql <<'PYTHON'
+import time
 
-python3 - <<'PYTHON'
-import os, sys, time, psycopg2
-
-db = psycopg2.connect(os.environ["DSN"])
-db.autocommit = True
-sql = db.cursor()
 sql.execute("select pg_create_logical_replication_slot('s', 'pgoutput')")
 sql.execute("checkpoint")
 

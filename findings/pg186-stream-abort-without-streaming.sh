@@ -17,14 +17,7 @@
 . "$(dirname "$0")/lib.sh"
 
 postgres 18.6.0 logical_decoding_work_mem=64kB
-python_with psycopg2-binary==2.9.11
-
-python3 - <<'PYTHON'
-import os, sys, psycopg2
-
-db = psycopg2.connect(os.environ["DSN"])
-db.autocommit = True
-sql = db.cursor()
+with_sql <<'PYTHON'
 sql.execute("create table t (id int, filler text)")
 sql.execute("create table other (id int)")
 sql.execute("create publication p for table t")
@@ -34,9 +27,7 @@ sql.execute("select pg_create_logical_replication_slot('s', 'pgoutput')")
 def messages(*statements):
     for statement in ("begin", *statements, "rollback", "insert into other values (1)"):
         sql.execute(statement) # the last one writes the rollback out, too
-    sql.execute("""select data from pg_logical_slot_get_binary_changes('s', null, null,
-        'proto_version', '1', 'publication_names', 'p', 'streaming', 'off')""")
-    return [bytes(row[0]) for row in sql.fetchall()]
+    return [data for _, data in changes("s", "p", "streaming", "off")]
 
 
 many = "insert into t select i, repeat('x', 300) from generate_series(1, 3000) i"
