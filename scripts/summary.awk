@@ -1,6 +1,6 @@
 # Reads the events of go test -json. The first line that it prints is the count:
 # N passed, N failed, N skipped. Then come the tests that are flaky, the servers that
-# the tests had, and the tests that were skipped, by package and reason.
+# the tests had, and the tests that were skipped, with the reason.
 #
 # Counted are tests and subtests, by their last run. A package that fails without a
 # failing test (it does not build, leaks a goroutine, times out) counts as one
@@ -60,14 +60,14 @@ END {
 		if (flaky) named = named (wrong[name] ? "\nwrong at first: " : "\nflaky: ") name
 		n[last[name]]++
 		if (last[name] == "skip") {
-			reason = "skipped in " part[1] ": " said[name]
-			skipped[reason] = skipped[reason] (skipped[reason] == "" ? " [" : ", ") part[2]
+			split(part[2], path, "/")
+			skipped["skipped: " part[1] " " path[1] ": " said[name]]++
 		}
 	}
 	printf "%d passed, %d failed, %d skipped%s\n", n["pass"], n["fail"], n["skip"], named
 	fflush()
 	for (server in used) print "ran against " server | "sort"
-	for (reason in skipped) print reason skipped[reason] "]" | "sort"
+	for (line in skipped) print line (skipped[line] > 1 ? " (" skipped[line] " subtests)" : "") | "sort"
 	close("sort")
 	exit status
 }

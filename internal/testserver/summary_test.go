@@ -19,6 +19,8 @@ const events = `
 {"Action":"output","Package":"github.com/cdc-outbox/cdc-outbox/sink","Test":"TestB/x","Output":"    b_test.go:9: needs \"x\" \u003e 17\n"}
 {"Action":"output","Package":"github.com/cdc-outbox/cdc-outbox/sink","Test":"TestB/x","Output":"--- SKIP: TestB/x (0.00s)\n"}
 {"Action":"skip","Package":"github.com/cdc-outbox/cdc-outbox/sink","Test":"TestB/x"}
+{"Action":"output","Package":"github.com/cdc-outbox/cdc-outbox/sink","Test":"TestB/y","Output":"    b_test.go:9: needs \"x\" \u003e 17\n"}
+{"Action":"skip","Package":"github.com/cdc-outbox/cdc-outbox/sink","Test":"TestB/y"}
 {"Action":"pass","Package":"github.com/cdc-outbox/cdc-outbox/sink"}
 {"Action":"fail","Package":"github.com/cdc-outbox/cdc-outbox/wal","Test":"TestC"}
 {"Action":"output","Package":"github.com/cdc-outbox/cdc-outbox/wal","Test":"TestC","Output":"ran against: PostgreSQL 15.18 (local)\n"}
@@ -41,11 +43,11 @@ func TestSummary(t *testing.T) {
 		events, want string
 		code         int
 	}{
-		"all kinds": {events, `2 passed, 1 failed, 1 skipped
+		"all kinds": {events, `2 passed, 1 failed, 2 skipped
 flaky: wal TestC
 ran against DynamoDB Local none: no Java
 ran against PostgreSQL 15.18 (local)
-skipped in sink: needs "x" > 17 [TestB/x]
+skipped: sink TestB: needs "x" > 17 (2 subtests)
 `, 0},
 		"lost once": {lost, "0 passed, 1 failed, 0 skipped\nwrong at first: e2e TestD\n", 1},
 		"nothing":   {"", "0 passed, 0 failed, 0 skipped\n", 0},
