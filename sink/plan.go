@@ -13,6 +13,7 @@ import (
 func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]placed, refused []Refusal, err error) {
 	k := x.k
 	k.rounds++
+	clear(x.left)
 	var round []placed
 	var t *topic
 	for i := range entries {
@@ -22,7 +23,7 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 				return nil, nil, err
 			}
 		}
-		if x.visible != nil && x.visible[identify(&p.Record)] {
+		if x.visible != nil && x.leaveOut(&p.Record) {
 			continue
 		}
 		size := p.Size()

@@ -28,6 +28,11 @@ const recallPatience = time.Minute
 // transaction has written is before what they wrote that much after its time was over.
 const skew = time.Minute
 
+// laterInARow is how many records of others in a row must have a later time than that
+// until nothing of the transaction is looked for behind them: a record has any time that
+// its producer likes, and the clock of one may be wrong.
+const laterInARow = 10000
+
 // unknownAsked is how often brokers must say that they do not know a topic until it
 // counts as deleted: one that has just started may say so too.
 const unknownAsked = 6
@@ -79,7 +84,7 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	defer release()
 	limited, cancel := context.WithTimeout(ctx, recallPatience)
 	defer cancel()
-	visible := make(map[identity]bool)
+	visible := make(map[identity]int)
 	for _, d := range doubtful {
 		n, all := 0, 0
 		for topic, parts := range d.Written {
@@ -92,7 +97,7 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 					d.Saved.SavedAt.UTC().Format(time.RFC3339), topic, err)
 			}
 			for _, r := range records {
-				visible[identify(r)] = true
+				visible[identify(r)]++
 			}
 			n += len(records)
 		}
@@ -112,6 +117,29 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 
 // Settled implements Transactor.
 func (x *Transactions) Settled() { x.visible = nil }
+
+// leaveOut reports whether consumers see the record already, and so often that this one
+// is among those: without the headers of the position, two events may be the same.
+func (x *Transactions) leaveOut(r *kgo.Record) bool {
+	id := identify(r)
+	if x.left[id] >= x.visible[id] {
+		return false
+	}
+	if x.left == nil {
+		x.left = make(map[identity]int)
+	}
+	x.left[id]++
+	return true
+}
+
+// leftOut forgets what the transaction left out, which is committed now: it does not come
+// again.
+func (x *Transactions) leftOut() {
+	for id, n := range x.left {
+		x.visible[id] -= n
+	}
+	clear(x.left)
+}
 
 // search is find with patience for partitions that have no leader at the moment.
 func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic string, parts map[int32]checkpoint.Part) ([]*kgo.Record, error) {
@@ -168,6 +196,7 @@ type sight struct {
 	// marked: brokers write a marker of it here, for certain. If its checkpoint was
 	// committed, they had all its records by then.
 	marked bool
+	later  int // so many records of others in a row are later than that
 	open   []*kgo.Record
 	seen   []*kgo.Record
 }
@@ -179,7 +208,10 @@ type sight struct {
 func (s *sight) visit(r *kgo.Record) (more bool) {
 	switch {
 	case r.ProducerID != s.Producer:
-		return s.marked || r.Timestamp.Before(s.over) // which may be any time that a producer likes
+		if s.later++; s.marked || r.Timestamp.Before(s.over) {
+			s.later = 0
+		}
+		return s.later < laterInARow
 	case !r.Attrs.IsControl():
 		if r.ProducerEpoch == s.Epoch {
 			s.open = append(s.open, r)

@@ -74,14 +74,14 @@ func (h half) leaveOpen(x *Transactions, texts ...string) {
 }
 
 // foreign writes records of somebody else to both partitions, more than are looked at
-// first.
-func (h half) foreign() {
+// first. The clock of that is ahead by so much.
+func (h half) foreign(ahead time.Duration) {
 	h.Helper()
 	client := h.broker.Client(h.T, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	defer client.Close()
 	var records []*kgo.Record
 	for n := range int32(2 * 200) {
-		records = append(records, &kgo.Record{Topic: "t", Partition: n % 2, Value: []byte("foreign")})
+		records = append(records, &kgo.Record{Topic: "t", Partition: n % 2, Value: []byte("foreign"), Timestamp: time.Now().Add(ahead)})
 	}
 	must.OK(h.T, client.ProduceSync(deadline(h.T), records...).FirstErr())
 }
@@ -142,12 +142,12 @@ func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 				must.OK(t, x.Claim(deadline(t)))
 				h.commit(x, "first")
 				h.leaveOpen(x, "half")
-				h.foreign()
+				h.foreign(10 * time.Minute)
 				count, _ := h.broker.EndHalf(t, "tx", version, func(topic string, p int32) bool { return topic == "t" && ended(topic, p) })
 				if ended(marks, 0) {
 					h.broker.EndHalf(t, "tx", version, func(topic string, _ int32) bool { return topic == marks })
 				}
-				h.foreign()
+				h.foreign(0)
 
 				x = h.transactions()
 				must.OK(t, x.Claim(deadline(t)))
@@ -237,6 +237,31 @@ func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 	}
 }
 
+// Without the headers of the position two events may be the same to the last byte. That
+// consumers see one of them does not leave out the other.
+func TestTheSameEventTwiceIsLeftOutOnce(t *testing.T) {
+	h := newHalf(t, 2)
+	x := h.transactions()
+	must.OK(t, x.Claim(deadline(t)))
+	h.commit(x, "first")
+	h.leaveOpen(x, "same")
+	h.broker.EndHalf(t, "tx", 2, func(topic string, p int32) bool { return topic == "t" && p == 0 })
+	x = h.transactions()
+	must.OK(t, x.Claim(deadline(t)))
+	must.Get(x.Recall(deadline(t), []checkpoint.Doubtful{h.doubt()}))(t)
+	if refused, err := x.Transact(deadline(t), entriesWith("same", "same"), mark("same")); err != nil || len(refused) > 0 {
+		t.Fatal(refused, err)
+	}
+	h.commit(x, "same")
+	x.Settled()
+	h.commit(x, "last")
+	for p, texts := range h.committed() {
+		if want := []string{"first", "same", "same", "same", "last"}; !slices.Equal(texts, want) {
+			t.Errorf("partition %d has %q, want %q", p, texts, want)
+		}
+	}
+}
+
 func TestSight(t *testing.T) {
 	const commit, abort = kmsg.ControlRecordKeyTypeCommit, kmsg.ControlRecordKeyTypeAbort
 	at := time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
@@ -263,7 +288,8 @@ func TestSight(t *testing.T) {
 		seen, visited int
 	}{
 		"nothing":                         {[]*kgo.Record{before, foreign(0)}, 0, 2},
-		"nothing, and others":             {[]*kgo.Record{before, foreign(time.Hour), foreign(time.Hour)}, 0, 2},
+		"nothing, and others":             {append([]*kgo.Record{before}, slices.Repeat([]*kgo.Record{foreign(time.Hour)}, laterInARow+9)...), 0, 1 + laterInARow},
+		"behind a clock that is ahead":    {[]*kgo.Record{ours, foreign(time.Hour), foreign(time.Hour), marker(commit, 4)}, 1, 4},
 		"aborted":                         {[]*kgo.Record{before, ours, foreign(0), ours, marker(abort, 5), record(5)}, 0, 5},
 		"aborted before it came here":     {[]*kgo.Record{before, marker(abort, 5), record(5)}, 0, 2},
 		"committed":                       {[]*kgo.Record{before, ours, ours, marker(commit, 4), marker(abort, 5)}, 2, 4},

@@ -125,8 +125,9 @@ type Transactions struct {
 	begun    time.Time // the last transaction
 	recent   recent
 	refusals backoff.Series // of records for their time
-	// visible are events that consumers see though their transaction does not count.
-	visible map[identity]bool
+	// visible are events that consumers see though their transaction does not count, and
+	// how often. left are those that the transaction under way leaves out for it.
+	visible, left map[identity]int
 }
 
 var _ Transactor = (*Transactions)(nil)
@@ -323,7 +324,9 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 		x.refusals.Reset()
 		x.limit = min(2*x.limit, batchLimit(x.k))
 		err := x.commit(ctx, rounds)
-		committed = err == nil
+		if committed = err == nil; committed {
+			x.leftOut()
+		}
 		return false, nil, err
 	}
 	if err := x.abort(ctx); err != nil {
