@@ -39,16 +39,19 @@ func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
 	}
 	t.Cleanup(func() { do(&program{}, "teardown", "--yes") })
 
-	want := "cdc-outbox teardown -c " + file + " --pipeline orders --yes"
-	if got := do(&program{}, "teardown", "--pipeline", "orders"); got.code != 2 || !strings.Contains(got.errs, want) {
-		t.Errorf("%+v lacks %s", got, want)
+	if got := do(&program{}, "teardown", "--pipeline", "orders", "--set", "log.level=warn"); got.code != 2 || !strings.Contains(got.errs, "remedy: repeat it with --yes\n") {
+		t.Errorf("%+v: its remedy has other flags than were typed", got)
 	}
 	pgtest.Exec(t, db, `DROP PUBLICATION orders`)
-	want = "cdc-outbox setup -c " + file + " --pipeline orders --accept-gap --yes"
+	want := "cdc-outbox setup -c " + file + " --pipeline orders --accept-gap --yes"
 	if got := do(&program{}, "check"); !strings.Contains(got.out, want) {
 		t.Errorf("%+v lacks %s", got, want)
 	}
 	if got := do(&program{}, "check", "--json"); !strings.Contains(got.out, want) {
+		t.Errorf("%+v lacks %s", got, want)
+	}
+	want = "cdc-outbox setup -c " + file + " --set log.level=warn --set http.token=… --pipeline orders --accept-gap --yes"
+	if got := do(&program{}, "check", "--set", "log.level=warn", "--set", "http.token=0123456789abcdef"); !strings.Contains(got.out, want) {
 		t.Errorf("%+v lacks %s", got, want)
 	}
 	lost := &program{connect: func(context.Context, pipeline.Options) error {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
 // configFlags are the flags of every verb that reads the configuration.
@@ -27,7 +28,7 @@ func declareConfig(flags *flag.FlagSet) *configFlags {
 
 // load reads the configuration from the file, the environment and the flags.
 func (c *configFlags) load(p *program) (*config.Config, error) {
-	p.command.File = c.file
+	p.command.File, p.command.Set = c.file, invocation.Overrides(c.set, config.IsSecret)
 	file := c.file
 	if file == "" {
 		file = p.getenv("CDC_OUTBOX_CONFIG")

@@ -30,6 +30,6 @@ func (p *program) checkOutput(cfg *config.Config) error {
 			return nil
 		}
 	}
-	return failure.Configf("give it a file or a pipe; to drop the events on purpose: cdc-outbox run … | cat > "+os.DevNull,
+	return failure.Configf("give it a file or a pipe; to drop the events on purpose: cdc-outbox run | cat > "+os.DevNull,
 		"sink.stdout: standard output is closed, or %s: events would be confirmed and be nowhere", os.DevNull)
 }

@@ -98,9 +98,12 @@ func (p *program) choose(args []string) (verb, []string, error) {
 	}
 	if name == "idempotency" || strings.HasPrefix(name, "idempotency ") {
 		return verb{}, nil, failure.Configf("install it with 'go install github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency@latest'; "+
-			"then for example: cdc-outbox-idempotency inspect --help", "idempotency is no verb: the program cdc-outbox-idempotency has inspect, release and purge")
+			"then for example: cdc-outbox-idempotency inspect --help", "idempotency is no verb: the program cdc-outbox-idempotency has inspect, release, purge and sweep")
 	}
-	if name == "txn" && len(rest) > 0 { // its verbs are of two words
+	if name == "txn" {
+		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+			return verb{}, nil, failure.Configf("cdc-outbox txn list --help, or cdc-outbox txn abort --help", "txn is the first word of two verbs: txn list, txn abort")
+		}
 		name, rest = name+" "+rest[0], rest[1:]
 	}
 	for _, v := range verbs() {

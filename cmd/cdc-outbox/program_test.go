@@ -95,6 +95,8 @@ func TestUsageErrors(t *testing.T) {
 		{"SQL as JSON", []string{"setup", "--print", "--json"}, []string{"prints SQL"}},
 		{"hanging transaction without its offset", []string{"txn", "abort", "--topic", "t", "--partition", "0"}, []string{"--start-offset", "txn list"}},
 		{"partition without its topic", []string{"txn", "abort", "--partition", "0"}, []string{"needs all of --topic"}},
+		{"help of a first word", []string{"help", "txn"}, []string{"txn list", "txn abort"}},
+		{"first word", []string{"txn", "--help"}, []string{"txn list", "txn abort"}},
 		{"unknown schema", []string{"setup", "--schema", "camel"}, []string{`unknown schema "camel"`}},
 		{"negative count", []string{"demo", "--events", "-1"}, []string{"demo has a bad flag"}},
 		{"mistyped key", []string{"run", "--set", "source.sloot=x"}, []string{"source.sloot", "did you mean source.slot?"}},
@@ -359,5 +361,18 @@ func TestVerbsActOnTheChosenPipeline(t *testing.T) {
 				t.Errorf("acts on another pipeline:\n%s", got.stdout)
 			}
 		})
+	}
+}
+
+// Beside an error nobody says that no transaction is open.
+func TestTransactionsOfNoneThatCanBeAsked(t *testing.T) {
+	for name, delivery := range map[string]string{"a delivery without transactions": "at_least_once", "brokers away": "exactly_once"} {
+		for _, args := range [][]string{{"txn", "list"}, {"txn", "abort"}, {"txn", "abort", "--topic", "t", "--partition", "0", "--start-offset", "0"}} {
+			got := execute(t.Context(), []string{"CDC_OUTBOX_SOURCE_URL=postgres:///app"}, append(args,
+				"--set", "sink.kafka.brokers=127.0.0.1:1", "--set", "sink.kafka.delivery="+delivery)...)
+			if got.code == 0 || got.stdout != "" || got.stderr == "" {
+				t.Errorf("%s: %v: %+v", name, args, got)
+			}
+		}
 	}
 }

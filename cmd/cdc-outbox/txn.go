@@ -18,11 +18,7 @@ func txnListVerb() verb {
 		example: "cdc-outbox txn list -c cdc-outbox.yaml",
 		prepare: func(flags *flag.FlagSet) action {
 			return forEach(flags, func(ctx context.Context, cfg *config.Config) (report, error) {
-				open, err := admin.OpenTransactions(ctx, cfg)
-				if err != nil && len(open) == 0 {
-					return nil, err
-				}
-				return open, err
+				return transactions(admin.OpenTransactions(ctx, cfg))
 			})
 		},
 	}
@@ -52,7 +48,7 @@ func txnAbortVerb() verb {
 			switch {
 			case !hanging:
 				return o.each(ctx, p, func(ctx context.Context, cfg *config.Config) (report, error) {
-					return admin.AbortTransaction(ctx, cfg, *yes)
+					return transactions(admin.AbortTransaction(ctx, cfg, *yes))
 				})
 			case *topic == "" || *partition < 0 || *partition > math.MaxInt32 || *offset < 0:
 				return v.usagef("needs all of --topic, --partition and --start-offset for a hanging transaction, as txn list shows them")
@@ -61,7 +57,7 @@ func txnAbortVerb() verb {
 			if err != nil {
 				return err
 			}
-			aborted, err := admin.AbortHanging(ctx, cfg, admin.Start{Topic: *topic, Partition: int32(*partition), Offset: *offset}, *yes)
+			aborted, err := transactions(admin.AbortHanging(ctx, cfg, admin.Start{Topic: *topic, Partition: int32(*partition), Offset: *offset}, *yes))
 			if aborted != nil {
 				err = failure.Join(err, p.show(aborted, *o.asJSON))
 			}
@@ -69,4 +65,13 @@ func txnAbortVerb() verb {
 		}
 	}
 	return v
+}
+
+// transactions is the report of those that were found. Beside an error, that there is none
+// would say more than anybody knows.
+func transactions(found admin.Transactions, err error) (report, error) {
+	if err != nil && len(found) == 0 {
+		return nil, err
+	}
+	return found, err
 }

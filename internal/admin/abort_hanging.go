@@ -67,7 +67,7 @@ func (c *cluster) abortHanging(ctx context.Context, at Start, ours string, silen
 			"the transaction at %s may just have begun", at)
 	}
 	if !yes {
-		return Transactions{t}, failure.Configf(at.command(), "nothing was aborted")
+		return Transactions{t}, failure.Configf("repeat it with --yes", "nothing was aborted")
 	}
 	if err := c.abort(ctx, admin, producer); err != nil {
 		return Transactions{t}, err

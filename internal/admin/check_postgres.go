@@ -134,8 +134,7 @@ func (d *doctor) supported(server catalog.Server) {
 	}
 
 	if server.InRecovery {
-		d.fail("postgresql.primary", failure.Configf("add target_session_attrs=read-write to source.url, and list all hosts there",
-			"the server is a standby"))
+		d.fail("postgresql.primary", onStandby())
 	} else {
 		d.ok("postgresql.primary", "not in recovery")
 	}

@@ -32,6 +32,9 @@ func (d *doctor) slotState(ctx context.Context) {
 	switch {
 	case !d.slotKnown:
 		return
+	case d.slot == nil && d.server.InRecovery:
+		d.skip(name, "the connector's slot is at the primary: see postgresql.primary")
+		return
 	case d.slot == nil && d.cfg.Source.Create:
 		d.ok(name, "slot %q does not exist; run will create it on a first start", d.cfg.Source.Slot)
 		return

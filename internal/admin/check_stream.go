@@ -34,7 +34,7 @@ func (d *doctor) streams(ctx context.Context) {
 		d.skip(name, "no replication connection")
 		return
 	}
-	slot, pid := fmt.Sprintf("%.40s_check_%08x", d.cfg.Source.Slot, rand.Uint32()), int32(repl.PID())
+	slot, pid := temporarySlot(d.cfg.Source.Slot, "check"), int32(repl.PID())
 	at, err := d.trialSlot(ctx, repl, slot)
 	if errors.Is(err, context.DeadlineExceeded) {
 		d.skip(name, fmt.Sprintf("a slot for a trial waits for open transactions, and was given up after %s", creationPatience))
@@ -52,6 +52,12 @@ func (d *doctor) streams(ctx context.Context) {
 	}
 	catalog.Close(stream)
 	d.ok(name, "a stream starts, from a temporary slot")
+}
+
+// temporarySlot names a slot that a verb makes for itself. Slots are the whole server's,
+// and processes in containers have the same id.
+func temporarySlot(beside, verb string) string {
+	return fmt.Sprintf("%.40s_%s_%08x", beside, verb, rand.Uint32())
 }
 
 // trialSlot creates a temporary slot. The server would not notice for long that the

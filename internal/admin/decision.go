@@ -65,7 +65,7 @@ func (d *decision) look(ctx context.Context) error {
 	if d.view, err = d.session.view(ctx, d.store); err != nil {
 		return err
 	}
-	if errors.Is(d.mismatch, checkpoint.ErrOtherSlot) { // which is nobody's to decide here
+	if d.server.InRecovery || errors.Is(d.mismatch, checkpoint.ErrOtherSlot) { // which is nobody's to decide here
 		return d.mismatch
 	}
 	return nil

@@ -45,9 +45,11 @@ type GapReport struct {
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
-	messagesOnly, retention bool
-	elsewhere               bool // From is a position of another server's log
-	resumes                 bool // run goes on where the checkpoint is, also within a transaction
+	// asTheyAre tells that no --snapshot could publish rows: there is no table, or no store
+	// to note it in.
+	asTheyAre, retention bool
+	elsewhere            bool // From is a position of another server's log
+	resumes              bool // run goes on where the checkpoint is, also within a transaction
 }
 
 // AcceptGap goes on from the present after a loss (exit code 3): it creates a
@@ -92,7 +94,8 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 // checkpoint is of, run goes on where the checkpoint is. Otherwise all that it still has is
 // published, also what lies before the checkpoint, which may be of another log.
 func (d *decision) planGap(ctx context.Context) *GapReport {
-	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept", messagesOnly: len(d.cfg.Source.Tables) == 0}
+	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
+		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
 	if d.stored != nil {
 		r.From = d.stored.LSN.String()
 		r.elsewhere = d.stored.SystemID != d.server.SystemID
@@ -272,7 +275,7 @@ func (r *GapReport) WriteText(w io.Writer) error {
 		l.printf("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
 	case r.retention:
 		l.printf("Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n")
-	case !r.messagesOnly:
+	case !r.asTheyAre:
 		l.printf("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
 	}
 	if r.Done {

@@ -145,7 +145,7 @@ func AbortTransaction(ctx context.Context, cfg *config.Config, yes bool) (Transa
 		return nil, err
 	}
 	if !yes {
-		return ours, failure.Configf("cdc-outbox txn abort --yes", "nothing was aborted")
+		return ours, failure.Configf("repeat it with --yes", "nothing was aborted")
 	}
 	out, err := sink.NewTransactions(*cfg.Sink.Kafka, id)
 	if err != nil {
@@ -162,7 +162,7 @@ func AbortTransaction(ctx context.Context, cfg *config.Config, yes bool) (Transa
 // transactional connects to the cluster of a pipeline that has a transactional id.
 func transactional(ctx context.Context, cfg *config.Config) (c *cluster, id string, err error) {
 	if cfg.Sink.Kafka == nil || cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
-		return nil, "", failure.Configf("name the configuration of a connector with sink.kafka.delivery: exactly_once", "this one has no transactions")
+		return nil, "", failure.Configf("name the configuration of a connector that has, with -c", "the connector of this configuration has no Kafka transactions: sink.kafka.delivery is not exactly_once")
 	}
 	if id, err = wiring.TransactionalID(cfg); err != nil {
 		return nil, "", err

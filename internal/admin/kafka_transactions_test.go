@@ -52,7 +52,7 @@ func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
 		t.Errorf("%v are open, want both", got)
 	}
 	wantHanging(t, cfg)
-	if _, err := AbortTransaction(t.Context(), cfg, false); failure.RemedyOf(err) != "cdc-outbox txn abort --yes" {
+	if _, err := AbortTransaction(t.Context(), cfg, false); failure.RemedyOf(err) != "repeat it with --yes" {
 		t.Errorf("abort without yes: %v", err)
 	}
 	aborted := must.Get(AbortTransaction(context.Background(), cfg, true))(t)

@@ -79,10 +79,10 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	steps := []func(context.Context) error{
-		s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
+		s.primary, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
 	}
 	if s.polls() {
-		steps = []func(context.Context) error{s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
+		steps = []func(context.Context) error{s.primary, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
 	}
 	for _, step := range steps {
 		if err = step(ctx); err != nil {

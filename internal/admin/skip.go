@@ -101,7 +101,7 @@ func (v *view) skippable(at pg.LSN) error {
 		return fmt.Errorf("before a transaction is passed over, something else is to be decided: %w", v.mismatch)
 	}
 	if v.stored == nil {
-		return failure.Configf("set errors.on_bad_event to dead_letter or skip until it is passed",
+		return failure.Configf("set errors.on_bad_event to dead_letter or skip (for an update that is refused: event.on_update to warn) until it is passed",
 			"there is no checkpoint to note in what is passed over (checkpoint.store)")
 	}
 	const remedy = "name the position that the error of run has"

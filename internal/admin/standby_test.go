@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
@@ -59,4 +60,52 @@ func TestCheckNamesSettingsThatWaitForARestart(t *testing.T) {
 	f.exec(`ALTER SYSTEM SET wal_level = 'replica'`, `SELECT pg_reload_conf()`)
 	pgtest.Await(t, f.conn, `SELECT pending_restart FROM pg_settings WHERE name = 'wal_level'`)
 	f.wantCheck("postgresql.pending_restart", Warn, "wal_level (logical now)")
+}
+
+// The slots of a standby are its own, or copies. That the connector's is not there, or
+// behind, is no loss, and a decision that was made there would spoil the checkpoint.
+func TestNothingIsDecidedOnAStandby(t *testing.T) {
+	for name, gone := range map[string]bool{"without the slot": true, "with an older copy of it": false} {
+		t.Run(name, func(t *testing.T) {
+			server := pgtest.Start(t)
+			dir := server.DataDirectory(t)
+			f := newFixture(t, server.URL("postgres"))
+			f.setup()
+			cp := f.save()
+			cp.LSN += 1 << 20 // the primary has gone on since
+			cp.Landmark.Commit = cp.LSN
+			f.put(cp)
+			if gone {
+				f.exec(dropSlot(f))
+			}
+			server.Stop(t, pgtest.Fast)
+			pgtest.StandBy(t, dir)
+			server.Resume(t)
+
+			const says = "the server is a standby"
+			r := Status(f.ctx(), f.Config)
+			if err := r.Err(); err == nil || failure.ClassOf(err) != failure.Config {
+				t.Errorf("status: %v", err)
+			}
+			if shown := text(t, r); !strings.HasPrefix(shown, says) || strings.Contains(shown, "--accept-gap") {
+				t.Errorf("status says\n%s", shown)
+			}
+			report := Check(f.ctx(), f.Config)
+			wantFinding(t, report, "postgresql.primary", Fail, says)
+			wantFinding(t, report, "checkpoint", Skipped, "primary")
+			if shown := text(t, report); strings.Contains(shown, "--accept-gap") {
+				t.Errorf("check says\n%s", shown)
+			}
+			steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+			wantClass(t, err, failure.Config, says)
+			wantSteps(t, steps)
+			_, err = AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
+			wantClass(t, err, failure.Config, says)
+			_, err = Adopt(f.ctx(), f.Config, true)
+			wantClass(t, err, failure.Config, says)
+			if got := f.stored(); got == nil || got.LSN != cp.LSN || got.Epoch != cp.Epoch {
+				t.Errorf("the checkpoint is %+v, want that of before", got)
+			}
+		})
+	}
 }

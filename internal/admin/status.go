@@ -92,6 +92,9 @@ type SlotStatus struct {
 	SafeWALSize        *int64   `json:"safe_wal_size,omitempty"`
 	MaxSlotWALKeepSize int64    `json:"max_slot_wal_keep_size"` // -1: no limit
 	Lost               string   `json:"lost,omitempty"`         // why, if it is
+	// Copy is there on a standby: that the slot is a copy of the primary's and, from
+	// PostgreSQL 19 on, why it is not up to date.
+	Copy string `json:"copy,omitempty"`
 	// Awaits is a standby that is away, and without which the server sends nothing.
 	Awaits *Problem `json:"awaits,omitempty"`
 }
@@ -249,6 +252,9 @@ func describeSlot(ctx context.Context, conn *pgx.Conn, v *view) (*SlotStatus, er
 		SafeWALSize:        slot.SafeWALSize,
 		MaxSlotWALKeepSize: v.server.MaxSlotWALKeepSize,
 		Lost:               lost,
+	}
+	if slot.Synced && v.server.InRecovery {
+		s.Copy = "a standby's copy" + notCopied(slot)
 	}
 	if !slot.Active {
 		return s, nil

@@ -17,6 +17,8 @@ func (r *StatusReport) judge(mismatch error) string {
 		return r.judgePolled()
 	case db == nil:
 		return "PostgreSQL cannot be asked; if the connector cannot reach it either, it is retrying"
+	case db.InRecovery:
+		return mismatch.Error()
 	case db.Slot != nil && db.Slot.Lost != "":
 		return "the slot is lost: events may be lost, an operator must decide"
 	case mismatch != nil && r.Checkpoint == nil:
@@ -142,6 +144,9 @@ func (s *SlotStatus) write(l *lines) {
 		return
 	}
 	l.line("slot", "%s, confirmed up to %s", s.Name, s.ConfirmedLSN)
+	if s.Copy != "" {
+		l.line("", "%s", s.Copy)
+	}
 	lag := formatBytes(s.LagBytes)
 	if s.LagSeconds != nil {
 		lag += ", " + seconds(*s.LagSeconds)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -239,6 +238,9 @@ func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	if server.InRecovery && server.Major() < 16 { // which decodes nothing
+		return nil, onStandby()
+	}
 	if open, err := readTransactions(ctx, t.conn); err == nil && len(open) > 0 {
 		fmt.Fprintf(t.opts.Notes, "waiting for %s\n", describeTransactions(open))
 	}
@@ -246,7 +248,7 @@ func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("%.40s_tail_%d", t.cfg.Source.Slot, os.Getpid())
+	name := temporarySlot(t.cfg.Source.Slot, "tail")
 	created := t.patient(ctx, repl, func(w catalog.Waiting) {
 		fmt.Fprintf(t.opts.Notes, "still waiting for %s\n", w)
 	})

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -52,6 +54,10 @@ func TestTailFromTheStream(t *testing.T) {
 	f.exec(`CREATE TABLE other (id int)`, `ALTER PUBLICATION cdc_outbox ADD TABLE other`)
 	f.hold()
 	before, _ := f.slot()
+	// Another one in a container has the same process id.
+	taken := fmt.Sprintf("%s_tail_%d", f.Source.Slot, os.Getpid())
+	f.exec(fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`, taken))
+	defer f.exec(fmt.Sprintf(`SELECT pg_drop_replication_slot('%s')`, taken))
 
 	var out bytes.Buffer
 	done := f.tail(f.ctx(), TailOptions{Limit: 1, Out: &out})

@@ -50,7 +50,7 @@ func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) 
 	}
 	t.steps = append(t.steps, t.kept...)
 	if !yes && slices.ContainsFunc(t.plan, func(o object) bool { return o.exists }) {
-		return t.steps, failure.Configf("cdc-outbox teardown --yes", "nothing was dropped%s", loss)
+		return t.steps, failure.Configf("repeat it with --yes", "nothing was dropped%s", loss)
 	}
 	return t.steps, nil
 }
@@ -113,7 +113,7 @@ func (t *teardown) carryOut(ctx context.Context) error {
 
 // unfinished says how to go on after an error that came while dropping.
 func unfinished(err error) error {
-	remedy := "cdc-outbox teardown --yes drops the rest"
+	remedy := "repeat it, which drops the rest"
 	if first := failure.RemedyOf(err); first != "" {
 		remedy = first + "; then " + remedy
 	}
@@ -142,7 +142,7 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 	defer cancel()
 	found, err := t.loadCheckpoint(ctx)
 	if err != nil {
-		by := "to do without the checkpoint: cdc-outbox teardown --yes --set checkpoint.store=none drops the rest"
+		by := "to do without the checkpoint: repeat it with --set checkpoint.store=none, which drops the rest"
 		if remedy := failure.RemedyOf(err); remedy != "" {
 			by = remedy + "; or, " + by
 		}

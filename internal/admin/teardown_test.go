@@ -231,7 +231,7 @@ func TestTeardownFailsHalfWay(t *testing.T) {
 			f.save()
 			fix := half.fail(f, c)
 			steps, err := Teardown(f.ctx(), f.Config, true)
-			if err == nil || !strings.Contains(failure.RemedyOf(err), "teardown --yes drops the rest") {
+			if err == nil || !strings.Contains(failure.RemedyOf(err), "repeat it, which drops the rest") {
 				t.Fatalf("error %v with remedy %q", err, failure.RemedyOf(err))
 			}
 			wantSteps(t, steps, half.done...)

@@ -74,6 +74,10 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 	if v.server, err = catalog.ReadServer(ctx, s.conn); err != nil {
 		return err
 	}
+	if v.server.InRecovery {
+		v.mismatch = onStandby()
+		return nil
+	}
 	seen := checkpoint.Server{
 		Name: s.cfg.Source.Slot, Key: wiring.CheckpointKey(s.cfg), SystemID: v.server.SystemID, Timeline: v.server.Timeline, Database: v.server.Database, CurrentLSN: v.server.FlushLSN,
 		Publication: v.Fingerprint, Exists: v.Exists, Slot: v.Slot,

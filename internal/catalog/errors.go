@@ -116,7 +116,7 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 // AcceptGap is the way on after a loss, for every remedy that has it. The command
 // and its flags are part of the public contract.
 const AcceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; " +
-	"with --snapshot it first publishes the rows still in the outbox table, under the same event ids"
+	"with --snapshot, for which it needs a table and a checkpoint.store, it first publishes the rows still in the outbox table, under the same event ids"
 
 const (
 	remedyLoss        = "the slot's events are gone from the log: " + AcceptGap

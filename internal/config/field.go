@@ -27,6 +27,17 @@ var (
 
 func (f *field) secret() bool { return f.value.Type() == secretType }
 
+// IsSecret reports whether the value of a key must not be shown. That of a key which there
+// is not may be anything.
+func IsSecret(key string) bool {
+	if of, ok := strings.CutPrefix(key, "pipelines."); ok {
+		_, key, _ = strings.Cut(of, ".")
+	}
+	cfg := Default()
+	f := fieldsOf(&cfg).byKey[key]
+	return f == nil || f.secret()
+}
+
 // fields are all keys of one Config. The struct's yaml tags are the only list
 // of keys there is.
 type fields struct {

@@ -1,10 +1,10 @@
 // Package invocation completes the commands of ours that remedies name, so that
 // they can be typed as they are: a command without the configuration file of the
-// one that failed reads another configuration, or none, one without its
-// pipeline is about all of them, and one that is not typed as its Place wants it
-// lacks the service's credentials.
+// one that failed reads another configuration, or none, one without its --set is about
+// another slot or database, one without its pipeline is about all of them, and one that
+// is not typed as its Place wants it lacks the service's credentials.
 //
-// Non-goals: --set and the environment, which may hold secrets.
+// Non-goals: the environment, which is the shell's.
 package invocation
 
 import (
@@ -20,13 +20,29 @@ import (
 // value changes nothing. It may be used concurrently.
 type Invocation struct {
 	File     string // given with -c; empty if it was not
+	Set      string // of Overrides
 	Pipeline string // the only one that a message is about; empty for all
 	Place    Place  // where the program runs
 }
 
+// Overrides are the flags --set of a command line, as a shell takes them. The value of a
+// key that is secret is left to the reader.
+func Overrides(assignments []string, secret func(key string) bool) string {
+	var b strings.Builder
+	for _, assignment := range assignments {
+		key, _, _ := strings.Cut(assignment, "=")
+		if secret(key) {
+			b.WriteString(" --set " + quote(key) + "=…")
+			continue
+		}
+		b.WriteString(" --set " + quote(assignment))
+	}
+	return b.String()
+}
+
 // ownCommand is a command of ours in a text, with what it begins with, and the beginning
 // of its flags, where it has been completed.
-var ownCommand = regexp.MustCompile(`(` + compose + `)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --pipeline )?`)
+var ownCommand = regexp.MustCompile(`(` + compose + `)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
 // In returns the text with its commands completed; those that are already stay as
 // they are.
@@ -63,6 +79,7 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 		if i.File != "" {
 			command += encode(" -c " + quote(i.File))
 		}
+		command += encode(i.Set)
 		if i.Pipeline != "" && !runs { // run runs all
 			command += encode(" --pipeline " + quote(i.Pipeline))
 		}

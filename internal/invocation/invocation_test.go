@@ -25,6 +25,10 @@ func TestIn(t *testing.T) {
 			"`cdc-outbox setup -c o.yaml --yes`, or cdc-outbox check -c x; cdc-outbox run -c o.yaml; cdc-outbox-demo"},
 		"a file that a shell would take apart": {invocation.Invocation{File: "it's mine.yaml"},
 			"`cdc-outbox setup -c 'it'\\''s mine.yaml' --yes`, or cdc-outbox check -c x; cdc-outbox run -c 'it'\\''s mine.yaml'; cdc-outbox-demo"},
+		"overrides": {invocation.Invocation{File: "o.yaml", Set: " --set a=b"},
+			"`cdc-outbox setup -c o.yaml --set a=b --yes`, or cdc-outbox check -c x; cdc-outbox run -c o.yaml --set a=b; cdc-outbox-demo"},
+		"overrides without a file": {invocation.Invocation{Set: " --set 'a= b'"},
+			"`cdc-outbox setup --set 'a= b' --yes`, or cdc-outbox check -c x; cdc-outbox run --set 'a= b'; cdc-outbox-demo"},
 		"a pipeline, of which run knows nothing": {invocation.Invocation{File: "o.yaml", Pipeline: "orders"},
 			"`cdc-outbox setup -c o.yaml --pipeline orders --yes`, or cdc-outbox check -c x; cdc-outbox run -c o.yaml; cdc-outbox-demo"},
 		"a container": {invocation.Invocation{Place: invocation.Container},
@@ -75,6 +79,17 @@ func TestPlaceOf(t *testing.T) {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestOverrides(t *testing.T) {
+	secret := func(key string) bool { return key == "source.url" }
+	got := invocation.Overrides([]string{"source.slot=b", "source.url=postgres://cdc:secret@db/app", "route.topic=a $b"}, secret)
+	if want := ` --set source.slot=b --set source.url=… --set 'route.topic=a $b'`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := invocation.Overrides(nil, secret); got != "" {
+		t.Errorf("of none: %q", got)
 	}
 }
 

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +31,7 @@ type deliverer struct {
 func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *deliverer {
 	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger, transactions: p.Transactions}
 	d.delivery = delivery.New(delivery.Options{
-		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
+		Policy: p.OnBadEvent, Remedy: p.Options.stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
 		Totals: p.Boundaries.Totals, Recent: p.Kafka.Recent,
 	})
 	return d
@@ -130,7 +129,7 @@ func (d *deliverer) dealtWith(batch []item) {
 
 // stopRemedy names every way past a bad event. What the log says of a row cannot
 // be corrected any more.
-func stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
+func (o *Options) stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
 	cause := "correct the cause"
 	if bad.Reason == transform.ReasonMissingColumn {
 		cause = "its table had other columns when the row was written: " + failure.RemedyOf(bad.Err)
@@ -140,5 +139,5 @@ func stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
 	if snapshot := ev.XID == 0 && !ev.CommitTime.IsZero(); snapshot {
 		return remedy
 	}
-	return remedy + fmt.Sprintf("; or pass over its transaction: `cdc-outbox setup --accept-gap --skip-to %s --yes`", ev.Position.CommitLSN)
+	return remedy + o.skipRemedy("pass over its transaction", ev.Position.CommitLSN)
 }

@@ -27,6 +27,7 @@ type intake struct {
 	checkpointer *checkpointer
 	tables       outboxTables
 	onUpdate     string
+	skipRemedy   func(how string, at pg.LSN) string // see Options
 	metrics      intakeMetrics
 	digest       *digest.Log
 
@@ -55,7 +56,7 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 		router: p.Router, queue: q, tracker: t, checkpointer: k,
 		bound:    make(map[uint32]*pg.Relation),
 		tables:   outboxTables{named: make(map[pg.Table]bool, len(p.Tables)), note: k.own},
-		onUpdate: p.OnUpdate, metrics: p.Metrics, digest: lines,
+		onUpdate: p.OnUpdate, skipRemedy: p.skipRemedy, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
 		moves:  transform.MovesWithin(p.MaxBufferedBytes),
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -239,6 +240,24 @@ func TestIntakePassesOverAnUpdate(t *testing.T) {
 	err := in.accept(t.Context(), row(wal.Update, outboxRelation, 20, 0))
 	if want := "--skip-to 0/14 --yes"; failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) {
 		t.Errorf("accept = %v, remedy %q; want one with %s", err, failure.RemedyOf(err), want)
+	}
+}
+
+// Without a checkpoint there is nothing to note a transaction in that is passed over, and
+// so no remedy that asks for it.
+func TestNothingIsPassedOverWithoutACheckpoint(t *testing.T) {
+	in, _ := testIntake(t, transform.UpdateFatal)
+	none := &Options{Checkpoint: store.Options{Store: store.StoreNone}}
+	in.skipRemedy = none.skipRemedy
+	err := in.accept(t.Context(), row(wal.Update, outboxRelation, 20, 0))
+	ev := &transform.Event{XID: 700, Position: pg.Position{CommitLSN: 20}}
+	for want, remedy := range map[string]string{
+		"event.on_update to warn": failure.RemedyOf(err),
+		"dead_letter":             none.stopRemedy(ev, &transform.BadEvent{Reason: transform.ReasonNullKey}),
+	} {
+		if !strings.Contains(remedy, want) || strings.Contains(remedy, "--skip-to") {
+			t.Errorf("remedy %q", remedy)
+		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"fmt"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -97,8 +95,8 @@ func (in *intake) refuses(row *pg.Row) bool {
 
 // pastUpdate is how to get past an update that is refused.
 func (in *intake) pastUpdate(row *pg.Row) string {
-	return fmt.Sprintf("to get past this one, set event.on_update to warn, "+
-		"or pass over its transaction with its events: `cdc-outbox setup --accept-gap --skip-to %s --yes`", row.Position.CommitLSN)
+	return "to get past this one, set event.on_update to warn" +
+		in.skipRemedy("pass over its transaction with its events", row.Position.CommitLSN)
 }
 
 func (in *intake) noteUpdate(row *pg.Row, text string, more ...zap.Field) {

@@ -1,0 +1,17 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// skipRemedy is the last of the ways past a transaction that is refused, as a further clause
+// of the remedy. A checkpoint takes note of the transaction: without one there is no such way.
+func (o *Options) skipRemedy(how string, at pg.LSN) string {
+	if o.Checkpoint.Store == store.StoreNone {
+		return ""
+	}
+	return fmt.Sprintf("; or %s: `cdc-outbox setup --accept-gap --skip-to %s --yes`", how, at)
+}
