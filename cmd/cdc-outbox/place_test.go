@@ -15,10 +15,10 @@ import (
 // Failure mode 150. What ends the program as a service names the line that is typed there.
 func TestRemedyNamesTheLineForThePlace(t *testing.T) {
 	for place, want := range map[invocation.Place]string{
-		invocation.Shell:      "`cdc-outbox setup -c outbox.yaml --accept-gap --yes`",
-		invocation.Container:  "`docker compose run --rm --no-deps cdc-outbox setup -c outbox.yaml --accept-gap --yes`",
-		invocation.Kubernetes: "`deploy/kubernetes/verb.sh setup -c outbox.yaml --accept-gap --yes`",
-		invocation.Systemd:    "`cdc-outbox-verb setup -c outbox.yaml --accept-gap --yes`",
+		invocation.Shell:      "`cdc-outbox setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
+		invocation.Container:  "`docker compose run --rm --no-deps cdc-outbox setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
+		invocation.Kubernetes: "`deploy/kubernetes/verb.sh setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
+		invocation.Systemd:    "`cdc-outbox-verb setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
 	} {
 		for _, format := range []string{"json", "console"} {
 			file := writeFile(t, "source: {url: postgres:///app}\n")
@@ -28,7 +28,8 @@ func TestRemedyNamesTheLineForThePlace(t *testing.T) {
 			}}
 			p.command.Place = place
 			code := p.run(t.Context(), []string{"run", "-c", file, "--set", "log.format=" + format})
-			if got := strings.ReplaceAll(stderr.String(), file, "outbox.yaml"); code != 3 || !strings.Contains(got, want) {
+			got := strings.NewReplacer(file, "outbox.yaml", "=console", "=json").Replace(stderr.String())
+			if code != 3 || !strings.Contains(got, want) {
 				t.Errorf("%s, exit %d, want %s:\n%s", format, code, want, got)
 			}
 		}

@@ -51,6 +51,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		dbErr = own.readServer(ctx, v)
 	}
 	switch {
+	case v.server.InRecovery:
+		d.skip(name, "it is about the primary: see postgresql.primary")
 	case v.begun != nil && v.mismatch != nil:
 		d.fail(name, v.mismatch)
 	case d.undecided(v) != nil:
@@ -61,8 +63,6 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
-	case v.server.InRecovery:
-		d.skip(name, v.stored.LSN.String()+"; it is about the primary: see postgresql.primary")
 	case dbErr != nil:
 		d.skip(name, v.stored.LSN.String()+"; it cannot be compared with the database: "+dbErr.Error())
 	case v.mismatch != nil && !v.Exists:

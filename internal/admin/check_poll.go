@@ -174,7 +174,7 @@ func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
 	}
 }
 
-// noSlot is the error of a verb that needs a slot.
-func noSlot(what string) error {
-	return failure.Configf("leave it out; with --from-table tail shows the rows that wait", "%s needs a replication slot, which source.mode: poll has not", what)
+// noSlot is the error of a verb that needs a slot, with what takes its place.
+func noSlot(what, instead string) error {
+	return failure.Configf(instead, "%s needs a replication slot, which source.mode: poll has not", what)
 }

@@ -42,6 +42,10 @@ func (d *doctor) slotState(ctx context.Context) {
 		d.fail(name, missingSlot(d.cfg))
 		return
 	}
+	if d.slot.Synced && d.server.InRecovery { // a promoted standby's slots keep the mark
+		d.fail(name, failure.Configf("connect to the primary", "slot %q is a standby's copy%s", d.slot.Name, notCopied(*d.slot)))
+		return
+	}
 	if d.slot.Creating() {
 		d.fail(name, beingCreated(ctx, d.conn, *d.slot))
 		return
@@ -49,10 +53,6 @@ func (d *doctor) slotState(ctx context.Context) {
 	seen := checkpoint.Server{Name: d.slot.Name, Database: d.server.Database, CurrentLSN: d.server.FlushLSN, Exists: true, Slot: *d.slot}
 	if _, err := checkpoint.Verify(nil, seen); err != nil {
 		d.fail(name, err)
-		return
-	}
-	if d.slot.Synced && d.server.InRecovery { // a promoted standby's slots keep the mark
-		d.fail(name, failure.Configf("connect to the primary", "slot %q is a standby's copy%s", d.slot.Name, notCopied(*d.slot)))
 		return
 	}
 	holder := "nobody is reading it"

@@ -25,7 +25,7 @@ type decision struct {
 // openDecision looks at everything for a verb and changes nothing.
 func openDecision(ctx context.Context, cfg *config.Config, verb string) (d *decision, err error) {
 	if cfg.Source.Mode == config.ModePoll {
-		return nil, noSlot(verb)
+		return nil, noSlot(verb, "there is nothing to decide: run publishes the rows that are not marked as published, and goes on past a bad one once that is corrected, or with errors.on_bad_event")
 	}
 	d = &decision{}
 	if d.session, err = open(ctx, cfg); err != nil {

@@ -168,8 +168,8 @@ func (d *doctor) emit(ctx context.Context) {
 	}
 }
 
-// noTable is the error of a verb that reads tables where there are none.
-func noTable(what string) error {
-	return failure.Configf("messages are in the log only: `cdc-outbox tail` shows them as they come",
-		"%s reads tables, and source.tables is empty", what)
+// noTable is the error of a verb that reads tables where there are none, with what takes
+// its place.
+func noTable(what, instead string) error {
+	return failure.Configf("messages are in the log only: "+instead, "%s reads tables, and source.tables is empty", what)
 }

@@ -58,7 +58,7 @@ type GapReport struct {
 // slot is in use.
 func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapReport, error) {
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
-		return nil, noTable("setup --snapshot")
+		return nil, noTable("setup --snapshot", "leave it out")
 	}
 	if opts.Snapshot && cfg.Checkpoint.Store == store.StoreNone {
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run; or leave out --snapshot",

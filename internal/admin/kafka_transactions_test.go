@@ -120,7 +120,7 @@ func TestHangingTransactionIsFoundAndAborted(t *testing.T) {
 	if _, err := abort(time.Hour, true); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "just have begun") {
 		t.Errorf("abort of one that may have just begun: %v", err)
 	}
-	if shown, err := abort(0, false); failure.RemedyOf(err) != at.command() || len(shown) != 1 || shown[0].Aborted {
+	if shown, err := abort(0, false); failure.RemedyOf(err) != "repeat it with --yes" || len(shown) != 1 || shown[0].Aborted {
 		t.Errorf("abort without yes: %+v, %v", shown, err)
 	}
 	wantStable := func(want int64) {

@@ -172,3 +172,17 @@ func TestCheckTakesAGeneratedKeyInPollMode(t *testing.T) {
 	f.exec(`ALTER TABLE outbox DROP COLUMN aggregateid, ADD COLUMN aggregateid text GENERATED ALWAYS AS (lower(aggregatetype)) STORED`)
 	f.wantCheck("table public.outbox", OK, "unpublished rows")
 }
+
+// Where there is no slot, a verb that needs one says what takes its place.
+func TestNoVerbOfASlotInPollMode(t *testing.T) {
+	f := empty(t)
+	f.Source.Mode = config.ModePoll
+	_, gap := AcceptGap(f.ctx(), f.Config, GapOptions{})
+	_, skip := SkipTransaction(f.ctx(), f.Config, 1, false)
+	_, adopt := Adopt(f.ctx(), f.Config, false)
+	for err, want := range map[error]string{gap: "marked as published", skip: "errors.on_bad_event", adopt: "nothing to decide",
+		Tail(f.ctx(), f.Config, TailOptions{}): "add --from-table"} {
+		wantClass(t, err, failure.Config, "source.mode: poll")
+		must.Contain(t, failure.RemedyOf(err), want)
+	}
+}

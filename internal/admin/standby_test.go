@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // The server sends nothing that a standby lacks, so check and status name a standby that is away.
@@ -44,6 +45,11 @@ func TestCheckAfterAFailover(t *testing.T) {
 		return synced
 	})
 	catalog.Close(copied)
+	primary := f.Source.URL
+	f.Source.URL = setting.Secret(pair.Standby.URL(f.conn.Config().Database))
+	must.Contain(t, text(t, Status(f.ctx(), f.Config)), "the server is a standby", "             a standby's copy")
+	f.wantCheck("slot", Fail, "is a standby's copy")
+	f.Source.URL = primary
 	pair.FailOver(t)
 	f.conn = must.Get(catalog.Connect(f.ctx(), f.Source.URL.Reveal()))(t)
 	t.Cleanup(func() { catalog.Close(f.conn) })

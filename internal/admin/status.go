@@ -259,7 +259,9 @@ func describeSlot(ctx context.Context, conn *pgx.Conn, v *view) (*SlotStatus, er
 	if !slot.Active {
 		return s, nil
 	}
-	s.Awaits = problem(awaitedNow(ctx, conn, slot))
+	if s.Copy == "" {
+		s.Awaits = problem(awaitedNow(ctx, conn, slot))
+	}
 	holder, err := catalog.ReadHolder(ctx, conn, slot.ActivePID)
 	s.Holder, s.LagSeconds = &holder, holder.FlushLag
 	return s, err

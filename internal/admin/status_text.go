@@ -37,10 +37,10 @@ func (r *StatusReport) judge(mismatch error) string {
 		return "nobody is reading the slot: " + r.stuck()
 	case !db.Slot.Active:
 		return "nobody is reading the slot: is the connector running?"
-	case r.CheckpointError != nil:
-		return "the slot is being read, but the checkpoint cannot be"
 	case r.stuck() != "":
 		return "the slot is being read, but events do not get through: " + r.stuck()
+	case r.CheckpointError != nil:
+		return "the slot is being read, but the checkpoint cannot be looked at: " + r.CheckpointError.Error
 	}
 	return "the slot is being read"
 }
@@ -83,6 +83,8 @@ func (r *StatusReport) WriteText(w io.Writer) error {
 			l.line("checkpoint", "%s", r.Checkpoint)
 		case r.CheckpointError == nil:
 			l.line("checkpoint", "none")
+		default:
+			l.line("checkpoint", "not known")
 		}
 		l.line("", "in %s", r.CheckpointStore)
 		l.trouble("", r.CheckpointError)

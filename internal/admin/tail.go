@@ -39,10 +39,10 @@ var errEnough = errors.New("enough events")
 // reason.
 func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	if opts.FromTable && len(cfg.Source.Tables) == 0 {
-		return noTable("tail --from-table")
+		return noTable("tail --from-table", "`cdc-outbox tail` shows them as they come")
 	}
 	if cfg.Source.Mode == config.ModePoll && !opts.FromTable {
-		return noSlot("tail without --from-table")
+		return noSlot("tail without --from-table", "add --from-table, which shows the rows that wait")
 	}
 	s, err := open(ctx, cfg)
 	if err != nil {

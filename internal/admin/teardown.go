@@ -142,7 +142,7 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 	defer cancel()
 	found, err := t.loadCheckpoint(ctx)
 	if err != nil {
-		by := "to do without the checkpoint: repeat it with --set checkpoint.store=none, which drops the rest"
+		by := "to do without the checkpoint: repeat it with --set checkpoint.store=none, which drops the rest; the checkpoint stays, and says that the slot is lost (exit code 3) if it is used again"
 		if remedy := failure.RemedyOf(err); remedy != "" {
 			by = remedy + "; or, " + by
 		}

@@ -53,7 +53,7 @@ var badInputs = []badInput{
 		goesOn: "PostgreSQL session ended, will reconnect"},
 	{input: "`wal_level = replica`", until: 18, prepare: func(e *environment) { e.useServer("wal_level", "replica") }},
 	{input: "role without REPLICATION", prepare: func(e *environment) { e.asPoorRole() }},
-	{input: "missing table", set: []string{"source.tables=[public.outbx]"}},
+	{input: "missing table", set: []string{"source.tables=public.outbx"}},
 	{input: "missing column", prepare: func(e *environment) { e.exec(`ALTER TABLE outbox DROP COLUMN aggregateid`) }},
 	{input: "publication without the table", prepare: func(e *environment) { e.exec(`CREATE PUBLICATION cdc_outbox`) }},
 	{input: "publication without inserts", prepare: func(e *environment) {
