@@ -74,7 +74,6 @@ func TestNothingIsDecidedOnAStandby(t *testing.T) {
 	for name, gone := range map[string]bool{"without the slot": true, "with an older copy of it": false} {
 		t.Run(name, func(t *testing.T) {
 			server := pgtest.Start(t)
-			dir := server.DataDirectory(t)
 			f := newFixture(t, server.URL("postgres"))
 			f.setup()
 			cp := f.save()
@@ -85,7 +84,7 @@ func TestNothingIsDecidedOnAStandby(t *testing.T) {
 				f.exec(dropSlot(f))
 			}
 			server.Stop(t, pgtest.Fast)
-			pgtest.StandBy(t, dir)
+			server.StandBy(t)
 			server.Resume(t)
 
 			const says = "the server is a standby"
