@@ -9,6 +9,7 @@
 //
 //	CDC_OUTBOX_E2E_BINARY   the program to test, instead of building it
 //	CDC_OUTBOX_E2E_KILLS    how often TestE2EKilled kills it
+//	CDC_OUTBOX_TEST_ROUNDS  how often instances take the slot from each other in TestE2ELatestRecordsStayLast
 //	CDC_OUTBOX_CAMPAIGN     how often TestE2ECampaign kills something
 //	CDC_OUTBOX_CAMPAIGN_LIMIT    after which time it begins no more of that
 //	CDC_OUTBOX_CAMPAIGN_CONFIG   more of the connector's configuration there

@@ -207,6 +207,12 @@ var mutants = []mutant{
 		finds:   "lost: ",
 	},
 	{
+		mistake: "writes without the lease",
+		patches: []patch{{"internal/lease/lease.go", "l == nil || int64(Now()) < l.until.Load()", "true"}},
+		test:    "TestE2ELatestRecordsStayLast$/^suspended$",
+		finds:   "outdated: ",
+	},
+	{
 		mistake: "leaves its sessions' parameters to others",
 		patches: []patch{{"internal/catalog/environment.go", "if len(e) == 0 {", "if len(e) >= 0 {"}},
 		test:    "TestE2ESettingsOfOthers",

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/mute"
-	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
 const (
@@ -172,10 +172,14 @@ const dialTimeout = 10 * time.Second
 
 // dialer returns how to connect to a broker. With TLS the files are read anew
 // for every connection, so that renewed certificates need no restart; they are
-// read once here, so that a wrong one is found at the start.
-func dialer(cfg TLS) (mute.DialFunc, error) {
+// read once here, so that a wrong one is found at the start. Nothing is written
+// without the lease; nil: always.
+func dialer(cfg TLS, held *lease.Lease) (mute.DialFunc, error) {
+	plain := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return dialPlain(ctx, network, addr, held)
+	}
 	if cfg == (TLS{}) {
-		return dialPlain, nil
+		return plain, nil
 	}
 	if _, err := clientTLS(cfg); err != nil {
 		return nil, err
@@ -185,23 +189,23 @@ func dialer(cfg TLS) (mute.DialFunc, error) {
 		if err != nil {
 			return nil, err
 		}
-		return dialTLS(ctx, network, addr, conf)
+		return dialTLS(ctx, plain, network, addr, conf)
 	}, nil
 }
 
-func dialPlain(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialPlain(ctx context.Context, network, addr string, held *lease.Lease) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, mute.Address(ctx, addr))
 	if err != nil {
 		return nil, err
 	}
-	return unwatched.Conn(conn), nil
+	return held.Conn(conn), nil
 }
 
-// dialTLS does what tls.Dialer would, over the connection of dialPlain.
-func dialTLS(ctx context.Context, network, addr string, conf *tls.Config) (net.Conn, error) {
+// dialTLS does what tls.Dialer would, over a plain connection.
+func dialTLS(ctx context.Context, plain mute.DialFunc, network, addr string, conf *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := dialPlain(ctx, network, addr)
+	conn, err := plain(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 )
 
 const (
@@ -32,6 +33,7 @@ type connections struct {
 	cfg      Options
 	log      *zap.Logger
 	observer *Observer
+	lease    *lease.Lease // see WithLease
 
 	// final ends, with the reason as its cause, when a broker refuses us for
 	// good.
@@ -71,7 +73,7 @@ func (c *connections) guard(parent context.Context) (ctx context.Context, releas
 
 // OnBrokerConnect implements kgo.HookBrokerConnect.
 func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) || err != nil && !c.lease.Held() {
 		return
 	}
 	addr := net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port)))

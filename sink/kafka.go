@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
@@ -35,6 +36,7 @@ type Kafka struct {
 	barrier     *writeBarrier
 	partitions  *chosen
 	connections *connections
+	lease       *lease.Lease // nil: always held
 
 	topics map[string]*topic
 	// acked is written by the sink's goroutine only, under ledger; others read it so.
@@ -79,6 +81,10 @@ func WithObserver(o Observer) Option { return func(k *Kafka) { k.observer = o } 
 // fails.
 func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLetter = topic } }
 
+// WithLease has the sink hand nothing to brokers while the lease is out. What it has
+// then is tried until the lease is renewed.
+func WithLease(l *lease.Lease) Option { return func(k *Kafka) { k.lease = l } }
+
 // NewKafka returns a sink for the cluster that cfg describes; cfg must have
 // passed validation. It reads certificate files but opens no connection: a
 // cluster that cannot be reached shows in Deliver.
@@ -103,6 +109,7 @@ func newProducer(cfg Options, opts []Option, more ...kgo.Opt) (*Kafka, error) {
 		opt(k)
 	}
 	k.connections = newConnections(cfg, k.log, &k.observer)
+	k.connections.lease = k.lease
 	k.onDone = func(rec *kgo.Record, err error) {
 		if err != nil {
 			k.failed[rec] = err
@@ -130,7 +137,7 @@ func (k *Kafka) Close() {
 // cluster: brokers, TLS, authentication and timings. cfg must have passed
 // validation; the error is a failure.Config one about files or credentials.
 func ClientOpts(cfg Options) ([]kgo.Opt, error) {
-	dial, err := dialer(cfg.TLS)
+	dial, err := dialer(cfg.TLS, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +189,7 @@ func requestBytes(cfg Options) int32 {
 // producerOpts are ClientOpts and what Deliver relies on. Idempotence, acks=all
 // and unlimited retries are the client's defaults.
 func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
-	dial, err := dialer(k.cfg.TLS)
+	dial, err := dialer(k.cfg.TLS, k.lease)
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (k *Kafka) flush(ctx context.Context, records int) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if stalled := time.Since(start); stalled >= stallAfter {
+		if stalled := time.Since(start); stalled >= stallAfter && k.lease.Held() {
 			k.complain("Kafka has not taken records yet, the client retries",
 				zap.Int("records", records), zap.Duration("since", stalled.Round(time.Second)))
 		}

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -115,6 +117,9 @@ func (s *Stream) keepalive(b []byte) (*Message, error) {
 	end := pg.LSN(binary.BigEndian.Uint64(b))
 	if replyRequested := b[16] != 0; replyRequested {
 		s.status.poke()
+	} else {
+		sent := time.Duration(binary.BigEndian.Uint64(b[8:])) * time.Microsecond
+		s.heard.answer(sent, s.requested, lease.Now())
 	}
 	if s.decoder.open {
 		return nil, nil

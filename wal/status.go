@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -28,6 +29,7 @@ type statusSender struct {
 	conn      net.Conn
 	received  *atomic.Uint64
 	confirmed atomic.Uint64
+	sent      atomic.Int64  // when the last update was, a lease.Instant; 0: none was
 	wake      chan struct{} // capacity 1: wake-ups coalesce
 	quit      chan struct{}
 	done      sync.WaitGroup
@@ -130,6 +132,10 @@ func (s *statusSender) send(requestReply bool) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	_, err := s.conn.Write(b)
-	return err
+	began := lease.Now()
+	if _, err := s.conn.Write(b); err != nil {
+		return err
+	}
+	s.sent.Store(int64(began))
+	return nil
 }

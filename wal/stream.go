@@ -17,6 +17,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
@@ -102,7 +103,9 @@ type Stream struct {
 	encrypted   bool                                       // conn reads one TLS record at a time
 	rowless     bool                                       // no rows are wanted
 	received    atomic.Uint64
-	reading     atomic.Int64 // when the read in progress began, after opened; 0: none
+	heard       heard
+	requested   lease.Instant // before the stream was asked for
+	reading     atomic.Int64  // when the read in progress began, after opened; 0: none
 	opened      time.Time
 	ctx         context.Context // interrupts reads; see interruptible
 	uninterrupt func()          // undoes the last interruptible
@@ -168,6 +171,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 // start sends START_REPLICATION and waits for the copy-both phase.
 func (s *Stream) start(ctx context.Context, o Options) error {
 	s.interruptible(ctx)
+	s.requested = lease.Now()
 	query := &pgproto3.Query{String: startCommand(o)}
 	msg, err := query.Encode(nil)
 	if err != nil {
@@ -244,6 +248,16 @@ func (s *Stream) fail(err error) error {
 // Received is the last position up to which everything was delivered by Next.
 // It may be called from any goroutine.
 func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
+
+// Sent is when the last standby status update was sent; 0 before the first. It may be
+// called from any goroutine.
+func (s *Stream) Sent() lease.Instant { return lease.Instant(s.status.sent.Load()) }
+
+// Answered is when the server sent the last answer that Next has read, or earlier; 0
+// before the first. While the server has heard nothing from us for half of its
+// wal_sender_timeout or more, it does not answer, but asks (walsender.c,
+// WalSndKeepaliveIfNecessary). It may be called from any goroutine.
+func (s *Stream) Answered() lease.Instant { return lease.Instant(s.heard.last.Load()) }
 
 // Server is the address that the stream comes from.
 func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }

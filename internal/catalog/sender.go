@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Sender is the server's process that sends a stream, and what it does meanwhile.
@@ -48,6 +51,44 @@ func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid in
 	}
 	defer Close(conn)
 	return readSender(ctx, conn, slot, pid)
+}
+
+// OwnSender is the server's process behind a replication connection.
+type OwnSender struct {
+	PID int32
+	// Timeout is its wal_sender_timeout: the process ends, and with it its hold on the
+	// slot, when it has received nothing for so long. 0: it does not.
+	Timeout time.Duration
+}
+
+// ReadOwnSender asks the process itself, before it streams, and sets its
+// wal_sender_timeout to the value that it has. So a change of the server's
+// configuration does not change it under us.
+func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err error) {
+	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), setting, set_config(name, current_setting(name), false)
+		FROM pg_settings WHERE name = 'wal_sender_timeout'`).ReadAll()
+	if err != nil {
+		return s, fmt.Errorf("read wal_sender_timeout: %w", err)
+	}
+	row := results[0].Rows[0]
+	pid, err := strconv.ParseInt(string(row[0]), 10, 32)
+	if err != nil {
+		return s, fmt.Errorf("read wal_sender_timeout: %w", err)
+	}
+	milliseconds, err := strconv.ParseInt(string(row[1]), 10, 32)
+	if err != nil {
+		return s, fmt.Errorf("read wal_sender_timeout: %w", err)
+	}
+	return OwnSender{int32(pid), time.Duration(milliseconds) * time.Millisecond}, nil
+}
+
+// Holds asks on an ordinary connection whether the process holds the slot.
+func (s OwnSender) Holds(ctx context.Context, conn *pgx.Conn, slot string) (holds bool, err error) {
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active_pid = $2)`, slot, s.PID).Scan(&holds)
+	if err != nil {
+		return false, fmt.Errorf("ask who reads slot %q: %w", slot, err)
+	}
+	return holds, nil
 }
 
 func readSender(ctx context.Context, conn *pgx.Conn, slot string, pid int32) (s Sender, err error) {

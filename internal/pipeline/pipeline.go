@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
@@ -61,9 +62,8 @@ func (p *pipeline) run(ctx context.Context) error {
 	}
 	defer probe.Close()
 	defer p.watch(ctx, probe, tell, down.Topics)()
-	open := func() (sink.Sink, error) { return p.openSink(down, probe) }
 	if p.cfg.Source.Mode == config.ModePoll {
-		return p.poll(ctx, down, open)
+		return p.poll(ctx, down, probe)
 	}
 	retry := backoff.Series{Range: anewWaits}
 	var past stream.Past
@@ -156,10 +156,13 @@ func (p *pipeline) streamOptions() stream.Options {
 func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, probe *sink.Probe) (end func(), err error) {
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil || kafka.Delivery != sink.DeliveryExactlyOnce {
-		if parts.Sink, err = p.openSink(down, probe); err != nil {
+		parts.Lease = lease.New(func() {
+			p.log.Warn("PostgreSQL has not shown for long that this instance still reads the slot, so another one may: nothing is written to Kafka until it does")
+		})
+		if parts.Sink, err = p.openSink(down, probe, parts.Lease); err != nil {
 			return nil, err
 		}
-		return parts.Sink.Close, nil
+		return func() { parts.Sink.Close(); parts.Lease.End() }, nil
 	}
 	down.SinkOpened()
 	id, err := wiring.TransactionalID(p.cfg)
@@ -203,14 +206,14 @@ func (p *pipeline) watchStable() (watch *sink.StableOffsets, stop func(), err er
 }
 
 // openSink opens a sink. The sink tells down which topics it waits for, and the
-// probe that brokers answer.
-func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe) (sink.Sink, error) {
+// probe that brokers answer. It writes while it has the lease.
+func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe, held *lease.Lease) (sink.Sink, error) {
 	down.SinkOpened()
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil {
 		return sink.NewStdout(p.stdout), nil
 	}
-	return sink.NewKafka(*kafka, p.sinkOptions(down, probe, nil)...)
+	return sink.NewKafka(*kafka, append(p.sinkOptions(down, probe, nil), sink.WithLease(held))...)
 }
 
 func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, used func(topic string)) []sink.Option {
@@ -293,8 +296,12 @@ func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
 }
 
 // poll runs a pipeline that needs neither slot nor checkpoint.
-func (p *pipeline) poll(ctx context.Context, down *delivery.Downstream, open func() (sink.Sink, error)) error {
+func (p *pipeline) poll(ctx context.Context, down *delivery.Downstream, probe *sink.Probe) error {
 	limit, _ := p.bounds()
+	held := lease.New(func() {
+		p.log.Warn("rows were held for as long as the server allows, so another instance may have them: nothing more of them is written to Kafka")
+	})
+	defer held.End()
 	r, err := poll.New(poll.Parts{
 		Options:          p.cfg.Source.Poll,
 		URL:              p.cfg.Source.URL.Reveal(),
@@ -305,7 +312,8 @@ func (p *pipeline) poll(ctx context.Context, down *delivery.Downstream, open fun
 		DrainTimeout:     p.cfg.Errors.DrainTimeout,
 		MaxBufferedBytes: limit,
 
-		Open:    open,
+		Open:    func() (sink.Sink, error) { return p.openSink(down, probe, held) },
+		Lease:   held,
 		Metrics: p.metrics,
 		Kafka:   down,
 		Log:     p.log,

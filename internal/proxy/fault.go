@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"io"
 	"math/rand/v2"
 	"time"
@@ -41,6 +42,13 @@ func (p *Proxy) pump(l *link, d Direction) {
 	gap := false // bytes were dropped
 	for {
 		n, err := src.Read(buf)
+		if d == Up && n > 0 && l.first.Load() == nil {
+			first := bytes.Clone(buf[:n])
+			l.first.Store(&first)
+		}
+		if !p.hold.Load().wait(l) {
+			return
+		}
 		f := p.faults[d].Load()
 		silent := gap || f.Swallow
 		switch {
@@ -61,6 +69,26 @@ func (p *Proxy) pump(l *link, d Direction) {
 		if err := f.write(dst, buf[:n], random); err != nil {
 			return
 		}
+	}
+}
+
+// hold is what Hold asked for.
+type hold struct {
+	match    func(first []byte) bool
+	released chan struct{}
+}
+
+// wait waits for the release of a link that is held. It returns false if the link ends.
+func (h *hold) wait(l *link) bool {
+	first := l.first.Load()
+	if h == nil || first == nil || !h.match(*first) {
+		return true
+	}
+	select {
+	case <-h.released:
+		return true
+	case <-l.done:
+		return false
 	}
 }
 

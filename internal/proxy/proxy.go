@@ -43,7 +43,8 @@ type Proxy struct {
 	faults   [2]atomic.Pointer[Fault] // by Direction
 	bytes    [2]atomic.Int64          // by Direction
 	refuse   atomic.Bool
-	running  sync.WaitGroup // the accept loop and every link's goroutines
+	hold     atomic.Pointer[hold] // nil: nothing is held
+	running  sync.WaitGroup       // the accept loop and every link's goroutines
 
 	mu     sync.Mutex
 	closed bool
@@ -83,6 +84,19 @@ func (p *Proxy) Cut() {
 	for l := range p.links {
 		l.close()
 	}
+}
+
+// Hold holds back everything on connections whose client began with bytes that match,
+// on those that are open and on new ones, until release is called. Then all arrives
+// that either side sent, also if it has closed the connection since. One Hold is in
+// force at a time.
+func (p *Proxy) Hold(match func(first []byte) bool) (release func()) {
+	h := &hold{match, make(chan struct{})}
+	p.hold.Store(h)
+	return sync.OnceFunc(func() {
+		p.hold.Store(nil)
+		close(h.released)
+	})
 }
 
 // Bytes returns how many bytes were passed on in one direction, over all
@@ -165,7 +179,8 @@ func (p *Proxy) remove(l *link) {
 type link struct {
 	client, server net.Conn
 	once           sync.Once
-	done           chan struct{} // closed with the sockets
+	done           chan struct{}          // closed with the sockets
+	first          atomic.Pointer[[]byte] // the client's first bytes
 }
 
 // close closes both sides, which ends both pumps.

@@ -17,12 +17,17 @@ const atOnce = 64 << 10
 type conn struct {
 	net.Conn
 	raw syscall.RawConn
+	may func() error // nil: always
 }
 
 // Conn returns conn with reads and writes that are not watched. It is used as
 // conn would be, and closing it closes conn. What is no socket is returned as it
 // is.
-func Conn(of net.Conn) net.Conn {
+func Conn(of net.Conn) net.Conn { return Guarded(of, nil) }
+
+// Guarded is Conn with writes that ask may before each system call, and fail with
+// its error.
+func Guarded(of net.Conn, may func() error) net.Conn {
 	socket, ok := of.(syscall.Conn)
 	if !ok {
 		return of
@@ -31,7 +36,7 @@ func Conn(of net.Conn) net.Conn {
 	if err != nil {
 		return of
 	}
-	return &conn{of, raw}
+	return &conn{of, raw, may}
 }
 
 // Read implements net.Conn.
@@ -57,13 +62,22 @@ func (c *conn) Read(b []byte) (n int, err error) {
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (n int, err error) {
-	if len(b) == 0 || len(b) > atOnce {
+	if len(b) == 0 || len(b) > atOnce && c.may == nil {
 		return c.Conn.Write(b)
+	}
+	send := Send
+	if len(b) > atOnce {
+		send = sendWatched
 	}
 	waited := c.raw.Write(func(fd uintptr) bool {
 		for n < len(b) {
+			if c.may != nil {
+				if err = c.may(); err != nil {
+					return true
+				}
+			}
 			var sent int
-			sent, err = Send(int(fd), b[n:])
+			sent, err = send(int(fd), b[n:])
 			n += sent
 			if err != nil {
 				return !errors.Is(err, unix.EAGAIN)
@@ -78,6 +92,16 @@ func (c *conn) Write(b []byte) (n int, err error) {
 		return n, c.failed("write", os.NewSyscallError("write", err))
 	}
 	return n, nil
+}
+
+// sendWatched is Send for what is large.
+func sendWatched(socket int, b []byte) (int, error) {
+	for {
+		n, err := unix.Write(socket, b)
+		if !errors.Is(err, unix.EINTR) {
+			return max(n, 0), err
+		}
+	}
 }
 
 // failed is the error that package net would return.

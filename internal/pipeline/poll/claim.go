@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -31,6 +32,9 @@ type claim struct {
 	table *Table
 	all   int   // lanes of the table
 	held  []int // those that it holds
+	// asked is when rows were last asked for. The server waits for us from then on, or
+	// from later.
+	asked lease.Instant
 }
 
 // row is a row that a claim holds, or that is held back.
@@ -125,6 +129,7 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	surplus, cancelled := max(bytes, minSurplus), false
+	c.asked = lease.Now()
 	results := c.conn.Exec(ctx, c.table.fetchSQL(c.held, c.all, limit, without))
 	for results.NextResult() {
 		reader := results.ResultReader()

@@ -53,12 +53,14 @@
 // A row with a lower id that commits late is no special case: there is no
 // position that could be beyond it, and it is published when it can be seen.
 //
-// An instance that was suspended while it delivered may send what it holds long
-// after another one has published the same rows and later ones. Those are
-// repetitions: each producer's records of a key are an unbroken sequence that
-// begins at or before the first unpublished row, so that the first occurrence of
-// every event is in order. Consumers recognise a repetition by the header id.
-// What can come late is at most one batch for each worker.
+// An instance that is suspended while it delivers sends nothing of it when it wakes
+// after the server has ended the transaction (package lease): another one has published
+// the same rows by then, and later ones of their keys. If the transaction has ended
+// earlier, as in a restart of the server, or if the network keeps what was sent, then at
+// most one batch for each worker may still come late. That is a repetition: each
+// producer's records of a key are an unbroken sequence that begins at or before the
+// first unpublished row, so that the first occurrence of every event is in order.
+// Consumers recognise a repetition by the header id.
 //
 // Non-goals: publishing updates or deletes of rows; rows that are inserted and
 // deleted by the same transaction, which nobody else can see; an order among

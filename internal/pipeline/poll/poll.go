@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/drain"
@@ -22,7 +23,7 @@ import (
 // is delivered while another is read or marked. More would wait for the sink.
 const workers = 2
 
-// Parts are what a Pipeline works with. All are required.
+// Parts are what a Pipeline works with. All but Lease are required.
 type Parts struct {
 	Options
 	// URL is the source's connection string.
@@ -38,7 +39,9 @@ type Parts struct {
 	MaxBufferedBytes int64
 	// Open opens the sink. It is called again whenever a sink has failed; the
 	// pipeline closes what it returns. It must not block.
-	Open    func() (sink.Sink, error)
+	Open func() (sink.Sink, error)
+	// Lease is that of all sinks; nil: they have none.
+	Lease   *lease.Lease
 	Metrics Metrics
 	// Kafka knows the state of the brokers. It outlives the pipeline.
 	Kafka *delivery.Downstream
@@ -83,7 +86,7 @@ func New(p Parts) (*Pipeline, error) {
 		route:        p.Route,
 		drainTimeout: p.DrainTimeout,
 		digest:       digest.New(p.Log),
-		sink:         newSharedSink(p.Open),
+		sink:         newSharedSink(p.Open, p.Lease),
 		quota:        &quota{lanes: p.Lanes, workers: workers},
 		metrics:      p.Metrics,
 		log:          p.Log,

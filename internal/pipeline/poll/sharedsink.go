@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -13,22 +14,25 @@ import (
 // opens a new sink in place of one that failed.
 type sharedSink struct {
 	open func() (sink.Sink, error)
-	turn chan struct{} // has an element while nobody delivers
-	sink sink.Sink     // nil: to be opened; guarded by turn
+	// lease is the sink's. It is that of the claim whose rows are delivered; between two
+	// deliveries there is nothing that could come late.
+	lease *lease.Lease
+	turn  chan struct{} // has an element while nobody delivers
+	sink  sink.Sink     // nil: to be opened; guarded by turn
 	// began is when the delivery in progress did; nil: there is none. It is a
 	// time and not a number, so that a machine whose clock is set has no part in it.
 	began atomic.Pointer[time.Time]
 }
 
-func newSharedSink(open func() (sink.Sink, error)) *sharedSink {
-	o := &sharedSink{open: open, turn: make(chan struct{}, 1)}
+func newSharedSink(open func() (sink.Sink, error), held *lease.Lease) *sharedSink {
+	o := &sharedSink{open: open, lease: held, turn: make(chan struct{}, 1)}
 	o.turn <- struct{}{}
 	return o
 }
 
-// use waits for the turn and calls fn. It returns ctx's cause if that ends
-// first.
-func (o *sharedSink) use(ctx context.Context, fn func(sink.Sink) error) error {
+// use waits for the turn and calls fn. Nothing is written after until. It returns ctx's
+// cause if that ends first.
+func (o *sharedSink) use(ctx context.Context, until lease.Instant, fn func(sink.Sink) error) error {
 	select {
 	case <-o.turn:
 	case <-ctx.Done():
@@ -42,14 +46,17 @@ func (o *sharedSink) use(ctx context.Context, fn func(sink.Sink) error) error {
 		}
 		o.sink = opened
 	}
+	o.lease.Set(until)
 	now := time.Now()
 	o.began.CompareAndSwap(nil, &now)
 	err := fn(o.sink)
 	if err != nil {
+		o.lease.End() // what is on its way may be published again by now
 		o.sink.Close()
 		o.sink = nil
 		return err // began stays as it is: nothing has been acknowledged since
 	}
+	o.lease.Set(lease.Never)
 	o.began.Store(nil)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -32,6 +33,7 @@ type acquired struct {
 	// confirmed is the position that the stream reports until the log is known
 	// again. It is at most the slot's own.
 	confirmed pg.LSN
+	tenure    tenure
 	snapshot  *catalog.HeldSnapshot // of a new slot, if it has to be published; to be released
 	fits      bool                  // found was compared once more while the slot was held
 }
@@ -182,7 +184,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	if err := s.recallCut(&h); err != nil {
 		return h, err
 	}
-	h.stream, err = s.open(ctx, repl, h.confirmed, h.start)
+	err = s.open(ctx, repl, &h)
 	return h, err
 }
 
@@ -203,16 +205,20 @@ func (s *source) scope() string {
 	return checkpoint.Scope(s.opts.Tables, s.opts.Messages, s.opts.Prefix)
 }
 
-// open starts the stream at start. What was confirmed stays confirmed.
-func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start pg.LSN) (*wal.Stream, error) {
-	stream, err := wal.Open(ctx, repl, wal.Options{
+// open starts the stream at h.start. What was confirmed stays confirmed.
+func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (err error) {
+	if h.tenure.process, err = catalog.ReadOwnSender(ctx, repl); err != nil {
+		return err
+	}
+	asked := lease.Now()
+	h.stream, err = wal.Open(ctx, repl, wal.Options{
 		Slot:            s.opts.Slot,
 		Publication:     s.opts.Publication,
-		Start:           start,
-		Confirmed:       confirmed,
-		StatusInterval:  s.opts.StatusInterval,
+		Start:           h.start,
+		Confirmed:       h.confirmed,
+		StatusInterval:  h.tenure.often(s.opts.StatusInterval),
 		LivenessTimeout: s.opts.LivenessTimeout,
-		Silent:          s.excused(int32(repl.PID())),
+		Silent:          s.excused(h.tenure.process.PID),
 		Messages:        s.opts.Messages,
 		Prefix:          s.opts.Prefix,
 		MessagesOnly:    len(s.opts.Tables) == 0,
@@ -222,7 +228,12 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, confirmed, start
 		Keep:            s.intake.tables.mayHave,
 		Recycle:         true,
 	})
-	return stream, catalog.Unanswered(err)
+	if err != nil {
+		return catalog.Unanswered(err)
+	}
+	h.tenure.stream = h.stream
+	s.lease.Renew(h.tenure.from(asked))
+	return nil
 }
 
 // gatherForTransactions is how long transactions that trickle in gather before a

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -67,6 +68,7 @@ type Health struct {
 	delivery     *deliverer
 	intake       *intake
 	slotName     string
+	lease        *lease.Lease // nil: always held
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
 	mute           time.Duration    // see limits.mute
@@ -332,6 +334,9 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 		reasons = append(reasons, why)
 	case silent > h.statusInterval+h.progress.limit:
 		reasons = append(reasons, fmt.Sprintf("the stream has been silent for %s, although the server is asked for an answer", silent.Round(time.Second)))
+	}
+	if !h.lease.Held() {
+		reasons = append(reasons, "PostgreSQL has not shown for long that this instance still reads the slot, so nothing is written to Kafka until it does")
 	}
 	if blind > h.progress.limit {
 		reasons = append(reasons, fmt.Sprintf("slot and publication could not be looked at for %s", blind.Round(time.Second)))

@@ -37,11 +37,12 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	defer func() { catalog.Close(conn) }()
 	blind, looks := false, 0
 	var end pg.LSN // of the log, at the last look
-	for backoff.Sleep(ctx, s.limits.monitor) == nil {
+	for backoff.Sleep(ctx, s.tenure.often(s.limits.monitor)) == nil {
 		fresh, flushed, err := s.look(ctx, conn, cp)
 		conn = fresh
 		if err != nil {
 			s.health.unseen()
+			s.unasked()
 		}
 		switch {
 		case err == nil:
@@ -74,7 +75,7 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 	defer cancel()
 	terminated := false
 	if conn != nil {
-		if err := conn.Ping(ctx); err != nil {
+		if err := s.ask(ctx, conn); err != nil {
 			terminated = errors.Is(catalog.Classify(err), catalog.ErrTerminated)
 			catalog.Close(conn)
 			conn = nil
@@ -86,6 +87,9 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 			return nil, 0, stopping(err, terminated)
 		}
 		conn = fresh
+		if err := s.ask(ctx, conn); err != nil {
+			return conn, 0, err
+		}
 	}
 	flushed, err := s.check(ctx, conn, cp)
 	return conn, flushed, err

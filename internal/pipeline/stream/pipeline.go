@@ -39,6 +39,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -46,6 +47,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/drain"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -58,6 +60,9 @@ type Parts struct {
 	Options
 	Router *transform.Router
 	Sink   sink.Sink
+	// Lease is that of Sink, which the pipeline holds while it has the slot. nil: the
+	// sink has none.
+	Lease *lease.Lease
 	// Transactions make the delivery exactly once.
 	Transactions *Transactions
 	Store        checkpoint.Store
@@ -112,6 +117,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	r.health = newHealth(p, r, in, l)
+	r.health.lease = p.Lease
 	r.source = &source{
 		opts:         p.Options,
 		checkpointer: r.checkpointer,
@@ -121,6 +127,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		compare:      compare,
 		limits:       l,
 		log:          p.Log,
+		lease:        p.Lease,
 		intake:       in,
 	}
 	h := r.health
@@ -192,11 +199,27 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	return err
 }
 
+// errNotHeld is why a stop does not wait for what is in flight.
+var errNotHeld = errors.New("this instance does not read the slot now, and another one may: nothing is written to Kafka")
+
+// drainTimeout is short where nothing may be written: enough to find that nothing is in
+// flight.
+func (r *Pipeline) drainTimeout() time.Duration {
+	if !r.source.lease.Held() {
+		return min(time.Second, r.opts.DrainTimeout)
+	}
+	return r.opts.DrainTimeout
+}
+
 // drain waits until the deliverer has emptied the queue. It gives up after
 // errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
 func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	if why := drain.Wait(delivered, r.opts.DrainTimeout, r.health.kafka.MissingTopics); why != nil {
+	why := drain.Wait(delivered, r.drainTimeout(), r.health.kafka.MissingTopics)
+	if why != nil {
+		if !r.source.lease.Held() {
+			why = errNotHeld
+		}
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
 		stopWorking(errDrained)

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -43,6 +44,9 @@ type source struct {
 	metrics session.Metrics
 	limits  limits
 	log     *zap.Logger
+	// lease is the sink's: it is held while the slot is. nil: transactions fence.
+	lease  *lease.Lease
+	tenure tenure // of the present stream
 
 	stopping  func() bool            // whether the pipeline is to stop, and not only the session
 	database  string                 // that the slot must be of
@@ -107,6 +111,7 @@ func (s *source) session(ctx context.Context) error {
 		s.stream = h.stream // close will confirm what is drained by then
 		return nil
 	}
+	s.lease.End() // the slot may be another instance's from now on
 	s.checkpointer.attach(nil)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -126,7 +131,7 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	s.whole.Store(0) // another server's positions would mislead
 	s.recognised.Store(false)
 	s.checkpointer.follow(h.cp.Publication)
-	s.server = h.stream.Server()
+	s.server, s.tenure = h.stream.Server(), h.tenure
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)

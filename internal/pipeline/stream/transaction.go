@@ -167,14 +167,15 @@ var errEnded = errors.New("ended a Kafka transaction that a former holder of the
 // endOpen ends a transaction that may be a former holder's, and hides the last
 // checkpoint. Only the slot's holder may do that, so it takes the slot.
 func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.Slot) error {
-	held, err := s.open(ctx, repl, slot.ConfirmedFlush, slot.ConfirmedFlush)
+	held := acquired{confirmed: slot.ConfirmedFlush, start: slot.ConfirmedFlush}
+	err := s.open(ctx, repl, &held)
 	if err != nil {
 		return err
 	}
 	err = s.claim(ctx)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = held.Close(closing) // nothing was read
+	_ = held.stream.Close(closing) // nothing was read
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,193 @@
+// Package lease keeps an instance that may have lost its place from writing to
+// brokers.
+//
+// PostgreSQL lets one instance read the slot. Another one may have it as soon as
+// the server takes this one for dead, and this one does not learn of it while it is
+// suspended, or cut off. What it wrote then would stand behind the records of its
+// successor, and an older value of a key would be the last one. So an instance holds
+// a lease, which ends before the server could have given the slot away, and renews
+// it with every sign that it still has the slot.
+//
+// Invariants:
+//
+//  1. While the lease is out, no byte is handed to a connection of Conn. It is
+//     looked at before every system call that writes, and not only once for all
+//     that is to be written.
+//  2. When it runs out, what the kernel has not sent yet is taken back: the
+//     connections are closed without their data.
+//  3. Its clock counts while a machine is suspended (see Now).
+//
+// Non-goals: what has left the machine. A process may also be stopped between the
+// look and the system call, some nanoseconds later.
+package lease
+
+import (
+	"math"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
+)
+
+// Instant is a time on the clock of Now. The zero Instant is before all others.
+type Instant int64
+
+// Never is after every other Instant.
+const Never Instant = math.MaxInt64
+
+// Add returns the instant d later.
+func (i Instant) Add(d time.Duration) Instant {
+	if i > Never-Instant(d) {
+		return Never
+	}
+	return i + Instant(d)
+}
+
+// Since returns the time since i.
+func Since(i Instant) time.Duration { return time.Duration(Now() - i) }
+
+// errOut is the error of a write without a lease. Kafka's client tries again after
+// an error of the system.
+var errOut = os.NewSyscallError("the lease is out", syscall.EPERM)
+
+// Lease is the right to write. It may be used from any goroutine. A nil *Lease is
+// never out.
+type Lease struct {
+	until atomic.Int64 // an Instant
+	out   func()
+
+	mu    sync.Mutex
+	timer *time.Timer // ends what is on its way when the lease runs out
+	conns map[*conn]struct{}
+}
+
+// New returns a lease that is out. ranOut is called each time that it runs out by
+// itself.
+func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*conn]struct{})} }
+
+// Held reports whether the holder may write now.
+func (l *Lease) Held() bool { return l == nil || int64(Now()) < l.until.Load() }
+
+// Renew has the lease last until then, if that is later than before.
+func (l *Lease) Renew(until Instant) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if int64(until) > l.until.Load() {
+		l.set(until)
+	}
+}
+
+// Set has the lease last until then.
+func (l *Lease) Set(until Instant) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set(until)
+}
+
+func (l *Lease) set(until Instant) {
+	l.until.Store(int64(until))
+	switch left := time.Duration(until - Now()); {
+	case until == Never && l.timer != nil:
+		l.timer.Stop()
+	case until == Never:
+	case l.timer == nil:
+		l.timer = time.AfterFunc(left, l.expire)
+	default:
+		l.timer.Reset(left)
+	}
+}
+
+// End ends the lease.
+func (l *Lease) End() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.until.Store(0)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.mu.Unlock()
+	l.abort()
+}
+
+// expire is called when the lease should be out. The timer's clock stands still
+// while a machine is suspended, so that this is late then; writes are not.
+func (l *Lease) expire() {
+	l.mu.Lock()
+	until := Instant(l.until.Load())
+	left := time.Duration(until - Now())
+	if left > 0 && until != Never { // renewed since, or the timer was early
+		l.timer.Reset(left)
+	}
+	l.mu.Unlock()
+	if until == 0 || left > 0 {
+		return
+	}
+	l.abort()
+	l.out()
+}
+
+// abort closes all connections, with what they have not sent.
+func (l *Lease) abort() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		c.abort()
+	}
+	clear(l.conns)
+}
+
+// Conn returns c, a connection of package net, over which nothing is written while
+// the lease is out.
+func (l *Lease) Conn(c net.Conn) net.Conn {
+	if l == nil {
+		return unwatched.Conn(c)
+	}
+	guarded := &conn{lease: l, socket: c}
+	guarded.Conn = unwatched.Guarded(c, guarded.may)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[guarded] = struct{}{}
+	return guarded
+}
+
+type conn struct {
+	net.Conn
+	lease  *Lease
+	socket net.Conn
+}
+
+func (c *conn) may() error {
+	if c.lease.Held() {
+		return nil
+	}
+	return errOut
+}
+
+// abort closes the connection. With a linger of 0 the kernel drops what it has not
+// sent, or what was not acknowledged: it would send that again for minutes.
+func (c *conn) abort() {
+	if tcp, ok := c.socket.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Conn.Close()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.lease.mu.Lock()
+	delete(c.lease.conns, c)
+	c.lease.mu.Unlock()
+	return c.Conn.Close()
+}
