@@ -216,7 +216,7 @@ func positionOf(t testing.TB, rec checker.Record) (at pg.Position) {
 	for _, h := range rec.Headers {
 		switch h.Key {
 		case "cdc-lsn":
-			at.CommitLSN = pg.LSN(must.Get(pglogrepl.ParseLSN(h.Value))(t))
+			at.CommitLSN = must.Get(pglogrepl.ParseLSN(h.Value))(t)
 		case "cdc-seq":
 			at.Seq = uint32(must.Get(strconv.ParseUint(h.Value, 10, 32))(t))
 		}
