@@ -20,6 +20,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	consumermetrics "github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -161,6 +162,7 @@ func exported(t *testing.T) map[string]bool {
 	m.TopicRemade("topic")
 	m.Backlog(1, time.Second)
 	m.Connected("kafka", true)
+	m.Failover([]catalog.Candidate{{State: catalog.CandidateReady, Behind: new(int64)}})
 	m.RetentionDeleted(pg.Table{}, 1)
 	m.RetentionPartition(pg.Table{}, retention.Created)
 	m.RetentionPassed(pg.Table{}, 1, nil)

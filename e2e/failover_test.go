@@ -33,6 +33,7 @@ func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 			w := newWorld(t, options{exactlyOnce: true, server: servers.Primary})
 			c := w.start()
 			beside := connect(t, servers.Standby.URL("postgres"))
+			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // for which a copy that is temporary waits
 			pgtest.Await(t, beside, `SELECT count(*) > 0 FROM pg_replication_slots WHERE synced AND NOT temporary AND slot_name = $1`, w.slot)
 			// Or what is acknowledged to services could be lost with the primary.
 			servers.Primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")

@@ -85,8 +85,18 @@ func (w *world) serve() served {
 	return served{startConnector(w.t, config), address}
 }
 
-// metric is what /metrics says of one without labels.
+// metric is what /metrics says of one, with its labels if it has any.
 func (s served) metric(name string) float64 {
+	s.t.Helper()
+	value, ok := s.lookUp(name)
+	if !ok {
+		s.t.Fatalf("/metrics has no %s", name)
+	}
+	return value
+}
+
+// lookUp is metric of one that may not be there.
+func (s served) lookUp(name string) (value float64, ok bool) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	answer, err := client.Get("http://" + s.address + "/metrics")
@@ -95,11 +105,10 @@ func (s served) metric(name string) float64 {
 	text := must.Get(io.ReadAll(answer.Body))(s.t)
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, "cdc_outbox_"+name+" "); ok {
-			return must.Get(strconv.ParseFloat(strings.TrimSpace(value), 64))(s.t)
+			return must.Get(strconv.ParseFloat(strings.TrimSpace(value), 64))(s.t), true
 		}
 	}
-	s.t.Fatalf("/metrics has no %s", name)
-	return 0
+	return 0, false
 }
 
 // awaitMetric returns the metric once it is greater than before.

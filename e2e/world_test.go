@@ -44,6 +44,7 @@ func topicOf(aggregate string) string { return "outbox.event." + aggregate }
 type world struct {
 	t        testing.TB
 	url      string // of the database, past the proxy
+	host     string // and port of its server, the first one of a pair
 	slot     string
 	broker   *kafkatest.Broker
 	postgres *proxy.Proxy // between the connector and the two servers
@@ -66,6 +67,7 @@ type world struct {
 // options are where a world differs from the usual one.
 type options struct {
 	server      *pgtest.Server // nil: the shared one
+	pair        *pgtest.Pair   // in place of server: the URL leads to the primary of the two
 	ways        ways           // in which events are written; 0: to the table
 	polled      string         // DDL of the table that is polled; "" for another mode
 	kafka       string         // a line more under sink.kafka
@@ -96,7 +98,10 @@ var worlds atomic.Int64
 
 func newWorld(t testing.TB, o options) *world {
 	t.Helper()
-	if o.server == nil {
+	switch {
+	case o.pair != nil:
+		o.server = o.pair.Primary
+	case o.server == nil:
 		o.server = pgtest.Shared(t)
 	}
 	w := &world{
@@ -106,6 +111,10 @@ func newWorld(t testing.TB, o options) *world {
 		ways:   max(o.ways, toTable),
 		polled: o.polled != "",
 		ledger: &checker.Ledger{},
+	}
+	w.host = hostOf(t, w.url)
+	if o.pair != nil {
+		w.url = strings.Replace(w.url, w.host, w.host+","+hostOf(t, o.pair.Standby.URL("postgres")), 1) + "?target_session_attrs=read-write"
 	}
 	w.startBroker(o)
 	w.postgres = listen(t, "127.0.0.1:0", w.address())
@@ -188,7 +197,7 @@ func (w *world) transactionalID() string {
 }
 
 // address is the PostgreSQL server's.
-func (w *world) address() string { return hostOf(w.t, w.url) }
+func (w *world) address() string { return w.host }
 
 // proxied is the URL of the database through the proxy.
 func (w *world) proxied() string { return strings.Replace(w.url, w.address(), w.postgres.Addr(), 1) }

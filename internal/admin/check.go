@@ -55,6 +55,7 @@ func Check(ctx context.Context, cfg *config.Config) *CheckReport {
 	}
 	defer session.close()
 	d.postgres(ctx)
+	d.failover(ctx)
 	d.kafka(ctx)
 	if !d.polls() {
 		d.checkpoint(ctx)

@@ -340,7 +340,24 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		detail += "; WARNING: " + catalog.PatroniDrops + ": " + catalog.PatroniKeeps(name, v.server.Database)
 	}
 	s.done("slot", name, "created", detail)
-	return err
+	if err != nil || manages { // Patroni may drop this one, and make another that nobody has missed
+		return err
+	}
+	return s.remember(ctx, v, at)
+}
+
+// remember notes the slot that was made in a store that the first run sees, too.
+// Otherwise that run would take the slot, if it is gone by then, for one that was never
+// there, and begin with another behind what is committed until then.
+func (s *setup) remember(ctx context.Context, v *view, at pg.LSN) error {
+	if kept := s.cfg.Checkpoint.Store; kept != store.StoreKafka && kept != store.StorePostgres {
+		return nil
+	}
+	made := decision{view: v, session: s.session}
+	if err := saveCheckpoint(ctx, s.store, made.checkpointAt(at)); err != nil {
+		return fmt.Errorf("note the new slot: %w", err)
+	}
+	return nil
 }
 
 // leaveSlot leaves the slot to the first run, which publishes a snapshot. That must

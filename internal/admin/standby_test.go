@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -14,11 +13,8 @@ import (
 
 // The server sends nothing that a standby lacks, so check and status name a standby that is away.
 func TestCheckAndStatusNameAStandbyThatIsAway(t *testing.T) {
-	f := newFixture(t, pgtest.Start(t).NewDatabase(t))
+	f := newFixture(t, pgtest.Start(t, pgtest.Since(t, 17)).NewDatabase(t))
 	f.setup()
-	if server := must.Get(catalog.ReadServer(f.ctx(), f.conn))(t); server.Major() < 17 {
-		t.Skip("PostgreSQL before 17 waits for no standby before it sends")
-	}
 	f.save()
 	f.exec(`SELECT pg_create_physical_replication_slot('first', true)`, `ALTER SYSTEM SET synchronized_standby_slots = 'first'`, `SELECT pg_reload_conf()`)
 	pgtest.Await(t, f.conn, `SELECT current_setting('synchronized_standby_slots') = 'first'`)
@@ -39,11 +35,7 @@ func TestCheckAfterAFailover(t *testing.T) {
 	f := newFixture(t, pair.Primary.NewDatabase(t))
 	f.setup()
 	copied := must.Get(catalog.Connect(f.ctx(), pair.Standby.URL("postgres")))(t)
-	await.Until(t, "a copy of the slot", func() (synced bool) {
-		f.exec(`CREATE TABLE IF NOT EXISTS moves (v int)`, `SELECT pg_replication_slot_advance('`+f.Source.Slot+`', pg_current_wal_lsn())`) // the copy waits for the slot to move
-		must.OK(t, copied.QueryRow(f.ctx(), `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary)`, f.Source.Slot).Scan(&synced))
-		return synced
-	})
+	f.copied(copied)
 	catalog.Close(copied)
 	primary := f.Source.URL
 	f.Source.URL = setting.Secret(pair.Standby.URL(f.conn.Config().Database))

@@ -35,6 +35,12 @@ func openAt(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence t
 			all = all[i : i+1]
 		}
 	}
+	return openAny(ctx, cfg, env, all)
+}
+
+// openAny opens an ordinary connection to the first of addresses that accepts us. The
+// dial function is that of cfg.
+func openAny(ctx context.Context, cfg *pgx.ConnConfig, env environment, all []*pgconn.Config) (*pgx.Conn, error) {
 	return anyHost(all, func(one *pgconn.Config) (*pgx.Conn, error) {
 		alone := *cfg
 		alone.Config = *one

@@ -55,6 +55,9 @@ type Source struct {
 	// URL is a libpq connection string, as a URL or as key=value pairs.
 	// Required.
 	URL setting.Secret `yaml:"url"`
+	// Standbys are hosts that URL does not name and a failover may go to, each as
+	// host or host:port. Nothing but the copy of the slot is looked at there.
+	Standbys []string `yaml:"standbys"`
 	// Password is as it is, without any encoding. Where the URL has a password,
 	// that one counts. Validate puts it into the URL.
 	Password setting.Secret `yaml:"password"`

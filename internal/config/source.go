@@ -32,6 +32,11 @@ func (l *loader) validateSource(report setting.Report) {
 	} else {
 		s.URL = withPassword(s.URL, l.passwordFor(s.Password))
 	}
+	for i, host := range s.Standbys {
+		if err := catalog.CheckHost(host); err != nil {
+			report(setting.Fault{Key: "source.standbys", Item: i + 1, Text: err.Error(), Remedy: failure.RemedyOf(err)})
+		}
+	}
 	l.validateTables(s.Tables)
 	if !slotName.MatchString(s.Slot) || len(s.Slot) > sqltext.MaxName {
 		l.report("source.slot", "is not a legal slot name", "use 1 to 63 lower-case letters, digits or underscores")

@@ -51,6 +51,7 @@ type Metrics struct {
 	snapshotRows    prometheus.Counter
 	role            *prometheus.GaugeVec
 	slot            slotGauges
+	failover        failoverGauges
 	retention       retentionMetrics
 	partitionsGrown *byTopic
 	topicsRemade    *byTopic

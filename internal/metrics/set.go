@@ -53,6 +53,7 @@ func (s *Set) Pipeline(name string) *Metrics {
 	m.registerHealth()
 	m.registerTransactions()
 	m.slot.register(m)
+	m.failover.register(m)
 	m.retention.register(m)
 	return m
 }

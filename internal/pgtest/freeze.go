@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
 
 // Freeze has the processes of the server at url for which where holds, a
@@ -31,7 +32,14 @@ func Freeze(t testing.TB, url, where string) (thaw func()) {
 		t.Fatalf("there is no process to freeze where %s", where)
 	}
 	thaw = sync.OnceFunc(func() {
-		connected(t, url, func(ctx context.Context, conn *pgx.Conn) error { return kill(ctx, conn, "CONT", pids) })
+		testserver.Do(t, "let processes of PostgreSQL go on", func(ctx context.Context) error {
+			conn, err := pgx.Connect(ctx, url)
+			if err != nil {
+				return nil // a server that was stopped has ended them
+			}
+			defer conn.Close(ctx)
+			return kill(ctx, conn, "CONT", pids)
+		})
 	})
 	t.Cleanup(thaw)
 	return thaw

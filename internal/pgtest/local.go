@@ -17,11 +17,14 @@ type local struct {
 }
 
 func startLocal(ctx context.Context, o options) (server, error) {
-	bin, err := pgserver.Ensure(ctx, os.Stderr)
-	if err != nil {
-		return nil, err
+	bin := o.BinDir // see Since
+	if bin == "" {
+		var err error
+		if bin, err = pgserver.Ensure(ctx, os.Stderr); err != nil {
+			return nil, err
+		}
+		o.BinDir = bin
 	}
-	o.BinDir = bin
 	s, err := pgserver.Start(ctx, o.Options)
 	if err != nil {
 		return nil, err

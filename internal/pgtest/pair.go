@@ -15,32 +15,41 @@ import (
 // have a network of their own.
 type Pair struct{ Primary, Standby *Server }
 
-// StartPair starts both. All that the primary writes reaches the standby, and
-// slots with failover send nothing that it does not have yet
-// (synchronized_standby_slots). The test is skipped before PostgreSQL 17.
+// StartPair starts both, of PostgreSQL 17 or later. All that the primary writes reaches
+// the standby, and slots with failover send nothing that it does not have yet
+// (synchronized_standby_slots).
 func StartPair(t testing.TB) *Pair {
 	t.Helper()
-	network := startNetwork(t)
-	primary := Start(t, in(network, "primary"))
-	var copies bool
-	if primary.ask(t, "SELECT current_setting('server_version_num')::int >= 170000", &copies); !copies {
-		t.Skip("servers before 17 do not copy slots to standbys")
-	}
-	standby := Start(t, in(network, "standby"),
-		Setting("primary_conninfo", primary.conninfo(t)),
-		Setting("primary_slot_name", "standby"),
-		Setting("hot_standby_feedback", "on"),
-		Setting("sync_replication_slots", "on"))
+	network, since := startNetwork(t), Since(t, 17)
+	p := &Pair{Primary: Start(t, in(network, "primary"), since), Standby: Start(t, in(network, "standby"), since)}
 
-	primary.Exec(t, "SELECT pg_create_physical_replication_slot('standby')")
-	standby.Stop(t, Fast)
-	primary.Stop(t, Fast)
-	standby.Become(t, primary.Files(t))
-	standby.StandBy(t)
-	primary.Resume(t)
-	standby.Resume(t)
-	primary.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()") // the copy has it not
-	return &Pair{Primary: primary, Standby: standby}
+	p.Primary.Exec(t, "SELECT pg_create_physical_replication_slot('standby')")
+	p.Standby.Stop(t, Fast)
+	p.Primary.Stop(t, Fast)
+	p.Standby.Become(t, p.Primary.Files(t))
+	p.Standby.StandBy(t)
+	p.Primary.Resume(t)
+	p.Standby.Resume(t)
+	p.Standby.follow(t, p.Primary)
+	p.Primary.follow(t, p.Standby) // as soon as it is a standby
+	p.Primary.await(t)
+	return p
+}
+
+// follow has a standby read the log and copy the slots of another server.
+func (s *Server) follow(t testing.TB, other *Server) {
+	t.Helper()
+	s.Exec(t, "ALTER SYSTEM SET primary_conninfo = '"+other.conninfo(t)+"'",
+		"ALTER SYSTEM SET primary_slot_name = 'standby'",
+		"ALTER SYSTEM SET hot_standby_feedback = on",
+		"ALTER SYSTEM SET sync_replication_slots = on",
+		"SELECT pg_reload_conf()")
+}
+
+// await has a primary send nothing of a slot that its standby does not have.
+func (s *Server) await(t testing.TB) {
+	t.Helper()
+	s.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()")
 }
 
 // FailOver has the primary crash, promotes the standby, and has that go on at the
@@ -52,6 +61,19 @@ func (p *Pair) FailOver(t testing.TB) {
 	p.Standby.Stop(t, Fast)
 	p.Primary.Become(t, p.Standby.Files(t))
 	p.Primary.Resume(t)
+}
+
+// SwitchOver has primary and standby change their parts, each at its own address. The
+// former primary keeps what slots it has.
+func (p *Pair) SwitchOver(t testing.TB) {
+	t.Helper()
+	p.Primary.Stop(t, Fast)
+	p.Primary.StandBy(t)
+	p.Primary, p.Standby = p.Standby, p.Primary
+	p.Primary.Exec(t, "SELECT pg_promote()",
+		"SELECT pg_create_physical_replication_slot('standby') WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'standby')")
+	p.Primary.await(t)
+	p.Standby.Resume(t)
 }
 
 // conninfo is how another server connects to this one.

@@ -132,6 +132,7 @@ func (p *pipeline) streamOptions() stream.Options {
 	kept.Key = wiring.CheckpointKey(p.cfg)
 	return stream.Options{
 		URL:              p.cfg.Source.URL.Reveal(),
+		Standbys:         p.cfg.Source.Standbys,
 		Tables:           p.cfg.Source.Tables,
 		Slot:             p.cfg.Source.Slot,
 		Publication:      p.cfg.Source.Publication,

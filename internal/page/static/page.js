@@ -187,6 +187,9 @@ function instances() {
     const other = (h, role) => lines.push({ text: `${name}${holderText(h)}, since ${h.since ? clock(new Date(h.since)) : "–"}`, role, url: peerAt(h.client_addr) });
     if (s.holder) other(s.holder, "holder");
     for (const h of s.standbys || []) other(h, "standby");
+    for (const c of s.failover || []) {
+      if (c.state !== "primary") lines.push({ text: `${name}${c.host} ${c.text}`, role: "failover" });
+    }
   }
   for (const url of hello.peers || []) {
     if (!lines.some((l) => l.url === url)) lines.push({ text: url, role: "peer", url });

@@ -70,7 +70,8 @@ func (c *counts) SnapshotRow()   { c.locked(func() { c.rows++ }) }
 func (c *counts) Capacity(int64) {}
 func (c *counts) Slot(catalog.Slot, pg.LSN, time.Duration) {
 }
-func (c *counts) SlotUnknown() { c.locked(func() { c.unknown++ }) }
+func (c *counts) Failover([]catalog.Candidate) {}
+func (c *counts) SlotUnknown()                 { c.locked(func() { c.unknown++ }) }
 func (c *counts) CheckpointSaved(err error) {
 	c.locked(func() {
 		c.saves++

@@ -38,6 +38,9 @@ type Status struct {
 	Holder *catalog.Holder `json:"holder,omitempty"`
 	// Standbys are those that wait for the slot, where this instance reads it.
 	Standbys []catalog.Holder `json:"standbys,omitempty"`
+	// Failover is how failovers would find the slot, by server, where this instance
+	// reads it; absent where the slot's server is alone.
+	Failover []catalog.Candidate `json:"failover,omitempty"`
 	// Sender is there while the process has been silent for long, and works.
 	Sender *SenderStatus `json:"sender,omitempty"`
 	// Forecast is there while the slot keeps more and more log.
@@ -95,12 +98,13 @@ type Health struct {
 	standstill standstill
 	waited     bool // an earlier pipeline left log that was not confirmed
 	// While the role is active:
-	looked   time.Time // when slot and publication were last seen
-	trend    trend
-	standbys []catalog.Holder
-	keptBy   string // who keeps the slot where it is; "" for nobody else
-	awaited  catalog.StandbyWait
-	sender   silentSender
+	looked     time.Time // when slot and publication were last seen
+	trend      trend
+	standbys   []catalog.Holder
+	candidates []catalog.Candidate
+	keptBy     string // who keeps the slot where it is; "" for nobody else
+	awaited    catalog.StandbyWait
+	sender     silentSender
 }
 
 func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
@@ -402,6 +406,7 @@ func (h *Health) Status() any {
 		Slot:           h.slotName,
 		Holder:         h.holder,
 		Standbys:       h.standbys,
+		Failover:       h.candidates,
 		ReceivedLSN:    received.String(),
 		ConfirmedLSN:   confirmed.String(),
 		SlotLagSeconds: h.lag(time.Now()).Seconds(),

@@ -44,6 +44,8 @@ type slotMetrics interface {
 	Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration)
 	// SlotUnknown is told that what Slot was told holds no more.
 	SlotUnknown()
+	// Failover is told how failovers would find the slot; nil while it is not known.
+	Failover([]catalog.Candidate)
 	// ObserveUnconfirmed hands over what is read when metrics are collected: for
 	// how long the server has had something that is not confirmed.
 	ObserveUnconfirmed(func() time.Duration)

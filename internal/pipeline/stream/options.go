@@ -12,6 +12,8 @@ import (
 type Options struct {
 	// URL is the source's connection string.
 	URL string
+	// Standbys are hosts, beside those of URL, that a failover may go to.
+	Standbys []string
 	// Tables may be empty with Messages.
 	Tables            []pg.Table
 	Slot, Publication string

@@ -162,6 +162,7 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	}
 	catalog.Close(sql) // the monitor has its own
 	defer s.startRetention(ctx, h.cp)()
+	defer s.watchCandidates(ctx, h.cp)()
 	return s.intake.consume(ctx, h.stream, s.patience)
 }
 

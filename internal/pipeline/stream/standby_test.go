@@ -97,7 +97,10 @@ func TestE2EFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 // holds the checkpoint behind it, whose position it returns.
 func (p *pair) holdsNextCheckpoint(store *valve, to *topic) (next pg.LSN) {
 	p.t.Helper()
-	eventually(p.t, "a copy of the slot", func() bool { return p.copied() > 0 })
+	eventually(p.t, "a copy of the slot", func() bool {
+		p.d.exec("SELECT pg_log_standby_snapshot()") // a copy that is temporary waits for one
+		return p.copied() > 0
+	})
 	store.hold()
 	p.d.insert(1, 1)
 	eventually(p.t, "the next checkpoint", func() bool {

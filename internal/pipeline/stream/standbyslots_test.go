@@ -11,11 +11,8 @@ import (
 // meanwhile ends the stream with an error of the same kind, which is no loss either.
 func TestStreamWaitsForAStandbyThatIsAway(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
+	server := pgtest.Start(t, pgtest.Since(t, 17))
 	d := newDatabase(t, server.NewDatabase(t))
-	if d.text("SELECT (current_setting('server_version_num')::int < 170000)::text") == "true" {
-		t.Skip("PostgreSQL before 17 waits for no standby before it sends")
-	}
 	i := d.run().streams()
 	d.publish(1, 1)
 	d.exec("SELECT pg_create_physical_replication_slot('first', true)")

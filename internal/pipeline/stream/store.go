@@ -80,6 +80,7 @@ type limits struct {
 	// a position is saved that moved by less than saveBytes and past none of our
 	// events.
 	monitor, quiet time.Duration
+	candidates     candidateLooks
 	// stalled is how long one of the stages may stand still, with work before it,
 	// until readiness says so. It is longer than quiet and a look of the
 	// monitor together.
@@ -105,6 +106,7 @@ var usual = limits{
 	elsewhereLook: 30 * time.Second,
 	elsewhere:     90 * time.Second,
 	monitor:       2 * time.Second,
+	candidates:    candidateLooks{ready: time.Minute, unready: 15 * time.Second},
 	quiet:         5 * time.Second,
 	stalled:       12 * time.Second,
 	mute:          3500 * time.Millisecond,

@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+)
+
+// Before the day, check says what a failover to the standby would find, and what to do.
+func TestCheckLooksAtTheStandbys(t *testing.T) {
+	pair := pgtest.StartPair(t)
+	f := newFixture(t, pair.Primary.NewDatabase(t))
+	primary, standby := must.Get(url.Parse(f.Source.URL.Reveal()))(t), must.Get(url.Parse(pair.Standby.URL("postgres")))(t)
+	f.wantFailover(Warn, "1 standbys")
+	f.Source.Standbys = []string{standby.Host}
+	f.wantFailover(OK, "no slot to copy yet")
+
+	there := must.Get(catalog.Connect(f.ctx(), standby.String()))(t)
+	t.Cleanup(func() { catalog.Close(there) })
+	// set changes a setting of the standby, wants what check says of that, and puts it back.
+	set := func(name, value, words string) {
+		t.Helper()
+		change := func(sql, awaited string) {
+			must.Get(there.Exec(f.ctx(), sql))(t)
+			must.Get(there.Exec(f.ctx(), "SELECT pg_reload_conf()"))(t)
+			pgtest.Await(t, there, "SELECT current_setting('"+name+"') = $1", awaited)
+		}
+		var before string
+		must.OK(t, there.QueryRow(f.ctx(), "SELECT current_setting($1)", name).Scan(&before))
+		change("ALTER SYSTEM SET "+name+" = '"+value+"'", value)
+		f.wantFailover(Warn, words)
+		change("ALTER SYSTEM SET "+name+" = '"+strings.ReplaceAll(before, "'", "''")+"'", before)
+	}
+	set("sync_replication_slots", "off", "no copy of the slot: sync_replication_slots is off")
+	f.setup()
+	f.copied(there)
+	f.wantFailover(OK, "has a copy of the slot")
+	set("primary_conninfo", "host=127.0.0.1 user=postgres port="+primary.Port(), "not moved on: its primary_conninfo has no dbname")
+	set("synchronized_standby_slots", "nowhere", "synchronized_standby_slots names nowhere")
+
+	// The same hosts in source.url; the standby is away for a while.
+	primary.Host += "," + standby.Host
+	primary.RawQuery = "target_session_attrs=read-write"
+	f.Source.Standbys, f.Source.URL = nil, setting.Secret(primary.String())
+	pair.Standby.Stop(t, pgtest.Fast)
+	f.wantFailover(Warn, "cannot be asked")
+	pair.Standby.Resume(t)
+	f.wantFailover(OK, "has a copy of the slot")
+}
+
+// A slot that nobody reads is copied for good once it has moved on. Until then the copy
+// would not survive a promotion.
+func TestCheckNamesACopyThatIsTemporary(t *testing.T) {
+	pair := pgtest.StartPair(t)
+	f := newFixture(t, pair.Primary.NewDatabase(t))
+	f.Source.Standbys = []string{must.Get(url.Parse(pair.Standby.URL("postgres")))(t).Host}
+	f.setup()
+	there := must.Get(catalog.Connect(f.ctx(), pair.Standby.URL("postgres")))(t)
+	t.Cleanup(func() { catalog.Close(there) })
+	pgtest.Await(t, there, `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND synced AND temporary)`, f.Source.Slot)
+	f.wantFailover(Warn, "is temporary")
+	f.copied(there)
+	f.wantFailover(OK, "has a copy of the slot")
+}
+
+// A slot that another program made may be no failover slot.
+func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
+	f := newFixture(t, pgtest.Start(t, pgtest.Since(t, 17)).NewDatabase(t))
+	f.setup()
+	f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
+	got := f.wantFailover(Warn, "no failover slot")
+	_, command, _ := strings.Cut(got.Remedy, "-c '")
+	repl := must.Get(catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal()))(t)
+	must.Get(repl.Exec(f.ctx(), strings.TrimSuffix(command, "'")).ReadAll())(t)
+	catalog.Close(repl)
+	f.wantFailover(OK, "no standby")
+}
+
+// wantFailover wants one of the servers to be found so.
+func (f *fixture) wantFailover(outcome Outcome, words string) (found Finding) {
+	f.t.Helper()
+	r := Check(f.ctx(), f.Config)
+	i := slices.IndexFunc(r.Findings, func(found Finding) bool {
+		return found.Name == "failover" && found.Outcome == outcome && strings.Contains(found.Detail, words)
+	})
+	if i < 0 {
+		f.t.Errorf("no failover is %s with %q in %+v", outcome, words, r.Findings)
+		return found
+	}
+	return r.Findings[i]
+}
+
+// copied returns once the standby has a copy of the slot that outlives a promotion.
+func (f *fixture) copied(standby *pgx.Conn) {
+	f.t.Helper()
+	await.Until(f.t, "a copy of the slot", func() (synced bool) {
+		f.exec(`CREATE TABLE IF NOT EXISTS moves (v int)`, `SELECT pg_replication_slot_advance('`+f.Source.Slot+`', pg_current_wal_lsn())`) // the copy waits for the slot to move
+		must.OK(f.t, standby.QueryRow(f.ctx(), `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary)`, f.Source.Slot).Scan(&synced))
+		return synced
+	})
+}
