@@ -41,6 +41,11 @@ func TestStatus(t *testing.T) {
 			[]string{"the slot is being read", "held by      pid ", "cdc-outbox"}},
 		{"slot gone", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, failure.Loss, true, []string{"does not fit the checkpoint", "is gone", "-> ", "setup --accept-gap --yes"}},
 		{"publication gone", func(f *fixture) { f.exec(`DROP PUBLICATION cdc_outbox`) }, failure.Loss, true, []string{"publication \"cdc_outbox\" does not", "`cdc-outbox setup --accept-gap --yes`"}},
+		{"publication of messages gone", func(f *fixture) {
+			f.save()
+			f.Source.Mode, f.Source.Tables = config.ModeMessage, nil
+			f.exec(`DROP PUBLICATION cdc_outbox`)
+		}, failure.Config, true, []string{"run would refuse this: ", "its messages are kept"}},
 		{"Kafka down", func(f *fixture) {
 			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 			f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}
