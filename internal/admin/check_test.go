@@ -141,6 +141,12 @@ func TestCheckOfAServerThatIsNotReady(t *testing.T) {
 	wantFinding(t, r, "table public.outbox", Fail, "does not exist")
 	wantFinding(t, r, "publication", OK, "run will create it")
 	wantClass(t, errWithRemedy(r.Err()), failure.Config, "checks failed")
+
+	// Failure mode 151. Setup, of which the slot comes last, changes nothing there.
+	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config)
+	wantSteps(t, steps)
+	wantFinding(t, Check(f.ctx(), f.Config), "table public.outbox", Fail, "does not exist")
 }
 
 // Where Patroni manages the cluster, check and setup say how it learns of the slot; and

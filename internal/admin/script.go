@@ -82,8 +82,11 @@ func createSchema(t pg.Table) string {
 	return "CREATE SCHEMA IF NOT EXISTS " + sqltext.Name(t.Schema)
 }
 
-// streamingRole are the attributes of the connector's role, but in poll mode.
-const streamingRole = "LOGIN REPLICATION"
+// Attributes of the connector's role: where it streams, and where it polls.
+const (
+	streamingRole = "LOGIN REPLICATION"
+	pollingRole   = "LOGIN"
+)
 
 // roleSQL creates or completes a role.
 func roleSQL(role, attributes string, grants []string) []string {

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -79,10 +80,10 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	steps := []func(context.Context) error{
-		s.primary, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
+		s.primary, s.able, s.mayGiveRole, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
 	}
 	if s.polls() {
-		steps = []func(context.Context) error{s.primary, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
+		steps = []func(context.Context) error{s.primary, s.mayGiveRole, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
 	}
 	for _, step := range steps {
 		if err = step(ctx); err != nil {
@@ -97,6 +98,22 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 
 func (s *setup) done(object, name, action, detail string) {
 	s.steps = append(s.steps, Step{object, name, action, detail})
+}
+
+// able returns why the server cannot have the slot, which comes last, if so.
+func (s *setup) able(ctx context.Context) error {
+	server, err := catalog.ReadServer(ctx, s.conn)
+	if err == nil {
+		err = logs(server)
+	}
+	if err != nil {
+		return err
+	}
+	_, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
+	if err != nil || exists {
+		return err
+	}
+	return roomForSlot(server, s.cfg.Source.Slot)
 }
 
 func (s *setup) ensureTables(ctx context.Context) error {
@@ -249,6 +266,31 @@ func (s *setup) ensureRole(ctx context.Context) error {
 		}
 	}
 	return s.giveRole(ctx, streamingRole, grants(&cfg, s.opts.Role))
+}
+
+// mayGiveRole returns why the role cannot be created or completed, if so: it does it, and
+// takes it back.
+func (s *setup) mayGiveRole(ctx context.Context) error {
+	if s.opts.Role == "" {
+		return nil
+	}
+	attributes := streamingRole
+	if s.polls() {
+		attributes = pollingRole
+	}
+	tx, err := s.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.execute(ctx, roleSQL(s.opts.Role, attributes, nil)...)
+	if undone := tx.Rollback(ctx); err == nil {
+		return undone
+	}
+	if sqlstate.Of(err) != pgerrcode.InsufficientPrivilege {
+		return fmt.Errorf("set up role %q: %w", s.opts.Role, err)
+	}
+	return failure.Configf("run setup as a role that may, with --set source.url=…: a superuser or, from PostgreSQL 16 on, one with CREATEROLE and the attributes that it gives",
+		"nothing was changed: role %s may not set up role %q: %w", sqltext.Name(s.conn.Config().User), s.opts.Role, err)
 }
 
 // giveRole creates or completes the role.
