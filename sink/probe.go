@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
@@ -37,15 +39,23 @@ var errOpen = errors.New("no answer yet")
 // delivery's way: one connection to a broker for good, and a few for some minutes
 // after a broker did not answer.
 type Probe struct {
-	ask   func(context.Context) ([]error, error)
-	close func()
-	pace  Pace
-	open  error // errOpen with its remedy
-	begun time.Time
+	// Paused is called by Run when this process has not run for so long, which is no
+	// broker's fault. It is optional, and set before Run.
+	Paused func(time.Duration)
+
+	ask    func(context.Context) ([]error, error)
+	client kmsg.Requestor // for other questions
+	close  func()
+	pace   Pace
+	open   error // errOpen with its remedy
+	begun  time.Time
 	// heard is when a broker last answered, in nanoseconds since begun; 0 for
 	// never. The wall clock may jump.
-	heard  atomic.Int64
-	topics *topicWatch
+	heard atomic.Int64
+	// resumed is when this process went on after a pause, likewise.
+	resumed atomic.Int64
+	excused bool // a pause was, since the last answer; Run's own
+	topics  *topicWatch
 }
 
 func newProbe(ask func(context.Context) ([]error, error), end func(), pace Pace) *Probe {
@@ -69,7 +79,7 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 		return watch.judge(ctx, cluster.broker, cluster.uses, cluster.topics, time.Now()), nil
 	}
 	p := newProbe(ask, cluster.client.Close, pace)
-	p.open, p.topics = Unreachable(cfg, errOpen), watch
+	p.open, p.topics, p.client = Unreachable(cfg, errOpen), watch, impatient{cluster.client}
 	return p, nil
 }
 
@@ -103,7 +113,7 @@ func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error
 	answers := make(chan outcome, 1)
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	next, alarm := time.NewTimer(0), time.NewTimer(p.pace.Silence)
+	next, alarm := newAlarm(0), newAlarm(p.pace.Silence)
 	defer next.Stop()
 	defer alarm.Stop()
 	var last error
@@ -112,6 +122,8 @@ func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error
 		case <-ctx.Done():
 			return
 		case <-next.C:
+			p.noticePause(next, alarm)
+			next.due = time.Now().Add(p.pace.Timeout) // of the answer
 			asking.Go(func() {
 				troubles, err := p.once(ctx)
 				answers <- outcome{troubles, err}
@@ -121,26 +133,70 @@ func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error
 			if ctx.Err() != nil {
 				return
 			}
+			p.noticePause(next, alarm)
 			if last = is.err; last == nil {
+				p.excused = false
 				p.Answered()
 				topics(is.topics)
 			}
-			next.Reset(p.wait(last))
+			next.set(p.wait(last))
 			p.tell(report, last)
 		case <-alarm.C:
+			p.noticePause(next, alarm)
 			if p.silent() >= p.pace.Silence {
 				p.tell(report, cmp.Or(last, p.open))
 			}
+			alarm.due = time.Time{}
 		}
 		if left := p.pace.Silence - p.silent(); left > 0 {
-			alarm.Reset(left)
+			alarm.set(left)
 		}
 	}
 }
 
-// silent is how long no broker has answered anybody.
+// alarmClock is a timer that knows when something is due: its own ring, or what it
+// stands for.
+type alarmClock struct {
+	*time.Timer
+	due time.Time // zero: nothing is
+}
+
+func newAlarm(d time.Duration) *alarmClock {
+	return &alarmClock{time.NewTimer(d), time.Now().Add(d)}
+}
+
+func (a *alarmClock) set(d time.Duration) {
+	a.Reset(d)
+	a.due = time.Now().Add(d)
+}
+
+// pausedAfter is how late Run may be until this process counts as one that was paused:
+// stopped, suspended with its machine, or without a processor.
+const pausedAfter = time.Second
+
+// noticePause excuses brokers where Run comes late for what is due: while this process
+// did not run it heard nobody. Only one pause between two answers is excused, so that an
+// outage shows on a machine that is always late, too.
+func (p *Probe) noticePause(clocks ...*alarmClock) {
+	var late time.Duration
+	for _, c := range clocks {
+		if !c.due.IsZero() {
+			late = max(late, time.Since(c.due))
+		}
+	}
+	if late < pausedAfter || p.excused {
+		return
+	}
+	p.excused = true
+	p.resumed.Store(int64(time.Since(p.begun)))
+	if p.Paused != nil {
+		p.Paused(late)
+	}
+}
+
+// silent is how long no broker has answered anybody while this process ran.
 func (p *Probe) silent() time.Duration {
-	return time.Since(p.begun) - time.Duration(p.heard.Load())
+	return time.Since(p.begun) - time.Duration(max(p.heard.Load(), p.resumed.Load()))
 }
 
 // wait is how long after a question with this outcome the next one begins.

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -297,4 +298,37 @@ func TestProbeNeedsNoPrivileges(t *testing.T) {
 	if _, err := p.once(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A process that is paused hears nobody. That is told, and no broker is to blame; an
+// outage after it shows as any.
+func TestProbeOfAPausedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pauses []time.Duration
+		pause := make(chan struct{}, 1)
+		p := newProbe(func(context.Context) ([]error, error) { return nil, nil }, func() {}, UsualPace)
+		p.Paused = func(d time.Duration) { pauses = append(pauses, d) }
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		var blamed error
+		go func() {
+			defer close(ended)
+			p.Run(ctx, func(err error) {
+				blamed = cmp.Or(blamed, err)
+				select {
+				case <-pause:
+					time.Sleep(10 * time.Second) // nothing of Run goes on
+				default:
+				}
+			}, func([]error) {})
+		}()
+		time.Sleep(time.Minute)
+		pause <- struct{}{}
+		time.Sleep(time.Minute)
+		cancel()
+		<-ended
+		if blamed != nil || len(pauses) != 1 || pauses[0] < 5*time.Second {
+			t.Errorf("blamed %v, told of pauses %v", blamed, pauses)
+		}
+	})
 }

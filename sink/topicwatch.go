@@ -20,7 +20,7 @@ import (
 // Use is a topic that a pipeline writes to.
 type Use struct {
 	Topic string
-	// Read is set where the pipeline reads the topic, too.
+	// Read is set where the pipeline reads the topic, too, which it makes at its start.
 	Read bool
 	// Optional is set where a topic that is missing does not hold the pipeline up.
 	Optional bool
@@ -50,10 +50,12 @@ type topicWatch struct {
 	used map[string]time.Time // of events
 
 	since map[string]time.Time // of trouble, by topic
+	sound map[string]bool      // topics that have had no trouble
 }
 
 func newTopicWatch(cfg Options, patient time.Duration, always []Use) *topicWatch {
-	return &topicWatch{cfg: cfg, patient: patient, always: always, used: map[string]time.Time{}, since: map[string]time.Time{}}
+	return &topicWatch{cfg: cfg, patient: patient, always: always, used: map[string]time.Time{},
+		since: map[string]time.Time{}, sound: map[string]bool{}}
 }
 
 // note notes that events go to the topic.
@@ -80,7 +82,8 @@ func (w *topicWatch) uses(now time.Time) map[string]Use {
 }
 
 // judge returns what has been wrong for a while with the topics of an answer of the
-// broker, in the order of their names.
+// broker, in the order of their names. What is wrong at first with a topic that is always
+// in use is wrong at once: an instance is not ready until it is known to be sound.
 func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[string]Use, topics []kmsg.MetadataResponseTopic, now time.Time) (troubles []error) {
 	topics = slices.DeleteFunc(topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic == nil })
 	slices.SortFunc(topics, func(a, b kmsg.MetadataResponseTopic) int { return strings.Compare(*a.Topic, *b.Topic) })
@@ -89,6 +92,7 @@ func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[
 	for _, t := range topics {
 		err := w.trouble(uses[*t.Topic], &t, least)
 		if err == nil {
+			w.sound[*t.Topic] = true
 			continue
 		}
 		began, known := w.since[*t.Topic]
@@ -96,12 +100,17 @@ func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[
 			began = now
 		}
 		since[*t.Topic] = began
-		if now.Sub(began) >= w.patient {
+		if now.Sub(began) >= w.patient || w.doubtful(*t.Topic) {
 			troubles = append(troubles, err)
 		}
 	}
 	w.since = since
 	return troubles
+}
+
+// doubtful reports whether the topic is always in use, and has not been sound so far.
+func (w *topicWatch) doubtful(topic string) bool {
+	return !w.sound[topic] && slices.ContainsFunc(w.always, func(u Use) bool { return u.Topic == topic && !u.Read })
 }
 
 // trouble is why the topic cannot be written to, or nil.

@@ -78,6 +78,10 @@ func TestMode72TopicsInUse(t *testing.T) {
 			look := func(topic kmsg.MetadataResponseTopic) []error {
 				return w.judge(t.Context(), tc.least, w.uses(now), []kmsg.MetadataResponseTopic{topic}, now)
 			}
+			if got := look(tc.topic); len(got) > 0 != (tc.reason != "" && !tc.use.Read) {
+				t.Errorf("at the start %v", got)
+			}
+			look(described(nil, all, [3]int{1, 1, 1}))
 			// Leaders move: that is no trouble.
 			if first := look(tc.topic); len(first) > 0 {
 				t.Errorf("at once %v", first)

@@ -65,6 +65,9 @@ type Refusal struct {
 // one goroutine at a time, but for Await, which may be called beside Transact and
 // Recall. After an error only Close may be called.
 type Transactor interface {
+	// Usable tells why the transactional id could not be claimed, as far as that shows
+	// without a claim. It may be called again and again before Claim, and changes nothing.
+	Usable(ctx context.Context) error
 	// Claim gets the transactional id, and ends what an earlier owner of it left
 	// open. It is called once, before the methods below.
 	Claim(ctx context.Context) error
@@ -221,7 +224,7 @@ func (x *Transactions) unclaimed(err error) error {
 		err = &failure.Error{Class: failure.Transient, Remedy: "cdc-outbox txn list; " + EndingRemedy(x.k.cfg, x.id),
 			Err: fmt.Errorf("brokers have not granted it within %s: they have not ended the transaction before: %w", claimPatience, err)}
 	case errors.Is(err, kerr.InvalidTransactionTimeout):
-		err = failure.Configf(fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %d", x.timeout.Milliseconds()), "%w", err)
+		err = x.timeoutRefused(err)
 	}
 	return fmt.Errorf("claim transactional id %q: %w", x.id, err)
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -46,6 +48,9 @@ func (p *postgres) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return checkpoint.Checkpoint{}, false, nil
+	}
+	if sqlstate.Of(err) == pgerrcode.UndefinedColumn {
+		err = failure.Configf("name a table in checkpoint.table that is the connector's own", "it is no table of checkpoints: %w", err)
 	}
 	if err != nil {
 		return checkpoint.Checkpoint{}, false, fmt.Errorf("load checkpoint from table %s: %w", p.table, err)

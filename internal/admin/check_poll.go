@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
@@ -83,32 +82,13 @@ func (d *doctor) polledOrder(t *poll.Table) {
 	d.ok(name, "by %s", strings.Join(t.Order.Columns, ", "))
 }
 
-// pollPrivileges reads what marking and locking ask for, without doing it.
 func (d *doctor) pollPrivileges(ctx context.Context, t *poll.Table) {
 	name := "privileges " + t.Name.String()
-	change := "UPDATE"
-	if d.cfg.Source.Poll.AfterPublish == poll.AfterPublishDelete {
-		change = "DELETE"
+	if err := catalog.Pooled(ctx, d.conn, func() error { return t.Permitted(ctx, d.conn) }); err != nil {
+		d.fail(name, err)
+		return
 	}
-	var may, hidden bool
-	err := d.row(ctx, `
-		SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT')
-		       AND (has_table_privilege($2, 'UPDATE') OR has_any_column_privilege($2, 'UPDATE'))
-		       AND CASE $3 WHEN 'DELETE' THEN has_table_privilege($2, 'DELETE')
-		           ELSE NOT EXISTS (SELECT FROM unnest($4::text[]) c WHERE NOT has_column_privilege($2, c, 'UPDATE')) END,
-		       row_security_active($2)`,
-		[]any{t.Name.Schema, t.Name.Quoted(), change, t.Marked()}, &may, &hidden)
-	role := d.conn.Config().User
-	switch {
-	case err != nil:
-		d.fail(name, fmt.Errorf("read privileges: %w", err))
-	case !may:
-		d.fail(name, failure.Configf(strings.Join(t.Grants(role), "; ")+";", "role %s may not do to %s what polling does", role, t.Name))
-	case hidden:
-		d.fail(name, failure.Configf("ALTER ROLE "+sqltext.Name(role)+" WITH BYPASSRLS;", "row-level security would hide events of %s from role %s", t.Name, role))
-	default:
-		d.ok(name, "role %s may read, lock and change the rows", role)
-	}
+	d.ok(name, "role %s may read, lock and change the rows", d.conn.Config().User)
 }
 
 func (d *doctor) notifications(ctx context.Context, t *poll.Table) {

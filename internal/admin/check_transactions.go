@@ -2,16 +2,11 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -36,7 +31,9 @@ func (d *doctor) transactions(ctx context.Context, c *cluster) {
 	}
 	id, err := wiring.TransactionalID(d.cfg)
 	if err == nil {
-		err = c.usable(ctx, id)
+		limited, cancel := context.WithTimeout(ctx, c.patience)
+		err = sink.Usable(limited, c.client, c.cfg, id)
+		cancel()
 	}
 	if err != nil {
 		d.fail(name, err)
@@ -65,69 +62,6 @@ func (d *doctor) heldBack(ctx context.Context, c *cluster, ours string) {
 	case len(long) == 0:
 		d.ok(name, "no transaction has been open for a minute")
 	}
-}
-
-// usable returns why the id cannot be used for transactions, or nil. Brokers make
-// their topic when they are asked for the first time, so it asks for a while.
-func (c *cluster) usable(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
-	defer cancel()
-	retry := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}}
-	for {
-		err := c.coordinator(ctx, id)
-		if err != nil {
-			err = fmt.Errorf("find the coordinator of transactional id %q: %w", id, err)
-		} else if err = c.writable(ctx, id); err != nil {
-			err = fmt.Errorf("write in transactions of transactional id %q: %w", id, err)
-		}
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-			return failure.Configf(sink.AllowTransactionsCommand(c.cfg, id), "%w", err)
-		case kerr.IsRetriable(err) && retry.Pause(ctx) == nil:
-			continue
-		}
-		return &failure.Error{
-			Class:  failure.Transient,
-			Remedy: "start as many brokers as transaction.state.log.replication.factor says, or lower it",
-			Err:    err,
-		}
-	}
-}
-
-// nobody is a producer id that no broker has given to anybody.
-const nobody = math.MaxInt64
-
-// writable returns why the id may not be written with, or nil. To find its
-// coordinator takes the right to Describe only. So it asks for the abort of a
-// transaction of a producer that is not there. Brokers look at the right to Write
-// first, and then at the producer. Nothing changes, whoever has the id.
-func (c *cluster) writable(ctx context.Context, id string) error {
-	req := kmsg.NewPtrEndTxnRequest()
-	req.TransactionalID, req.ProducerID = id, nobody
-	resp, err := req.RequestWith(ctx, c.client)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if errors.Is(err, kerr.InvalidProducerIDMapping) {
-		return nil
-	}
-	return err
-}
-
-func (c *cluster) coordinator(ctx context.Context, id string) error {
-	const transactional = 1
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = transactional, id, []string{id}
-	resp, err := req.RequestWith(ctx, c.client)
-	switch {
-	case err != nil:
-		return err
-	case len(resp.Coordinators) > 0:
-		return kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
-	}
-	return kerr.ErrorForCode(resp.ErrorCode)
 }
 
 func (d *doctor) transactionVersion(ctx context.Context, c *cluster) {

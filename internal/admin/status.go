@@ -48,6 +48,7 @@ type StatusReport struct {
 	class failure.Class
 	bad   bool
 	polls bool
+	still bool // the slot is behind, and its confirmed position does not move
 }
 
 // Problem is an error in a report.
@@ -126,6 +127,7 @@ type CheckpointStatus struct {
 // PostgreSQL or Kafka is down, it reports what it can.
 func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg), polls: cfg.Source.Mode == config.ModePoll}
+	r.Instance = askInstance(ctx, cfg)
 	s, err := newSession(cfg)
 	var mismatch error
 	switch {
@@ -139,9 +141,8 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	if s != nil {
 		s.close()
 	}
-	r.Instance = askInstance(ctx, cfg)
 	r.askTransactions(ctx, cfg)
-	r.bad = r.bad || r.stuck() != ""
+	r.bad = r.bad || r.stuck() != "" || r.spare() != ""
 	r.Verdict, r.Remedy = r.judge(mismatch), r.remedy(mismatch)
 	return r
 }
@@ -177,9 +178,14 @@ func (r *StatusReport) streamed(ctx context.Context, s *session) error {
 			return err
 		})
 	}
+	r.Checkpoint = describeStored(v.stored, r.At)
+	if err == nil && v.mismatch == nil && r.suspect() {
+		var moves bool
+		moves, err = s.goesOn(ctx, v)
+		r.still = err == nil && !moves
+	}
 	r.PostgreSQLError = r.problem(err)
 	_ = r.problem(v.mismatch)
-	r.Checkpoint = describeStored(v.stored, r.At)
 	return v.mismatch
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -79,31 +81,76 @@ func (s instanceState) reads(cfg *config.Config) bool {
 // active connector saves a position every few seconds.
 const standsStill = 30 * time.Second
 
+// watched is how long a slot is watched that seems to stand still: after a quiet time the
+// checkpoint is old, and the first event is a moment away from its confirmation. A
+// position that passed no event is confirmed within a few seconds.
+var watched = 10 * time.Second
+
+// unspoken reports whether the connector that reads the slot does not answer here: it
+// knows best. A spare knows nothing of the active one.
+func (r *StatusReport) unspoken() bool {
+	return r.Instance == nil || r.Instance.Role == role.Standby
+}
+
+// suspect reports whether the slot is behind while the last position was confirmed long
+// ago, or it is not known when.
+func (r *StatusReport) suspect() bool {
+	if !r.unspoken() || r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.CheckpointError != nil {
+		return false
+	}
+	slot := r.PostgreSQL.Slot
+	return slot.Active && slot.Awaits == nil && slot.LagBytes > 0 && (r.Checkpoint == nil || r.Checkpoint.AgeSeconds >= standsStill.Seconds())
+}
+
+// goesOn watches the slot until its confirmed position is another one, which it reports.
+func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, watched)
+	defer cancel()
+	for backoff.Sleep(ctx, 100*time.Millisecond) == nil {
+		slot, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil || !exists || slot.ConfirmedFlush != v.Slot.ConfirmedFlush {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
 // stuck says why events do not get through although the slot is being read; ""
-// if they do. The connector itself knows best, unless it is a spare, which is
-// ready to take over and knows nothing of the active one. Without its answer, a
-// slot that is behind and an old checkpoint mean that it is stuck.
+// if they do. The connector itself knows best. Where it does not answer, or a spare does,
+// a slot that is behind, and stands still, means that it is stuck.
 func (r *StatusReport) stuck() string {
-	if i := r.Instance; i != nil && !(i.Ready && i.Role == role.Standby) {
-		if i.Ready {
+	if !r.unspoken() {
+		if r.Instance.Ready {
 			return ""
 		}
-		return "the connector is not ready: " + strings.Join(i.Reasons, "; ")
+		return "the connector is not ready: " + strings.Join(r.Instance.Reasons, "; ")
 	}
 	if r.PostgreSQL == nil || r.PostgreSQL.Slot == nil {
 		return ""
 	}
 	slot := r.PostgreSQL.Slot
-	if slot.Awaits != nil {
+	switch {
+	case slot.Awaits != nil:
 		return slot.Awaits.Error
-	}
-	if r.Checkpoint == nil {
+	case !r.still:
 		return ""
+	case r.Checkpoint == nil:
+		return fmt.Sprintf("the slot is %s behind, and nothing has been confirmed for %s: %s", formatBytes(slot.LagBytes), watched, lookThere)
 	}
-	age := r.Checkpoint.AgeSeconds
-	if !slot.Active || slot.LagBytes == 0 || age < standsStill.Seconds() {
-		return ""
+	return fmt.Sprintf("the slot is %s behind, and its last position was confirmed %s ago: %s",
+		formatBytes(slot.LagBytes), seconds(r.Checkpoint.AgeSeconds), lookThere)
+}
+
+const lookThere = "look at /readyz of the connector that reads it, and at cdc-outbox check"
+
+// spare says why the spare that answers could not take over; "" if it could, or none
+// answers.
+func (r *StatusReport) spare() string {
+	if i := r.Instance; i != nil && i.Role == role.Standby && !i.Ready {
+		return "the spare that answers here is not ready: " + strings.Join(i.Reasons, "; ")
 	}
-	return fmt.Sprintf("the slot is %s behind, and its last position was confirmed %s ago: look at /readyz of the connector, and at cdc-outbox check",
-		formatBytes(slot.LagBytes), seconds(age))
+	return ""
 }

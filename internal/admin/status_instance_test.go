@@ -9,10 +9,14 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // instanceAt answers as a connector that reads the slot does.
@@ -74,6 +78,9 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 
 // Where no connector answers, a slot that is behind and an old checkpoint tell.
 func TestStatusOfASlotThatIsBehind(t *testing.T) {
+	was := watched
+	watched = 300 * time.Millisecond
+	t.Cleanup(func() { watched = was })
 	f := sound(t)
 	cp := f.save()
 	f.hold()
@@ -94,14 +101,60 @@ func TestStatusOfASlotThatIsBehind(t *testing.T) {
 	if err := Status(f.ctx(), f.Config).Err(); err == nil || failure.ClassOf(err) != failure.Transient {
 		t.Errorf("beside a spare that is ready: error %v", err)
 	}
+	f.Checkpoint.Store = store.StoreNone
+	if shown := text(t, Status(f.ctx(), f.Config)); !strings.Contains(shown, "behind, and nothing has been confirmed") {
+		t.Errorf("without a checkpoint: %s", shown)
+	}
+}
+
+// After a quiet time the checkpoint is old, and the first event a moment away from being
+// confirmed.
+func TestStatusAfterAQuietTime(t *testing.T) {
+	f := sound(t)
+	cp := f.save()
+	cp.SavedAt = time.Now().Add(-time.Hour)
+	f.put(cp)
+	stream := f.open()
+	defer catalog.Close(stream)
+	f.insert("order", "1", "{}")
+	f.HTTP.Listen = instanceAt(t, `{"role": "standby", "slot": "`+f.Source.Slot+`", "ready": true}`)
+	locking := newFixture(t, f.Source.URL.Reveal())
+	locking.exec("BEGIN", "LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE")
+	reported := make(chan *StatusReport, 1)
+	go func() { reported <- Status(f.ctx(), f.Config) }()
+	pgtest.Await(t, f.conn, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) // the slot has been read
+	for {
+		msg := must.Get(stream.Next(f.ctx()))(t)
+		if msg.Kind == wal.Commit {
+			stream.Confirm(msg.End)
+			break
+		}
+	}
+	pgtest.Await(t, f.conn, `SELECT confirmed_flush_lsn > $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, f.Source.Slot, cp.LSN.String())
+	locking.exec("ROLLBACK")
+	if err := (<-reported).Err(); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// A spare that could not take over is told as that, and not as events that wait.
+func TestStatusBesideASpareThatIsNotReady(t *testing.T) {
+	f := sound(t)
+	f.save()
+	f.hold()
+	f.HTTP.Listen = instanceAt(t, `{"role": "standby", "slot": "`+f.Source.Slot+`", "ready": false, "reasons": ["no such topic"]}`)
+	r := Status(f.ctx(), f.Config)
+	if want := "the slot is being read, but the spare that answers here is not ready: no such topic"; r.Verdict != want || failure.ClassOf(r.Err()) != failure.Transient {
+		t.Errorf("%s, error %v", r.Verdict, r.Err())
+	}
 }
 
 // put saves a checkpoint as it is.
 func (f *fixture) put(cp checkpoint.Checkpoint) {
 	f.t.Helper()
-	store := must.Get(wiring.OpenStore(f.ctx(), f.Config))(f.t)
-	defer store.Close()
-	must.OK(f.t, store.Save(f.ctx(), cp))
+	opened := must.Get(wiring.OpenStore(f.ctx(), f.Config))(f.t)
+	defer opened.Close()
+	must.OK(f.t, opened.Save(f.ctx(), cp))
 }
 
 // In poll mode the connector says so too.

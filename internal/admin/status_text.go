@@ -42,6 +42,8 @@ func (r *StatusReport) judge(mismatch error) string {
 		return "the slot is being read, but events do not get through: " + r.stuck()
 	case r.CheckpointError != nil:
 		return "the slot is being read, but the checkpoint cannot be looked at: " + r.CheckpointError.Error
+	case r.spare() != "":
+		return "the slot is being read, but " + r.spare()
 	}
 	return "the slot is being read"
 }

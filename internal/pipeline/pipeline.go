@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -119,6 +120,11 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 	parts.Store, parts.Options = opened, p.streamOptions()
 	if parts.Transactions != nil {
 		parts.Transactions.Marker = opened.(store.Marker) // exactly once takes checkpoint.store: kafka
+	}
+	if kafka := p.cfg.Sink.Kafka; kafka != nil && !kafka.CreateTopics && strings.Contains(p.cfg.Route.Topic, "${") {
+		parts.Routes = func(ctx context.Context, written []string) error {
+			return probe.Routes(ctx, p.cfg.Route.Topic, written)
+		}
 	}
 	r := stream.New(parts)
 	p.health.set(r.Health())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -37,7 +38,7 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 func (p *pipeline) topics() (uses []sink.Use) {
 	kafka := *p.cfg.Sink.Kafka
 	if topic := p.cfg.Route.Topic; !strings.Contains(topic, "${") {
-		uses = append(uses, sink.EventUse(kafka, topic))
+		uses = append(uses, sink.Use{Topic: topic, Optional: kafka.CreateTopics}) // or each event would be a bad one
 	}
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		uses = append(uses, sink.Use{Topic: p.cfg.Errors.DeadLetterTopic, Optional: kafka.CreateTopics})
@@ -57,8 +58,11 @@ func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error
 		return func() {}
 	}
 	lines := digest.New(p.log)
-	silent := false
+	silent, judged := false, false // judged are the topics, which are known to be sound or not
 	report := func(err error) {
+		if err == nil && !judged {
+			return
+		}
 		tell(err)
 		if err != nil {
 			lines.Note(digest.Kind{Level: zap.WarnLevel, Message: "Kafka does not answer; events wait"},
@@ -69,9 +73,14 @@ func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error
 		}
 		silent = err != nil
 	}
+	probe.Paused = func(d time.Duration) {
+		p.log.Warn("this process has not run for a while: it was stopped, its machine was suspended, or it had no processor; what is late since is nobody else's fault",
+			zap.Duration("paused", d))
+	}
 	wrong := 0 // of the topics
 	reportTopics := func(troubles []error) {
 		topics(troubles)
+		judged = true
 		for _, err := range troubles {
 			lines.Note(digest.Kind{Level: zap.WarnLevel, Message: "a topic in use cannot be written to", Detail: err.Error()},
 				zap.Error(err), zap.String("remedy", failure.RemedyOf(err)))

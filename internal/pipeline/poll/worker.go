@@ -231,6 +231,9 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 		if w.number > 0 {
 			continue
 		}
+		if err := t.Permitted(ctx, w.conn); err != nil {
+			return err
+		}
 		b, err := ReadBacklog(ctx, w.conn, t)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
@@ -36,6 +37,7 @@ type acquired struct {
 	tenure    tenure
 	snapshot  *catalog.HeldSnapshot // of a new slot, if it has to be published; to be released
 	fits      bool                  // found was compared once more while the slot was held
+	unbound   error                 // why events of the tables as they are now would be bad ones; see bind
 }
 
 // acquire becomes the slot's reader: it creates what is missing on a first
@@ -71,18 +73,15 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return err
 		}
-		if s.beingCreated(ctx, sql, slot, &a) || !s.couldRun(ctx, sql, &a) {
+		if s.beingCreated(ctx, sql, slot, &a) {
 			continue
 		}
-		if err := s.askStore(ctx, &a); err != nil {
-			return err
-		}
-		s.health.heldBy(ctx, sql, slot)
-		if err := s.spokenFor(ctx, sql, slot, &a.holder); err != nil {
-			return err
-		}
 		s.held = max(s.held, slot.ConfirmedFlush)
-		if err := s.sharesStore(ctx, sql, slot); err != nil {
+		s.health.heldBy(ctx, sql, slot)
+		if err := s.couldTakeOver(ctx, sql, &a); err != nil {
+			return err
+		}
+		if err := s.spokenFor(ctx, sql, slot, &a.holder); err != nil {
 			return err
 		}
 	}
@@ -114,37 +113,28 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	if seen.Slot.Active {
 		return h, catalog.ErrSlotActive
 	}
-	h.found, err = s.load(ctx, seen.Slot.ConfirmedFlush)
+	h.found, err = s.known(ctx, seen, view)
 	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.transactions != nil && !s.claimed && seen.Exists {
 		return h, s.endOpen(ctx, repl, seen.Slot)
 	}
 	if err != nil {
 		return h, err
 	}
-	if h.found != nil {
-		confirmed := h.found.Confirmed(seen.Slot.ConfirmedFlush)
-		if s.epoch != 0 && confirmed.LSN > h.found.LSN {
-			return h, ErrTakenOver // what was in doubt is no more, but this process may have read it already, to write it again
-		}
-		h.found = s.follow(confirmed, view)
-	}
 	if h.found != nil && !seen.Exists {
 		if err := s.createdMeanwhile(ctx, sql); err != nil {
 			return h, err
 		}
 	}
-	if invalid != nil {
-		return h, s.sinceCheckpoint(ctx, sql, h.found, view, invalid)
+	if err := s.readable(ctx, sql, h.found, seen, view, invalid); err != nil {
+		return h, err
 	}
-	if h.found == nil {
-		if err := s.undecided(ctx, sql, seen); err != nil {
-			return h, err
-		}
+	h.unbound = s.bind(ctx, sql)
+	if h.unbound != nil && (h.found == nil || s.opts.OnBadEvent != transform.BadEventStop || failure.ClassOf(h.unbound) == failure.Transient) {
+		return h, h.unbound
 	}
-	if h.found == nil || s.opts.OnBadEvent != transform.BadEventStop {
-		if err := s.bind(ctx, sql); err != nil {
-			return h, err
-		}
+	if h.found == nil && seen.Exists {
+		s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
+			zap.String("slot", seen.Slot.Name), zap.Stringer("confirmed", seen.Slot.ConfirmedFlush))
 	}
 	if h.found == nil && !seen.Exists {
 		if h.snapshot, err = s.create(ctx, sql, repl); err != nil {

@@ -46,7 +46,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.checkpointer.begin(ctx, cp); err != nil {
 		return err
 	}
-	s.health.active()
+	s.health.active(h.unbound)
 	if err := s.intake.tracker.Keepalive(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}

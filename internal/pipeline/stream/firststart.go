@@ -21,10 +21,10 @@ import (
 )
 
 // bind checks before the stream whether the tables have the columns that the
-// configuration needs, and messages the fields. It runs at a first start, and
-// where bad events do not stop the connector: one wrong name would make every
-// event a bad one. In all other cases the stream itself tells, because it may
-// hold rows from before a change of the table.
+// configuration needs, and messages the fields. Where it fails, a first start ends, and so
+// does one where bad events do not stop the connector: one wrong name would make every
+// event a bad one. In all other cases the instance is not ready, and the stream itself
+// tells, because it may hold rows from before a change of the table.
 func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	if s.opts.Messages {
 		if err := s.intake.router.BindMessages(len(s.opts.Tables) == 0); err != nil {
@@ -35,6 +35,20 @@ func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 		rel, ok, err := catalog.ReadSent(ctx, sql, t, s.opts.Publication)
 		if err == nil && ok { // ReadTables reports a missing table
 			err = s.intake.router.Bind(rel)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suffice is bind of the tables for the monitor, beside the stream.
+func (s *source) suffice(ctx context.Context, sql *pgx.Conn) error {
+	for _, t := range s.opts.Tables {
+		rel, ok, err := catalog.ReadSent(ctx, sql, t, s.opts.Publication)
+		if err == nil && ok {
+			_, err = s.intake.router.Needed(rel)
 		}
 		if err != nil {
 			return err
@@ -70,8 +84,6 @@ func (s *source) undecided(ctx context.Context, sql *pgx.Conn, seen checkpoint.S
 	if s.transactions != nil && s.begun == nil {
 		return checkpoint.Unknown(seen.Slot)
 	}
-	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
-		zap.String("slot", seen.Slot.Name), zap.Stringer("confirmed", seen.Slot.ConfirmedFlush))
 	return nil
 }
 

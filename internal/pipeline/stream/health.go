@@ -89,7 +89,9 @@ type Health struct {
 	// session.
 	storeErr string
 	claimErr string          // while the transactional id is asked for
-	remedy   string          // of these three
+	unfit    string          // why a spare could not take over, but for storeErr
+	unbound  string          // why the next event of the tables as they are would be a bad one
+	remedy   string          // of these five
 	holder   *catalog.Holder // while the role is standby
 	orphan   int32           // the holder's number, if no instance is behind it; else 0
 	orphaned time.Time       // since when it has not moved
@@ -130,23 +132,58 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 	return h
 }
 
-func (h *Health) active() {
+// active notes that this instance reads the slot, and why the next event of the tables
+// as they are now would be a bad one; nil if it would not.
+func (h *Health) active(unbound error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(role.Active)
-	h.pgErr, h.storeErr, h.looked = "", "", time.Now()
+	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.looked = "", "", "", "", time.Now()
 	h.holder, h.trend, h.awaited, h.sender = nil, trend{}, catalog.StandbyWait{}, silentSender{}
+	h.bound(unbound)
 	h.forget()
 	h.progress.begin(h.looked)
 }
 
-// standby reports whether the role is new.
-func (h *Health) standby() bool {
+// bound notes what active says of the tables. The caller holds mu.
+func (h *Health) bound(err error) {
+	if h.unbound = ""; err != nil {
+		h.unbound, h.remedy = err.Error(), failure.RemedyOf(err)
+	}
+}
+
+// rebind notes what a look at tables says that did not suffice, until they do.
+func (h *Health) rebind(look func() error) error {
+	h.mu.Lock()
+	unbound := h.unbound != ""
+	h.mu.Unlock()
+	if !unbound {
+		return nil
+	}
+	err := look()
+	if err != nil && failure.ClassOf(err) == failure.Transient {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr, h.claimErr = "", "", ""
+	h.bound(err)
+	return nil
+}
+
+// standby notes that this instance waits for the slot, and why it could not take over; nil
+// if it could.
+func (h *Health) standby(unfit error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pgErr, h.storeErr, h.claimErr, h.unfit = "", "", "", ""
+	switch {
+	case ofStore(unfit):
+		h.storeErr, h.remedy = unfit.Error(), failure.RemedyOf(unfit)
+	case unfit != nil:
+		h.unfit, h.remedy = unfit.Error(), failure.RemedyOf(unfit)
+	}
 	h.forget()
-	return h.role.Set(role.Standby)
+	h.role.Set(role.Standby)
 }
 
 func (h *Health) stopping() {
@@ -180,7 +217,7 @@ func (h *Health) down(err error) {
 	}
 	h.role.Set(role.Starting)
 	h.forget()
-	h.pgErr, h.storeErr, h.claimErr, h.remedy, h.holder = err.Error(), "", "", failure.RemedyOf(err), nil
+	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.remedy, h.holder = err.Error(), "", "", "", failure.RemedyOf(err), nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
 		return
@@ -262,6 +299,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.claimErr != "" {
 		reasons = append(reasons, h.claimErr)
 	}
+	if h.unfit != "" {
+		reasons = append(reasons, "this spare could not take over: "+h.unfit)
+	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
 	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
 		reasons = append(reasons, reason)
@@ -269,6 +309,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	now := time.Now()
 	if h.standsStill(now) {
 		reasons = append(reasons, h.standstill.reason(now))
+	}
+	if h.unbound != "" && h.role.Role == role.Active {
+		reasons = append(reasons, "the next event would stop this instance: "+h.unbound)
 	}
 	switch h.role.Role {
 	case role.Active:
@@ -448,7 +491,7 @@ func keeps(slot catalog.Slot, flush pg.LSN) int64 {
 func (h *Health) Remedies() (remedies []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "" || h.claimErr != "") {
+	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "" || h.claimErr != "" || h.unfit != "" || h.unbound != "") {
 		remedies = append(remedies, h.remedy)
 	}
 	if h.role.Role == role.Active && h.awaited.Waiting {

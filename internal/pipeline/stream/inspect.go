@@ -48,6 +48,32 @@ func (s *source) names() catalog.Source {
 	return catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.intake.router.Needed}
 }
 
+// known is the checkpoint that the server is compared with, with the present names of the
+// tables; nil: there is none.
+func (s *source) known(ctx context.Context, seen checkpoint.Server, view *catalog.View) (*checkpoint.Checkpoint, error) {
+	found, err := s.load(ctx, seen.Slot.ConfirmedFlush)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	confirmed := found.Confirmed(seen.Slot.ConfirmedFlush)
+	if s.epoch != 0 && confirmed.LSN > found.LSN {
+		return nil, ErrTakenOver // what was in doubt is no more, but this process may have read it already, to write it again
+	}
+	return s.follow(confirmed, view), nil
+}
+
+// readable is the error of a publication or of tables that cannot be read, which are
+// invalid as inspect says, or of a slot without a checkpoint that it takes a decision to read.
+func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.Checkpoint, seen checkpoint.Server, view *catalog.View, invalid error) error {
+	if invalid != nil {
+		return s.sinceCheckpoint(ctx, sql, found, view, invalid)
+	}
+	if found == nil {
+		return s.undecided(ctx, sql, seen)
+	}
+	return nil
+}
+
 // sinceCheckpoint turns the error of an unfit publication or table into a loss,
 // if it was read before: rows may have been left out since. Messages do not
 // pass through the publication, so for them it is no loss. A name that is mistaken
@@ -70,6 +96,10 @@ func (s *source) sinceCheckpoint(ctx context.Context, sql *pgx.Conn, cp *checkpo
 // source.tables differs from what it was.
 func (s *source) follow(found checkpoint.Checkpoint, v *catalog.View) *checkpoint.Checkpoint {
 	now := found.Following(v.Tables)
+	if s.followed == now.Scope { // a spare looks again and again
+		return &now
+	}
+	s.followed = now.Scope
 	if now.Scope != found.Scope {
 		s.log.Info("outbox tables were renamed since the checkpoint; their events go on", zap.String("before", found.Scope), zap.String("now", now.Scope))
 	}

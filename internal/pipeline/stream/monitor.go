@@ -162,6 +162,9 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 		return 0, err
 	}
 	s.checkpointer.follow(seen.Publication)
+	if err := s.health.rebind(func() error { return s.suffice(ctx, conn) }); err != nil {
+		return 0, err
+	}
 	standbys, err := catalog.ReadStandbyWait(ctx, conn, seen.Slot)
 	if err != nil {
 		return 0, err

@@ -55,7 +55,7 @@ import (
 )
 
 // Parts are what a Pipeline works with. All are required, but only one of Sink
-// and Transactions.
+// and Transactions, and but what says so.
 type Parts struct {
 	Options
 	Router *transform.Router
@@ -67,6 +67,9 @@ type Parts struct {
 	Transactions *Transactions
 	Store        checkpoint.Store
 	Metrics      Metrics
+	// Routes tells why events would find no topic, where they went to the written ones
+	// before. It is optional.
+	Routes func(ctx context.Context, written []string) error
 	// Past is that of the pipeline before, if that began anew.
 	Past Past
 	// Kafka knows the state of the brokers. It outlives the pipeline.
@@ -125,6 +128,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		health:       r.health,
 		metrics:      p.Metrics,
 		compare:      compare,
+		routes:       p.Routes,
 		limits:       l,
 		log:          p.Log,
 		lease:        p.Lease,

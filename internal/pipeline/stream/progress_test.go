@@ -125,7 +125,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 			}
 		}
 		must.OK(t, r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 100, Epoch: 1}))
-		h.active()
+		h.active(nil)
 		ready("")
 		for range 10 {
 			pass(usual.monitor)
@@ -145,7 +145,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		ready("")
 		pass(usual.stalled + time.Second)
 		ready("could not be looked at")
-		h.standby()
+		h.standby(nil)
 		ready("")
 		answered := h.look.Ask()
 		pass(usual.mute)

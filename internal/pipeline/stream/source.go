@@ -41,6 +41,7 @@ type source struct {
 	health       *Health
 	// compare compares what brokers had acknowledged with what they have; see sink.Acknowledged.
 	compare func(context.Context, checkpoint.Ends) error
+	routes  func(ctx context.Context, written []string) error // nil: nobody asks
 	metrics session.Metrics
 	limits  limits
 	log     *zap.Logger
@@ -58,6 +59,8 @@ type source struct {
 	judged    int                    // the version whose defects the monitor has warned of
 	held      pg.LSN                 // confirmed position of the slot while another process read it; 0: none did
 	elsewhere elsewhere              // while standing by
+	fit       time.Time              // when this process last knew that it could take over; 0: never
+	followed  string                 // the scope of the last checkpoint that was followed
 	begun     *checkpoint.Checkpoint // a Beginning: the store says that nobody has read the slot yet
 	server    net.Addr               // of the present stream
 	stream    *wal.Stream            // of the last session that ended because ctx did

@@ -1,10 +1,13 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,15 +18,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// spare is what a spare knows of its checkpoint store. It does not need the
-// store before it takes over, but must know that it could use it.
+// spare is what an instance knows that stands by.
 type spare struct {
-	asked, answered time.Time
-
-	looked   time.Time // when it last looked whether it could run
+	looked   time.Time // when it last looked whether it could take over
 	fit      bool      // it could
 	creating func(catalog.Waiting)
 
@@ -46,78 +45,95 @@ func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.S
 	return true
 }
 
-// couldRun reports whether a spare could read the tables if it had the slot, and
-// makes it stand by. A mistake in its configuration, found at the takeover, would
-// be found too late: a rolling update stops the good instance for a spare that is
-// ready.
-func (s *source) couldRun(ctx context.Context, sql *pgx.Conn, a *spare) bool {
-	if a.fit && time.Since(a.looked) < s.limits.spareLook {
-		return true
-	}
-	a.looked = time.Now()
-	_, view, err := s.inspect(ctx, sql)
-	if err != nil {
-		err = s.sinceCheckpoint(ctx, sql, nil, view, err)
-	} else {
-		err = s.bind(ctx, sql)
-	}
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		a.fit = false
-		s.health.cannotRun(err)
-		s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a spare could not take over as it is configured"}, zap.Error(err), remedy(err))
-	case !a.fit:
-		a.fit = true
-		if s.health.standby() {
-			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
-		}
-	}
-	return a.fit
-}
-
-// cannotRun notes why a spare could not take over.
-func (h *Health) cannotRun(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.pgErr, h.remedy = err.Error(), failure.RemedyOf(err)
-}
-
-// askStore asks the store now and then, and tells readiness. It returns
-// ErrTakenOver once the slot's holder has saved a checkpoint after one of ours;
-// a process that has held the slot itself asks each time for that reason.
-func (s *source) askStore(ctx context.Context, a *spare) error {
+// couldTakeOver looks, now and then, whether a spare could read the slot if it had it,
+// and tells readiness: a rolling update stops the good instance for a spare that is ready.
+// It returns an error that ends the wait: what run could not start with either, unless the
+// spare was fit a moment ago, as somebody may be changing the catalogs; or ErrTakenOver,
+// once the slot's holder has saved a checkpoint after one of ours.
+func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, a *spare) error {
 	now := time.Now()
-	if a.answered.IsZero() { // tryAcquire has just asked the store
-		a.asked, a.answered = now, now
-	}
-	if s.epoch == 0 && now.Sub(a.asked) < s.limits.spareLook {
+	if a.fit && s.epoch == 0 && now.Sub(a.looked) < s.limits.spareLook {
 		return nil
 	}
-	a.asked = now
-	_, err := s.load(ctx, 0)
+	a.looked = now
+	err := s.requirements(ctx, sql)
 	switch {
-	case errors.Is(err, ErrTakenOver), errors.Is(err, checkpoint.ErrOtherSlot), ctx.Err() != nil:
-		return err
 	case err == nil:
-		a.answered = time.Now()
-		s.health.storeAnswers(nil)
-	case time.Since(a.answered) >= s.limits.spareSilence:
-		s.health.storeAnswers(err)
-		s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a spare cannot read its checkpoint and could not take over"},
-			zap.Error(err), remedy(err))
+		s.health.standby(nil)
+		if !a.fit {
+			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
+		}
+		a.fit, s.fit = true, time.Now()
+		return nil
+	case ctx.Err() != nil, errors.Is(err, ErrTakenOver):
+		return err
+	case failure.ClassOf(err) != failure.Transient && now.Sub(s.fit) > s.limits.unfit:
+		return err
+	case ofStore(err) && a.fit && now.Sub(s.fit) < s.limits.spareSilence:
+		return nil
 	}
+	a.fit = false
+	s.health.standby(err)
+	s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "this spare could not take over"}, zap.Error(err), remedy(err))
 	return nil
 }
 
-// storeAnswers notes that a spare's checkpoint store answers (nil), or why not.
-func (h *Health) storeAnswers(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.storeErr = ""
+// requirements is why the slot could not be read if it were free, as a start of run would
+// find out, or nil. It changes nothing.
+func (s *source) requirements(ctx context.Context, sql *pgx.Conn) error {
+	seen, view, invalid := s.inspect(ctx, sql)
+	found, err := s.known(ctx, seen, view)
 	if err != nil {
-		h.storeErr, h.remedy = err.Error(), failure.RemedyOf(err)
+		return err
 	}
+	if err := s.readable(ctx, sql, found, seen, view, invalid); err != nil {
+		return err
+	}
+	if err := s.bind(ctx, sql); err != nil {
+		return err
+	}
+	if err := s.sharesStore(ctx, sql, seen.Slot, found); err != nil {
+		return err
+	}
+	if err := s.comparable(ctx, sql, found, seen); err != nil {
+		return store.OwnFile(err, s.opts.Checkpoint, found, seen.Slot)
+	}
+	return s.deliverable(ctx, found)
+}
+
+// comparable compares the server with the checkpoint, as Verify does at a start.
+func (s *source) comparable(ctx context.Context, sql *pgx.Conn, found *checkpoint.Checkpoint, seen checkpoint.Server) error {
+	server, err := catalog.ReadServer(ctx, sql)
+	if err != nil {
+		return err
+	}
+	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = server.SystemID, server.Timeline, server.Database, server.FlushLSN
+	if found != nil && found.Timeline != seen.Timeline {
+		repl, err := catalog.ConnectReplication(ctx, s.opts.URL)
+		if err != nil {
+			return err
+		}
+		defer catalog.Close(repl)
+		if err := timelineSwitch(ctx, repl, found, &seen); err != nil {
+			return err
+		}
+	}
+	_, err = checkpoint.Verify(found, seen)
+	return err
+}
+
+// deliverable asks brokers whether the transactional id could be claimed, and whether
+// events would find topics.
+func (s *source) deliverable(ctx context.Context, found *checkpoint.Checkpoint) error {
+	if s.transactions != nil {
+		if err := s.transactions.Sink.Usable(ctx); err != nil {
+			return err
+		}
+	}
+	if s.routes == nil || found == nil {
+		return nil
+	}
+	return s.routes(ctx, slices.Collect(maps.Keys(found.Ends)))
 }
 
 // heldBy notes who reads the slot. It asks once for each holder; an answer that
@@ -147,10 +163,6 @@ func (h *Health) standbysAre(standbys []catalog.Holder, err error) {
 	h.standbys = standbys
 }
 
-// elsewhereTimeout bounds a comparison: meanwhile the slot may become free. It is longer
-// than one silent broker holds up the read of a checkpoint.
-const elsewhereTimeout = 5 * time.Second
-
 // elsewhere is how a spare finds out that the slot's holder saves its
 // checkpoints somewhere else, such as in a file on another machine. The holder
 // saves before it confirms. So if the slot's confirmed position is beyond the
@@ -158,54 +170,56 @@ const elsewhereTimeout = 5 * time.Second
 // now, this is a mistake in a configuration. At the takeover it would look like
 // a loss.
 type elsewhere struct {
-	looked time.Time
-	first  pg.LSN                // of the slot, when there was no checkpoint
-	seen   checkpoint.Checkpoint // the last one; of epoch 0, at first, for none
+	shared bool                  // the holder's checkpoints are seen here
+	seen   checkpoint.Checkpoint // the last one; of epoch 0 for none
 	since  time.Time             // when seen was new, or not behind the slot
 }
 
-// sharesStore returns an error once it is certain that another instance holds
-// the slot and saves its checkpoints where this one does not look.
-func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
-	e := &s.elsewhere
-	if !slot.Active || s.opts.Checkpoint.Store == store.StoreNone || time.Since(e.looked) < s.limits.elsewhereLook {
+// errElsewhere is why a spare is not ready.
+var errElsewhere = errors.New("the checkpoint of the instance that reads the slot is not there: it saves its checkpoints elsewhere, or has saved none yet")
+
+// sharesStore returns an error while the slot's holder is another instance whose
+// checkpoints are not seen here. slot was read before the checkpoint was. It is of class
+// failure.Config once the checkpoint has stayed behind the slot, and as it is, for long.
+func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot, found *checkpoint.Checkpoint) error {
+	if s.opts.Checkpoint.Store == store.StoreNone || s.epoch != 0 {
 		return nil
 	}
-	e.looked = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
-	defer cancel()
-	cp, ok, err := s.ownCheckpoint(ctx) // after the slot was read
-	if err != nil {
-		return nil // the takeover loads it, too
+	e, now := &s.elsewhere, time.Now()
+	var cp checkpoint.Checkpoint
+	if found != nil {
+		cp = *found
 	}
-	if !ok || cp.Creating { // a holder that has just begun has not saved yet, nor confirmed
-		if e.first == 0 {
-			e.first = slot.ConfirmedFlush
-		}
-		cp = checkpoint.Checkpoint{LSN: e.first}
+	moved := !e.since.IsZero() && (cp.Epoch != e.seen.Epoch || cp.LSN != e.seen.LSN)
+	here := found != nil && cp.LSN >= slot.ConfirmedFlush
+	if here || moved || e.since.IsZero() {
+		e.seen, e.since = cp, now
 	}
-	cp = cp.Confirmed(slot.ConfirmedFlush)
-	behind := cp.LSN < slot.ConfirmedFlush
-	if !behind || cp.Epoch != e.seen.Epoch || cp.LSN != e.seen.LSN {
-		e.seen, e.since = cp, time.Now()
-	}
-	if !behind || time.Since(e.since) < s.limits.elsewhere {
+	if e.shared = e.shared || here || moved; e.shared && now.Sub(e.since) < s.limits.elsewhere {
 		return nil
 	}
-	return s.savedElsewhere(ctx, sql, slot)
+	verdict, err := s.savedElsewhere(ctx, sql, slot)
+	if err != nil || verdict == nil || now.Sub(e.since) >= s.limits.elsewhere {
+		return cmp.Or(err, verdict)
+	}
+	return &storeError{&failure.Error{Class: failure.Transient, Err: errElsewhere, Remedy: store.ShareRemedy(s.opts.Checkpoint)}}
 }
 
-// savedElsewhere is the error, if the holder is a cdc-outbox. Any other program
-// that reads the slot takes events away, and the takeover reports that.
-func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
+// savedElsewhere is the verdict, if the holder is a cdc-outbox. Any other program
+// that reads the slot takes events away, and the comparison of slot and checkpoint
+// reports that.
+func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) (verdict, err error) {
 	var ours bool
 	var address string
-	err := sql.QueryRow(ctx, `
+	err = sql.QueryRow(ctx, `
 		SELECT application_name = current_setting('application_name'), COALESCE(host(client_addr), 'a Unix socket')
 		  FROM pg_stat_activity WHERE pid = $1 AND application_name IS NOT NULL`, slot.ActivePID,
 	).Scan(&ours, &address)
-	if err != nil || !ours { // it may have gone, or be another role's
-		return nil
+	if errors.Is(err, pgx.ErrNoRows) { // it may have gone, or be another role's
+		return nil, nil
+	}
+	if err != nil || !ours {
+		return nil, err
 	}
 	here, _ := os.Hostname()
 	at := "there is none"
@@ -214,5 +228,5 @@ func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog
 	}
 	return failure.Configf(store.ShareRemedy(s.opts.Checkpoint),
 		"another instance, connected from %s, reads slot %q and saves its checkpoints where this one, on %s, does not see them: "+
-			"the slot is confirmed up to %s, but in checkpoint.store %s %s", address, slot.Name, here, slot.ConfirmedFlush, s.opts.Checkpoint.Store, at)
+			"the slot is confirmed up to %s, but in checkpoint.store %s %s", address, slot.Name, here, slot.ConfirmedFlush, s.opts.Checkpoint.Store, at), nil
 }

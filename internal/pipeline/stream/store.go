@@ -68,14 +68,14 @@ type limits struct {
 	// failed, which is counted and shown, and holds up neither the first save of
 	// the next session nor a spare.
 	store time.Duration
-	// spareLook is how often a spare asks its checkpoint store, and spareSilence
-	// how long that may give no answer until the spare counts as one that could
-	// not take over.
-	spareLook, spareSilence time.Duration
-	// elsewhereLook is how often a spare compares slot and checkpoint, and
-	// elsewhere how long the checkpoint must stay behind the slot, and as it is,
-	// until that is a verdict: longer than a network file system shows an old file.
-	elsewhereLook, elsewhere time.Duration
+	// spareLook is how often a spare looks whether it could take over, spareSilence
+	// how long its checkpoint store may give no answer until it could not, and unfit
+	// how long what run would not start with may last in a spare that could before.
+	spareLook, spareSilence, unfit time.Duration
+	// elsewhere is how long the checkpoint must stay behind the slot, and as it is,
+	// until a spare takes it for that of another store: longer than a network file
+	// system shows an old file.
+	elsewhere time.Duration
 	// monitor is how often slot and publication are looked at, and quiet how often
 	// a position is saved that moved by less than saveBytes and past none of our
 	// events.
@@ -100,16 +100,16 @@ type limits struct {
 
 // usual are those of every pipeline but in tests.
 var usual = limits{
-	store:         10 * time.Second,
-	spareLook:     3 * time.Second,
-	spareSilence:  8 * time.Second,
-	elsewhereLook: 30 * time.Second,
-	elsewhere:     90 * time.Second,
-	monitor:       2 * time.Second,
-	candidates:    candidateLooks{ready: time.Minute, unready: 15 * time.Second},
-	quiet:         5 * time.Second,
-	stalled:       12 * time.Second,
-	mute:          3500 * time.Millisecond,
-	close:         3 * time.Second,
-	whole:         time.Second,
+	store:        10 * time.Second,
+	spareLook:    3 * time.Second,
+	spareSilence: 8 * time.Second,
+	unfit:        30 * time.Second,
+	elsewhere:    90 * time.Second,
+	monitor:      2 * time.Second,
+	candidates:   candidateLooks{ready: time.Minute, unready: 15 * time.Second},
+	quiet:        5 * time.Second,
+	stalled:      12 * time.Second,
+	mute:         3500 * time.Millisecond,
+	close:        3 * time.Second,
+	whole:        time.Second,
 }

@@ -82,16 +82,19 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := outbox(t)
 			d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"
-			d.limits.elsewhereLook, d.limits.elsewhere = time.Millisecond, time.Millisecond
+			d.limits.elsewhere = time.Millisecond
 			here, there, to := &fakeStore{}, &fakeStore{}, &topic{}
 			if old {
 				d.start(here, &gate{topic: to}).streams().stop()
 			}
 			holder := d.start(there, &gate{topic: to}).streams()
-			spare := d.start(here, &gate{topic: to}).standsBy()
+			spare := d.start(here, &gate{topic: to})
 			d.insert(1, 1)
 			eventually(t, "the end of the spare", func() bool {
 				d.insert(1, 1) // the slot moves on
+				if spare.ready() {
+					t.Fatal("the spare is ready")
+				}
 				return spare.ended()
 			})
 			spare.wantEnd(failure.Config, "another instance, connected from .*, reads slot .* and saves its checkpoints where this one, on .*, does not see them")
@@ -105,15 +108,19 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 // The holder saves before it confirms: no moment looks as if it saved elsewhere.
 func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	d := outbox(t)
-	d.limits.elsewhereLook, d.limits.elsewhere = time.Nanosecond, 0
+	d.limits.spareLook = 0
 	holder := d.run()
 	spare := d.run()
 	eventually(t, "one of them to stream", func() bool { return holder.role() == role.Active || spare.role() == role.Active })
-	for range 60 {
-		d.publish(1, 1)
-	}
 	if spare.role() == role.Active {
 		holder, spare = spare, holder
+	}
+	eventually(t, "the spare's readiness", spare.ready)
+	for range 60 {
+		d.publish(1, 1)
+		if !spare.ready() {
+			t.Fatal("the spare is not ready")
+		}
 	}
 	holder.stop()
 	spare.streams().stop()

@@ -14,7 +14,7 @@ func TestClaimThatWaitsShows(t *testing.T) {
 	if h.claimErr == "" || h.remedy != "cdc-outbox txn list" {
 		t.Errorf("claiming shows %q, %q", h.claimErr, h.remedy)
 	}
-	h.standby()
+	h.standby(nil)
 	if h.claimErr != "" {
 		t.Error("a spare shows a claim")
 	}

@@ -1,0 +1,22 @@
+package stream
+
+import "testing"
+
+// An instance whose configuration names a column that is not there finds the slot free. It
+// may go on, with rows from before, but the next event would stop it: it is not ready.
+func TestAnInstanceWithoutAColumnIsNotReady(t *testing.T) {
+	d := outbox(t)
+	first := d.run().streams()
+	d.publish(1, 1)
+	first.stop()
+	d.event.Payload = "content"
+	i := d.run().streams()
+	i.unready("content")
+	if len(i.health.Remedies()) == 0 {
+		t.Error("without a remedy")
+	}
+	d.exec("ALTER TABLE outbox RENAME payload TO content")
+	eventually(t, "readiness", i.ready)
+	d.publish(1, 1)
+	d.finish(i)
+}

@@ -1,0 +1,129 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+)
+
+// Usable returns why the transactional id could not be claimed, or nil, as far as brokers
+// tell without a claim. Nothing changes, whoever has the id. Brokers make their topic when
+// they are asked for the first time, so it asks until ctx ends.
+func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) error {
+	retry := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}}
+	for {
+		err := coordinated(ctx, client, id)
+		if err != nil {
+			err = fmt.Errorf("find the coordinator of transactional id %q: %w", id, err)
+		} else if err = writable(ctx, client, id); err != nil {
+			err = fmt.Errorf("write in transactions of transactional id %q: %w", id, err)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+			return failure.Configf(AllowTransactionsCommand(cfg, id), "%w", err)
+		case kerr.IsRetriable(err) && retry.Pause(ctx) == nil:
+			continue
+		}
+		return &failure.Error{
+			Class:  failure.Transient,
+			Remedy: "start as many brokers as transaction.state.log.replication.factor says, or lower it",
+			Err:    err,
+		}
+	}
+}
+
+// nobody is a producer id that no broker has given to anybody.
+const nobody = math.MaxInt64
+
+// writable returns why the id may not be written with, or nil. To find its
+// coordinator takes the right to Describe only. So it asks for the abort of a
+// transaction of a producer that is not there. Brokers look at the right to Write
+// first, and then at the producer.
+func writable(ctx context.Context, client kmsg.Requestor, id string) error {
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID = id, nobody
+	resp, err := req.RequestWith(ctx, client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if errors.Is(err, kerr.InvalidProducerIDMapping) {
+		return nil
+	}
+	return err
+}
+
+func coordinated(ctx context.Context, client kmsg.Requestor, id string) error {
+	const transactional = 1
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = transactional, id, []string{id}
+	resp, err := req.RequestWith(ctx, client)
+	switch {
+	case err != nil:
+		return err
+	case len(resp.Coordinators) > 0:
+		return kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
+	}
+	return kerr.ErrorForCode(resp.ErrorCode)
+}
+
+// usablePatience bounds the questions of Transactions.Usable.
+const usablePatience = 5 * time.Second
+
+// Usable implements Transactor.
+func (x *Transactions) Usable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, usablePatience)
+	defer cancel()
+	client := impatient{x.k.client}
+	if err := Usable(ctx, client, x.k.cfg, x.id); err != nil {
+		return err
+	}
+	if longest := longestTransaction(ctx, client); longest > 0 && x.timeout > longest {
+		return fmt.Errorf("claim transactional id %q: %w", x.id, x.timeoutRefused(kerr.InvalidTransactionTimeout))
+	}
+	return nil
+}
+
+// timeoutRefused is the error of brokers that allow no transaction to last that long.
+func (x *Transactions) timeoutRefused(err error) error {
+	return failure.Configf(fmt.Sprintf("raise %s of the brokers to %d", maxTimeout, x.timeout.Milliseconds()), "%w", err)
+}
+
+const maxTimeout = "transaction.max.timeout.ms"
+
+// longestTransaction is how long a transaction may last, as a broker has it; 0: it does
+// not tell. That takes the right to DescribeConfigs of the cluster.
+func longestTransaction(ctx context.Context, client kmsg.Requestor) time.Duration {
+	cluster, err := who(ctx, client, nil)
+	if err != nil {
+		return 0
+	}
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	broker := kmsg.NewDescribeConfigsRequestResource()
+	broker.ResourceType, broker.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(cluster.Brokers[0].NodeID))
+	broker.ConfigNames = []string{maxTimeout}
+	req.Resources = append(req.Resources, broker)
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return 0
+	}
+	for _, r := range resp.Resources {
+		for _, c := range r.Configs {
+			if c.Name == maxTimeout && c.Value != nil {
+				ms, _ := strconv.Atoi(*c.Value)
+				return time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return 0
+}
