@@ -317,14 +317,14 @@ func TestProbeOfAPausedProcess(t *testing.T) {
 				blamed = cmp.Or(blamed, err)
 				select {
 				case <-pause:
-					time.Sleep(10 * time.Second) // nothing of Run goes on
+					<-time.After(10 * time.Second) // nothing of Run goes on
 				default:
 				}
 			}, func([]error) {})
 		}()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		pause <- struct{}{}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		cancel()
 		<-ended
 		if blamed != nil || len(pauses) != 1 || pauses[0] < 5*time.Second {
