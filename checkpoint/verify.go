@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -16,6 +17,7 @@ import (
 // advanced or a server that fell behind.
 type Server struct {
 	Name     string // of the slot, which may not exist
+	Scope    string // of what is to be read; "" where nothing is
 	Key      string // of the checkpoint in its store
 	SystemID string
 	Timeline int32
@@ -72,7 +74,7 @@ const (
 func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
 	if stored != nil {
 		for _, rule := range []func(*Checkpoint, *Server) error{
-			(*Checkpoint).Belongs, sameHistory, notBehind, slotExists,
+			(*Checkpoint).Belongs, sameHistory, notBehind, slotExists, sameMessages,
 		} {
 			if err := rule(stored, &seen); err != nil {
 				return 0, err
@@ -144,6 +146,26 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 	return seen.dropped(stored.Slot, failure.Lossf(acceptGap,
 		"slot %q is gone, but was read up to %s: events committed between %s and the server's position %s can no longer be read from the log",
 		stored.Slot, stored.LSN, stored.LSN, seen.CurrentLSN))
+}
+
+// sameMessages finds a prefix of messages that nobody reads any more, as a mistyped
+// source.message_prefix has it: those would be passed over without a word.
+func sameMessages(stored *Checkpoint, seen *Server) error {
+	was, now := messagesOf(stored.Scope), messagesOf(seen.Scope)
+	if was == "" || seen.Scope == "" || was == now {
+		return nil
+	}
+	prefix := strings.TrimPrefix(was, scopeMessages)
+	return failure.Configf(fmt.Sprintf("did you mean source.message_prefix: %s, with source.mode: message? If no more messages of that prefix are to be published: ", prefix)+catalog.AcceptGap,
+		"messages with the prefix %q were read up to the checkpoint at %s, and the configuration does not read them", prefix, stored.LSN)
+}
+
+// messagesOf is the part of a scope that is of messages; "" for none.
+func messagesOf(scope string) string {
+	if i := strings.LastIndex(","+scope, ","+scopeMessages); i >= 0 {
+		return scope[i:]
+	}
+	return ""
 }
 
 // slotReadable checks what must be true of a slot, with or without a

@@ -89,6 +89,11 @@ var ofAny = []mistake{
 	{name: "TLS", set: []string{"sink.kafka.tls.enabled=true"}, says: "checkpoint topic"},
 	{name: "missing CA", set: []string{"sink.kafka.tls.ca_file=/nosuch/ca.pem"}, exit: 2, says: "/nosuch/ca.pem"},
 	{name: "topic", set: []string{"route.topic=nosuch"}, says: "topic does not exist: nosuch"},
+	{name: "another cluster", prepare: func(r *rollout) []string {
+		c := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "pw")))(r.t)
+		r.t.Cleanup(c.Close)
+		return []string{"sink.kafka.brokers=[" + c.ListenAddrs()[0] + "]"}
+	}, says: "saves its checkpoints elsewhere"},
 	{name: "right to the topic", set: []string{"route.topic=secret"}, says: `topic \"secret\"`},
 	{name: "dead-letter topic", set: []string{"errors.on_bad_event=dead_letter", "errors.dead_letter_topic=nosuch"}, says: "topic does not exist: nosuch"},
 }

@@ -3,38 +3,52 @@ package sink
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
 // mostNamed bounds the topics that an error names.
 const mostNamed = 5
 
-// Routes returns why events of another start, which go to the topics that route.topic
-// makes, would go nowhere, or nil: none of the written topics is like it, and the cluster
-// has none that is. It asks brokers for all topics in that case only.
-func (p *Probe) Routes(ctx context.Context, template string, written []string) error {
-	like := topicsLike(template)
-	if len(written) == 0 || slices.ContainsFunc(written, like.MatchString) {
+// Routes returns why events of another start would go nowhere, or elsewhere, where they
+// have gone to the topics of ends before; nil if they would not. The cluster has none of
+// those topics: it may be another one. Or route.topic, the template, leads to none of them,
+// nor to any other that is there, and topics are not to be created.
+func (p *Probe) Routes(ctx context.Context, template string, ends checkpoint.Ends) error {
+	written := slices.Sorted(maps.Keys(ends))
+	if len(written) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.pace.Timeout)
 	defer cancel()
-	resp, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, p.client) // of all topics
+	known, err := p.describe(ctx, written[:min(len(written), mostWatched)])
 	if err != nil {
-		return mayPass("look at the brokers' logs", fmt.Sprintf("ask brokers for their topics: %v", err))
+		return err
 	}
-	for _, t := range resp.Topics {
-		if t.Topic != nil && like.MatchString(*t.Topic) {
-			return nil
-		}
+	if !slices.ContainsFunc(known, func(t kmsg.MetadataResponseTopic) bool { return same(t, ends) }) {
+		return mayPass("correct sink.kafka.brokers; if events are to go to this cluster from now on, stop the other instance first",
+			"Kafka has none of the topics that events have gone to: "+few(written))
 	}
-	slices.Sort(written)
+	like := topicsLike(template)
+	if p.topics.cfg.CreateTopics || slices.ContainsFunc(written, like.MatchString) {
+		return nil
+	}
+	all, err := p.describe(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(t kmsg.MetadataResponseTopic) bool { return t.Topic != nil && like.MatchString(*t.Topic) }) {
+		return nil
+	}
 	return mayPass("correct route.topic; or, if its topics are to be new, create them first",
-		fmt.Sprintf("Kafka has no topic that route.topic, %s, leads to; events have gone to %s", template, strings.Join(written[:min(len(written), mostNamed)], ", ")))
+		fmt.Sprintf("Kafka has no topic that route.topic, %s, leads to; events have gone to %s", template, few(written)))
 }
 
 var placeholder = regexp.MustCompile(`\$\{[^}]*\}`)
@@ -47,3 +61,29 @@ func topicsLike(template string) *regexp.Regexp {
 	}
 	return regexp.MustCompile("^" + strings.Join(parts, ".+") + "$")
 }
+
+// describe asks brokers for these topics; nil are all.
+func (p *Probe) describe(ctx context.Context, names []string) ([]kmsg.MetadataResponseTopic, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, name := range names {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = &name
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := req.RequestWith(ctx, p.client)
+	if err != nil {
+		return nil, mayPass("look at the brokers' logs", fmt.Sprintf("ask brokers for their topics: %v", err))
+	}
+	return resp.Topics, nil
+}
+
+// same reports whether the topic is one that events have gone to, as far as that is known.
+func same(t kmsg.MetadataResponseTopic, ends checkpoint.Ends) bool {
+	if t.Topic == nil || t.ErrorCode == kerr.UnknownTopicOrPartition.Code {
+		return false
+	}
+	return !topicID(t.TopicID).other(parseTopicID(ends[*t.Topic].ID))
+}
+
+// few names some of the topics.
+func few(topics []string) string { return strings.Join(topics[:min(len(topics), mostNamed)], ", ") }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
@@ -25,9 +26,14 @@ func TestRoutes(t *testing.T) {
 		"another, which is not there": {"outbox.evnt.${routedByValue}", []string{"outbox.event.order"}, "outbox.evnt.${routedByValue}, leads to; events have gone to outbox.event.order"},
 		"a dot is a dot":              {"outbox.event_${1}", []string{"outbox.event.order"}, "outbox.event_${1}"},
 		"nothing was written":         {"outbox.evnt.${routedByValue}", nil, ""},
+		"another cluster":             {"outbox.event.${routedByValue}", []string{"outbox.event.a", "outbox.event.b"}, "none of the topics that events have gone to: outbox.event.a, outbox.event.b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := p.Routes(t.Context(), tt.template, tt.written)
+			ends := checkpoint.Ends{}
+			for _, topic := range tt.written {
+				ends[topic] = checkpoint.TopicEnds{To: []int64{1}}
+			}
+			err := p.Routes(t.Context(), tt.template, ends)
 			if tt.reason == "" && err != nil || tt.reason != "" && (err == nil || !strings.Contains(err.Error(), tt.reason) || failure.RemedyOf(err) == "") {
 				t.Errorf("got %v", err)
 			}

@@ -79,7 +79,7 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 		return nil
 	}
 	seen := checkpoint.Server{
-		Name: s.cfg.Source.Slot, Key: wiring.CheckpointKey(s.cfg), SystemID: v.server.SystemID, Timeline: v.server.Timeline, Database: v.server.Database, CurrentLSN: v.server.FlushLSN,
+		Name: s.cfg.Source.Slot, Scope: s.scope(), Key: wiring.CheckpointKey(s.cfg), SystemID: v.server.SystemID, Timeline: v.server.Timeline, Database: v.server.Database, CurrentLSN: v.server.FlushLSN,
 		Publication: v.Fingerprint, Exists: v.Exists, Slot: v.Slot,
 		StoredInside: s.cfg.Checkpoint.Store == store.StorePostgres,
 	}

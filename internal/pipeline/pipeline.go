@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -121,10 +120,8 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 	if parts.Transactions != nil {
 		parts.Transactions.Marker = opened.(store.Marker) // exactly once takes checkpoint.store: kafka
 	}
-	if kafka := p.cfg.Sink.Kafka; kafka != nil && !kafka.CreateTopics && strings.Contains(p.cfg.Route.Topic, "${") {
-		parts.Routes = func(ctx context.Context, written []string) error {
-			return probe.Routes(ctx, p.cfg.Route.Topic, written)
-		}
+	if probe != nil {
+		parts.Routes = func(ctx context.Context, ends checkpoint.Ends) error { return probe.Routes(ctx, p.cfg.Route.Topic, ends) }
 	}
 	r := stream.New(parts)
 	p.health.set(r.Health())

@@ -28,7 +28,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 		return checkpoint.Server{}, &v, err
 	}
 	seen := checkpoint.Server{
-		Name: s.opts.Slot, Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot, Publication: v.Fingerprint,
+		Name: s.opts.Slot, Scope: s.scope(), Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot, Publication: v.Fingerprint,
 		StoredInside: s.opts.Checkpoint.Store == store.StorePostgres,
 	}
 	switch {

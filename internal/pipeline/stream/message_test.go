@@ -246,3 +246,23 @@ func TestOptionsThatMessagesCannotMeet(t *testing.T) {
 	d.event.Timestamp = "created_at"
 	d.run().wantEnd(failure.Config, `event.timestamp: messages have no field "created_at"`)
 }
+
+// A mistyped prefix would pass over all messages without a word.
+func TestAnotherPrefixIsAMistake(t *testing.T) {
+	for name, mistake := range map[string]func(*database){
+		"prefix": func(d *database) { d.opts.Prefix = "outbx" },
+		"mode":   func(d *database) { d.opts.Messages, d.opts.Tables = false, defaultOptions().Tables },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
+			d.opts.Messages, d.opts.Tables = true, nil
+			right := d.opts
+			d.run().streams().stop()
+			mistake(d)
+			d.run().wantEnd(failure.Config, `messages with the prefix "outbox" were read`)
+			d.opts = right
+			d.run().streams().stop()
+		})
+	}
+}

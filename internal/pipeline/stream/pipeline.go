@@ -67,9 +67,9 @@ type Parts struct {
 	Transactions *Transactions
 	Store        checkpoint.Store
 	Metrics      Metrics
-	// Routes tells why events would find no topic, where they went to the written ones
-	// before. It is optional.
-	Routes func(ctx context.Context, written []string) error
+	// Routes tells why events would find no topic, or another cluster, where they have gone
+	// to these before. It is optional.
+	Routes func(ctx context.Context, ends checkpoint.Ends) error
 	// Past is that of the pipeline before, if that began anew.
 	Past Past
 	// Kafka knows the state of the brokers. It outlives the pipeline.

@@ -41,7 +41,7 @@ type source struct {
 	health       *Health
 	// compare compares what brokers had acknowledged with what they have; see sink.Acknowledged.
 	compare func(context.Context, checkpoint.Ends) error
-	routes  func(ctx context.Context, written []string) error // nil: nobody asks
+	routes  func(ctx context.Context, ends checkpoint.Ends) error // nil: nobody asks
 	metrics session.Metrics
 	limits  limits
 	log     *zap.Logger

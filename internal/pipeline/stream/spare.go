@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -133,7 +131,7 @@ func (s *source) deliverable(ctx context.Context, found *checkpoint.Checkpoint) 
 	if s.routes == nil || found == nil {
 		return nil
 	}
-	return s.routes(ctx, slices.Collect(maps.Keys(found.Ends)))
+	return s.routes(ctx, found.Ends)
 }
 
 // heldBy notes who reads the slot. It asks once for each holder; an answer that
