@@ -4,8 +4,6 @@ package lease
 
 import "time"
 
-var started = time.Now()
-
 // Now is the time since the process started, by the clock of package time. On some
 // systems that stands still while the machine is suspended, as on Linux it would:
 // after that, the lease lasts for longer than it should.

@@ -50,6 +50,8 @@ func (i Instant) Add(d time.Duration) Instant {
 // Since returns the time since i.
 func Since(i Instant) time.Duration { return time.Duration(Now() - i) }
 
+var started = time.Now()
+
 // errOut is the error of a write without a lease. Kafka's client tries again after
 // an error of the system.
 var errOut = os.NewSyscallError("the lease is out", syscall.EPERM)
@@ -58,6 +60,7 @@ var errOut = os.NewSyscallError("the lease is out", syscall.EPERM)
 // never out.
 type Lease struct {
 	until atomic.Int64 // an Instant
+	awake atomic.Int64 // the same in time since started; see conn.may
 	out   func()
 
 	mu    sync.Mutex
@@ -96,6 +99,7 @@ func (l *Lease) Set(until Instant) {
 
 func (l *Lease) set(until Instant) {
 	l.until.Store(int64(until))
+	l.awake.Store(int64(time.Since(started)) + int64(min(until-Now(), Never/2)))
 	switch left := time.Duration(until - Now()); {
 	case until == Never && l.timer != nil:
 		l.timer.Stop()
@@ -168,8 +172,11 @@ type conn struct {
 	socket net.Conn
 }
 
+// may looks twice. The clock of Now is a system call, and at the end of one a process is
+// stopped, or another one has its turn: what that clock said may be old by then. The
+// second clock is read without the kernel, right before the call that writes.
 func (c *conn) may() error {
-	if c.lease.Held() {
+	if c.lease.Held() && int64(time.Since(started)) < c.lease.awake.Load() {
 		return nil
 	}
 	return errOut
