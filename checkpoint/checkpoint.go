@@ -55,6 +55,11 @@ type Checkpoint struct {
 	Database    string `json:"database"`
 	Slot        string `json:"slot"`
 	Publication string `json:"publication"` // wal.Publication.Fingerprint
+	// PublicationName is empty in checkpoints of older versions.
+	PublicationName string `json:"publication_name,omitempty"`
+	// Horizon is that of a catalog.View whose end is not behind LSN: what transactions with
+	// an id before it changed in the catalogs was so at LSN. 0: not known.
+	Horizon uint64 `json:"horizon,omitempty"`
 	// Landmark is the last transaction with an event of ours that ends at or
 	// before LSN. A replay must show it again; see Replay.
 	Landmark Landmark `json:"-"` // see document
@@ -84,6 +89,11 @@ type Checkpoint struct {
 	Adopted bool `json:"adopted,omitempty"`
 	// Ends are what brokers had acknowledged by then. Not to be changed.
 	Ends Ends `json:"ends,omitempty"`
+	// Made is set by setup, which made the slot: nothing was read of it yet. The first
+	// checkpoint of a connector takes its place.
+	Made bool `json:"made,omitempty"`
+	// Lost is a loss that is not accepted yet; nil: none.
+	Lost *Lost `json:"lost,omitempty"`
 	// Creating is set in a Beginning, which is no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
 }
@@ -148,6 +158,15 @@ func Undecided(slot catalog.Slot) error {
 		"source.snapshot is initial, and slot %q exists, confirmed up to %s, but %w: "+
 			"it was lost or is looked for in the wrong place, or somebody else created the slot. Whether the rows in the outbox table were published is not known",
 		slot.Name, slot.ConfirmedFlush, ErrNone)
+}
+
+// WithoutSnapshot is the error of a slot of setup's where a snapshot is asked for. Rows
+// that were in the table before are not in it, and no row tells on which side it lies.
+func WithoutSnapshot(slot catalog.Slot) error {
+	return failure.Configf(
+		"set source.snapshot to never to read the slot on from there; "+
+			"or publish what is in the outbox table first: `cdc-outbox setup --accept-gap --snapshot --yes`; some of it comes twice then",
+		"source.snapshot is initial, but setup made slot %q without a snapshot: what was in the outbox table before %s is not in it", slot.Name, slot.ConfirmedFlush)
 }
 
 // Unknown is the error of a slot where each event is to be delivered once, and

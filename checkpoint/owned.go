@@ -20,7 +20,11 @@ type Owned []OwnedTable
 type OwnedTable struct {
 	OID          uint32
 	Name         string // as source.tables had it; empty in checkpoints of older versions
+	Schema       uint32 // OID; 0 in checkpoints of older versions
 	Since, Until pg.LSN
+	// Unsure is the position, before Since, behind which a row may be an event although
+	// it came under another name: see Untold. 0: none may.
+	Unsure pg.LSN
 	// Partitioned tells that rows of it can move from one partition to another. It
 	// is a property of the OID.
 	Partitioned bool
@@ -76,9 +80,56 @@ func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 		if i < 0 {
 			i, seen = len(seen), append(seen, OwnedTable{OID: t.OID, Since: at})
 		}
-		seen[i].Name, seen[i].Partitioned = t.String(), t.Partitioned
+		seen[i].Name, seen[i].Schema, seen[i].Partitioned = t.String(), t.SchemaOID, t.Partitioned
 	}
 	return seen
+}
+
+// Untold returns the tables of a look that have taken an outbox's name by a rename that
+// no stream tells, once it has announced the table: of a partitioned table, as it is the
+// partitions that are announced, and, unless schemasTold, of the schema. Rows may have come
+// under the former name since.
+func (o Owned) Untold(tables []catalog.TableInfo, schemasTold bool) (oids []uint32) {
+	for _, t := range tables {
+		if o.now(t.OID) >= 0 {
+			continue
+		}
+		untold := func(before OwnedTable) bool {
+			return before.Until == 0 && before.Name == t.String() &&
+				(t.Partitioned || !schemasTold && before.Schema != 0 && before.Schema != t.SchemaOID)
+		}
+		if slices.ContainsFunc(o, untold) {
+			oids = append(oids, t.OID)
+		}
+	}
+	return oids
+}
+
+// Doubting returns o with rows of the tables that came under another name in doubt, from the
+// position on.
+func (o Owned) Doubting(oids []uint32, from pg.LSN) Owned {
+	o = slices.Clone(o)
+	for _, oid := range oids {
+		o[o.now(oid)].Unsure = from
+	}
+	return o
+}
+
+// Settled returns o with no row in doubt: somebody has decided.
+func (o Owned) Settled() Owned {
+	o = slices.Clone(o)
+	for i := range o {
+		o[i].Unsure = 0
+	}
+	return o
+}
+
+// Doubts reports whether a row of a transaction that commits at the position, under
+// another name than an outbox has, may be an event all the same.
+func (o Owned) Doubts(oid uint32, commit pg.LSN) bool {
+	return slices.ContainsFunc(o, func(t OwnedTable) bool {
+		return t.OID == oid && t.Unsure != 0 && commit > t.Unsure && commit <= t.Since
+	})
 }
 
 // Partitioned reports whether the table is known to have partitions.
@@ -157,5 +208,6 @@ func (o Owned) Equal(other Owned) bool {
 
 // is reports whether both say the same of a table, but for its columns.
 func (t OwnedTable) is(o OwnedTable) bool {
-	return t.OID == o.OID && t.Name == o.Name && t.Since == o.Since && t.Until == o.Until && t.Partitioned == o.Partitioned
+	return t.OID == o.OID && t.Name == o.Name && t.Schema == o.Schema && t.Since == o.Since && t.Until == o.Until &&
+		t.Unsure == o.Unsure && t.Partitioned == o.Partitioned
 }

@@ -85,6 +85,9 @@ func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, 
 
 // leftOut is the loss that an error means for tables that were read.
 func (c *Checkpoint) leftOut(err error) error {
+	if c.Made { // nothing was
+		return err
+	}
 	return failure.Lossf(strings.TrimSuffix(failure.RemedyOf(err), ";")+"; then "+catalog.AcceptGap,
 		"%w; events committed after the checkpoint at %s may be left out", err, c.LSN)
 }

@@ -26,9 +26,9 @@ type Server struct {
 	// (pg_current_wal_flush_lsn).
 	CurrentLSN pg.LSN
 	// Publication is its wal.Publication.Fingerprint.
-	Publication string
-	Exists      bool // whether the slot does
-	Slot        catalog.Slot
+	Publication, PublicationName string
+	Exists                       bool // whether the slot does
+	Slot                         catalog.Slot
 	// TimelineSwitch is where the server's history left the checkpoint's
 	// timeline (catalog.TimelineSwitch), or 0 where it never was on it. It counts
 	// only if the timelines differ.
@@ -53,6 +53,7 @@ const (
 	acceptGap     = "find out what happened; then " + catalog.AcceptGap
 	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
 	readElsewhere = "if a connector with another checkpoint.store, checkpoint.topic or checkpoint.key has read the slot meanwhile, as before a change of these was undone, nothing is missing: change them again, or accept the gap, which goes on from the slot's position. Otherwise "
+	beginAnew     = "begin anew, from the present, as nothing was read yet: `cdc-outbox teardown --yes`, then `cdc-outbox setup`"
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )
 
@@ -74,7 +75,7 @@ const (
 func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
 	if stored != nil {
 		for _, rule := range []func(*Checkpoint, *Server) error{
-			(*Checkpoint).Belongs, sameHistory, notBehind, slotExists, sameMessages,
+			(*Checkpoint).Belongs, accepted, sameHistory, notBehind, slotExists, sameMessages,
 		} {
 			if err := rule(stored, &seen); err != nil {
 				return 0, err
@@ -97,6 +98,10 @@ func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
 }
 
 func sameDatabase(stored *Checkpoint, seen *Server) error {
+	if stored.Made && (stored.SystemID != seen.SystemID || stored.Database != seen.Database) {
+		return failure.Configf("correct source.url; or, for this database: `cdc-outbox setup`",
+			"setup made the slot in database %q of system identifier %s, and the connection is to %q of %s", stored.Database, stored.SystemID, seen.Database, seen.SystemID)
+	}
 	if stored.SystemID != seen.SystemID {
 		return failure.Lossf(wrongDatabase,
 			"wrong database cluster: the checkpoint at %s is of system identifier %s, the server is %s",
@@ -143,16 +148,20 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 	if seen.Exists {
 		return nil
 	}
+	known := "was read up to"
+	if stored.Made {
+		known = "was made by setup at"
+	}
 	return seen.dropped(stored.Slot, failure.Lossf(acceptGap,
-		"slot %q is gone, but was read up to %s: events committed between %s and the server's position %s can no longer be read from the log",
-		stored.Slot, stored.LSN, stored.LSN, seen.CurrentLSN))
+		"slot %q is gone, but %s %s: events committed between %s and the server's position %s can no longer be read from the log",
+		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN))
 }
 
 // sameMessages finds a prefix of messages that nobody reads any more, as a mistyped
 // source.message_prefix has it: those would be passed over without a word.
 func sameMessages(stored *Checkpoint, seen *Server) error {
 	was, now := messagesOf(stored.Scope), messagesOf(seen.Scope)
-	if was == "" || seen.Scope == "" || was == now {
+	if stored.Made || was == "" || seen.Scope == "" || was == now {
 		return nil
 	}
 	prefix := strings.TrimPrefix(was, scopeMessages)
@@ -220,10 +229,20 @@ func copiedAhead(stored *Checkpoint, seen *Server) bool {
 }
 
 func samePublication(stored *Checkpoint, seen *Server) error {
+	if err := stored.MadeFor(seen.PublicationName); err != nil {
+		return err
+	}
 	if catalog.SamePublication(stored.Publication, seen.Publication) {
 		return nil
 	}
-	if gone := catalog.LeftOut(stored.Publication, seen.Publication); len(gone) > 0 {
+	gone := catalog.LeftOut(stored.Publication, seen.Publication)
+	switch {
+	case len(gone) > 0 && stored.Made: // nothing of it was read
+		return nil
+	case stored.Made:
+		return failure.Configf(beginAnew,
+			"the publication was recreated, or an outbox table was taken out of it and added again, since setup made the slot at %s: rows inserted in between are not in the stream", stored.LSN)
+	case len(gone) > 0:
 		return failure.Lossf("name it in source.tables, if it was renamed by its present name; or, if no more of it is to be published: "+catalog.AcceptGap,
 			"source.tables does not name %s any more, which was read up to the checkpoint at %s: events in it committed since are not published",
 			strings.Join(gone, ", "), stored.LSN)
@@ -231,4 +250,24 @@ func samePublication(stored *Checkpoint, seen *Server) error {
 	return failure.Lossf(acceptGap,
 		"the publication was recreated, or an outbox table was taken out of it and added again, since the checkpoint at %s: rows inserted in between are not in the stream, which may be any between %s and the server's position %s",
 		stored.LSN, stored.LSN, seen.CurrentLSN)
+}
+
+// WithoutPublication is the error of a slot of which nothing was read, and whose publication
+// does not exist; nil: something was read, or messages are, which do not pass through it.
+func (c *Checkpoint) WithoutPublication(name string) error {
+	if err := c.MadeFor(name); err != nil || !c.Made || catalog.NoTables(c.Publication) {
+		return err
+	}
+	return failure.Configf(beginAnew, "publication %q does not exist any more, for which setup made slot %q at %s", name, c.Slot, c.LSN)
+}
+
+// MadeFor returns why a slot of which nothing was read cannot be read through the
+// publication, if setup made it for another one.
+func (c *Checkpoint) MadeFor(publication string) error {
+	if !c.Made || c.PublicationName == publication || catalog.NoTables(c.Publication) {
+		return nil
+	}
+	return failure.Configf(fmt.Sprintf("set source.publication to %s; or %s", c.PublicationName, beginAnew),
+		"setup made slot %q at %s for publication %q, and source.publication is %q: the log from before a publication was created cannot be read through it",
+		c.Slot, c.LSN, c.PublicationName, publication)
 }

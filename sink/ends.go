@@ -120,6 +120,9 @@ func (k *Kafka) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	return c.Loss(k.cfg)
 }
 
+// Ends implements Transactor.
+func (x *Transactions) Ends() checkpoint.Ends { return x.k.Ends() }
+
 // Compare implements Transactor.
 func (x *Transactions) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	leave, err := x.enter(ctx)

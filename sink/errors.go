@@ -122,8 +122,7 @@ func (k *Kafka) fatal(s *batch) error {
 
 const lossRemedy = "the broker no longer has records that it had acknowledged, or another producer took over: " +
 	"look for an unclean leader election or a restored broker, compare the topic's end with the outbox table " +
-	"by the headers id and cdc-lsn, and publish again what is missing; then restart the connector, " +
-	"or, if it finds its topics shorter than they were: " + catalog.AcceptGap
+	"by the headers id and cdc-lsn, and publish again what is missing; then " + catalog.AcceptGap
 
 func writeRemedy(err error, cfg Options, topic string) string {
 	switch {

@@ -63,7 +63,7 @@ type Refusal struct {
 
 // Transactor writes events in Kafka transactions. Its methods are called from
 // one goroutine at a time, but for Await, which may be called beside Transact and
-// Recall. After an error only Close may be called.
+// Recall. After an error only Ends and Close may be called.
 type Transactor interface {
 	// Usable tells why the transactional id could not be claimed, as far as that shows
 	// without a claim. It may be called again and again before Claim, and changes nothing.
@@ -74,6 +74,9 @@ type Transactor interface {
 	// Compare compares what brokers had acknowledged, as the checkpoint says, with what
 	// they have now. It is called once after Claim.
 	Compare(ctx context.Context, ends checkpoint.Ends) error
+	// Ends are how far the logs of topics reach at least. It may be called at any time
+	// before Close.
+	Ends() checkpoint.Ends
 	// Recall finds out what consumers see of transactions that may count in part.
 	// Transact leaves that out until Settled is called. Recall returns those that do
 	// count in part, or may.

@@ -110,13 +110,14 @@ func replace(path string, content []byte) error {
 	return syncDirectory(dir)
 }
 
-// keepOwner gives the new file the owner, group and mode of the old one, if there is one:
-// an operator's command may run as another user than the connector. Only root may give
-// files away, and others need not.
+// keepOwner gives the new file the owner, group and mode of the old one or, if there is
+// none, the owner and group of the directory: an operator's command may run as another user
+// than the connector. Only root may give files away, and others need not.
 func keepOwner(old, fresh string) error {
 	info, err := os.Stat(old)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	first := errors.Is(err, fs.ErrNotExist)
+	if first {
+		info, err = os.Stat(filepath.Dir(old))
 	}
 	if err != nil {
 		return err
@@ -125,6 +126,9 @@ func keepOwner(old, fresh string) error {
 		if err := os.Chown(fresh, int(owner.Uid), int(owner.Gid)); err != nil {
 			return err
 		}
+	}
+	if first {
+		return nil
 	}
 	return os.Chmod(fresh, info.Mode().Perm())
 }

@@ -12,15 +12,18 @@ import (
 type ownedDocument struct {
 	OID         uint32            `json:"oid"`
 	Name        string            `json:"name,omitempty"`
+	Schema      uint32            `json:"schema,omitempty"`
 	Since       string            `json:"since,omitempty"`
 	Until       string            `json:"until,omitempty"`
+	Unsure      string            `json:"unsure,omitempty"`
 	Partitioned bool              `json:"partitioned,omitempty"`
 	Columns     map[string]string `json:"columns,omitempty"`
 }
 
 func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
 	for _, t := range owned {
-		d := ownedDocument{OID: t.OID, Name: t.Name, Since: positionText(t.Since), Until: positionText(t.Until), Partitioned: t.Partitioned}
+		d := ownedDocument{OID: t.OID, Name: t.Name, Schema: t.Schema,
+			Since: positionText(t.Since), Until: positionText(t.Until), Unsure: positionText(t.Unsure), Partitioned: t.Partitioned}
 		for name, since := range t.Columns {
 			if d.Columns == nil {
 				d.Columns = make(map[string]string, len(t.Columns))
@@ -34,9 +37,14 @@ func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
 
 func ownedOf(docs []ownedDocument) (owned checkpoint.Owned, err error) {
 	for _, d := range docs {
-		t := checkpoint.OwnedTable{OID: d.OID, Name: d.Name, Partitioned: d.Partitioned}
-		if t.Since, err = position(d.Since); err == nil {
-			t.Until, err = position(d.Until)
+		t := checkpoint.OwnedTable{OID: d.OID, Name: d.Name, Schema: d.Schema, Partitioned: d.Partitioned}
+		for _, p := range []struct {
+			to   *pg.LSN
+			text string
+		}{{&t.Since, d.Since}, {&t.Until, d.Until}, {&t.Unsure, d.Unsure}} {
+			if err == nil {
+				*p.to, err = position(p.text)
+			}
 		}
 		for name, since := range d.Columns {
 			if t.Columns == nil {

@@ -59,7 +59,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.fail(name, d.undecided(v))
 	case v.gone != nil:
 		d.fail(name, v.gone)
-	case v.stored == nil && v.Slot.Active && v.begun == nil:
+	case (v.stored == nil || v.stored.Made) && v.Slot.Active && v.begun == nil:
 		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
@@ -73,6 +73,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 			d.amend("publication", Skipped, "does not exist: see "+name)
 		}
 		d.fail(name, v.mismatch)
+	case v.stored.Made:
+		d.ok(name, "%s in %s, where setup made the slot; nothing was read of it yet", v.stored.LSN, storeName(d.cfg))
 	default:
 		d.ok(name, "%s in %s fits the database; run compares the log itself when it starts", v.stored.LSN, storeName(d.cfg))
 	}

@@ -73,17 +73,21 @@ func (d *decision) look(ctx context.Context) error {
 
 // checkpointAt is the first checkpoint of what the view shows.
 func (d *decision) checkpointAt(at pg.LSN) checkpoint.Checkpoint {
+	return d.session.checkpointAt(d.view, at)
+}
+
+func (s *session) checkpointAt(v *view, at pg.LSN) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		LSN:         at,
 		Landmark:    checkpoint.Landmark{Commit: at},
-		Scope:       d.scope(),
-		SystemID:    d.server.SystemID,
-		Timeline:    d.server.Timeline,
-		Database:    d.server.Database,
-		Slot:        d.cfg.Source.Slot,
-		Publication: d.Fingerprint,
-		SavedAt:     time.Now().UTC(),
-		Epoch:       1,
+		Scope:       s.scope(),
+		SystemID:    v.server.SystemID,
+		Timeline:    v.server.Timeline,
+		Database:    v.server.Database,
+		Slot:        s.cfg.Source.Slot,
+		Publication: v.Fingerprint, PublicationName: s.cfg.Source.Publication,
+		SavedAt: time.Now().UTC(),
+		Epoch:   1,
 	}
 }
 

@@ -177,7 +177,7 @@ func TestSetupOfMessageMode(t *testing.T) {
 	if status := Status(f.ctx(), f.Config); status.Err() != nil {
 		t.Errorf("status: %s", status.Verdict)
 	}
-	f.wantTeardown("checkpoint missing", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
+	f.wantTeardown("checkpoint dropped", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
 }
 
 // A function whose body is right may still be called otherwise than it should
@@ -214,7 +214,7 @@ func TestCheckOfMessageMode(t *testing.T) {
 	wantFinding(t, r, "publication", OK, "run will create it")
 	f.setup()
 	f.exec(`DROP PUBLICATION cdc_outbox`)
-	finding := f.wantCheck("publication", Fail, "its messages are kept")
+	finding := f.wantCheck("checkpoint", Fail, "its messages are kept")
 	_, fix, _ := strings.Cut(finding.Remedy, "or: ")
 	f.exec(fix)
 	f.wantNothingWrong()

@@ -248,7 +248,7 @@ func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparis
 	if r.elsewhere {
 		return cp
 	}
-	cp.Owned, cp.Doubtful = d.owned(), old.Doubtful
+	cp.Owned, cp.Doubtful = d.owned().Settled(), old.Doubtful
 	if old.Skip.Commit >= at {
 		cp.Skip = old.Skip
 	}

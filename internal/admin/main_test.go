@@ -2,7 +2,10 @@ package admin
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,6 +101,14 @@ func (f *fixture) setup() {
 	f.t.Helper()
 	if steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium}); err != nil {
 		f.t.Fatalf("setup: %v\n%v", err, steps)
+	}
+}
+
+// forget removes the checkpoint, which setup has made.
+func (f *fixture) forget() {
+	f.t.Helper()
+	if err := os.Remove(f.Checkpoint.Path); !errors.Is(err, fs.ErrNotExist) {
+		must.OK(f.t, err)
 	}
 }
 

@@ -51,6 +51,10 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		return b.String(), nil
 	}
 	writeSection(&b, "Slot: it waits until every transaction that is running has ended", catalog.EnsureSlotSQL(cfg.Source.Slot))
+	if cfg.Checkpoint.Store != store.StoreNone {
+		fmt.Fprintf(&b, "\n%s", Comment("Then: cdc-outbox adopt --yes. It notes the slot in the checkpoint, so that the first run\n"+
+			"notices if the slot is dropped until then; with exactly_once, run asks for it."))
+	}
 	return b.String(), nil
 }
 
@@ -82,11 +86,8 @@ func createSchema(t pg.Table) string {
 	return "CREATE SCHEMA IF NOT EXISTS " + sqltext.Name(t.Schema)
 }
 
-// Attributes of the connector's role: where it streams, and where it polls.
-const (
-	streamingRole = "LOGIN REPLICATION"
-	pollingRole   = "LOGIN"
-)
+// streamingRole are the attributes of the connector's role, but in poll mode.
+const streamingRole = "LOGIN REPLICATION"
 
 // roleSQL creates or completes a role.
 func roleSQL(role, attributes string, grants []string) []string {

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -80,10 +79,10 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	steps := []func(context.Context) error{
-		s.primary, s.able, s.mayGiveRole, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
+		s.primary, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
 	}
 	if s.polls() {
-		steps = []func(context.Context) error{s.primary, s.mayGiveRole, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
+		steps = []func(context.Context) error{s.primary, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
 	}
 	for _, step := range steps {
 		if err = step(ctx); err != nil {
@@ -98,22 +97,6 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 
 func (s *setup) done(object, name, action, detail string) {
 	s.steps = append(s.steps, Step{object, name, action, detail})
-}
-
-// able returns why the server cannot have the slot, which comes last, if so.
-func (s *setup) able(ctx context.Context) error {
-	server, err := catalog.ReadServer(ctx, s.conn)
-	if err == nil {
-		err = logs(server)
-	}
-	if err != nil {
-		return err
-	}
-	_, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
-	if err != nil || exists {
-		return err
-	}
-	return roomForSlot(server, s.cfg.Source.Slot)
 }
 
 func (s *setup) ensureTables(ctx context.Context) error {
@@ -268,31 +251,6 @@ func (s *setup) ensureRole(ctx context.Context) error {
 	return s.giveRole(ctx, streamingRole, grants(&cfg, s.opts.Role))
 }
 
-// mayGiveRole returns why the role cannot be created or completed, if so: it does it, and
-// takes it back.
-func (s *setup) mayGiveRole(ctx context.Context) error {
-	if s.opts.Role == "" {
-		return nil
-	}
-	attributes := streamingRole
-	if s.polls() {
-		attributes = pollingRole
-	}
-	tx, err := s.conn.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	err = s.execute(ctx, roleSQL(s.opts.Role, attributes, nil)...)
-	if undone := tx.Rollback(ctx); err == nil {
-		return undone
-	}
-	if sqlstate.Of(err) != pgerrcode.InsufficientPrivilege {
-		return fmt.Errorf("set up role %q: %w", s.opts.Role, err)
-	}
-	return failure.Configf("run setup as a role that may, with --set source.url=…: a superuser or, from PostgreSQL 16 on, one with CREATEROLE and the attributes that it gives",
-		"nothing was changed: role %s may not set up role %q: %w", sqltext.Name(s.conn.Config().User), s.opts.Role, err)
-}
-
 // giveRole creates or completes the role.
 func (s *setup) giveRole(ctx context.Context, attributes string, grants []string) error {
 	role := s.opts.Role
@@ -360,11 +318,19 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v.Exists {
-		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String())
+	if v.elsewhere() {
+		v.stored, v.mismatch = nil, nil // it is of a database that was only set up
 	}
-	if v.mismatch != nil || v.Exists {
-		return v.mismatch // which run would refuse
+	if v.Exists {
+		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String()+s.unnoted(v))
+	}
+	switch {
+	case v.mismatch != nil: // which run would refuse
+		return v.mismatch
+	case v.Exists && v.stored != nil && v.stored.Made: // the configuration may have changed
+		return s.note(ctx, v, v.stored.LSN, v.stored.Horizon)
+	case v.Exists:
+		return nil
 	}
 	if s.cfg.Source.Snapshot == config.SnapshotInitial {
 		return s.leaveSlot()
@@ -385,21 +351,30 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	if err != nil || manages { // Patroni may drop this one, and make another that nobody has missed
 		return err
 	}
-	return s.remember(ctx, v, at)
+	return s.note(ctx, v, at, v.Horizon)
 }
 
-// remember notes the slot that was made in a store that the first run sees, too.
-// Otherwise that run would take the slot, if it is gone by then, for one that was never
-// there, and begin with another behind what is committed until then.
-func (s *setup) remember(ctx context.Context, v *view, at pg.LSN) error {
-	if kept := s.cfg.Checkpoint.Store; kept != store.StoreKafka && kept != store.StorePostgres {
+// note has the checkpoint know the slot that was made, so that the first run notices if it
+// was dropped, or made anew, until then.
+func (s *setup) note(ctx context.Context, v *view, at pg.LSN, horizon uint64) error {
+	if s.cfg.Checkpoint.Store == store.StoreNone {
 		return nil
 	}
-	made := decision{view: v, session: s.session}
-	if err := saveCheckpoint(ctx, s.store, made.checkpointAt(at)); err != nil {
-		return fmt.Errorf("note the new slot: %w", err)
+	cp := s.checkpointAt(v, at)
+	cp.Epoch, cp.Made, cp.Horizon = v.epoch+2, true, horizon // behind the Beginning
+	if err := saveCheckpoint(ctx, s.store, cp); err != nil {
+		return &failure.Error{Class: failure.ClassOf(err), Remedy: "see to the checkpoint store; then `cdc-outbox adopt --yes` notes the slot",
+			Err: fmt.Errorf("the slot is made, and not noted in the checkpoint: %w", err)}
 	}
 	return nil
+}
+
+// unnoted is what there is to say of a slot that no checkpoint knows.
+func (s *setup) unnoted(v *view) string {
+	if v.stored != nil || v.begun != nil || v.Slot.Active || s.cfg.Checkpoint.Store == store.StoreNone {
+		return ""
+	}
+	return "; no checkpoint knows it: `cdc-outbox adopt --yes` notes it, so that the first run notices if it is dropped until then"
 }
 
 // leaveSlot leaves the slot to the first run, which publishes a snapshot. That must

@@ -30,7 +30,7 @@ func (s *setup) ensurePollRole(ctx context.Context) error {
 	if err != nil || s.opts.Role == "" {
 		return err
 	}
-	return s.giveRole(ctx, pollingRole, grants)
+	return s.giveRole(ctx, "LOGIN", grants)
 }
 
 func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {

@@ -37,28 +37,6 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// Failure mode 151. Who may make everything but the role makes nothing.
-func TestSetupOfARoleThatItMayNotMake(t *testing.T) {
-	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
-		t.Run(mode, func(t *testing.T) {
-			f := empty(t)
-			f.Source.Mode = mode
-			role := slotName(t)
-			f.exec(`CREATE ROLE `+role+` LOGIN REPLICATION PASSWORD 'pw'`, `GRANT CREATE ON SCHEMA public TO `+role,
-				`GRANT CREATE ON DATABASE `+f.conn.Config().Database+` TO `+role)
-			f.t.Cleanup(func() { f.exec(`DROP OWNED BY `+role, `DROP ROLE `+role) })
-			f.Source.URL = asRole(f.Source.URL, role, "pw")
-			steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium, Role: "made_by_nobody"})
-			wantClass(t, err, failure.Config, "nothing was changed", "may not set up role")
-			wantSteps(t, steps)
-			var made bool
-			if err := f.conn.QueryRow(f.ctx(), `SELECT to_regclass('public.outbox') IS NOT NULL OR EXISTS (SELECT FROM pg_roles WHERE rolname = 'made_by_nobody')`).Scan(&made); err != nil || made {
-				t.Errorf("something was made: %v, %v", made, err)
-			}
-		})
-	}
-}
-
 // The columns are those that the configuration names, and the router finds all
 // of them.
 func TestSetupFollowsTheConfiguration(t *testing.T) {

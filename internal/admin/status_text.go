@@ -5,7 +5,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -22,7 +21,7 @@ func (r *StatusReport) judge(mismatch error) string {
 		return mismatch.Error()
 	case db.Slot != nil && db.Slot.Lost != "":
 		return "the slot is lost: events may be lost, an operator must decide"
-	case mismatch != nil && (r.Checkpoint == nil || failure.ClassOf(mismatch) == failure.Config):
+	case mismatch != nil && r.Checkpoint == nil:
 		return "run would refuse this: " + mismatch.Error()
 	case mismatch != nil:
 		return "the database does not fit the checkpoint: " + mismatch.Error()

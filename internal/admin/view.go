@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -21,6 +22,7 @@ type view struct {
 	stored *checkpoint.Checkpoint // nil: none
 	looked bool                   // for a checkpoint, without an error
 	gone   error                  // why the checkpoint that there was is not there
+	epoch  int64                  // that is stored; 0: none
 	// begun is a Beginning: the store says that nobody has read the slot yet.
 	begun  *checkpoint.Checkpoint
 	server catalog.Server
@@ -51,7 +53,7 @@ func (v *view) load(ctx context.Context, opened checkpoint.Store) error {
 	if err != nil {
 		return fmt.Errorf("load checkpoint: %w", err)
 	}
-	v.looked = true
+	v.looked, v.epoch = true, cp.Epoch
 	switch {
 	case ok && cp.Creating:
 		v.begun = &cp
@@ -69,6 +71,14 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 	}
 	if v.stored != nil {
 		following := v.stored.Following(v.Tables)
+		following, err := following.Through(s.cfg.Source.Publication, v.Fingerprint, func(horizon uint64) (bool, error) {
+			return catalog.PublishedBefore(ctx, s.conn, s.cfg.Source.Publication, s.cfg.Source.Tables, horizon)
+		})
+		if failure.ClassOf(err) == failure.Config {
+			v.mismatch = err
+		} else if err != nil {
+			return err
+		}
 		v.stored = &following
 	}
 	if v.server, err = catalog.ReadServer(ctx, s.conn); err != nil {
@@ -80,7 +90,7 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 	}
 	seen := checkpoint.Server{
 		Name: s.cfg.Source.Slot, Scope: s.scope(), Key: wiring.CheckpointKey(s.cfg), SystemID: v.server.SystemID, Timeline: v.server.Timeline, Database: v.server.Database, CurrentLSN: v.server.FlushLSN,
-		Publication: v.Fingerprint, Exists: v.Exists, Slot: v.Slot,
+		Publication: v.Fingerprint, PublicationName: s.cfg.Source.Publication, Exists: v.Exists, Slot: v.Slot,
 		StoredInside: s.cfg.Checkpoint.Store == store.StorePostgres,
 	}
 	if seen.Patroni, err = catalog.Patroni(ctx, s.conn); err != nil {
@@ -99,7 +109,11 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 	if v.stored != nil && (v.Missing() != nil || v.Publication == nil) { // which says more than the comparison of the publication would
 		seen.Publication = v.stored.Publication
 	}
-	if v.mismatch = s.compare(ctx, v, seen); v.mismatch == nil && v.stored != nil && v.Missing() != nil {
+	unread := v.mismatch
+	if v.mismatch = s.compare(ctx, v, seen); unread != nil {
+		v.mismatch = unread
+	}
+	if v.mismatch == nil && v.stored != nil && v.Missing() != nil {
 		v.mismatch = v.stored.Unread(&v.View, func(oid uint32) (pg.Table, error) { return catalog.TableOf(ctx, s.conn, oid) })
 	}
 	return nil
@@ -124,10 +138,15 @@ func (s *session) compare(ctx context.Context, v *view, seen checkpoint.Server) 
 	if err := s.undecided(v); err != nil {
 		return err
 	}
-	if v.Publication == nil {
-		return s.source().MissingPublication(ctx, s.conn, v.read())
+	if v.Publication != nil {
+		return nil
 	}
-	return nil
+	if v.stored != nil {
+		if err := v.stored.WithoutPublication(s.cfg.Source.Publication); err != nil {
+			return err
+		}
+	}
+	return s.source().MissingPublication(ctx, s.conn, v.read())
 }
 
 // read is the fingerprint of the publication that was read; "" for none.
@@ -153,6 +172,9 @@ func (s *session) undecided(v *view) error {
 	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.looked && v.stored == nil && v.begun == nil {
 		return checkpoint.Undecided(v.Slot)
 	}
+	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.stored != nil && v.stored.Made {
+		return checkpoint.WithoutSnapshot(v.Slot)
+	}
 	if _, shared := wiring.CheckpointTopic(s.cfg); shared != "" && v.Exists && v.looked && v.stored == nil && v.begun == nil {
 		return checkpoint.Unknown(v.Slot)
 	}
@@ -165,6 +187,11 @@ func (v *view) known() pg.LSN {
 		return v.Slot.ConfirmedFlush
 	}
 	return max(v.stored.LSN, v.Slot.ConfirmedFlush)
+}
+
+// elsewhere reports whether the checkpoint is setup's, and of another database.
+func (v *view) elsewhere() bool {
+	return v.stored != nil && v.stored.Made && (v.stored.SystemID != v.server.SystemID || v.stored.Database != v.server.Database)
 }
 
 // scope is that of a checkpoint of the configuration.

@@ -86,6 +86,18 @@ func SamePublication(before, now string) bool {
 	return true
 }
 
+// OtherPublication reports whether the later of two fingerprints is of another publication
+// than the earlier one, and of all tables of that.
+func OtherPublication(before, now string) bool {
+	if NoTables(before) || NoTables(now) {
+		return false
+	}
+	oid, tables := splitFingerprint(before)
+	other, still := splitFingerprint(now)
+	maps.DeleteFunc(tables, func(name string, _ []string) bool { _, has := still[name]; return has })
+	return oid != other && len(tables) == 0
+}
+
 // FingerprintHas reports whether a fingerprint is also of the table.
 func FingerprintHas(fingerprint string, t pg.Table) bool {
 	_, tables := splitFingerprint(fingerprint)

@@ -14,6 +14,7 @@ import (
 type TableInfo struct {
 	pg.Table
 	OID         uint32
+	SchemaOID   uint32
 	Partitioned bool
 	// ReplicaIdentity tells whether the table's rows can be named in an update
 	// or delete, by primary key, an index, or the whole row, in each partition
@@ -62,7 +63,7 @@ func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
 // pg_relation_is_publishable does not know it.
 var tableQuery = `
 WITH RECURSIVE named AS (
-	SELECT c.oid, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	SELECT c.oid, c.relnamespace, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 ), above AS (
 	SELECT oid, 0 AS level FROM named
@@ -79,7 +80,7 @@ WITH RECURSIVE named AS (
 	       OR c.relkind = 'r' AND COALESCE(pg_relation_is_publishable(c.oid), true) AS publishable
 	  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 )
-SELECT named.oid, named.relkind = 'p',
+SELECT named.oid, named.relnamespace, named.relkind = 'p',
        named.identity, named.relkind::text, named.relpersistence::text,
        (SELECT publishable FROM relative WHERE oid = named.oid),
        ARRAY(SELECT name FROM above JOIN relative USING (oid) WHERE level > 0 ORDER BY level),
@@ -92,7 +93,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, table pg.Table) (info TableI
 	info.Table = table
 	var ancestors, unpublishable, children []string
 	var kind, persistence string
-	err = conn.QueryRow(ctx, tableQuery, table.Schema, table.Name).Scan(&info.OID, &info.Partitioned,
+	err = conn.QueryRow(ctx, tableQuery, table.Schema, table.Name).Scan(&info.OID, &info.SchemaOID, &info.Partitioned,
 		&info.ReplicaIdentity, &kind, &persistence, &info.Publishable, &ancestors, &unpublishable, &children)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return TableInfo{}, false, nil

@@ -30,7 +30,12 @@ type View struct {
 	Publication *Publication // nil: none
 	Fingerprint string       // of the publication; empty for none
 	Tables      []TableInfo  // unless one is missing
-	End         pg.LSN       // of the log, after the tables were read
+	Begin, End  pg.LSN       // of the log, before and after the tables were read
+	Horizon     uint64       // each transaction with an id before it ended in the log before End
+	// SchemasTold tells that a stream has the present name of a table whose schema was
+	// renamed (16). Before, it goes on under the name that it has announced (pgoutput.c,
+	// init_rel_sync_cache).
+	SchemasTold bool
 	// Failures are why events would be lost or mangled, Warnings what harms
 	// somebody else or hides something: see CheckPublication. A table that is
 	// missing is a failure too. There is neither without a publication.
@@ -57,7 +62,11 @@ func (v *View) ReadPublication(ctx context.Context, conn *pgx.Conn, s Source) er
 	return v.readTables(ctx, conn, s)
 }
 
-func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) error {
+func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) (err error) {
+	v.SchemasTold = majorVersion(conn) >= 16
+	if v.Begin, _, err = readEnd(ctx, conn); err != nil {
+		return err
+	}
 	infos, err := ReadTables(ctx, conn, s.Tables)
 	if failure.ClassOf(err) == failure.Config {
 		v.Failures = []error{err}
@@ -79,7 +88,7 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) error {
 			v.needed[t], _ = s.Needed(rel)
 		}
 	}
-	if v.End, err = readEnd(ctx, conn); err != nil {
+	if v.End, v.Horizon, err = readEnd(ctx, conn); err != nil {
 		return err
 	}
 	v.Tables = infos
@@ -88,18 +97,19 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) error {
 }
 
 // readEnd returns the end of the log. All that was visible before lies before it,
-// also what is not on disk yet.
-func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, err error) {
+// also what is not on disk yet. So does the end of each transaction with an id before
+// the horizon.
+func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, horizon uint64, err error) {
 	var text string
 	err = conn.QueryRow(ctx, `SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
-		ELSE pg_catalog.pg_current_wal_insert_lsn() END::text`).Scan(&text)
+		ELSE pg_catalog.pg_current_wal_insert_lsn() END::text, pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::int8`).Scan(&text, &horizon)
 	if err == nil {
 		end, err = pg.ParseLSN(text)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the end of the log: %w", err)
+		return 0, 0, fmt.Errorf("read the end of the log: %w", err)
 	}
-	return end, nil
+	return end, horizon, nil
 }
 
 // Unfit is nil where the tables can be read through the publication.

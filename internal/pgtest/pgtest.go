@@ -19,7 +19,7 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,19 +116,19 @@ func starter(opts []Option) func(ctx context.Context) (server, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := tell(ctx, s, o.BinDir, contained); err != nil {
+		if err := tell(ctx, s, contained); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 		return s, nil
 	}
 }
 
-// told has the binaries of this process's servers whose version stands in the output.
-var told sync.Map
+// told is set once the version of this process's servers stands in the output.
+var told atomic.Bool
 
 // tell notes which server the tests have, as it calls itself.
-func tell(ctx context.Context, s server, bin string, contained bool) error {
-	if _, again := told.LoadOrStore(bin, true); again {
+func tell(ctx context.Context, s server, contained bool) error {
+	if told.Swap(true) {
 		return nil
 	}
 	conn, err := pgconn.Connect(ctx, s.URL("postgres"))

@@ -14,7 +14,6 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -226,7 +225,7 @@ func (d *Delivery) stopped(ev *transform.Event, bad *transform.BadEvent) error {
 	if p := ev.Position; !p.IsZero() {
 		at = fmt.Sprintf(" at %s/%d", p.CommitLSN, p.Seq)
 	}
-	return failure.Configf(d.opts.Remedy(ev, bad), "bad event %s of %s%s: %w", cmp.Or(ev.Name(), "(no id)"), ev.Table, at, bad)
+	return failure.Configf(d.opts.Remedy(ev, bad), "bad event %s of %s%s: %w", ev.Name(), ev.Table, at, bad)
 }
 
 // note logs what became of an event.

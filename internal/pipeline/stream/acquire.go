@@ -113,7 +113,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	if seen.Slot.Active {
 		return h, catalog.ErrSlotActive
 	}
-	h.found, err = s.known(ctx, seen, view)
+	h.found, err = s.known(ctx, sql, seen, view)
 	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.transactions != nil && !s.claimed && seen.Exists {
 		return h, s.endOpen(ctx, repl, seen.Slot)
 	}
@@ -129,7 +129,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, err
 	}
 	h.unbound = s.bind(ctx, sql)
-	if h.unbound != nil && (h.found == nil || s.opts.OnBadEvent != transform.BadEventStop || failure.ClassOf(h.unbound) == failure.Transient) {
+	if h.unbound != nil && (h.found == nil || h.found.Made || s.opts.OnBadEvent != transform.BadEventStop || failure.ClassOf(h.unbound) == failure.Transient) {
 		return h, h.unbound
 	}
 	if h.found == nil && seen.Exists {
@@ -166,6 +166,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		h.cp.Epoch = h.found.Epoch + 1
 		h.cp.Snapshot = h.found.Snapshot
 		h.cp.Doubtful = h.found.Doubtful
+		h.cp.Horizon = h.found.Horizon
 		if h.found.Skip.Commit >= h.cp.LSN { // not passed yet
 			h.cp.Skip = h.found.Skip
 		}
@@ -278,8 +279,8 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Check
 		Timeline:    seen.Timeline,
 		Database:    seen.Database,
 		Slot:        s.opts.Slot,
-		Publication: seen.Publication,
-		Snapshot:    s.begun != nil && s.opts.Snapshot,
+		Publication: seen.Publication, PublicationName: s.opts.Publication,
+		Snapshot: s.begun != nil && s.opts.Snapshot,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -34,14 +35,16 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.fitsTransactions(&cp); err != nil {
 		return err
 	}
+	if err := s.intake.tables.begin(h.found, s.scope(), h.confirmed); err != nil {
+		return s.noteLoss(ctx, cp, err)
+	}
 	if err := s.compareEnds(ctx, h.found); err != nil {
-		return err
+		return s.noteLoss(ctx, cp, err)
 	}
 	if err := s.recallDoubtful(ctx, &cp); err != nil {
 		return err
 	}
 	s.intake.skip = cp.Skip
-	s.intake.tables.begin(h.found, s.scope(), h.confirmed)
 	s.epoch = cp.Epoch // a save that fails may still have reached the store
 	if err := s.checkpointer.begin(ctx, cp); err != nil {
 		return err
@@ -108,6 +111,29 @@ func (s *source) compareEnds(ctx context.Context, found *checkpoint.Checkpoint) 
 		return nil
 	}
 	return s.checkpointer.exclusive(ctx, func() error { return anew(s.compare(ctx, found.Ends)) })
+}
+
+// noteLoss saves a checkpoint that says what was lost, if err is a loss, which it returns.
+// The slot is held, so that no other instance goes on before.
+func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err error) error {
+	s.checkpointer.remember(err)
+	if s.checkpointer.losing() == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.close)
+	defer cancel()
+	if failed := s.checkpointer.begin(ctx, cp); failed != nil {
+		s.log.Error("the checkpoint does not say what was lost: do not restart before it is accepted", zap.Error(failed), zap.Error(err))
+	}
+	return err
+}
+
+// noted is noteLoss of an error that ends a session, if it is a loss that nothing shows later.
+func (s *source) noted(ctx context.Context, err error) error {
+	if failure.ClassOf(err) != failure.Loss || s.checkpointer.losing() == nil {
+		return err
+	}
+	return s.noteLoss(ctx, s.checkpointer.last(), err)
 }
 
 // number gives the checkpoint its epoch. It is higher than the epoch found. By

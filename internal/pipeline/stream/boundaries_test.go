@@ -35,6 +35,7 @@ func (*transactor) Recall(context.Context, []checkpoint.Doubtful) ([]checkpoint.
 }
 func (*transactor) Compare(context.Context, checkpoint.Ends) error          { return nil }
 func (*transactor) Usable(context.Context) error                            { return nil }
+func (*transactor) Ends() checkpoint.Ends                                   { return nil }
 func (*transactor) Claim(context.Context) error                             { return nil }
 func (*transactor) Next() time.Time                                         { return nextTransaction }
 func (*transactor) Await(context.Context, []sink.Entry, func() error) error { return nil }

@@ -28,6 +28,11 @@ const saveBytes = 256 << 10
 // coordinator, and a record more; the log of a second costs the server nothing.
 const transactionsApart = time.Second
 
+// saveAgain is when the last checkpoint is saved once more, while the slot is held: a former
+// holder, which was paused, may write its own to Kafka later than we ours, and compaction
+// leaves the last.
+const saveAgain = 10 * time.Minute
+
 // saveWaits are those between attempts at a save.
 var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
@@ -55,11 +60,16 @@ type checkpointer struct {
 	stream atomic.Pointer[wal.Stream] // to confirm on; nil between connections
 	// ends are what brokers have acknowledged. With exactly once the sink says so itself.
 	ends func() checkpoint.Ends
+	// holds tells whether the present stream is known to be of the log that was read.
+	holds func() bool
 
 	mu      sync.Mutex            // never held during a save
 	current checkpoint.Checkpoint // as last saved, in the present epoch
 	seen    string                // the publication at the last look; the next checkpoint says so
+	passed  uint64                // the horizon of a look whose end was passed; likewise
+	coming  horizon               // that of a later look, whose end was not; zero: none
 	owned   checkpoint.Owned      // likewise
+	lost    *checkpoint.Lost      // likewise; nil: nothing
 }
 
 func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m checkpointMetrics, log *zap.Logger) *checkpointer {
@@ -75,6 +85,7 @@ func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interva
 		saving:   make(chan struct{}, 1),
 		ends:     func() checkpoint.Ends { return nil },
 	}
+	k.holds = func() bool { return k.stream.Load() != nil }
 	k.progress = &saving{log: log, ahead: k.ahead}
 	return k
 }
@@ -103,12 +114,34 @@ func (k *checkpointer) exclusive(ctx context.Context, fn func() error) error {
 
 // finish saves the last position, once run has ended.
 func (k *checkpointer) finish(ctx context.Context) {
-	if k.failed || !k.ahead() && !k.changed() {
+	if k.failed && k.losing() == nil || !k.ahead() && !k.changed() && !k.behindHorizon() {
 		return
 	}
-	if err := k.advance(ctx); err != nil {
+	err := k.advance(ctx)
+	switch {
+	case err == nil:
+	case k.last().Lost != nil || k.losing() == nil:
 		k.log.Warn("the last checkpoint was not saved; some events may be sent again", zap.Error(err))
+	default:
+		k.log.Error("the checkpoint does not say what was lost, so that a restart may go on without a word: do not restart before it is accepted",
+			zap.Error(err), zap.String("lost", k.losing().Text))
 	}
+}
+
+// behindHorizon reports whether a later horizon counts than the last checkpoint has. That
+// alone is no reason to save one while it runs: each save into the database makes another.
+func (k *checkpointer) behindHorizon() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pass(k.current.LSN)
+	return k.current.Epoch != 0 && k.passed > k.current.Horizon
+}
+
+// losing is the loss that the next checkpoints say; nil: none.
+func (k *checkpointer) losing() *checkpoint.Lost {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lost
 }
 
 // last returns the checkpoint saved last.
@@ -121,11 +154,28 @@ func (k *checkpointer) last() checkpoint.Checkpoint {
 // follow notes the publication of the last look, for the next checkpoints. It
 // was compared with the look before: a membership that is new was seen while an
 // older one was still there, so no row was left out. follow never blocks.
-func (k *checkpointer) follow(publication string) {
+func (k *checkpointer) follow(publication string, h horizon) {
 	k.mu.Lock()
 	k.seen = publication
+	k.pass(max(k.current.LSN, k.tracker.Position()))
+	if k.coming.id == 0 {
+		k.coming = h
+	}
 	k.mu.Unlock()
 	session.Wake(k.wake)
+}
+
+// horizon is that of a look: see checkpoint.Checkpoint. It counts for a position behind end.
+type horizon struct {
+	id  uint64
+	end pg.LSN
+}
+
+// pass notes that the position has been reached. The caller holds mu.
+func (k *checkpointer) pass(position pg.LSN) {
+	if k.coming.id != 0 && position >= k.coming.end {
+		k.passed, k.coming = k.coming.id, horizon{}
+	}
 }
 
 // own notes which tables' rows are ours, for the next checkpoints. It never blocks.
@@ -134,6 +184,16 @@ func (k *checkpointer) own(owned checkpoint.Owned) {
 	k.owned = owned
 	k.mu.Unlock()
 	session.Wake(k.wake)
+}
+
+// remember has the next checkpoints say what was lost, if err is a loss, which it returns.
+func (k *checkpointer) remember(err error) error {
+	if lost := checkpoint.LostBy(err); lost != nil {
+		k.mu.Lock()
+		k.lost = lost
+		k.mu.Unlock()
+	}
+	return err
 }
 
 // publication is what follow noted last.
@@ -148,7 +208,7 @@ func (k *checkpointer) publication() string {
 func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current.Epoch != 0 && (k.current.Publication != k.seen || !k.current.Owned.SameTables(k.owned))
+	return k.current.Epoch != 0 && (k.current.Publication != k.seen || k.current.Lost != k.lost || !k.current.Owned.SameTables(k.owned))
 }
 
 // event notes that events were acked. It wakes run only if a save has become
@@ -217,8 +277,10 @@ func (k *checkpointer) wait() time.Duration {
 	switch {
 	case k.changed():
 		limit = k.interval
-	case moved <= 0:
+	case moved <= 0 && !k.holds():
 		return k.quiet
+	case moved <= 0:
+		return min(k.quiet, max(0, saveAgain-time.Since(k.last().SavedAt)))
 	case moved >= saveBytes:
 		limit = k.apart
 	case k.acked.Load():
@@ -269,7 +331,9 @@ func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
 	cp.Ends = k.ends()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	cp.SavedAt, cp.Publication, cp.Owned = time.Now(), k.seen, k.owned
+	cp.SavedAt, cp.Publication, cp.Owned, cp.Lost = time.Now(), k.seen, k.owned, k.lost
+	k.pass(cp.LSN)
+	cp.Horizon = max(cp.Horizon, k.passed)
 	return cp
 }
 

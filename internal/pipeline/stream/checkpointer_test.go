@@ -254,18 +254,18 @@ func TestCheckpointerStaysInTheEpochThatMayBeStored(t *testing.T) {
 // A changed publication is saved once, although the position stays.
 func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
-		k.follow("7:t=1/2|schema/3")
+		k.follow("7:t=1/2|schema/3", horizon{})
 		pass(interval - 1)
 		k.want(t, 1000)
 		pass(1)
 		k.want(t, 1000, 1000)
-		k.follow("7:t=1/2|schema/3")
+		k.follow("7:t=1/2|schema/3", horizon{})
 		pass(time.Minute)
 		k.want(t, 1000, 1000)
 		if got := k.store.stored(); got.Publication != "7:t=1/2|schema/3" || got.Slot != "s" {
 			t.Errorf("saved %+v", got)
 		}
-		k.follow("7:t=schema/3")
+		k.follow("7:t=schema/3", horizon{})
 		must.OK(t, k.stop())
 		k.finish(t.Context())
 		if got := k.store.stored().Publication; got != "7:t=schema/3" {
@@ -278,12 +278,30 @@ func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 // earlier session.
 func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
-		k.follow("old")
+		k.follow("old", horizon{})
 		pass(interval)
-		k.follow("new")
+		k.follow("new", horizon{})
 		must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Epoch: 8, Publication: "new"}))
 		if got := k.store.stored(); got.Publication != "new" || got.Epoch != 8 {
 			t.Errorf("saved %+v", got)
 		}
+	})
+}
+
+// Failure mode 104. Compaction leaves the last record of a key, which must not be that of
+// a former holder of the slot.
+func TestCheckpointerSavesTheLastCheckpointAgain(t *testing.T) {
+	keep(t, func(t *testing.T, k keeping) {
+		holds := false
+		k.holds = func() bool { return holds }
+		pass(saveAgain)
+		k.want(t, 1000)
+		holds = true
+		pass(k.quiet)
+		k.want(t, 1000, 1000)
+		pass(saveAgain - 1)
+		k.want(t, 1000, 1000)
+		pass(k.quiet)
+		k.want(t, 1000, 1000, 1000)
 	})
 }

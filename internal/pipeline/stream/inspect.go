@@ -28,7 +28,8 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 		return checkpoint.Server{}, &v, err
 	}
 	seen := checkpoint.Server{
-		Name: s.opts.Slot, Scope: s.scope(), Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot, Publication: v.Fingerprint,
+		Name: s.opts.Slot, Scope: s.scope(), Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot,
+		Publication: v.Fingerprint, PublicationName: s.opts.Publication,
 		StoredInside: s.opts.Checkpoint.Store == store.StorePostgres,
 	}
 	switch {
@@ -39,7 +40,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	case v.Unfit() != nil:
 		return seen, &v, v.Unfit()
 	}
-	s.intake.tables.looks.Store(&look{tables: v.Tables, at: v.End})
+	s.intake.tables.looks.Store(&look{tables: v.Tables, from: v.Begin, at: v.End, schemasTold: v.SchemasTold})
 	return seen, &v, nil
 }
 
@@ -50,7 +51,7 @@ func (s *source) names() catalog.Source {
 
 // known is the checkpoint that the server is compared with, with the present names of the
 // tables; nil: there is none.
-func (s *source) known(ctx context.Context, seen checkpoint.Server, view *catalog.View) (*checkpoint.Checkpoint, error) {
+func (s *source) known(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server, view *catalog.View) (*checkpoint.Checkpoint, error) {
 	found, err := s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil || found == nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (s *source) known(ctx context.Context, seen checkpoint.Server, view *catalo
 	if s.epoch != 0 && confirmed.LSN > found.LSN {
 		return nil, ErrTakenOver // what was in doubt is no more, but this process may have read it already, to write it again
 	}
-	return s.follow(confirmed, view), nil
+	return s.through(ctx, sql, s.follow(confirmed, view), seen.Publication)
 }
 
 // readable is the error of a publication or of tables that cannot be read, which are
@@ -68,8 +69,11 @@ func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.
 	if invalid != nil {
 		return s.sinceCheckpoint(ctx, sql, found, view, invalid)
 	}
-	if found == nil {
+	switch {
+	case found == nil:
 		return s.undecided(ctx, sql, seen)
+	case found.Made && s.opts.Snapshot:
+		return checkpoint.WithoutSnapshot(seen.Slot)
 	}
 	return nil
 }
@@ -82,6 +86,9 @@ func (s *source) sinceCheckpoint(ctx context.Context, sql *pgx.Conn, cp *checkpo
 	if _, missing := errors.AsType[*catalog.MissingPublication](err); missing {
 		read := ""
 		if cp != nil {
+			if unread := cp.WithoutPublication(s.opts.Publication); unread != nil {
+				return unread
+			}
 			read = cp.Publication
 		}
 		return s.names().MissingPublication(ctx, sql, read)
@@ -108,6 +115,19 @@ func (s *source) follow(found checkpoint.Checkpoint, v *catalog.View) *checkpoin
 			zap.String("before", now.Scope), zap.String("now", s.scope()), zap.Stringer("checkpoint", now.LSN))
 	}
 	return &now
+}
+
+// through has a checkpoint be of the publication of now, where that loses nothing.
+func (s *source) through(ctx context.Context, sql *pgx.Conn, found *checkpoint.Checkpoint, publication string) (*checkpoint.Checkpoint, error) {
+	now, err := found.Through(s.opts.Publication, publication, func(horizon uint64) (bool, error) {
+		return catalog.PublishedBefore(ctx, sql, s.opts.Publication, s.opts.Tables, horizon)
+	})
+	if err == nil && now.Publication != found.Publication && !s.switched { // a spare looks again and again
+		s.switched = true
+		s.log.Info("reading through another publication, which has published the tables since before the checkpoint",
+			zap.String("before", found.PublicationName), zap.String("now", s.opts.Publication), zap.Stringer("checkpoint", found.LSN))
+	}
+	return &now, err
 }
 
 func identify(seen *checkpoint.Server, id catalog.Identity) {

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
@@ -30,6 +31,7 @@ type instance struct {
 	t       *testing.T
 	metrics *counts
 	health  *Health
+	looked  func() pg.LSN // the monitor's last look saw all that came before
 	logs    *observer.ObservedLogs
 	limit   int64 // of bytes in flight
 	cancel  context.CancelFunc
@@ -59,6 +61,7 @@ func (d *database) startWith(p Parts) *instance {
 	p.Options, p.Router, p.Metrics, p.Kafka, p.Log = d.opts, router, i.metrics, delivery.NewDownstream(i.metrics), zap.New(core)
 	r := newPipeline(p, d.limits)
 	i.health = r.Health()
+	i.looked = func() pg.LSN { return pg.LSN(r.source.whole.Load()) }
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel
 	go func() {

@@ -55,7 +55,7 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 	in := &intake{
 		router: p.Router, queue: q, tracker: t, checkpointer: k,
 		bound:    make(map[uint32]*pg.Relation),
-		tables:   outboxTables{named: make(map[pg.Table]bool, len(p.Tables)), note: k.own},
+		tables:   outboxTables{named: make(map[pg.Table]bool, len(p.Tables)), note: k.own, lose: k.remember},
 		onUpdate: p.OnUpdate, skipRemedy: p.skipRemedy, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
 		moves:  transform.MovesWithin(p.MaxBufferedBytes),
@@ -114,7 +114,9 @@ func (in *intake) accept(ctx context.Context, msg *wal.Message) error {
 
 // commit ends a transaction.
 func (in *intake) commit(msg *wal.Message) error {
-	in.tables.learn(msg.End)
+	if err := in.tables.learn(msg.End); err != nil {
+		return err
+	}
 	in.moves.End()
 	if again, err := in.repeated(msg.End); again || err != nil {
 		return err
@@ -142,7 +144,9 @@ func (in *intake) commit(msg *wal.Message) error {
 
 // idle notes that there is nothing of ours up to pos.
 func (in *intake) idle(pos pg.LSN) error {
-	in.tables.learn(pos)
+	if err := in.tables.learn(pos); err != nil {
+		return err
+	}
 	if again, err := in.repeated(pos); again || err != nil {
 		return err
 	}
@@ -211,10 +215,13 @@ func (in *intake) knows(p pg.Position) bool {
 func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 	row := &msg.Row
 	if msg.Unread {
-		return in.tables.unread(row)
+		if err := in.tables.unread(row); err != nil {
+			return err
+		}
+		return in.tables.pass(row)
 	}
 	if !in.tables.has(row) {
-		return nil
+		return in.tables.pass(row)
 	}
 	if move := in.moves.Inserted(in.router, row); move != transform.NotMoved {
 		if err := in.moved(row, move); move == transform.Moved || err != nil {

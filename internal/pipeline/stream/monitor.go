@@ -20,6 +20,8 @@ import (
 const (
 	// lookTimeout bounds one look, so that a dead connection is noticed.
 	lookTimeout = 10 * time.Second
+	// lastLook bounds the look at a stop.
+	lastLook = time.Second
 	// standbysEvery is how many looks there are to one for instances that stand by.
 	standbysEvery = 5
 	// shutdownGrace is how long we let a stopping server wait for us. A fast
@@ -63,6 +65,11 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			blind = true
 			s.log.Warn("cannot watch slot and publication beside the stream, will retry", zap.Error(err))
 		}
+	}
+	if s.stopping() { // the next start would not know of rows that were passed over since the last look
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		defer cancel()
+		conn, _, _ = s.look(ending, conn, cp)
 	}
 	return nil
 }
@@ -161,7 +168,7 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 	if _, err := checkpoint.Verify(&cp, seen); err != nil {
 		return 0, err
 	}
-	s.checkpointer.follow(seen.Publication)
+	s.checkpointer.follow(seen.Publication, horizon{view.Horizon, view.End})
 	if err := s.health.rebind(func() error { return s.suffice(ctx, conn) }); err != nil {
 		return 0, err
 	}

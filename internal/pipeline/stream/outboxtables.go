@@ -2,9 +2,11 @@ package stream
 
 import (
 	"errors"
+	"maps"
 	"sync/atomic"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -15,9 +17,19 @@ type outboxTables struct {
 	named map[pg.Table]bool
 	owned checkpoint.Owned
 	note  func(checkpoint.Owned) // tells the next checkpoints of a change
+	lose  func(error) error      // tells them of a loss
 
 	looks atomic.Pointer[look] // the last one; nil before the first
 	seen  *look                // what owned knows of
+	from  pg.LSN               // a position before it; what owned knew then was true until there
+
+	// Rows of other tables that committed behind from, by OID: the last commit.
+	passed map[uint32]pg.LSN
+	last   struct { // of passed
+		oid    uint32
+		commit pg.LSN
+	}
+	lost error // rows that were passed may be events
 
 	// The last decision, for the next row of the same table.
 	relation *pg.Relation // nil: nothing
@@ -27,31 +39,75 @@ type outboxTables struct {
 
 // look is what the catalogs showed of the outbox tables.
 type look struct {
-	tables []catalog.TableInfo
-	at     pg.LSN // a position behind it
+	tables      []catalog.TableInfo
+	from, at    pg.LSN // positions before it, and behind it
+	schemasTold bool
 }
 
 // begin takes over what the checkpoint knows, unless this process has had a
-// session itself. from is where the slot stands.
-func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, from pg.LSN) {
-	if o.owned == nil {
+// session itself. slot is where the slot stands.
+func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, slot pg.LSN) error {
+	if o.owned == nil && found != nil {
 		o.owned = found.OwnedUnder(scope, o.looks.Load().tables)
+		o.from = found.LSN
 	}
-	o.owned = o.owned.After(from)
+	o.owned = o.owned.After(slot)
 	o.relation = nil
-	o.learn(0)
+	err := o.learn(0)
 	o.note(o.owned)
+	return err
 }
 
 // learn takes up the last look at the catalogs. Everything that was judged
-// before commits at the position, or before it.
-func (o *outboxTables) learn(judged pg.LSN) {
+// before commits at the position, or before it. An error is a loss, and stays.
+func (o *outboxTables) learn(judged pg.LSN) error {
 	last := o.looks.Load()
-	if last == o.seen {
-		return
+	if last == o.seen || o.lost != nil {
+		return o.lost
 	}
-	o.seen, o.relation = last, nil
-	o.know(o.owned.Seen(last.tables, max(last.at, judged)))
+	untold := o.owned.Untold(last.tables, last.schemasTold)
+	for _, oid := range untold {
+		if _, passed := o.passed[oid]; passed {
+			return o.lostRows(oid)
+		}
+	}
+	o.know(o.owned.Seen(last.tables, max(last.at, judged)).Doubting(untold, o.from))
+	o.seen, o.relation, o.from = last, nil, last.from
+	maps.DeleteFunc(o.passed, func(_ uint32, commit pg.LSN) bool { return commit <= o.from })
+	return nil
+}
+
+// lostRows is the loss that rows of a table, which came under another name, may have been
+// events.
+func (o *outboxTables) lostRows(oid uint32) error {
+	name := ""
+	for _, t := range o.looks.Load().tables {
+		if t.OID == oid {
+			name = t.String()
+		}
+	}
+	o.lost = o.lose(failure.Lossf("look for rows of the table that are not in its topics; `cdc-outbox setup --accept-gap --yes` passes over them, and "+
+		"with --snapshot the next run publishes all rows of the table, under their own ids. For the next time: docs/operations.md, \"Which tables can be read\"",
+		"table %s is another one than before, and the stream does not tell since when: its schema was renamed (up to PostgreSQL 15), or it is partitioned and was renamed. "+
+			"Rows of it that were committed behind %s came under its former name, and may be events", name, o.from))
+	return o.lost
+}
+
+// pass notes a row that is no event, as far as is known.
+func (o *outboxTables) pass(row *pg.Row) error {
+	oid, commit := row.Relation.OID, row.Position.CommitLSN
+	if oid == o.last.oid && commit == o.last.commit {
+		return nil
+	}
+	o.last.oid, o.last.commit = oid, commit
+	if o.owned.Doubts(oid, commit) {
+		return o.lostRows(oid)
+	}
+	if o.passed == nil {
+		o.passed = make(map[uint32]pg.LSN)
+	}
+	o.passed[oid] = commit
+	return nil
 }
 
 func (o *outboxTables) know(owned checkpoint.Owned) {
@@ -68,7 +124,7 @@ func (o *outboxTables) know(owned checkpoint.Owned) {
 // name back (pgoutput.c, init_rel_sync_cache).
 func (o *outboxTables) has(row *pg.Row) bool {
 	commit := row.Position.CommitLSN
-	o.learn(commit)
+	_ = o.learn(commit) // the end of the transaction says it again
 	if rel := row.Relation; rel != o.relation {
 		o.relation = rel
 		o.byName = o.named[pg.Table{Schema: rel.Namespace, Name: rel.Name}]
@@ -91,7 +147,9 @@ var errForgotten = errors.New("a table has become an outbox table without a word
 // renamed.
 func (o *outboxTables) unread(row *pg.Row) error {
 	commit := row.Position.CommitLSN
-	o.learn(commit)
+	if err := o.learn(commit); err != nil {
+		return err
+	}
 	if o.owned.Has(row.Relation.OID, commit) {
 		return errForgotten
 	}

@@ -173,7 +173,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	delivered := make(chan struct{})
 	workers.Go(func() error {
 		defer close(delivered)
-		return work(r.delivery.run)
+		return work(func(ctx context.Context) error { return r.checkpointer.remember(r.delivery.run(ctx)) })
 	})
 	workers.Go(func() error { return work(r.checkpointer.run) })
 

@@ -117,6 +117,8 @@ func TestATableWhoseSchemaTakesTheOutboxsName(t *testing.T) {
 	d.publish(2, 1)
 	d.exec(`INSERT INTO next.outbox VALUES ('other', 'order', 'o', 'Placed', '{}')`)
 	d.publish(1, 1)
+	before := d.lsn("SELECT pg_current_wal_flush_lsn()")
+	eventually(t, "a look behind it", func() bool { return i.looked() > before })
 	d.exec(`BEGIN; ALTER SCHEMA app RENAME TO old; ALTER SCHEMA next RENAME TO app; COMMIT`)
 	renamed := d.lsn("SELECT pg_current_wal_flush_lsn()")
 	eventually(t, "a look at the tables behind it", func() bool { return d.confirmed() >= renamed })

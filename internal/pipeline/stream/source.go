@@ -65,6 +65,8 @@ type source struct {
 	server    net.Addr               // of the present stream
 	stream    *wal.Stream            // of the last session that ended because ctx did
 
+	switched bool // told of another publication than the checkpoint's
+
 	whole atomic.Uint64 // LSN up to which the stream certainly left nothing out
 	// recognised: the present stream is of the log that was read before, so
 	// their positions may be compared.
@@ -133,7 +135,7 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
 	s.recognised.Store(false)
-	s.checkpointer.follow(h.cp.Publication)
+	s.checkpointer.follow(h.cp.Publication, horizon{})
 	s.server, s.tenure = h.stream.Server(), h.tenure
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
@@ -147,6 +149,11 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	cancel()
 	if alarm := <-watched; alarm != nil {
 		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("alarm beside the stream: %w", alarm)}
+	}
+	if h.fits && s.stopping() {
+		if lost := s.noted(ctx, s.intake.tables.learn(s.intake.read())); lost != nil {
+			s.log.Error("found at the stop, and the next start says it again", zap.Error(lost), remedy(lost))
+		}
 	}
 	return err
 }
@@ -166,7 +173,7 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	catalog.Close(sql) // the monitor has its own
 	defer s.startRetention(ctx, h.cp)()
 	defer s.watchCandidates(ctx, h.cp)()
-	return s.intake.consume(ctx, h.stream, s.patience)
+	return s.noted(ctx, s.intake.consume(ctx, h.stream, s.patience))
 }
 
 // repeats reports whether this is a stop after which what was read of a transaction comes

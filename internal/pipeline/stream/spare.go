@@ -80,7 +80,7 @@ func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, a *spare) err
 // find out, or nil. It changes nothing.
 func (s *source) requirements(ctx context.Context, sql *pgx.Conn) error {
 	seen, view, invalid := s.inspect(ctx, sql)
-	found, err := s.known(ctx, seen, view)
+	found, err := s.known(ctx, sql, seen, view)
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,9 @@ type Transactions struct {
 // is not as much.
 const transactionBytes = 4 << 20
 
-// inTransactions is a store of which every save is a transaction. Only the note
-// before a first start is none: nobody holds the slot then.
+// inTransactions is a store of which every save is a transaction, but for two: the note
+// before a first start, as nobody holds the slot then, and the last checkpoint, which says
+// what was lost. After that loss the sink does nothing more.
 type inTransactions struct {
 	checkpoint.Store
 	*Transactions
@@ -40,7 +41,11 @@ type inTransactions struct {
 
 // Save implements checkpoint.Store.
 func (s inTransactions) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	if cp.Creating {
+	switch {
+	case cp.Creating:
+		return s.Store.Save(ctx, cp)
+	case cp.Lost != nil:
+		cp.Ends = s.Sink.Ends()
 		return s.Store.Save(ctx, cp)
 	}
 	record, err := s.Marker.Mark(cp)

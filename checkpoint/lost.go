@@ -1,0 +1,33 @@
+package checkpoint
+
+import (
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+)
+
+// Lost is a loss that a connector found while it ran, and that nobody has accepted yet.
+// A restart may not find it again: brokers that lost records get new ones, and then
+// their logs are as long as before.
+type Lost struct {
+	Text   string    `json:"text"`
+	Remedy string    `json:"remedy"`
+	Found  time.Time `json:"found"`
+}
+
+// LostBy is what a checkpoint says of an error; nil: it is no loss.
+func LostBy(err error) *Lost {
+	if failure.ClassOf(err) != failure.Loss {
+		return nil
+	}
+	return &Lost{Text: err.Error(), Remedy: failure.RemedyOf(err), Found: time.Now().UTC().Truncate(time.Second)}
+}
+
+// accepted returns the loss that nobody has accepted, if there is one.
+func accepted(stored *Checkpoint, _ *Server) error {
+	if stored.Lost == nil {
+		return nil
+	}
+	return failure.Lossf(stored.Lost.Remedy, "a loss that was found at %s is not accepted yet: %s",
+		stored.Lost.Found.Format(time.RFC3339), stored.Lost.Text)
+}

@@ -1,0 +1,27 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+)
+
+// Through returns the checkpoint for another publication than before, where that loses
+// nothing: it has published all tables since before the checkpoint, which published tells
+// by the horizon. What was read before it may have come through the former one alone,
+// so that the log cannot be known again by it.
+func (c Checkpoint) Through(name, fingerprint string, published func(horizon uint64) (bool, error)) (Checkpoint, error) {
+	if c.Horizon == 0 || !catalog.OtherPublication(c.Publication, fingerprint) {
+		return c, nil
+	}
+	if ok, err := published(c.Horizon); !ok || err != nil {
+		return c, err
+	}
+	if !c.Cut.IsZero() || len(c.Doubtful) > 0 {
+		return c, failure.Configf(fmt.Sprintf("start once with source.publication: %s, until the transaction is published", c.PublicationName),
+			"the checkpoint at %s is in the middle of a transaction, whose changes publication %q may number in another way than %q", c.LSN, name, c.PublicationName)
+	}
+	c.Publication, c.PublicationName, c.Landmark = fingerprint, name, Landmark{Commit: c.LSN}
+	return c, nil
+}
