@@ -44,7 +44,7 @@ func TestComposeBuildsTargetsThatExist(t *testing.T) {
 	}
 }
 
-// Failure mode 153. A port of the host may be taken: the next one of a range is used then,
+// Failure mode 145. A port of the host may be taken: the next one of a range is used then,
 // or another one can be chosen, and none is open to the network. Kafka tells its clients
 // the port, so that one is fixed.
 func TestComposePortsMoveOrCanBeChosen(t *testing.T) {

@@ -58,7 +58,7 @@ func TestDockerfileCompilesFromItsContext(t *testing.T) {
 	}
 }
 
-// Failure mode 154. A company's proxy has a certificate of the company's own authority,
+// Failure mode 146. A company's proxy has a certificate of the company's own authority,
 // and its module proxy another address. The authority stays out of the image.
 func TestDockerfileBuildsBehindAProxy(t *testing.T) {
 	compiled := 0

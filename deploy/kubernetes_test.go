@@ -175,7 +175,7 @@ func TestKubernetesManifestsFitTogether(t *testing.T) {
 	}
 }
 
-// Failure mode 155. Two connectors in one namespace: neither's Deployment, budget, policy
+// Failure mode 147. Two connectors in one namespace: neither's Deployment, budget, policy
 // or spread takes a pod of the other, or one that runs a verb.
 func TestKubernetesConnectorsKeepApart(t *testing.T) {
 	pods, names := map[string]map[string]string{}, map[string]string{}
@@ -219,7 +219,7 @@ func matches(selector, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-// Failure mode 156. A namespace that others use is neither made, labelled nor deleted.
+// Failure mode 148. A namespace that others use is neither made, labelled nor deleted.
 func TestKubernetesOverlaysHaveNoNamespace(t *testing.T) {
 	for _, folder := range []string{"base", "overlays/existing-namespace", "overlays/second"} {
 		for _, o := range built(t, "kubernetes/"+folder) {
@@ -230,7 +230,7 @@ func TestKubernetesOverlaysHaveNoNamespace(t *testing.T) {
 	}
 }
 
-// Failure mode 157. Pods are replaced when what they run with changes, secrets included.
+// Failure mode 149. Pods are replaced when what they run with changes, secrets included.
 func TestKubernetesChangesRollThePods(t *testing.T) {
 	before := only(t, built(t, "kubernetes"), "Deployment").Spec.Template
 	for file, change := range map[string][2]string{
@@ -288,7 +288,7 @@ func TestKubernetesOptionalParts(t *testing.T) {
 	}
 }
 
-// Failure mode 150. verb.sh makes a pod of the Deployment's own spec that runs once. The
+// Failure mode 142. verb.sh makes a pod of the Deployment's own spec that runs once. The
 // API server is a stand-in; kubectl's own patch is used.
 func TestKubernetesVerb(t *testing.T) {
 	installed := kubectl(t)

@@ -25,7 +25,7 @@ func TestSystemdUnitIsValid(t *testing.T) {
 	}
 }
 
-// Failure mode 150. cdc-outbox-verb gives a verb what the unit and its drop-ins give the
+// Failure mode 142. cdc-outbox-verb gives a verb what the unit and its drop-ins give the
 // service. systemctl and systemd-run are stand-ins.
 func TestSystemdVerb(t *testing.T) {
 	folder := t.TempDir()

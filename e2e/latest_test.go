@@ -23,7 +23,7 @@ import (
 
 // TestE2ELatestRecordsStayLast takes the slot away from an instance that cannot know
 // it, again and again, and has it come back when its successor has published
-// everything: the last record of each key is its latest (failure mode 145).
+// everything: the last record of each key is its latest (failure mode 138).
 func TestE2ELatestRecordsStayLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration // wal_sender_timeout

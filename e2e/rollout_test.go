@@ -98,7 +98,7 @@ var ofAny = []mistake{
 	{name: "dead-letter topic", set: []string{"errors.on_bad_event=dead_letter", "errors.dead_letter_topic=nosuch"}, says: "topic does not exist: nosuch"},
 }
 
-// Failure mode 136. A rolling update starts an instance whose configuration has a mistake
+// Failure mode 130. A rolling update starts an instance whose configuration has a mistake
 // beside the good one, and stops the good one once the other says that it is ready, as
 // Kubernetes does. That one is never ready, so the good one goes on.
 func TestE2EARolloutOfAMistake(t *testing.T) {

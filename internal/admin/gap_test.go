@@ -162,7 +162,7 @@ func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
 	}
 }
 
-// Failure mode 151: "Done" is said of what the next run can do. A right that it lacks is
+// Failure mode 143: "Done" is said of what the next run can do. A right that it lacks is
 // named before anything is changed.
 func TestAcceptGapWantsTheRightsFirst(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -100,7 +100,7 @@ func TestSkipMessage(t *testing.T) {
 	}
 }
 
-// Failure mode 152. A row that is larger than any that is sent is named as such, and of
+// Failure mode 144. A row that is larger than any that is sent is named as such, and of
 // one that brokers may refuse nothing is promised.
 func TestSkipTransactionWithARowThatIsTooLarge(t *testing.T) {
 	f := empty(t)

@@ -58,7 +58,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// Failure mode 150.
+// Failure mode 142.
 func TestPlaceOf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		environ     map[string]string
