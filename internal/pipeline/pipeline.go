@@ -121,7 +121,9 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 		parts.Transactions.Marker = opened.(store.Marker) // exactly once takes checkpoint.store: kafka
 	}
 	if probe != nil {
-		parts.Routes = func(ctx context.Context, ends checkpoint.Ends) error { return probe.Routes(ctx, p.cfg.Route.Topic, ends) }
+		parts.Routes = func(ctx context.Context, ends checkpoint.Ends) error {
+			return probe.Routes(ctx, p.cfg.Route.Topic, ends)
+		}
 	}
 	r := stream.New(parts)
 	p.health.set(r.Health())
