@@ -41,7 +41,7 @@ const Never Instant = math.MaxInt64
 
 // Add returns the instant d later.
 func (i Instant) Add(d time.Duration) Instant {
-	if i > Never-Instant(d) {
+	if d > 0 && i > Never-Instant(d) {
 		return Never
 	}
 	return i + Instant(d)

@@ -123,6 +123,9 @@ func TestInstantsEndAtNever(t *testing.T) {
 	if got := (Never - 1).Add(time.Hour); got != Never {
 		t.Errorf("an hour later it is %d", got)
 	}
+	if got := Instant(time.Minute).Add(-time.Second); got != Instant(59*time.Second) {
+		t.Errorf("a second earlier it is %d", got)
+	}
 	if got := Instant(1).Add(time.Second); got != Instant(time.Second)+1 {
 		t.Errorf("a second later it is %d", got)
 	}
