@@ -22,7 +22,7 @@ func TestABrokerThatEndsIsNotWaitedFor(t *testing.T) {
 	}
 	t.Setenv("PATH", programs)
 	a := must.Get(startReal(t, options{}))(t)
-	defer a.Stop(t.Context(), syscall.SIGKILL)
+	defer func() { must.OK(t, a.Stop(t.Context(), syscall.SIGKILL)) }()
 	b := &Broker{Brokers: []string{a.Addr()}, broker: a, all: []broker{a}}
 	err := b.awaitReady(t.Context())
 	if !errors.Is(err, await.ErrExited) || !strings.Contains(err.Error(), "java is not installed") {

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
 )
@@ -48,12 +46,4 @@ func (s *Server) Has(program string) bool { return s.server.Has(program) }
 func (s *Server) Shell(t testing.TB, command string) {
 	t.Helper()
 	s.Exec(t, `COPY (SELECT WHERE false) TO PROGRAM `+sqltext.Literal(command))
-}
-
-// ask asks the database postgres for one value.
-func (s *Server) ask(t testing.TB, query string, to any) {
-	t.Helper()
-	connected(t, s.URL("postgres"), func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, query).Scan(to)
-	})
 }

@@ -116,7 +116,7 @@ func (s *source) compareEnds(ctx context.Context, found *checkpoint.Checkpoint) 
 // noteLoss saves a checkpoint that says what was lost, if err is a loss, which it returns.
 // The slot is held, so that no other instance goes on before.
 func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err error) error {
-	s.checkpointer.remember(err)
+	err = s.checkpointer.remember(err)
 	if s.checkpointer.losing() == nil {
 		return err
 	}
