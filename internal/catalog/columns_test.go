@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -54,6 +55,13 @@ func TestReadColumnsOfNothing(t *testing.T) {
 	}
 }
 
+// publicOID is the OID of the schema public.
+func publicOID(t *testing.T, conn *pgx.Conn) (oid uint32) {
+	t.Helper()
+	must.OK(t, conn.QueryRow(pgtest.Context(t), `SELECT 'public'::regnamespace::oid`).Scan(&oid))
+	return oid
+}
+
 func TestReadTable(t *testing.T) {
 	for _, tt := range []struct {
 		name, sql string
@@ -67,7 +75,7 @@ func TestReadTable(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), tt.sql)
 			got := readTable(t, conn, outbox)
-			tt.want.Table, tt.want.OID = outbox, got.OID
+			tt.want.Table, tt.want.OID, tt.want.SchemaOID = outbox, got.OID, publicOID(t, conn)
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
@@ -82,7 +90,7 @@ func TestReadTable(t *testing.T) {
 			`CREATE UNLOGGED TABLE "Last" PARTITION OF lower FOR VALUES IN (1)`,
 			`CREATE TABLE logged PARTITION OF lower FOR VALUES IN (2)`)
 		got := readTable(t, conn, outbox)
-		want := TableInfo{Table: outbox, OID: got.OID, Partitioned: true, Publishable: true,
+		want := TableInfo{Table: outbox, OID: got.OID, SchemaOID: publicOID(t, conn), Partitioned: true, Publishable: true,
 			Ancestors: []pg.Table{{Schema: "public", Name: "middle"}, {Schema: "App", Name: "a,b"}}, Unpublishable: []pg.Table{{Schema: "public", Name: "Last"}}}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)

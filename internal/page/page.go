@@ -81,7 +81,7 @@ func New(o Options, version string, pipelines []Pipeline, metrics prometheus.Gat
 // Register adds the page's paths.
 func (p *Page) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", p.guard.admit(file("index.html")))
-	for _, name := range []string{"page.css", "icon.svg", "page.js", "judge.js", "rows.js", "theme.js", "flow.js", "chart.js", "text.js"} {
+	for _, name := range []string{"page.css", "icon.svg", "page.js", "judge.js", "rows.js", "instances.js", "theme.js", "flow.js", "chart.js", "text.js"} {
 		mux.HandleFunc("GET /"+name, p.guard.admit(file(name)))
 	}
 	mux.HandleFunc("GET /live", p.guard.admit(p.live))

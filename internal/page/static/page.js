@@ -4,6 +4,7 @@ import { chart } from "./chart.js";
 import { flow } from "./flow.js";
 import { rank, judge, forecast, worstOf, headline, holderText, ago } from "./judge.js";
 import { eventRow, deadRow, listed, merge } from "./rows.js";
+import { instances } from "./instances.js";
 import { turn } from "./theme.js";
 
 const $ = (id) => document.getElementById(id);
@@ -177,35 +178,6 @@ function pause() {
   if (!paused && views.length > 0) tables();
 }
 
-// ---- instances
-
-function instances() {
-  const lines = [];
-  for (const v of views) {
-    const name = v.name ? v.name + ": " : "", s = v.status;
-    lines.push({ text: `${name}this instance, ${hello.host} pid ${hello.pid}`, role: s.role || "starting" });
-    const other = (h, role) => lines.push({ text: `${name}${holderText(h)}, since ${h.since ? clock(new Date(h.since)) : "–"}`, role, url: peerAt(h.client_addr) });
-    if (s.holder) other(s.holder, "holder");
-    for (const h of s.standbys || []) other(h, "standby");
-    for (const c of s.failover || []) {
-      if (c.state !== "primary") lines.push({ text: `${name}${c.host} ${c.text}`, role: "failover" });
-    }
-  }
-  for (const url of hello.peers || []) {
-    if (!lines.some((l) => l.url === url)) lines.push({ text: url, role: "peer", url });
-  }
-  each($("instances"), lines, () => el("li", {}, el("span", { class: "role" }), el("a")), (e, l) => {
-    put(e.firstChild, l.role);
-    put(e.lastChild, l.text);
-    if (l.url) e.lastChild.setAttribute("href", l.url);
-    else e.lastChild.removeAttribute("href");
-  });
-}
-
-function peerAt(address) {
-  return address && (hello.peers || []).find((p) => new URL(p).hostname.replace(/^\[|\]$/g, "") === address);
-}
-
 // ---- all of it
 
 function render() {
@@ -215,7 +187,7 @@ function render() {
   v.picture({ ...v, age });
   $("charting").hidden = $("events").hidden = $("dead").hidden = v.state === "spare"; // there is nothing to see
   tables();
-  instances();
+  instances($("instances"), hello, views);
 }
 
 const asNow = (row) => Object.fromEntries(names.map((n, i) => [n, row ? row[i] : null]));

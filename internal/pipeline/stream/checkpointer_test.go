@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type keeping struct {
 	store   *fakeStore
 	metrics *counts
 	stop    func() error // ends run and returns its error
+	held    *atomic.Bool // whether the present stream is known
 }
 
 // keep runs a test of a checkpointer in a synctest bubble.
@@ -33,12 +35,14 @@ func keep(t *testing.T, test func(t *testing.T, k keeping)) {
 		s, m := &fakeStore{}, &counts{}
 		k := newCheckpointer(s, checkpoint.NewLocked(0), interval, m, zap.NewNop())
 		must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
+		held := &atomic.Bool{}
+		k.holds = held.Load
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- k.run(ctx) }()
 		stop := sync.OnceValue(func() error { cancel(); return <-done })
 		defer func() { _ = stop() }()
-		test(t, keeping{k, s, m, stop})
+		test(t, keeping{k, s, m, stop, held})
 	})
 }
 
@@ -292,11 +296,9 @@ func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
 // a former holder of the slot.
 func TestCheckpointerSavesTheLastCheckpointAgain(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
-		holds := false
-		k.holds = func() bool { return holds }
 		pass(saveAgain)
 		k.want(t, 1000)
-		holds = true
+		k.held.Store(true)
 		pass(k.quiet)
 		k.want(t, 1000, 1000)
 		pass(saveAgain - 1)

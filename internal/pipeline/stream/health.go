@@ -19,9 +19,10 @@ import (
 // Status is what /status shows.
 type Status struct {
 	delivery.Status
-	Slot           string  `json:"slot"`
-	ReceivedLSN    string  `json:"received_lsn"`
-	ConfirmedLSN   string  `json:"confirmed_lsn"`
+	Slot string `json:"slot"`
+	// Positions are absent until this instance has read the slot.
+	ReceivedLSN    string  `json:"received_lsn,omitempty"`
+	ConfirmedLSN   string  `json:"confirmed_lsn,omitempty"`
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
 	// What the server says of slot and log is there only while it is known: not
 	// while this instance stands by, nor while PostgreSQL is away.
@@ -434,6 +435,14 @@ func (h *Health) checkpointAge() time.Duration {
 
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 
+// positionText is empty for a position that is not known.
+func positionText(at pg.LSN) string {
+	if at == 0 {
+		return ""
+	}
+	return at.String()
+}
+
 // Status returns a Status for /status.
 func (h *Health) Status() any {
 	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
@@ -450,8 +459,8 @@ func (h *Health) Status() any {
 		Holder:         h.holder,
 		Standbys:       h.standbys,
 		Failover:       h.candidates,
-		ReceivedLSN:    received.String(),
-		ConfirmedLSN:   confirmed.String(),
+		ReceivedLSN:    positionText(received),
+		ConfirmedLSN:   positionText(confirmed),
 		SlotLagSeconds: h.lag(time.Now()).Seconds(),
 		Standstill:     h.standstill.status(time.Now()),
 		Sender:         h.senderStatus(time.Now()),

@@ -73,6 +73,9 @@ func TestSlotDroppedByItsFormerReader(t *testing.T) {
 			behind.opts.Create = creates
 			i := behind.start(&fakeStore{}, d.gate).standsBy()
 			eventually(t, "a look at the slot", func() bool { return i.status().Holder != nil })
+			if s := i.status(); s.ReceivedLSN != "" || s.ConfirmedLSN != "" {
+				t.Errorf("positions of a slot that another one reads: %q, %q", s.ReceivedLSN, s.ConfirmedLSN)
+			}
 			p.Refuse(true)
 			p.Cut()
 			other.stop()

@@ -142,8 +142,8 @@ func TestALossThatIsFoundWhileItRunsIsRemembered(t *testing.T) {
 					return d.startWith(Parts{Store: d.store, Transactions: &Transactions{Sink: x, Marker: x}})
 				}
 			}
-			i := run().streams()
 			d.gate.fails = failure.Lossf("compare", "brokers have lost records")
+			i := run().streams()
 			d.insert(1, 1)
 			i.wantEnd(failure.Loss, "^.*brokers have lost records")
 			d.gate.fails = nil
