@@ -47,10 +47,15 @@ state() {
 	kubectl -n "$namespace" get pod "$pod" -o jsonpath='{.status.containerStatuses[?(@.name=="'"$container"'")].state'"$1"'}'
 }
 said=
+late=$(($(date +%s) + 300))
 until [ -n "$(state .running)$(state .terminated)" ]; do
 	waits=$(state .waiting.reason)
 	[ "$waits" = "$said" ] || echo "$pod: $waits" >&2 # CreateContainerConfigError does not pass by itself
 	said=$waits
+	[ "$(date +%s)" -lt $late ] || {
+		echo "$pod has not started for 5 minutes, and is left: kubectl -n $namespace describe pod $pod" >&2
+		exit 1
+	}
 	sleep 1
 done
 kubectl -n "$namespace" logs --follow --container "$container" "$pod"
