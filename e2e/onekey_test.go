@@ -23,7 +23,7 @@ func TestE2EOneKeyForTwoSlots(t *testing.T) {
 			w := newWorld(t, options{ways: how, direct: true, unread: true, config: "checkpoint:\n  key: shared\n"})
 			w.broker.CreateTopic(t, secondTopic, 1, nil)
 			second := w.secondConfig()
-			w.wantExit(0, second, "setup")
+			w.wantExit(0, second, "setup", "--set", "checkpoint.key=second")
 			w.event(how, 1)
 			first := w.start()
 			w.event(how, 2)
