@@ -140,10 +140,9 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 
 // warnOfDefects warns once of what is wrong with the server's version.
 func (s *source) warnOfDefects(version int) {
-	if version == s.judged {
+	if s.judged.Swap(int64(version)) == int64(version) {
 		return
 	}
-	s.judged = version
 	for _, defect := range catalog.Defects(version) {
 		text, remedy := defect.Describe(version)
 		s.log.Warn(text, zap.String("remedy", remedy))

@@ -56,7 +56,7 @@ type source struct {
 	epoch     int64                  // of our checkpoints; 0 before the first stream
 	warned    bool                   // of commits that wait for us, at the last session's start
 	unseen    map[pg.Table]string    // the warnings of moves that nothing would tell, at the last session's start
-	judged    int                    // the version whose defects the monitor has warned of
+	judged    atomic.Int64           // the version whose defects were warned of
 	held      pg.LSN                 // confirmed position of the slot while another process read it; 0: none did
 	elsewhere elsewhere              // while standing by
 	fit       time.Time              // when this process last knew that it could take over; 0: never
