@@ -244,7 +244,7 @@ func TestKubernetesChangesRollThePods(t *testing.T) {
 	}
 }
 
-// What the pod security level restricted asks for, of the connector and of setup.
+// The connector and setup satisfy the pod security level restricted.
 func TestKubernetesPodsAreRestricted(t *testing.T) {
 	objects := built(t, edited(t, "kustomization.yaml", "# components:", "components:"))
 	connector, setup := only(t, objects, "Deployment"), only(t, objects, "Job")

@@ -150,6 +150,11 @@ func who(ctx context.Context, of kmsg.Requestor, uses map[string]Use) (kmsg.Meta
 		t.Topic = &name
 		req.Topics, req.IncludeTopicAuthorizedOperations = append(req.Topics, t), true
 	}
+	return metadata(ctx, of, req)
+}
+
+// metadata asks for what the request names, and for the cluster's brokers, at least one.
+func metadata(ctx context.Context, of kmsg.Requestor, req *kmsg.MetadataRequest) (kmsg.MetadataResponse, error) {
 	none := kmsg.MetadataResponse{}
 	resp, err := req.RequestWith(ctx, of)
 	switch {

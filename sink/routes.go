@@ -70,7 +70,7 @@ func (p *Probe) describe(ctx context.Context, names []string) ([]kmsg.MetadataRe
 		t.Topic = &name
 		req.Topics = append(req.Topics, t)
 	}
-	resp, err := req.RequestWith(ctx, p.client)
+	resp, err := metadata(ctx, p.client, req)
 	if err != nil {
 		return nil, mayPass("look at the brokers' logs", fmt.Sprintf("ask brokers for their topics: %v", err))
 	}

@@ -23,12 +23,12 @@ type ownedDocument struct {
 func ownedDocuments(owned checkpoint.Owned) (docs []ownedDocument) {
 	for _, t := range owned {
 		d := ownedDocument{OID: t.OID, Name: t.Name, Schema: t.Schema,
-			Since: positionText(t.Since), Until: positionText(t.Until), Unsure: positionText(t.Unsure), Partitioned: t.Partitioned}
+			Since: pg.LSNText(t.Since), Until: pg.LSNText(t.Until), Unsure: pg.LSNText(t.Unsure), Partitioned: t.Partitioned}
 		for name, since := range t.Columns {
 			if d.Columns == nil {
 				d.Columns = make(map[string]string, len(t.Columns))
 			}
-			d.Columns[name] = positionText(since)
+			d.Columns[name] = pg.LSNText(since)
 		}
 		docs = append(docs, d)
 	}
@@ -62,14 +62,7 @@ func ownedOf(docs []ownedDocument) (owned checkpoint.Owned, err error) {
 	return owned, nil
 }
 
-// positionText is "" for none; position reads it.
-func positionText(lsn pg.LSN) string {
-	if lsn == 0 {
-		return ""
-	}
-	return lsn.String()
-}
-
+// position reads what pg.LSNText writes.
 func position(text string) (pg.LSN, error) {
 	if text == "" {
 		return 0, nil

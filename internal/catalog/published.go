@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -17,20 +16,20 @@ import (
 func PublishedBefore(ctx context.Context, conn *pgx.Conn, publication string, tables []pg.Table, horizon uint64) (published bool, err error) {
 	inSchema := `false`
 	if majorVersion(conn) >= 15 {
-		inSchema = `EXISTS (SELECT FROM pg_publication_namespace pn WHERE pn.pnpubid = p.oid AND pn.pnnspid = c.relnamespace AND before(pn.xmin))`
+		inSchema = `EXISTS (SELECT FROM pg_publication_namespace pn WHERE pn.pnpubid = p.oid AND pn.pnnspid = c.relnamespace AND ` + before("pn.xmin") + `)`
 	}
 	schemas, names := make([]string, len(tables)), make([]string, len(tables))
 	for i, t := range tables {
 		schemas[i], names[i] = t.Schema, t.Name
 	}
-	sql := before.ReplaceAllString(`
-		SELECT before(p.xmin) AND NOT EXISTS (
+	sql := `
+		SELECT ` + before("p.xmin") + ` AND NOT EXISTS (
 		         SELECT FROM unnest($3::text[], $4::text[]) t (schema, name)
 		           LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) ON n.nspname = t.schema AND c.relname = t.name
 		          WHERE NOT (c.oid IS NOT NULL AND (p.puballtables
-		                OR EXISTS (SELECT FROM pg_publication_rel pr WHERE pr.prpubid = p.oid AND pr.prrelid = c.oid AND before(pr.xmin))
-		                OR `+inSchema+`)))
-		  FROM pg_publication p WHERE p.pubname = $1`, `age($1) > age($$2::text::xid)`)
+		                OR EXISTS (SELECT FROM pg_publication_rel pr WHERE pr.prpubid = p.oid AND pr.prrelid = c.oid AND ` + before("pr.xmin") + `)
+		                OR ` + inSchema + `)))
+		  FROM pg_publication p WHERE p.pubname = $1`
 	err = conn.QueryRow(ctx, sql, publication, strconv.FormatUint(horizon&0xffffffff, 10), schemas, names).Scan(&published)
 	if err != nil {
 		return false, fmt.Errorf("read since when publication %q has the tables: %w", publication, err)
@@ -38,5 +37,5 @@ func PublishedBefore(ctx context.Context, conn *pgx.Conn, publication string, ta
 	return published, nil
 }
 
-// before is how PublishedBefore writes that an id is before the horizon. Ids wrap around.
-var before = regexp.MustCompile(`before\((\w+\.xmin)\)`)
+// before is the condition that a transaction's id is before the horizon, $2. Ids wrap around.
+func before(id string) string { return "age(" + id + ") > age($2::text::xid)" }

@@ -87,7 +87,7 @@ func TestWriteStopsInTheMiddle(t *testing.T) {
 	}
 }
 
-// What the kernel has not sent when the lease runs out never arrives.
+// Bytes that the kernel has not sent when the lease runs out never arrive.
 func TestUnsentIsTakenBack(t *testing.T) {
 	out := make(chan struct{})
 	l := New(func() { close(out) })

@@ -14,6 +14,14 @@ type LSN = pglogrepl.LSN
 // ParseLSN reads an LSN as it is printed.
 func ParseLSN(text string) (LSN, error) { return pglogrepl.ParseLSN(text) }
 
+// LSNText is what LSN.String returns, or "" for the position 0, which is none.
+func LSNText(lsn LSN) string {
+	if lsn == 0 {
+		return ""
+	}
+	return lsn.String()
+}
+
 // longestLSN is the most bytes that the text of an LSN has.
 const longestLSN = 8 + 1 + 8
 

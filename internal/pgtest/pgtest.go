@@ -17,7 +17,6 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -108,18 +107,7 @@ func starter(opts []Option) func(ctx context.Context) (server, error) {
 		if err != nil {
 			return nil, err
 		}
-		start := startLocal
-		if contained {
-			start = startContainer
-		}
-		s, err := start(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		if err := tell(ctx, s, contained); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		return s, nil
+		return testserver.Begin(ctx, o, contained, startLocal, startContainer, tell)
 	}
 }
 

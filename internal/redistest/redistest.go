@@ -92,18 +92,7 @@ func start(ctx context.Context, opts []Option, contained bool) (server, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	start := startLocal
-	if contained {
-		start = startContainer
-	}
-	s, err := start(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := tell(ctx, s, contained); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return testserver.Begin(ctx, o, contained, startLocal, startContainer, tell)
 }
 
 func startLocal(ctx context.Context, o redisserver.Options) (server, error) {

@@ -1,7 +1,10 @@
 package testserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 )
@@ -16,6 +19,24 @@ func Used(name, which string) {
 	if _, again := noted.LoadOrStore(line, true); !again {
 		fmt.Fprint(os.Stderr, line)
 	}
+}
+
+// Begin starts a server with the options, in a container or as a program of this machine,
+// and has tell note it with Used. One that cannot be noted is closed.
+func Begin[O any, S io.Closer](ctx context.Context, o O, contained bool, local, container func(context.Context, O) (S, error), tell func(context.Context, S, bool) error) (S, error) {
+	start := local
+	if contained {
+		start = container
+	}
+	s, err := start(ctx, o)
+	if err != nil {
+		return s, err
+	}
+	if err := tell(ctx, s, contained); err != nil {
+		var none S
+		return none, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // Where is the place of a server, for Used.

@@ -123,7 +123,7 @@ func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.close)
 	defer cancel()
 	if failed := s.checkpointer.begin(ctx, cp); failed != nil {
-		s.log.Error("the checkpoint does not say what was lost: do not restart before it is accepted", zap.Error(failed), zap.Error(err))
+		s.checkpointer.unsaid(failed)
 	}
 	return err
 }

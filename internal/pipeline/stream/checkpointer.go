@@ -123,9 +123,14 @@ func (k *checkpointer) finish(ctx context.Context) {
 	case k.last().Lost != nil || k.losing() == nil:
 		k.log.Warn("the last checkpoint was not saved; some events may be sent again", zap.Error(err))
 	default:
-		k.log.Error("the checkpoint does not say what was lost, so that a restart may go on without a word: do not restart before it is accepted",
-			zap.Error(err), zap.String("lost", k.losing().Text))
+		k.unsaid(err)
 	}
+}
+
+// unsaid tells that the loss of losing could not be saved, and why.
+func (k *checkpointer) unsaid(err error) {
+	k.log.Error("the checkpoint does not say what was lost, so that a restart may go on without a word: do not restart before it is accepted",
+		zap.Error(err), zap.String("lost", k.losing().Text))
 }
 
 // behindHorizon reports whether a later horizon counts than the last checkpoint has. That

@@ -435,14 +435,6 @@ func (h *Health) checkpointAge() time.Duration {
 
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 
-// positionText is empty for a position that is not known.
-func positionText(at pg.LSN) string {
-	if at == 0 {
-		return ""
-	}
-	return at.String()
-}
-
 // Status returns a Status for /status.
 func (h *Health) Status() any {
 	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
@@ -459,8 +451,8 @@ func (h *Health) Status() any {
 		Holder:         h.holder,
 		Standbys:       h.standbys,
 		Failover:       h.candidates,
-		ReceivedLSN:    positionText(received),
-		ConfirmedLSN:   positionText(confirmed),
+		ReceivedLSN:    pg.LSNText(received),
+		ConfirmedLSN:   pg.LSNText(confirmed),
 		SlotLagSeconds: h.lag(time.Now()).Seconds(),
 		Standstill:     h.standstill.status(time.Now()),
 		Sender:         h.senderStatus(time.Now()),
