@@ -43,6 +43,7 @@ type acked struct {
 // this process learned it; zero: a checkpoint said so.
 type end struct {
 	offset int64
+	marker int64 // so many of them are of a marker, which brokers may not have written yet
 	noted  time.Time
 }
 
@@ -57,12 +58,16 @@ func (a *acked) of(partition int32) end {
 // end is the offset behind the last record of the partition.
 func (a *acked) end(partition int32) int64 { return a.of(partition).offset }
 
-// raise notes that the partition has records up to the end, as of now.
-func (a *acked) raise(partition int32, offset int64, now time.Time) {
+// raise notes the end of the partition. Of one before the end that is known, it notes the
+// time.
+func (a *acked) raise(partition int32, e end) {
 	if n := int(partition) + 1; n > len(a.ends) {
 		a.ends = append(a.ends, make([]end, n-len(a.ends))...)
 	}
-	a.ends[partition] = end{max(a.ends[partition].offset, offset), now}
+	if known := a.ends[partition]; known.offset > e.offset {
+		e.offset, e.marker = known.offset, known.marker
+	}
+	a.ends[partition] = e
 }
 
 // String lists the partitions that have records, with their ends.
@@ -130,23 +135,25 @@ func (k *Kafka) believe(ctx context.Context, round []placed, shares []*share) er
 }
 
 // marker is how many offsets the end of a transaction takes in each of its partitions.
+// Brokers write it after they have said that the transaction is committed, and before the
+// next one of the same transactional id begins.
 const marker = 1
 
-// raise notes what brokers have acknowledged of the round, with so many offsets behind each
-// share. Where some of it failed, the rest of a share may have come in parts, so that only
-// its first record is certain.
-func (k *Kafka) raise(round []placed, shares []*share, behind int64) {
+// raise notes what brokers have acknowledged of the round, with a marker of so many offsets
+// behind each share. Where some of it failed, the rest of a share may have come in parts, so
+// that only its first record is certain.
+func (k *Kafka) raise(round []placed, shares []*share, marker int64) {
 	k.ledger.Lock()
 	defer k.ledger.Unlock()
 	now := time.Now()
 	for _, s := range shares {
 		p := &round[s.first]
-		end, ok := s.end(round)
+		offset, ok := s.end(round)
 		if len(k.failed) > 0 {
-			end, ok = p.Record.Offset+1, ok && k.failed[&p.Record] == nil
+			offset, ok = p.Record.Offset+1, ok && k.failed[&p.Record] == nil
 		}
 		if ok {
-			s.topic.acked.raise(p.Record.Partition, end+behind, now)
+			s.topic.acked.raise(p.Record.Partition, end{offset + marker, marker, now})
 			s.topic.acked.used = k.rounds
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -141,14 +140,14 @@ func TestTopicMadeAnewIsKnownByItsID(t *testing.T) {
 	k, _ := newKafka(t, c.config())
 	topic := must.Get(k.resolve(deadline(t), "orders", missingFail))(t)
 	topic.acked.id = topicID{1}
-	topic.acked.raise(0, 10, time.Now())
+	topic.acked.raise(0, end{offset: 10})
 	round := []placed{{Event: event("orders", "a", 0, 1)}}
 	must.OK(t, k.believe(t.Context(), round, k.tally(round)))
 	k.raise(round, k.tally(round), 0)
 	if topic.acked.id != topicID(c.TopicInfo("orders").TopicID) || topic.acked.end(0) != 1 {
 		t.Errorf("the topic is %v, its partition ends at %d", topic.acked.id, topic.acked.end(0))
 	}
-	topic.acked.raise(0, 10, time.Now())
+	topic.acked.raise(0, end{offset: 10})
 	if err := k.believe(t.Context(), round, k.tally(round)); failure.ClassOf(err) != failure.Loss {
 		t.Errorf("got %v", err)
 	}
@@ -160,7 +159,7 @@ func TestTopicMadeAnewOfWhichABrokerHasNotHeard(t *testing.T) {
 	k, _ := newKafka(t, c.config())
 	topic := must.Get(k.resolve(deadline(t), "orders", missingFail))(t)
 	topic.acked.id = topicID{1}
-	topic.acked.raise(0, 10, time.Now())
+	topic.acked.raise(0, end{offset: 10})
 	answers := 0
 	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()

@@ -60,7 +60,8 @@ func parseTopicID(text string) (id topicID) {
 	return id
 }
 
-// Ends implements Acknowledged. The caller may change what it returns.
+// Ends implements Acknowledged. It leaves out markers that brokers may not have written
+// yet: they are no events. The caller may change what it returns.
 func (k *Kafka) Ends() checkpoint.Ends {
 	k.ledger.Lock()
 	defer k.ledger.Unlock()
@@ -78,7 +79,7 @@ func (k *Kafka) Ends() checkpoint.Ends {
 		}
 		t := checkpoint.TopicEnds{ID: a.id.text(), To: make([]int64, len(a.ends))}
 		for partition, end := range a.ends {
-			t.To[partition] = end.offset
+			t.To[partition] = end.offset - end.marker
 		}
 		all[topic] = t
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
@@ -32,8 +33,8 @@ func (b *begun) TransactionOpen(since time.Time) {
 
 // A transaction begins while the markers of the last one cannot be written, as the
 // coordinator does not reach the leader of a partition. Brokers answer
-// CONCURRENT_TRANSACTIONS until they are. kfake writes them at once, so this is
-// with Apache Kafka.
+// CONCURRENT_TRANSACTIONS until they are. Another instance that starts meanwhile misses
+// nothing. kfake writes them at once, so this is with Apache Kafka.
 func TestE2ETransactBehindLateMarkers(t *testing.T) {
 	c := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"})
 	cfg := *DefaultOptions()
@@ -67,6 +68,11 @@ func TestE2ETransactBehindLateMarkers(t *testing.T) {
 	must.OK(t, commit("2"))
 	if !busy(t, x, "lone") {
 		t.Fatal("the markers are not late")
+	}
+	for name, ends := range map[string]checkpoint.Ends{"the mark": endsMarked(t, c.Client(t)), "the sink": x.Ends()} {
+		if compared := CompareEnds(deadline(t), c.Client(t), ends); len(compared.Lost) > 0 || compared.Untold != nil || len(ends) != 2 {
+			t.Errorf("a start now, with the ends %v of %s, takes %v for lost, and %v for untold", ends, name, compared.Lost, compared.Untold)
+		}
 	}
 	before := transactions.n.Load()
 	committed := make(chan error, 1)

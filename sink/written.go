@@ -19,7 +19,7 @@ import (
 )
 
 // withMark puts the mark into the last round, with what there is besides it, and with how
-// far the logs of topics reach once it is committed.
+// far the logs of topics reach once it counts. The markers of the commit may come later.
 func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kgo.Record) ([][]placed, error) {
 	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
 	written := checkpoint.Written{}
@@ -36,7 +36,7 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 				return nil, err
 			}
 			parts[partition] = part
-			ends.Raise(topic, x.k.acked[topic].id.text(), partition, part.From+int64(part.Records)+marker)
+			ends.Raise(topic, x.k.acked[topic].id.text(), partition, part.From+int64(part.Records))
 		}
 	}
 	headers := slices.Clip(marked.Record.Headers)
@@ -127,5 +127,5 @@ func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic
 func (x *Transactions) noteEnd(acked *acked, partition int32, offset int64) {
 	x.k.ledger.Lock()
 	defer x.k.ledger.Unlock()
-	acked.raise(partition, offset, time.Now())
+	acked.raise(partition, end{offset: offset, noted: time.Now()})
 }
