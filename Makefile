@@ -3,6 +3,9 @@
 # Pinned tools, built and run by go run.
 GOLANGCI_LINT = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOTESTSUM     = go run gotest.tools/gotestsum@v1.13.0
+GOVULNCHECK   = go run golang.org/x/vuln/cmd/govulncheck@v1.6.0
+ACTIONLINT    = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GORELEASER    = go run github.com/goreleaser/goreleaser/v2@v2.17.1
 
 # What may be given on the command line.
 EVENTS   ?= 0
@@ -55,6 +58,14 @@ QUICK = -ldflags=-w -vet=off
 
 # Tests named TestE2E… are the second tier: whole programs, kills, crashes,
 # takeovers, clusters. They are judged by what was lost, repeated or reordered.
+# The packages whose tests start no program, hence no server: they do not link
+# internal/child. Those of two others compile for minutes.
+SERVERLESS = $(shell go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}} {{end}}' work | sed -n '/\/internal\/child /d; s/\.test .*//p' | grep -v '/deploy$$\|/tests/modules$$')
+
+.PHONY: check
+check: vet lint ## before a commit: vet, lint and the tests that need no server
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(SERVERLESS)" scripts/test.sh -timeout $(TIMEOUT) $(QUICK) -skip '^TestE2E' $(ARGS)
+
 .PHONY: test
 test: postgres dynamodb ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v '/e2e\(/\|$$\)'),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
@@ -156,13 +167,51 @@ vet: ## go vet
 lint: ## golangci-lint
 	@$(GOLANGCI_LINT) run $(shell go list -m -f '{{.Dir}}/...')
 
+.PHONY: workflows
+workflows: ## check .github/workflows and .goreleaser.yaml
+	@$(ACTIONLINT)
+	@$(GORELEASER) check
+
+.PHONY: vulnerabilities
+vulnerabilities: ## known vulnerabilities in the code that ours calls
+	@$(GOVULNCHECK) $(shell go list -m -f '{{.Dir}}/...')
+
 .PHONY: tidy
 tidy: ## go mod tidy for each module; VERSION=v0.2.0 is what they require of each other from then on
 	@scripts/tidy.sh $(filter v%,$(VERSION))
 
+.PHONY: update
+update: ## the newest versions of what the modules require
+	@scripts/tidy.sh update
+
+.PHONY: propose
+propose: ## what make update has changed, as a pull request: a workflow runs this each week
+	@scripts/propose.sh
+
 .PHONY: release
 release: ## tag HEAD as the version in go.work, for each module; pushes nothing
 	@scripts/release.sh
+
+# The libraries are tagged on the same commit: the program's tag is told.
+GORELEASE = GORELEASER_CURRENT_TAG=$(shell git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || echo v0.0.0) $(GORELEASER) release --clean
+
+.PHONY: archives
+archives: ## dist/: the archives of a release, as a trial; with SBOMs if syft is installed
+	@$(GORELEASE) --snapshot $(if $(shell command -v syft),,--skip=sbom)
+
+.PHONY: images
+images: ## the images of a release, for amd64 and arm64; PUSH=1 pushes them
+	@for target in cdc-outbox cdc-outbox-idempotency; do \
+		docker buildx build --platform linux/amd64,linux/arm64 --target $$target --tag ghcr.io/cdc-outbox/$$target:$(RELEASE) \
+			--build-arg VERSION=$(RELEASE) --build-arg COMMIT=$(COMMIT) $(if $(PUSH),--push --sbom=true --provenance=mode=max) . || exit 1; \
+	done
+
+.PHONY: publish
+publish: ## archives and images of the tagged commit, to GitHub: a workflow runs this
+	@echo "$$GITHUB_TOKEN" | docker login ghcr.io --username "$$GITHUB_ACTOR" --password-stdin
+	@docker buildx create --use
+	@$(GORELEASE)
+	@$(MAKE) --no-print-directory images PUSH=1
 
 .PHONY: docker
 docker: ## the container image cdc-outbox:dev
@@ -170,4 +219,4 @@ docker: ## the container image cdc-outbox:dev
 
 .PHONY: clean
 clean: ## what make made in this directory
-	rm -rf bin .cache coverage.out
+	rm -rf bin dist .cache coverage.out

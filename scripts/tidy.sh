@@ -1,9 +1,11 @@
 #!/bin/sh
-# go mod tidy for each module of the workspace: tidy.sh [VERSION | check]. VERSION
-# is the one at which they require each other; by default it stays. check changes
-# nothing, and fails where something would.
+# go mod tidy for each module of the workspace: tidy.sh [VERSION | check | update].
+# VERSION is the one at which they require each other; by default it stays. check
+# changes nothing, and fails where something would. update takes the newest versions of
+# all else that they require, but none that needs a newer Go than they do.
 #
-# go mod tidy knows nothing of workspaces, and that version is not published yet.
+# go mod tidy and go get know nothing of workspaces, and that version is not published
+# yet (which is why Dependabot cannot do this).
 # So it works on a copy of each go.mod in which the others are replaced by their
 # directories. No replacement stays behind: go install refuses a module with one.
 set -eu
@@ -11,15 +13,27 @@ cd "$(dirname "$0")/.."
 
 version=$(sed -n 's|.*/internal/base \(v[^ ]*\) => .*|\1|p' go.work)
 check=false
+update=false
 case ${1-} in
 '') ;;
 check) check=true ;;
+update) update=true ;;
 *)
 	version=$1
 	sed "s| v[^ ]* => \./| $version => ./|" go.work >go.work.new
 	mv go.work.new go.work
 	;;
 esac
+
+# newest FILE raises what the go.mod FILE of this directory's module requires. One
+# requirement at a time: one that cannot be raised keeps back no other.
+newest() {
+	go=$(GOWORK=off go list -m -modfile="$1" -f '{{.GoVersion}}')
+	for path in $(GOWORK=off go list -m -mod=mod -modfile="$1" -f '{{if not (or .Main .Indirect)}}{{.Path}}{{end}}' all | grep -v '^github.com/cdc-outbox/'); do
+		GOWORK=off go get -modfile="$1" "$path@upgrade" "go@$go" || echo "$path stays" >&2
+	done
+}
+
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 untidy=''
@@ -38,6 +52,7 @@ for module in $modules; do
 	# shellcheck disable=SC2086 # several words each, and no spaces in paths
 	{
 		go mod edit $require $replace "$copy/go.mod"
+		if $update; then (cd "$dir" && newest "$copy/go.mod"); fi
 		(cd "$dir" && GOWORK=off go mod tidy -modfile="$copy/go.mod")
 		go mod edit $drop "$copy/go.mod"
 	}
@@ -50,6 +65,9 @@ for module in $modules; do
 		fi
 	done
 done
+if $update; then # outside of the workspace, with replacements of its own
+	(cd examples/clients && newest go.mod && GOWORK=off go mod tidy)
+fi
 if $check && [ -n "$untidy" ]; then
 	echo "not tidy, make tidy mends it:$untidy" >&2
 	exit 1
