@@ -13,13 +13,15 @@ import (
 // documents are all that a reader may open, by path from here.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	paths, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	texts := map[string]string{}
-	for _, path := range append(paths, "../README.md", "../CHANGELOG.md") {
-		texts[path] = read(t, path)
+	for _, folder := range []string{".", "..", "../.github"} {
+		paths, err := filepath.Glob(folder + "/*.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			texts[path] = read(t, path)
+		}
 	}
 	return texts
 }
