@@ -1,6 +1,7 @@
 # The connector:       docker build -t cdc-outbox --build-arg VERSION=v0.1.0 --build-arg COMMIT="$(git rev-parse HEAD)" .
 # The sample service:  docker build -t cdc-outbox-orders --target orders .
 # For consumers:       docker build -t cdc-outbox-idempotency --target cdc-outbox-idempotency .
+# The demo:            docker build -t cdc-outbox-demo --target cdc-outbox-demo .
 #
 # It needs BuildKit, or buildah. Behind a company's proxy, with its module proxy, and with
 # the authority that signs its certificates:
@@ -28,6 +29,19 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
       -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
       -o /out/cdc-outbox ./cmd/cdc-outbox
+
+FROM source AS build-demo
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION=dev
+ARG COMMIT=unknown
+ARG GOPROXY
+ARG GOSUMDB
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/build-ca.pem \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
+      -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
+      -o /out/cdc-outbox-demo ./cmd/cdc-outbox-demo
 
 FROM source AS build-idempotency
 ARG TARGETOS
@@ -67,6 +81,19 @@ ENTRYPOINT ["/usr/local/bin/orders"]
 FROM base AS cdc-outbox-idempotency
 COPY --from=build-idempotency /out/cdc-outbox-idempotency /usr/local/bin/
 ENTRYPOINT ["/usr/local/bin/cdc-outbox-idempotency"]
+
+# The demo starts a PostgreSQL server, hence an image that has one; the connector
+# lies beside it. All addresses that the demo prints are on loopback, the host's by
+# --network host:
+#
+#   docker run --rm --interactive --tty --network host cdc-outbox-demo
+FROM postgres:17.11-bookworm AS cdc-outbox-demo
+COPY --from=build /out/cdc-outbox /usr/local/bin/
+COPY --from=build-demo /out/cdc-outbox-demo /usr/local/bin/
+COPY LICENSE /LICENSE
+# The image's user postgres: PostgreSQL runs as a user that has a name.
+USER 999:999
+ENTRYPOINT ["/usr/local/bin/cdc-outbox-demo"]
 
 FROM base AS cdc-outbox
 ARG VERSION=dev

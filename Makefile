@@ -40,8 +40,10 @@ compiling:
 	@echo "Compiling what has changed; the first time takes a minute or two."
 
 .PHONY: demo
-demo: compiling build ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself
-	@exec bin/cdc-outbox demo --events $(EVENTS)
+demo: compiling ## watch orders travel from PostgreSQL to Kafka; EVENTS=50 stops by itself
+	@mkdir -p bin
+	@$(GOBUILD) -o bin/cdc-outbox-demo ./cmd/cdc-outbox-demo
+	@exec bin/cdc-outbox-demo --events $(EVENTS)
 
 .PHONY: example-payments
 example-payments: postgres ## pay, ship, kill, pay again: examples/payments with servers of its own (a minute)

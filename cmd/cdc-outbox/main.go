@@ -8,13 +8,14 @@ import (
 	"context"
 	"os"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
 func main() {
-	signals := catchSignals() // first: until then a signal ends the process by itself
+	signals := cli.CatchSignals() // first: until then a signal ends the process by itself
 	abortOnPanic()
-	ctx := stopOn(context.Background(), signals, os.Exit)
+	ctx := cli.StopOn(context.Background(), signals, os.Exit)
 	p := &program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
 	p.command.Place = invocation.PlaceOf(p.getenv, os.Getpid(), os.Getppid())
 	os.Exit(p.run(ctx, os.Args[1:]))

@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
@@ -33,3 +35,8 @@ func (p *program) checkOutput(cfg *config.Config) error {
 	return failure.Configf("give it a file or a pipe; to drop the events on purpose: cdc-outbox run | cat > "+os.DevNull,
 		"sink.stdout: standard output is closed, or %s: events would be confirmed and be nowhere", os.DevNull)
 }
+
+// surviveBrokenPipes makes it an error of the write if nobody reads standard
+// output or standard error any more. By default SIGPIPE would end the process
+// without a drain, even for a lost log line.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

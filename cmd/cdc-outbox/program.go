@@ -96,9 +96,9 @@ func (p *program) choose(args []string) (verb, []string, error) {
 		}
 		name, rest = strings.Join(rest, " "), []string{"--help"}
 	}
-	if name == "idempotency" || strings.HasPrefix(name, "idempotency ") {
-		return verb{}, nil, failure.Configf("install it with 'go install github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency@latest'; "+
-			"then for example: cdc-outbox-idempotency inspect --help", "idempotency is no verb: the program cdc-outbox-idempotency has inspect, release, purge and sweep")
+	first, _, _ := strings.Cut(name, " ")
+	if err := moved(first); err != nil {
+		return verb{}, nil, err
 	}
 	if name == "txn" {
 		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
@@ -112,6 +112,22 @@ func (p *program) choose(args []string) (verb, []string, error) {
 		}
 	}
 	return verb{}, nil, unknownVerb(name)
+}
+
+// moved returns an error for what other programs of ours do, and nil for the rest.
+func moved(name string) error {
+	switch name {
+	case "demo":
+		return failure.Configf("in a clone of the repository: make demo; elsewhere: "+
+			"go install github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox-demo@latest, then cdc-outbox-demo; "+
+			"as an image: docker run --rm --interactive --tty --network host cdc-outbox-demo, "+
+			"which docker build --tag cdc-outbox-demo --target cdc-outbox-demo . makes",
+			"demo is no verb: the program cdc-outbox-demo shows the whole thing on one machine")
+	case "idempotency":
+		return failure.Configf("install it with 'go install github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency@latest'; "+
+			"then for example: cdc-outbox-idempotency inspect --help", "idempotency is no verb: the program cdc-outbox-idempotency has inspect, release, purge and sweep")
+	}
+	return nil
 }
 
 // harmless is what can be repeated in a message: not a URL with a password

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
@@ -98,7 +99,8 @@ func TestUsageErrors(t *testing.T) {
 		{"help of a first word", []string{"help", "txn"}, []string{"txn list", "txn abort"}},
 		{"first word", []string{"txn", "--help"}, []string{"txn list", "txn abort"}},
 		{"unknown schema", []string{"setup", "--schema", "camel"}, []string{`unknown schema "camel"`}},
-		{"negative count", []string{"demo", "--events", "-1"}, []string{"demo has a bad flag"}},
+		{"demo, a program of its own", []string{"demo", "--events", "20"}, []string{"make demo", "cdc-outbox-demo; ", "docker run "}},
+		{"help of the demo", []string{"help", "demo"}, []string{"make demo"}},
 		{"mistyped key", []string{"run", "--set", "source.sloot=x"}, []string{"source.sloot", "did you mean source.slot?"}},
 		{"mistyped variable", []string{"run"}, []string{"CDC_OUTBOX_SOURCE_URI", "did you mean CDC_OUTBOX_SOURCE_URL?"}},
 	} {
@@ -198,7 +200,7 @@ func TestRunLogsOnStderr(t *testing.T) {
 func TestRunSaysThatItIsStopping(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	connect := func(ctx context.Context, _ pipeline.Options) error {
-		stop(stopped{os.Interrupt})
+		stop(cli.Stopped{Signal: os.Interrupt})
 		<-ctx.Done()
 		return nil
 	}
@@ -211,7 +213,7 @@ func TestRunSaysThatItIsStopping(t *testing.T) {
 
 func TestInterruptedVerbSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(stopped{os.Interrupt})
+	cancel(cli.Stopped{Signal: os.Interrupt})
 	connect := func(ctx context.Context, _ pipeline.Options) error {
 		return fmt.Errorf("connect: %w", ctx.Err())
 	}

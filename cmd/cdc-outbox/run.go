@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
 func runVerb() verb {
@@ -32,7 +33,7 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	if err != nil {
 		return err
 	}
-	log, err := newLogger(cfg.Log, p.stderr)
+	log, err := wiring.NewLogger(cfg.Log, p.stderr)
 	if err != nil {
 		return err
 	}

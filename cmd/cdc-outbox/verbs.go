@@ -4,7 +4,6 @@ package main
 func verbs() []verb {
 	return []verb{
 		runVerb(),
-		demoVerb(),
 		setupVerb(),
 		adoptVerb(),
 		teardownVerb(),

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"runtime"
-	"runtime/debug"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 )
 
 // The release build sets these: -ldflags "-X main.version=v1.2.3 -X main.commit=…".
@@ -27,33 +27,5 @@ func printVersion(_ context.Context, p *program) error {
 	return err
 }
 
-// build names what is running: what the release build set, otherwise what the
-// Go tool recorded.
-func build() (ver, rev string) {
-	ver, rev = version, commit
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if ver == "" {
-			ver = info.Main.Version
-		}
-		if rev == "" {
-			rev = revision(info)
-		}
-	}
-	return cmp.Or(ver, "(devel)"), cmp.Or(rev, "unknown")
-}
-
-func revision(info *debug.BuildInfo) string {
-	rev, modified := "", ""
-	for _, setting := range info.Settings {
-		switch {
-		case setting.Key == "vcs.revision":
-			rev = setting.Value
-		case setting.Key == "vcs.modified" && setting.Value == "true":
-			modified = " (modified)"
-		}
-	}
-	if rev == "" {
-		return ""
-	}
-	return rev + modified
-}
+// build returns version and commit of this program.
+func build() (ver, rev string) { return cli.Build(version, commit) }

@@ -1,4 +1,4 @@
-// Package cachedir is the directory of what we download: servers for demo and
+// Package cachedir is the directory of what we download: servers for the demo and
 // tests.
 package cachedir
 

@@ -15,7 +15,7 @@ func environmentName(key string) string {
 }
 
 // foreignVariable matches variables with our prefix that are no overrides: the
-// path of the configuration file, PostgreSQL's programs for demo, what our
+// path of the configuration file, PostgreSQL's programs for the demo, what our
 // tests use, and the variables that Kubernetes injects for Services whose names
 // start with cdc-outbox
 // (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).

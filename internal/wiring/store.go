@@ -1,5 +1,5 @@
 // Package wiring makes the parts that the configuration describes, in the same
-// way for run and for the operator's verbs.
+// way for run, for the operator's verbs and for the demo.
 //
 // Non-goals: validation (config), anything that runs.
 package wiring

@@ -3,7 +3,7 @@ package nearest
 import "testing"
 
 func TestTo(t *testing.T) {
-	verbs := []string{"run", "demo", "setup", "teardown", "check", "status", "tail", "version", "healthcheck"}
+	verbs := []string{"run", "setup", "teardown", "check", "status", "tail", "version", "healthcheck"}
 	for _, tt := range []struct{ name, want string }{
 		{"run", "run"},
 		{"rnu", "run"},

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// stopped is the cause of a context that a signal ended.
-type stopped struct{ signal os.Signal }
+// Stopped is the cause of a context that a signal ended.
+type Stopped struct{ Signal os.Signal }
 
-func (s stopped) Error() string { return "stopped by signal: " + s.signal.String() }
+func (s Stopped) Error() string { return "stopped by signal: " + s.Signal.String() }
 
 // doubled is how long after the first signal others count as the same one: GNU
 // timeout and some supervisors signal the process and then its group.
 const doubled = time.Second
 
-// catchSignals returns the signals that stop the process. SIGHUP, of a terminal
+// CatchSignals returns the signals that stop the process. SIGHUP, of a terminal
 // that closes, is one of them, unless the process was started to outlive that
 // (nohup).
-func catchSignals() <-chan os.Signal {
+func CatchSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -29,18 +29,18 @@ func catchSignals() <-chan os.Signal {
 	return signals
 }
 
-// stopOn returns a context that the first signal ends, with stopped as its
+// StopOn returns a context that the first signal ends, with Stopped as its
 // cause. A second one, later than doubled, means that the operator will not wait
 // for a drain: it calls exit with 1. The goroutine that waits lives as long as
 // the process, or until signals is closed.
-func stopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) context.Context {
+func StopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		first, ok := <-signals
 		if !ok {
 			return
 		}
-		cancel(stopped{first})
+		cancel(Stopped{first})
 		began := time.Now()
 		for range signals {
 			if time.Since(began) >= doubled {
@@ -51,8 +51,3 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) conte
 	}()
 	return ctx
 }
-
-// surviveBrokenPipes makes it an error of the write if nobody reads standard
-// output or standard error any more. By default SIGPIPE would end the process
-// without a drain, even for a lost log line.
-func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
-// newLogger logs to w as the validated configuration says.
-func newLogger(cfg config.Log, w io.Writer) (*zap.Logger, error) {
+// NewLogger logs to w as the configuration says.
+func NewLogger(cfg config.Log, w io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(cfg.Level)
 	if err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -15,14 +15,14 @@ func TestFirstSignalStopsALaterOneExits(t *testing.T) {
 		signals := make(chan os.Signal)
 		defer close(signals)
 		exited := -1
-		ctx := stopOn(t.Context(), signals, func(code int) { exited = code })
+		ctx := StopOn(t.Context(), signals, func(code int) { exited = code })
 		if ctx.Err() != nil {
 			t.Fatal("stopped without a signal")
 		}
 		signals <- syscall.SIGTERM
 		<-ctx.Done()
-		cause, ok := errors.AsType[stopped](context.Cause(ctx))
-		if !ok || cause.signal != syscall.SIGTERM {
+		cause, ok := errors.AsType[Stopped](context.Cause(ctx))
+		if !ok || cause.Signal != syscall.SIGTERM {
 			t.Errorf("cause %v, want SIGTERM", context.Cause(ctx))
 		}
 		signals <- syscall.SIGTERM // to the group

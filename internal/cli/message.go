@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+)
+
+// Message tells a person about the error that ends the program: its cause, then
+// its remedy, each on a line. command completes the commands in both.
+func Message(ctx context.Context, program string, err error, command invocation.Invocation) string {
+	text := "error: " + indented(command.In(err.Error())) + "\n"
+	if cause, ok := errors.AsType[Stopped](context.Cause(ctx)); ok && errors.Is(err, context.Canceled) {
+		text = fmt.Sprintf("%s: %v\n", program, cause)
+	}
+	if remedy := failure.RemedyOf(err); remedy != "" {
+		text += "remedy: " + indented(command.In(remedy)) + "\n"
+	}
+	return text
+}
+
+// indented returns the text with its further lines indented: a line break may come
+// from a name or a value, and the text after it must not look like a line of ours.
+func indented(text string) string {
+	first, more, found := strings.Cut(text, "\n")
+	if !found {
+		return text
+	}
+	lines := strings.Split(more, "\n")
+	for i, line := range lines {
+		if !strings.HasPrefix(line, " ") {
+			lines[i] = "  " + line
+		}
+	}
+	return first + "\n" + strings.Join(lines, "\n")
+}
