@@ -203,7 +203,7 @@ archives: ## dist/: the archives of a release, as a trial; with SBOMs if syft is
 
 .PHONY: images
 images: ## the images of a release, for amd64 and arm64; PUSH=1 pushes them
-	@for target in cdc-outbox cdc-outbox-idempotency; do \
+	@for target in cdc-outbox cdc-outbox-demo cdc-outbox-idempotency; do \
 		docker buildx build --platform linux/amd64,linux/arm64 --target $$target --tag ghcr.io/cdc-outbox/$$target:$(RELEASE) \
 			--build-arg VERSION=$(RELEASE) --build-arg COMMIT=$(COMMIT) $(if $(PUSH),--push --sbom=true --provenance=mode=max) . || exit 1; \
 	done

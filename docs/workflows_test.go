@@ -2,6 +2,7 @@ package docs
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -91,5 +92,17 @@ func TestWorkflowsMayOnlyRead(t *testing.T) {
 		if !maps.Equal(w.Permissions, map[string]string{"contents": "read"}) {
 			t.Errorf("%s: permissions %v", path, w.Permissions)
 		}
+	}
+}
+func TestReleaseBuildsProgramsThatExist(t *testing.T) {
+	var release struct{ Builds []struct{ ID, Main string } }
+	decode(t, "../.goreleaser.yaml", &release)
+	for _, build := range release.Builds {
+		if _, err := os.Stat(filepath.Join("..", build.Main, "main.go")); err != nil {
+			t.Errorf("%s: %v", build.ID, err)
+		}
+	}
+	if len(release.Builds) < 3 {
+		t.Errorf("only %d programs are built", len(release.Builds))
 	}
 }

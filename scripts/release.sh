@@ -19,6 +19,8 @@ scripts/tidy.sh check
 for tag in $tags; do
 	git tag --annotate --message "cdc-outbox $version" "$tag"
 done
-echo "Now push them all at once:"
-echo git push --atomic origin $tags
+echo "Now push them. The connector's is the last: it requires the others, and it starts the"
+echo "workflow, which GitHub does not do where more than three tags are pushed at once."
+echo git push --atomic origin $(echo "$tags" | grep /)
+echo git push origin "$version"
 echo "and set the version after that: make tidy VERSION=v…"
