@@ -16,6 +16,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
@@ -28,30 +29,42 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration // wal_sender_timeout
 		vanish  func(d *duel) (comeBack func())
+		busy    bool // brokers take less than there is
 		// open: the lease cannot help, and how much comes late is only told.
 		open bool
 	}{
 		"suspended": {timeout: 2 * time.Second, vanish: func(d *duel) func() {
 			return d.suspend(d.holder)
 		}},
+		// The slot is free at once.
+		"suspended, and the walsender ended": {timeout: 4 * time.Second, vanish: func(d *duel) func() {
+			comeBack := d.suspend(d.holder)
+			d.endWalsender()
+			return comeBack
+		}},
+		// It goes on to write, and to ask the server.
+		"the stream is cut off": {timeout: 2 * time.Second, vanish: func(d *duel) func() {
+			return d.holder.postgres.Hold(func(first []byte) bool { return bytes.Contains(first, []byte("replication")) })
+		}},
+		// Its memory is full, so that it does not see the end of the stream.
+		"busy, and the walsender ended": {timeout: time.Minute, busy: true, vanish: func(d *duel) func() {
+			p := d.holder.postgres
+			p.Refuse(true) // or it would have the slot again
+			d.endWalsender()
+			return func() { p.Refuse(false) }
+		}},
 		// All that it sends waits on the way. In the end, what the lease did not take
 		// back arrives.
 		"cut off": {timeout: 2 * time.Second, open: true, vanish: func(d *duel) func() {
 			return d.cutOff(d.holder)
 		}},
-		// The slot is free at once.
-		"suspended, and the walsender ended": {timeout: time.Minute, open: true, vanish: func(d *duel) func() {
-			comeBack := d.suspend(d.holder)
-			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
-			return comeBack
-		}},
 	} {
-		if c.open && os.Getenv(roundsEnv) == "" {
-			continue // it measures, and can find nothing wrong
+		if (c.open || c.busy) && os.Getenv(roundsEnv) == "" {
+			continue // it only measures, or takes long
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDuel(t, c.timeout)
+			d := newDuel(t, c.timeout, c.busy)
 			late := 0
 			for n := range rounds(t) {
 				keys := d.round(seed(t)+uint64(n), func() func() { return c.vanish(d) })
@@ -68,8 +81,7 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 	}
 }
 
-// roundsEnv is the number of rounds of each kind; without it, there are two, of those
-// kinds in which no record may come late.
+// roundsEnv is the number of rounds of each kind; without it, there are two, of some.
 const roundsEnv = "CDC_OUTBOX_TEST_ROUNDS"
 
 func rounds(t testing.TB) int {
@@ -77,6 +89,11 @@ func rounds(t testing.TB) int {
 		return must.Get(strconv.Atoi(text))(t)
 	}
 	return 2
+}
+
+// endWalsender has the server end the process that reads the slot.
+func (d *duel) endWalsender() {
+	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 }
 
 // suspend stops a process, as a suspended machine or a paused container would be.
@@ -87,11 +104,14 @@ func (d *duel) suspend(who *duellist) (comeBack func()) {
 
 // cutOff lets nothing pass between an instance and the servers, and closes nothing.
 func (d *duel) cutOff(who *duellist) (comeBack func()) {
-	kafka := d.kafka.Hold(func(first []byte) bool { return bytes.Contains(first, []byte(who.client)) })
-	postgres := who.postgres.Hold(func([]byte) bool { return true })
+	held := []func(){who.postgres.Hold(func([]byte) bool { return true })}
+	for _, broker := range d.brokers {
+		held = append(held, broker.Hold(func(first []byte) bool { return bytes.Contains(first, []byte(who.client)) }))
+	}
 	return func() {
-		kafka()
-		postgres()
+		for _, release := range held {
+			release()
+		}
 	}
 }
 
@@ -99,6 +119,7 @@ func (d *duel) cutOff(who *duellist) (comeBack func()) {
 type duel struct {
 	*world
 	holder, spare *duellist
+	busy          bool
 }
 
 // duellist is an instance with ways to the servers of its own.
@@ -108,8 +129,15 @@ type duellist struct {
 	client   string // its client.id
 }
 
-func newDuel(t *testing.T, timeout time.Duration) *duel {
-	w := newWorld(t, options{kafka: "client_id: first-of-two"})
+func newDuel(t *testing.T, timeout time.Duration, busy bool) *duel {
+	o := options{kafka: "client_id: first-of-two"}
+	if busy {
+		o.kafka += "\n    max_record_bytes: 256KiB\n    max_buffered_bytes: 256KiB"
+	}
+	if kafkatest.Real() && os.Getenv(roundsEnv) != "" {
+		o.brokers = 3
+	}
+	w := newWorld(t, o)
 	w.setSenderTimeout(timeout)
 	text := string(must.Get(os.ReadFile(w.config))(t))
 	start := func(client string) *duellist {
@@ -119,7 +147,7 @@ func newDuel(t *testing.T, timeout time.Duration) *duel {
 		must.OK(t, os.WriteFile(config, []byte(own), 0o600))
 		return &duellist{startConnector(t, config), p, client}
 	}
-	d := &duel{world: w, holder: start("first-of-two")}
+	d := &duel{world: w, holder: start("first-of-two"), busy: busy}
 	d.holder.awaitLog(w.started())
 	d.spare = start("second-of-two")
 	d.spare.awaitLog("standing by")
@@ -132,16 +160,23 @@ func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	const dropped = "dropped what was in flight"
 	d.t.Helper()
 	stoodBy, since := d.holder.logged(dropped), len(d.reader.Records())
-	d.kafka.Set(proxy.Up, proxy.Fault{Delay: 30 * time.Millisecond}) // the holder has more than it has sent
+	d.delay(30 * time.Millisecond) // the holder has more than it has sent
 	load := d.write(seed, 4*time.Millisecond, 0)
 	load.await(200)
+	if d.busy {
+		d.delay(300 * time.Millisecond)
+		load.await(400)
+	}
 	before, _ := d.look()
 
 	comeBack := vanish()
-	d.kafka.Set(proxy.Up, proxy.Fault{})
+	if !d.busy {
+		d.delay(0)
+	}
 	d.awaitReader(d.spare.connector, before.pid)
 	load.await(200)
 	load.stop()
+	d.delay(0)
 	d.arrived()
 	d.confirmed()
 	published := d.read()
@@ -154,6 +189,13 @@ func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	d.t.Logf("%d records, then %d late ones", published, after-published)
 	d.holder, d.spare = d.spare, d.holder
 	return outdated(d.t, d.reader.Records()[since:])
+}
+
+// delay delays what is sent to brokers.
+func (d *duel) delay(by time.Duration) {
+	for _, broker := range d.brokers {
+		broker.Set(proxy.Up, proxy.Fault{Delay: by})
+	}
 }
 
 // confirmed returns once the slot's holder has confirmed all events that arrived.

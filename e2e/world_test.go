@@ -47,9 +47,10 @@ type world struct {
 	host     string // and port of its server, the first one of a pair
 	slot     string
 	broker   *kafkatest.Broker
-	postgres *proxy.Proxy // between the connector and the two servers
-	kafka    *proxy.Proxy
-	config   string // path of the configuration file
+	postgres *proxy.Proxy   // between the connector and the two servers
+	kafka    *proxy.Proxy   // and the broker; with several, the first of brokers
+	brokers  []*proxy.Proxy // without exactlyOnce: one before each broker
+	config   string         // path of the configuration file
 	admin    *kadm.Client
 	sql      *pgx.Conn
 
@@ -79,7 +80,7 @@ type options struct {
 	// exactlyOnce: delivery is that, into Apache Kafka, and only what is committed
 	// is read.
 	exactlyOnce bool
-	brokers     int // with exactlyOnce: so many, if more than one
+	brokers     int // so many, if more than one, of Apache Kafka
 	broker      []kafkatest.Option
 	sampling    time.Duration // between two looks at slot and topics; 0: sampling
 }
@@ -155,6 +156,13 @@ func (w *world) startBroker(o options) {
 		}
 		w.cluster = kafkatest.StartCluster(w.t, fronts)
 		w.broker = w.cluster.Broker
+		if !o.exactlyOnce {
+			for n, front := range fronts {
+				w.brokers = append(w.brokers, listen(w.t, front, w.cluster.Fronts[n]))
+			}
+			w.kafka = w.brokers[0]
+			break
+		}
 		w.endTxn = watchEndTxns(w.t)
 		for n, front := range fronts {
 			w.endTxn.listen(front, w.cluster.Fronts[n])
@@ -167,6 +175,7 @@ func (w *world) startBroker(o options) {
 	default:
 		w.broker = kafkatest.Start(w.t, opts...)
 		w.kafka = listen(w.t, front, w.broker.Brokers[0])
+		w.brokers = []*proxy.Proxy{w.kafka}
 	}
 	for _, aggregate := range aggregates {
 		settings := o.topicConfig

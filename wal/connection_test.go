@@ -117,7 +117,7 @@ func TestStreamOutlivesIdleness(t *testing.T) {
 		s := &Stream{conn: client, decoder: newDecoder(), liveness: liveness}
 		s.frames.src = (*pacedReader)(s)
 		s.received.Store(0x100)
-		s.status = startStatusSender(client, &s.received, 0x100, interval)
+		s.status = startStatusSender(client, &s.received, 0x100, interval, nil)
 		var silent atomic.Bool
 		go answer(conn, &silent)
 		defer func() { _ = s.Close(context.Background()) }()

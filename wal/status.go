@@ -30,6 +30,7 @@ type statusSender struct {
 	received  *atomic.Uint64
 	confirmed atomic.Uint64
 	sent      atomic.Int64  // when the last update was, a lease.Instant; 0: none was
+	ended     func()        // called when a write has failed, unless nil
 	wake      chan struct{} // capacity 1: wake-ups coalesce
 	quit      chan struct{}
 	done      sync.WaitGroup
@@ -39,10 +40,11 @@ type statusSender struct {
 // startStatusSender starts the sender's goroutine. The confirmed position
 // begins at confirmed. It is never 0, which would not mean "nothing"
 // (docs/DESIGN.md, invariant 2).
-func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN, interval time.Duration) *statusSender {
+func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN, interval time.Duration, ended func()) *statusSender {
 	s := &statusSender{
 		conn:     conn,
 		received: received,
+		ended:    ended,
 		wake:     make(chan struct{}, 1),
 		quit:     make(chan struct{}),
 	}
@@ -65,6 +67,9 @@ func (s *statusSender) run(interval time.Duration) {
 		case <-s.wake:
 		}
 		if s.err = s.send(requestReply); s.err != nil {
+			if s.ended != nil {
+				s.ended()
+			}
 			select {
 			case <-time.After(readGrace):
 			case <-s.quit:

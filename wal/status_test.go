@@ -39,7 +39,7 @@ func newStatusServer(t *testing.T, start pg.LSN, interval time.Duration) (*statu
 	s.frames.src = conn
 	s.received.Store(uint64(start))
 	must.OK(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	sender := startStatusSender(client, &s.received, start, interval)
+	sender := startStatusSender(client, &s.received, start, interval, nil)
 	t.Cleanup(func() {
 		_ = conn.Close()
 		sender.poke() // fails, which ends the sender if its test has not
@@ -138,7 +138,7 @@ func TestStatusStopSendsTheLastPosition(t *testing.T) {
 
 func TestStatusFailureEndsTheReader(t *testing.T) {
 	client, conn := net.Pipe()
-	sender := startStatusSender(brokenWriter{client}, new(atomic.Uint64), 0x100, never)
+	sender := startStatusSender(brokenWriter{client}, new(atomic.Uint64), 0x100, never, nil)
 	sender.poke()
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("read: %v", err)

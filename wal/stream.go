@@ -53,6 +53,10 @@ type Options struct {
 	// WalSndUpdateProgress), and before PostgreSQL 15 not even so. nil: silence
 	// ends the stream.
 	Silent func(ctx context.Context, silent time.Duration) error
+	// Ended is called at the first sign that the connection has ended, once or twice
+	// and from any goroutine: a caller that is busy may not come to Next for long. nil:
+	// nobody asks.
+	Ended func()
 	// Charset is that of the database, as by catalog.ReadCharset.
 	Charset *pg.Charset
 	// Gather is for how long transactions that trickle in may gather before they
@@ -105,6 +109,7 @@ type Stream struct {
 	received    atomic.Uint64
 	heard       heard
 	requested   lease.Instant // before the stream was asked for
+	ended       func()        // see Options.Ended
 	reading     atomic.Int64  // when the read in progress began, after opened; 0: none
 	opened      time.Time
 	ctx         context.Context // interrupts reads; see interruptible
@@ -159,12 +164,12 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 		s.release()
 		return nil, err
 	}
-	s.silence = o.Silent
+	s.silence, s.ended = o.Silent, o.Ended
 	confirmed := o.Start
 	if o.Confirmed != 0 {
 		confirmed = min(confirmed, o.Confirmed)
 	}
-	s.status = startStatusSender(s.conn, &s.received, confirmed, o.StatusInterval)
+	s.status = startStatusSender(s.conn, &s.received, confirmed, o.StatusInterval, s.ended)
 	return s, nil
 }
 
@@ -242,6 +247,9 @@ func (s *Stream) Buffered() bool { return s.frames.whole() }
 func (s *Stream) fail(err error) error {
 	s.err = err
 	s.broken = s.ctx.Err() == nil
+	if s.broken && s.ended != nil {
+		s.ended()
+	}
 	return err
 }
 
@@ -249,9 +257,11 @@ func (s *Stream) fail(err error) error {
 // It may be called from any goroutine.
 func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
 
-// Sent is when the last standby status update was sent; 0 before the first. It may be
-// called from any goroutine.
-func (s *Stream) Sent() lease.Instant { return lease.Instant(s.status.sent.Load()) }
+// Sent is when the last standby status update was sent, or before that the request for
+// the stream. It may be called from any goroutine.
+func (s *Stream) Sent() lease.Instant {
+	return max(s.requested, lease.Instant(s.status.sent.Load()))
+}
 
 // Answered is when the server sent the last answer that Next has read, or earlier; 0
 // before the first. While the server has heard nothing from us for half of its

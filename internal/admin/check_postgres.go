@@ -188,7 +188,7 @@ func (d *doctor) timeouts(ctx context.Context) {
 	switch {
 	case limit == 0:
 		d.warn(name, "ALTER ROLE "+role+" SET wal_sender_timeout = '60s';",
-			"off: the server may take long to notice that the connector is gone, and keeps the slot occupied; and an instance that was suspended may write behind its successor")
+			"off: the server may take long to notice that the connector is gone, and keeps the slot occupied")
 	case limit < 2*interval:
 		d.fail(name, failure.Configf(fmt.Sprintf("set source.status_interval to at most %s, or: ALTER ROLE %s SET wal_sender_timeout = '60s';", limit/4, role),
 			"%s is less than twice source.status_interval (%s): the server would cut the connection", limit, interval))

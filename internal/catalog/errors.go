@@ -27,6 +27,10 @@ var ErrUnknownHost = errors.New("unknown host")
 // both in the same way.
 var ErrTerminated = errors.New("the server ended the connection on an administrator's command")
 
+// ErrCrashed is wrapped by the error of a connection that the server ended with all
+// others, since one of its processes had crashed.
+var ErrCrashed = errors.New("the server ended all connections after a crash")
+
 // ErrUnavailable is wrapped by the error of a connection that the server refused
 // because it is starting, stopping or recovering: only the message says which,
 // in the server's language.
@@ -86,6 +90,8 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 		return fmt.Errorf("%w: %w", ErrSlotActive, err)
 	case pg.Code == pgerrcode.AdminShutdown:
 		return fmt.Errorf("%w: %w", ErrTerminated, err)
+	case pg.Code == pgerrcode.CrashShutdown:
+		return fmt.Errorf("%w: %w", ErrCrashed, err)
 	case pg.Code == pgerrcode.CannotConnectNow:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case pg.Routine == routineStandbySlots:

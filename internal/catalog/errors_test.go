@@ -22,6 +22,7 @@ func TestClassify(t *testing.T) {
 	}{
 		{"slot in use", &pgconn.PgError{Code: "55006"}, failure.Transient, ErrSlotActive},
 		{"terminated", &pgconn.PgError{Code: "57P01"}, failure.Transient, ErrTerminated},
+		{"crashed", &pgconn.PgError{Code: "57P02"}, failure.Transient, ErrCrashed},
 		{"stopping or starting, in any language", &pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"}, failure.Transient, ErrUnavailable},
 		{"no room", &pgconn.PgError{Code: "53300"}, failure.Transient, nil},
 		{"wrong password", &pgconn.PgError{Code: "28P01"}, failure.Config, nil},

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -33,10 +34,36 @@ func StandBy(ctx context.Context, conn *pgx.Conn, slot string) error {
 	return showing(ctx, conn, standbyLock, slot)
 }
 
-// ShowReader shows to Orphaned that this connection's instance reads the slot, until
-// the connection ends.
+// ShowReader shows to Orphaned and ReadReaders that this connection's instance reads the
+// slot, until the connection ends.
 func ShowReader(ctx context.Context, conn *pgx.Conn, slot string) error {
 	return showing(ctx, conn, readerLock, slot)
+}
+
+// Reader is a session of an instance that shows that it reads the slot.
+type Reader struct {
+	PID int32
+	// Silent is how long the server has had nothing from it; 0 where the role may not
+	// see it.
+	Silent time.Duration
+}
+
+// ReadReaders returns the other sessions of ShowReader for the slot.
+func ReadReaders(ctx context.Context, conn *pgx.Conn, slot string) ([]Reader, error) {
+	rows, _ := conn.Query(ctx, `
+		SELECT l.pid, COALESCE(extract(epoch FROM clock_timestamp() - a.state_change), 0)::float8
+		  FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+		 WHERE `+shown+` AND l.pid <> pg_backend_pid()`, readerLock, slot)
+	readers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Reader, err error) {
+		var silent float64
+		err = row.Scan(&r.PID, &silent)
+		r.Silent = time.Duration(silent * float64(time.Second))
+		return r, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for an instance that reads slot %q: %w", slot, err)
+	}
+	return readers, nil
 }
 
 // Orphaned reports whether the slot is read by a process of ours, by its

@@ -2,9 +2,7 @@
 
 package lease
 
-import "time"
-
 // Now is the time since the process started, by the clock of package time. On some
 // systems that stands still while the machine is suspended, as on Linux it would:
 // after that, the lease lasts for longer than it should.
-func Now() Instant { return Instant(time.Since(started)) + 1 }
+func Now() Instant { return sinceStart() }

@@ -52,14 +52,23 @@ func Since(i Instant) time.Duration { return time.Duration(Now() - i) }
 
 var started = time.Now()
 
+// sinceStart is the time since the process started, by the clock of package time. It is
+// not 0.
+func sinceStart() Instant { return Instant(time.Since(started)) + 1 }
+
 // errOut is the error of a write without a lease. Kafka's client tries again after
 // an error of the system.
 var errOut = os.NewSyscallError("the lease is out", syscall.EPERM)
 
 // Lease is the right to write. It may be used from any goroutine. A nil *Lease is
 // never out.
+//
+//	       Set                 runs out
+//	ended ─────▶ held ◀──────────────────────▶ out
+//	  ▲           │ Renew     Renew, Set        │
+//	  └───────────┴─────────── End ─────────────┘
 type Lease struct {
-	until atomic.Int64 // an Instant
+	until atomic.Int64 // an Instant; 0: it has ended
 	awake atomic.Int64 // the same in time since started; see conn.may
 	out   func()
 
@@ -68,26 +77,27 @@ type Lease struct {
 	conns map[*conn]struct{}
 }
 
-// New returns a lease that is out. ranOut is called each time that it runs out by
+// New returns a lease that has ended. ranOut is called each time that it runs out by
 // itself.
 func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*conn]struct{})} }
 
 // Held reports whether the holder may write now.
 func (l *Lease) Held() bool { return l == nil || int64(Now()) < l.until.Load() }
 
-// Renew has the lease last until then, if that is later than before.
+// Renew has the lease last until then, if that is later than before. One that has ended
+// stays so: the sign that it is renewed for may be from before its end.
 func (l *Lease) Renew(until Instant) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if int64(until) > l.until.Load() {
+	if before := l.until.Load(); before != 0 && int64(until) > before {
 		l.set(until)
 	}
 }
 
-// Set has the lease last until then.
+// Set begins the lease, or changes it: it lasts until then.
 func (l *Lease) Set(until Instant) {
 	if l == nil {
 		return

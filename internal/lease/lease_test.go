@@ -40,7 +40,11 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 	if n, err := ours.Write([]byte("a")); n != 0 || err == nil {
 		t.Errorf("%d bytes written, %v: the lease was never held", n, err)
 	}
-	l.Renew(Never)
+	l.Renew(Never) // it has not begun
+	if l.Held() {
+		t.Error("held before its beginning")
+	}
+	l.Set(Never)
 	must.Get(ours.Write([]byte("b")))(t)
 	l.suspend()
 	if n, err := ours.Write([]byte("c")); n != 0 || err == nil {
@@ -54,7 +58,7 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 		t.Errorf("%q arrived", got)
 	}
 	l.End()
-	if l.Held() {
+	if l.Renew(Never); l.Held() {
 		t.Error("held after its end")
 	}
 }
@@ -62,7 +66,7 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 // A process may be suspended in the middle of a write.
 func TestWriteStopsInTheMiddle(t *testing.T) {
 	l := New(never(t))
-	l.Renew(Never)
+	l.Set(Never)
 	ours, peer := pair(t, l)
 	all := make([]byte, 64<<20) // more than the sockets hold
 	written := make(chan int)
@@ -91,7 +95,7 @@ func TestWriteStopsInTheMiddle(t *testing.T) {
 func TestUnsentIsTakenBack(t *testing.T) {
 	out := make(chan struct{})
 	l := New(func() { close(out) })
-	l.Renew(Never)
+	l.Set(Never)
 	ours, peer := pair(t, l)
 	must.OK(t, ours.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
 	n, _ := ours.Write(make([]byte, 64<<20)) // until the sockets are full

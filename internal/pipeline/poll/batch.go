@@ -8,7 +8,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -53,10 +52,13 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		c.rollback(w.working)
 		return false, err
 	}
-	done, failed := w.publish(items, c.asked.Add(w.opts.ClaimTimeout+claimMargin/2))
-	if done > 0 {
+	done, failed := w.publish(c, items)
+	switch {
+	case done > 0:
 		err = c.mark(w.working, free[:done])
-	} else {
+	case errors.Is(failed, errClaimEnded):
+		return false, failed
+	default:
 		c.rollback(w.working)
 	}
 	if failed == nil {
@@ -102,7 +104,7 @@ func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 // publish delivers for as long as the claim may last, and returns how many items
 // from the front are dealt with. The claim lasts until then at least, also for a process
 // that was suspended.
-func (w *worker) publish(items []delivery.Item, until lease.Instant) (done int, err error) {
+func (w *worker) publish(c *claim, items []delivery.Item) (done int, err error) {
 	var bytes int64
 	for _, it := range items {
 		bytes += it.Size
@@ -115,9 +117,12 @@ func (w *worker) publish(items []delivery.Item, until lease.Instant) (done int, 
 	}()
 	ctx, cancel := context.WithTimeoutCause(w.working, w.opts.ClaimTimeout, errStalled)
 	defer cancel()
-	err = w.sink.use(ctx, until, func(out sink.Sink) error {
-		done, err = w.delivery.Deliver(ctx, out, len(items), func(i int) *delivery.Item { return &items[i] })
-		return err
+	until := c.asked.Add(w.opts.ClaimTimeout + claimMargin/2)
+	c.whileHeld(ctx, func(ctx context.Context) {
+		err = w.sink.use(ctx, until, func(out sink.Sink) error {
+			done, err = w.delivery.Deliver(ctx, out, len(items), func(i int) *delivery.Item { return &items[i] })
+			return err
+		})
 	})
 	return done, err
 }

@@ -2,8 +2,10 @@ package poll
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -186,6 +188,40 @@ func (t *Table) readRow(columns [][]byte) row {
 	pg.CopyText(r.values, columns)
 	t.charset.Convert(r.values)
 	return r
+}
+
+// errClaimEnded is wrapped by the cause of a context of whileHeld.
+var errClaimEnded = errors.New("the server ended the transaction that held the rows")
+
+// whileHeld calls do with a context that ends when the server ends the transaction: the
+// rows are free then, and another instance may publish them and later ones.
+func (c *claim) whileHeld(ctx context.Context, do func(context.Context)) {
+	held, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		if err := c.awaitEnd(watching); watching.Err() == nil {
+			end(fmt.Errorf("%w: %w", errClaimEnded, err))
+		}
+	})
+	do(held)
+	stop()
+	watcher.Wait()
+}
+
+// awaitEnd reads the connection until it ends, or ctx does. The server has nothing else to
+// say.
+func (c *claim) awaitEnd(ctx context.Context) error {
+	for {
+		some, cancel := context.WithTimeout(ctx, statementTimeout)
+		err := c.conn.WaitForNotification(some)
+		over := some.Err() != nil
+		cancel()
+		if ctx.Err() != nil || err != nil && !over {
+			return err
+		}
+	}
 }
 
 // mark marks or deletes the rows and commits. An error may mean that it is

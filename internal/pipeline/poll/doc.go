@@ -55,9 +55,10 @@
 //
 // An instance that is suspended while it delivers sends nothing of it when it wakes
 // after the server has ended the transaction (package lease): another one has published
-// the same rows by then, and later ones of their keys. If the transaction has ended
-// earlier, as in a restart of the server, or if the network keeps what was sent, then at
-// most one batch for each worker may still come late. That is a repetition: each
+// the same rows by then, and later ones of their keys. If the transaction ends earlier,
+// as in a restart of the server, an instance that runs sees it, and gives the delivery
+// up. If it was suspended then, or if the network keeps what was sent, then at most one
+// batch for each worker may still come late. That is a repetition: each
 // producer's records of a key are an unbroken sequence that begins at or before the
 // first unpublished row, so that the first occurrence of every event is in order.
 // Consumers recognise a repetition by the header id.

@@ -70,6 +70,29 @@ func TestE2ESuspendedInstance(t *testing.T) {
 	}
 }
 
+// The server ends the transaction while its rows are delivered: by an administrator's
+// command, or since it is restarted. They are free then, so that another instance may
+// publish them, and nothing more of the delivery may come.
+func TestDeliveryEndsWithItsClaim(t *testing.T) {
+	w := newWorld(t, nil, serialOutbox, serialIndex)
+	w.parts.ClaimTimeout = 10 * time.Minute
+	w.series(0, 10, 1)
+	f := newFault()
+	f.down()
+	in := w.start(f)
+	f.awaitDelivery(t)
+	w.exec(w.conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'cdc-outbox' AND datname = current_database() AND state = 'idle in transaction'`)
+	w.await("the end of the delivery", func() bool { return in.reconnects.Load() > 0 })
+	f.up()
+	w.published(10)
+	must.OK(t, in.stop())
+	w.wantInOrder(1, 10)
+	if got := len(w.topic.all()); got != 10 {
+		t.Errorf("%d records for 10 rows", got)
+	}
+}
+
 // TestE2ESuspendedWhileItReads has one stop reading in the middle of what it claims,
 // and its machine still answer the server's packets.
 func TestE2ESuspendedWhileItReads(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -34,10 +33,12 @@ type acquired struct {
 	// confirmed is the position that the stream reports until the log is known
 	// again. It is at most the slot's own.
 	confirmed pg.LSN
-	tenure    tenure
-	snapshot  *catalog.HeldSnapshot // of a new slot, if it has to be published; to be released
-	fits      bool                  // found was compared once more while the slot was held
-	unbound   error                 // why events of the tables as they are now would be bad ones; see bind
+	tenure    *tenure
+	// predecessors may not know yet that they do not read the slot any more.
+	predecessors []catalog.Reader
+	snapshot     *catalog.HeldSnapshot // of a new slot, if it has to be published; to be released
+	fits         bool                  // found was compared once more while the slot was held
+	unbound      error                 // why events of the tables as they are now would be bad ones; see bind
 }
 
 // acquire becomes the slot's reader: it creates what is missing on a first
@@ -198,10 +199,11 @@ func (s *source) scope() string {
 
 // open starts the stream at h.start. What was confirmed stays confirmed.
 func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (err error) {
-	if h.tenure.process, err = catalog.ReadOwnSender(ctx, repl); err != nil {
+	process, err := catalog.ReadOwnSender(ctx, repl)
+	if err != nil {
 		return err
 	}
-	asked := lease.Now()
+	h.tenure = &tenure{process: process, lease: s.lease}
 	h.stream, err = wal.Open(ctx, repl, wal.Options{
 		Slot:            s.opts.Slot,
 		Publication:     s.opts.Publication,
@@ -209,7 +211,8 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 		Confirmed:       h.confirmed,
 		StatusInterval:  h.tenure.often(s.opts.StatusInterval),
 		LivenessTimeout: s.opts.LivenessTimeout,
-		Silent:          s.excused(h.tenure.process.PID),
+		Silent:          s.excused(process.PID),
+		Ended:           h.tenure.end,
 		Messages:        s.opts.Messages,
 		Prefix:          s.opts.Prefix,
 		MessagesOnly:    len(s.opts.Tables) == 0,
@@ -223,7 +226,6 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 		return catalog.Unanswered(err)
 	}
 	h.tenure.stream = h.stream
-	s.lease.Renew(h.tenure.from(asked))
 	return nil
 }
 

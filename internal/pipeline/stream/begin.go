@@ -18,6 +18,9 @@ import (
 // snapshot where one is still owed.
 func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
+	if err := s.outlive(ctx, sql, h.predecessors); err != nil {
+		return err
+	}
 	if s.transactions != nil { // what follows may have to wait for Kafka
 		s.health.answered()
 	}
@@ -28,6 +31,13 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		return err
 	}
 	h.fits = true
+	until, err := h.tenure.asked(ctx, sql, s.opts.Slot)
+	switch {
+	case err == nil:
+		h.tenure.begin(until)
+	case !errors.Is(err, errNotReader): // or the stream says why
+		return err
+	}
 	if err := s.number(ctx, sql, &h.cp); err != nil {
 		return err
 	}
@@ -53,7 +63,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.intake.tracker.Keepalive(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
-	err := s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, cp.Cut, func() {
+	err = s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, cp.Cut, func() {
 		s.checkpointer.attach(h.stream) // not earlier: positions of another log must not be confirmed
 		s.recognised.Store(true)
 	})

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
@@ -282,6 +284,7 @@ type gate struct {
 	fails   error                                      // of Deliver, once open
 	dead    []string                                   // ids of dead letters
 	deadErr error
+	lease   *lease.Lease // without it, nothing is written
 
 	door
 	mu      sync.Mutex
@@ -312,6 +315,11 @@ func (g *gate) Deliver(ctx context.Context, events []*transform.Event, reject si
 	g.mu.Unlock()
 	if err := g.pass(ctx); err != nil {
 		return fmt.Errorf("wait for acks: %w", err)
+	}
+	for !g.lease.Held() {
+		if err := backoff.Sleep(ctx, time.Millisecond); err != nil {
+			return fmt.Errorf("wait for the lease: %w", err)
+		}
 	}
 	if g.fails != nil {
 		return g.fails

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ const (
 	lastLook = time.Second
 	// standbysEvery is how many looks there are to one for instances that stand by.
 	standbysEvery = 5
+	// lastWords is how long the intake has to say why the stream ended. It may be busy
+	// for longer.
+	lastWords = time.Second
 	// shutdownGrace is how long we let a stopping server wait for us. A fast
 	// shutdown waits for ever for a walsender whose client replies but cannot
 	// confirm (failure mode 4).
@@ -35,7 +39,7 @@ const (
 // rows out, a server that wants to stop. cp is what the session began with. It
 // returns why the session must end, or nil when ctx ended it.
 func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
-	var conn *pgx.Conn
+	conn, _ := s.connectInTime(ctx, cp) // shows at once that the slot is read
 	defer func() { catalog.Close(conn) }()
 	blind, looks := false, 0
 	var end pg.LSN // of the log, at the last look
@@ -45,6 +49,12 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 		if err != nil {
 			s.health.unseen()
 			s.unasked()
+		}
+		if s.tenure.over.Load() {
+			if backoff.Sleep(ctx, lastWords) != nil {
+				return nil
+			}
+			return cmp.Or(err, errNotReader)
 		}
 		switch {
 		case err == nil:
@@ -57,8 +67,16 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			looks++
 		case ctx.Err() != nil:
 		case errors.Is(err, catalog.ErrShutdown):
-			_ = backoff.Sleep(ctx, shutdownGrace)
+			if !errors.Is(err, syscall.ECONNREFUSED) { // or it is gone
+				_ = backoff.Sleep(ctx, shutdownGrace)
+			}
 			return fmt.Errorf("leave the slot so that the server can stop: %w", err)
+		case errors.Is(err, catalog.ErrCrashed):
+			s.tenure.end()
+			return err
+		case s.tenure.lost(): // while nothing is written, the stream may not be read either
+			s.tenure.end()
+			return fmt.Errorf("%w: %w", errNotShown, err)
 		case failure.ClassOf(err) != failure.Transient && conn != nil:
 			return err
 		case !blind: // only this connection is broken; the stream may be well
@@ -80,26 +98,65 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, pg.LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	conn, err := s.askOn(ctx, conn, cp)
+	if err != nil {
+		return conn, 0, err
+	}
+	flushed, err := s.check(ctx, conn, cp)
+	return conn, flushed, err
+}
+
+// askOn asks whether the slot is still ours, on conn or, where that is broken or nil, on a
+// new connection. It returns the connection to use next, nil if there is none.
+func (s *source) askOn(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
 	terminated := false
 	if conn != nil {
 		if err := s.ask(ctx, conn); err != nil {
-			terminated = errors.Is(catalog.Classify(err), catalog.ErrTerminated)
+			err = catalog.Classify(err)
+			terminated = errors.Is(err, catalog.ErrTerminated)
 			catalog.Close(conn)
 			conn = nil
+			if errors.Is(err, errNotReader) || errors.Is(err, catalog.ErrCrashed) {
+				return nil, err
+			}
 		}
 	}
 	if conn == nil {
 		fresh, err := s.connectBeside(ctx, cp)
 		if err != nil {
-			return nil, 0, stopping(err, terminated)
+			return nil, stopping(err, terminated)
 		}
 		conn = fresh
 		if err := s.ask(ctx, conn); err != nil {
-			return conn, 0, err
+			return conn, err
 		}
 	}
-	flushed, err := s.check(ctx, conn, cp)
-	return conn, flushed, err
+	return conn, nil
+}
+
+// hold keeps the lease while what is in flight drains, when the monitor has ended and the
+// stream has not.
+func (s *source) hold(ctx context.Context) {
+	if s.stream == nil || s.lease == nil {
+		return
+	}
+	var conn *pgx.Conn
+	defer func() { catalog.Close(conn) }()
+	for backoff.Sleep(ctx, s.tenure.often(s.limits.monitor)) == nil {
+		looking, cancel := context.WithTimeout(ctx, lookTimeout)
+		fresh, err := s.askOn(looking, conn, s.checkpointer.last())
+		cancel()
+		if conn = fresh; errors.Is(err, errNotReader) {
+			return
+		}
+	}
+}
+
+// connectInTime is connectBeside before the first look.
+func (s *source) connectInTime(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return s.connectBeside(ctx, cp)
 }
 
 // stopping decides whether the server is about to stop, from the error of a
@@ -126,6 +183,9 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 	if err == nil && (server.SystemID != cp.SystemID || server.Timeline != cp.Timeline) {
 		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
 			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
+	}
+	if err == nil && server.InRecovery { // which knows nothing of the slot's reader
+		err = errStandby
 	}
 	if err == nil {
 		err = catalog.ShowReader(ctx, conn, s.opts.Slot)

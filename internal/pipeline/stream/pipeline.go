@@ -39,6 +39,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -186,7 +187,12 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	if err == nil && r.source.repeats() && r.source.intake.within() {
 		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start")
 	}
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	var holder sync.WaitGroup
+	holder.Go(func() { r.source.hold(holding) })
 	r.drain(stopWorking, delivered)
+	release()
+	holder.Wait()
 	stopWorking(errDrained)
 	err = failure.Join(err, workers.Wait())
 	r.digest.Flush()

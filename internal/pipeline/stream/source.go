@@ -47,7 +47,7 @@ type source struct {
 	log     *zap.Logger
 	// lease is the sink's: it is held while the slot is. nil: transactions fence.
 	lease  *lease.Lease
-	tenure tenure // of the present stream
+	tenure *tenure // of the present stream
 
 	stopping  func() bool            // whether the pipeline is to stop, and not only the session
 	database  string                 // that the slot must be of
@@ -116,7 +116,6 @@ func (s *source) session(ctx context.Context) error {
 		s.stream = h.stream // close will confirm what is drained by then
 		return nil
 	}
-	s.lease.End() // the slot may be another instance's from now on
 	s.checkpointer.attach(nil)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -130,13 +129,18 @@ func (s *source) session(ctx context.Context) error {
 // and its error is returned. An alarm of the monitor is never final: if another
 // instance took the slot unnoticed, its progress looks like a loss. The next
 // session decides, because it compares in the right order.
-func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) error {
+	ctx, cancel := context.WithCancel(outer)
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
 	s.recognised.Store(false)
 	s.checkpointer.follow(h.cp.Publication, horizon{})
 	s.server, s.tenure = h.stream.Server(), h.tenure
+	var err error
+	if h.predecessors, err = s.predecessors(ctx, sql); err != nil { // before the monitor shows us as another one
+		h.snapshot.Release()
+		return err
+	}
 	watched, cp := make(chan error, 1), h.cp
 	go func() { // owner: this call, which joins it below
 		err := s.monitor(ctx, cp)
@@ -145,7 +149,10 @@ func (s *source) consume(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 		}
 		watched <- err
 	}()
-	err := s.publish(ctx, sql, h)
+	err = s.publish(ctx, sql, h)
+	if outer.Err() == nil || !h.fits { // or the stream stays open for close
+		h.tenure.end() // before the monitor ceases to show us
+	}
 	cancel()
 	if alarm := <-watched; alarm != nil {
 		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("alarm beside the stream: %w", alarm)}

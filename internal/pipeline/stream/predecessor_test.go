@@ -1,0 +1,114 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lease"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// leased is a sink of the test's topic that writes while it has the lease.
+func (d *database) leased() (*gate, *lease.Lease) {
+	l := lease.New(func() {})
+	return &gate{topic: d.topic, lease: l}, l
+}
+
+// While nothing more fits into memory, the stream is not read, and so its end is not seen
+// there. An instance that lost the lease meanwhile, and with it what would make room, must
+// not wait for ever.
+func TestEndOfTheStreamIsSeenWithFullMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		ended  string // the sessions that the server ends
+		refuse bool   // it takes no more connections then
+	}{
+		"the stream ends":       {ended: "backend_type = 'walsender'"},
+		"the server is stopped": {ended: "application_name = 'cdc-outbox'", refuse: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t, pgtest.Setting("wal_sender_timeout", "2s"))
+			d := newDatabase(t, server.NewDatabase(t))
+			d.opts.MaxBufferedBytes = 20_000
+			p, behind := behindProxy(t, d)
+			gate, held := d.leased()
+			i := behind.startWith(Parts{Store: d.store, Sink: gate, Lease: held}).streams()
+			d.publish(1, 1)
+			gate.hold()
+			d.insert(500, 1)
+			i.full()
+			p.Refuse(c.refuse)
+			d.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE " + c.ended)
+			eventually(t, "the end of the lease", func() bool { return !held.Held() })
+			p.Refuse(false)
+			gate.open()
+			d.arrive()
+			i.stop()
+			d.wantAll()
+		})
+	}
+}
+
+// The server ended an instance's process, and the instance cannot know that: nothing
+// passes between the two. Its successor has the slot at once, and waits for its lease.
+func TestSuccessorWaitsForTheLease(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Setting("wal_sender_timeout", "5s"))
+	d := newDatabase(t, server.NewDatabase(t))
+	p, behind := behindProxy(t, d)
+	gate, held := d.leased()
+	behind.startWith(Parts{Store: d.store, Sink: gate, Lease: held}).streams()
+	d.publish(1, 1)
+	second, lease := d.leased()
+	spare := d.startWith(Parts{Store: d.store, Sink: &beforeEach{second, func() {
+		if held.Held() {
+			t.Error("writes while its predecessor may")
+		}
+	}}, Lease: lease}).standsBy()
+
+	p.Set(proxy.Up, proxy.Fault{Swallow: true})
+	p.Set(proxy.Down, proxy.Fault{Swallow: true})
+	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
+	d.insert(1, 1)
+	eventually(t, "the spare to have the slot", func() bool { return d.walsender() != 0 })
+	spare.unready("another instance shows that it reads the slot")
+	d.arrive()
+	p.Cut()
+	spare.stop()
+	d.wantAll()
+}
+
+// beforeEach calls a function before each delivery.
+type beforeEach struct {
+	sink.Sink
+	do func()
+}
+
+func (b *beforeEach) Deliver(ctx context.Context, events []*transform.Event, reject sink.Reject) error {
+	b.do()
+	return b.Sink.Deliver(ctx, events, reject)
+}
+
+// The monitor ends with a stop, and what is in flight may take longer than the lease.
+func TestLeaseIsRenewedWhileItDrains(t *testing.T) {
+	d := outbox(t)
+	gate, held := d.leased()
+	i := d.startWith(Parts{Store: d.store, Sink: gate, Lease: held}).streams()
+	d.publish(1, 1)
+	gate.hold()
+	d.insert(1, 1)
+	gate.waits(t)
+	i.cancel()
+	eventually(t, "a question after the monitor's end", func() bool {
+		readers, err := catalog.ReadReaders(t.Context(), d.conn, d.opts.Slot)
+		return err == nil && i.role() == role.Stopping && len(readers) == 1
+	})
+	gate.open()
+	d.finish(i)
+}
