@@ -147,7 +147,7 @@ func TestKubernetesManifestsFitTogether(t *testing.T) {
 			exists := map[string]bool{}
 			for _, o := range objects {
 				exists[o.Kind+" "+o.Metadata.Name] = true
-				if o.Kind != "Namespace" && o.Metadata.Namespace != only(t, objects, "Deployment").Metadata.Namespace {
+				if o.Metadata.Namespace != only(t, objects, "Deployment").Metadata.Namespace {
 					t.Errorf("%s is in namespace %q", o.Kind, o.Metadata.Namespace)
 				}
 			}
@@ -219,9 +219,10 @@ func matches(selector, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-// Failure mode 148. A namespace that others use is neither made, labelled nor deleted.
-func TestKubernetesOverlaysHaveNoNamespace(t *testing.T) {
-	for _, folder := range []string{"base", "overlays/existing-namespace", "overlays/second"} {
+// Failure mode 148. A namespace, in which others may be, is neither made, labelled nor
+// deleted with a connector.
+func TestKubernetesConnectorsHaveNoNamespace(t *testing.T) {
+	for _, folder := range append(connectors, "base") {
 		for _, o := range built(t, "kubernetes/"+folder) {
 			if o.Kind == "Namespace" {
 				t.Errorf("%s has the namespace %s", folder, o.Metadata.Name)
@@ -285,65 +286,6 @@ func TestKubernetesOptionalParts(t *testing.T) {
 	volumes := only(t, built(t, folder), "Deployment").Spec.Template.Spec.Volumes
 	if ca := volumes[1]; ca.Name != "ca" || !strings.HasPrefix(ca.ConfigMap.Name, "cdc-outbox-ca-") {
 		t.Errorf("the volumes are %+v", volumes)
-	}
-}
-
-// Failure mode 142. verb.sh makes a pod of the Deployment's own spec that runs once. The
-// API server is a stand-in; kubectl's own patch is used.
-func TestKubernetesVerb(t *testing.T) {
-	installed := kubectl(t)
-	deployment := only(t, built(t, "kubernetes"), "Deployment")
-	folder := t.TempDir()
-	var whole struct {
-		Spec struct{ Template struct{ Spec map[string]any } }
-	}
-	must.OK(t, yaml.Unmarshal([]byte(documentOf(t, installed, "Deployment")), &whole))
-	must.OK(t, os.WriteFile(filepath.Join(folder, "spec.json"), must.Get(json.Marshal(whole.Spec.Template.Spec))(t), 0o600))
-	must.OK(t, os.WriteFile(filepath.Join(folder, "kubectl"), []byte(`#!/bin/sh
-case "$*" in
-"patch --local"*) exec `+installed+` "$@" ;;
-*"get deployment cdc-outbox -o jsonpath={.spec.template.spec.containers[0].name}") echo cdc-outbox ;;
-*"get deployment cdc-outbox -o jsonpath={.spec.template.spec}") cat `+folder+`/spec.json ;;
-"-n cdc-outbox create --filename -") cat >`+folder+`/pod.json ;;
-*terminated.exitCode*) echo 3 ;;
-*terminated*) echo '{}' ;;
-*"get pod"*) ;;
-*logs*) echo 'the output of the verb' ;;
-"-n cdc-outbox delete pod cdc-outbox-setup-"*) ;;
-*) echo "unexpected: $*" >&2; exit 9 ;;
-esac
-`), 0o700))
-	cmd := exec.CommandContext(t.Context(), "sh", "kubernetes/verb.sh", "-a", "cdc-outbox-admin", "setup", "--accept-gap", "--set", `log.level="a b"\`)
-	cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 || !strings.Contains(string(out), "the output of the verb") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	var pod struct {
-		Metadata struct{ Labels map[string]string }
-		Spec     podSpec
-	}
-	must.OK(t, yaml.Unmarshal(must.Get(os.ReadFile(filepath.Join(folder, "pod.json")))(t), &pod))
-	container := pod.Spec.Containers[0]
-	if want := []string{"setup", "--accept-gap", "--set", `log.level="a b"\`}; !slices.Equal(container.Args, want) {
-		t.Errorf("it runs %q, want %q", container.Args, want)
-	}
-	if len(pod.Spec.Containers) != 1 || pod.Spec.RestartPolicy != "Never" || container.LivenessProbe != nil || container.ReadinessProbe != nil {
-		t.Errorf("the pod is %+v", pod.Spec)
-	}
-	if matches(deployment.Spec.Selector.MatchLabels, pod.Metadata.Labels) {
-		t.Errorf("it counts as one of the connector: %v", pod.Metadata.Labels)
-	}
-	own := deployment.Spec.Template.Spec
-	if string(must.Get(json.Marshal(pod.Spec.SecurityContext))(t)) != string(must.Get(json.Marshal(own.SecurityContext))(t)) ||
-		string(must.Get(json.Marshal(container.SecurityContext))(t)) != string(must.Get(json.Marshal(own.Containers[0].SecurityContext))(t)) {
-		t.Errorf("its security context is another one: %+v", pod.Spec)
-	}
-	admin := slices.ContainsFunc(container.Env, func(e variable) bool {
-		return e.Name == "CDC_OUTBOX_SOURCE_URL" && e.ValueFrom.SecretKeyRef.Name == "cdc-outbox-admin"
-	})
-	if !admin || len(container.Env) != len(own.Containers[0].Env)+1 {
-		t.Errorf("its environment is %+v", container.Env)
 	}
 }
 

@@ -7,8 +7,9 @@
 #   deploy/kubernetes/verb.sh -a cdc-outbox-admin teardown --yes
 #
 # -n NAMESPACE and -d DEPLOYMENT name another connector, -a SECRET an administrator's
-# source-url. Output and exit code are the verb's; then the pod is deleted.
-set -eu
+# source-url. Output and exit code are the verb's; then the pod is deleted, and also if
+# it does not start. A pod that runs, or whose output was not read, is left, and named.
+set -euf
 namespace=cdc-outbox deployment=cdc-outbox admin=
 usage() {
 	echo "usage: $0 [-n NAMESPACE] [-d DEPLOYMENT] [-a SECRET] VERB [FLAG]..." >&2
@@ -24,41 +25,82 @@ while getopts n:d:a: option; do
 done
 shift $((OPTIND - 1))
 [ $# -gt 0 ] || usage
-pod=$deployment-$1-$(date +%s)
+
+kube() { kubectl --namespace "$namespace" "$@"; }
+fail() {
+	echo "$0: nothing was run: $1" >&2
+	exit 1
+}
+end() {
+	echo "$0: pod $pod $2" >&2
+	exit "$1"
+}
+leave() { end "$1" "$2. It is left: kubectl --namespace $namespace describe pod $pod"; }
+remove() { kube delete pod "$pod" --wait=false >&2; }
+# give_up keeps a pod that has not started from running the verb at some later time.
+give_up() {
+	[ -z "$running" ] || leave "$1" "goes on with the verb"
+	remove || leave "$1" "has not started, and could not be deleted: it may still run the verb"
+	end "$1" "has not started $2"
+}
 
 args=
 for word; do
+	case $word in *[[:cntrl:]]*) fail "an argument has a line break or another control character" ;; esac
 	args=$args${args:+,}\"$(printf %s "$word" | sed 's/[\\"]/\\&/g')\"
 done
 env=
 [ -z "$admin" ] || env='{"name":"CDC_OUTBOX_SOURCE_URL","valueFrom":{"secretKeyRef":{"name":"'$admin'","key":"source-url"}}}'
 
-container=$(kubectl -n "$namespace" get deployment "$deployment" -o jsonpath='{.spec.template.spec.containers[0].name}')
-spec=$(kubectl -n "$namespace" get deployment "$deployment" -o jsonpath='{.spec.template.spec}')
+spec=$(kube get deployment "$deployment" --output jsonpath='{.spec.template.spec.containers[0].name} {.spec.template.spec}') ||
+	fail "the pod is made as the Deployment $deployment says, in namespace $namespace, and that could not be read. -d and -n name another; the cluster is that of kubectl's context $(kubectl config current-context 2>&1). Where the connector was deleted before its teardown, apply it again"
+container=${spec%% *} spec=${spec#* }
 # It has no labels of the Deployment, whose budget and policy are not for it, and no
 # probes: a verb does not listen.
-printf '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%s","labels":{"app.kubernetes.io/name":"cdc-outbox-verb"}},"spec":%s}' "$pod" "$spec" |
+pod=$(printf '{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"%s-verb-","labels":{"app.kubernetes.io/name":"cdc-outbox-verb"}},"spec":%s}' "$deployment" "$spec" |
 	kubectl patch --local --filename - --type strategic --output json --patch '{"spec":{"restartPolicy":"Never","containers":[{"name":"'"$container"'",
 		"args":['"$args"'],"env":['"$env"'],"livenessProbe":null,"readinessProbe":null,"startupProbe":null}]}}' |
-	kubectl -n "$namespace" create --filename - >&2
+	kube create --filename - --output jsonpath='{.metadata.name}') ||
+	fail "the pod could not be made. It takes the right to create pods in namespace $namespace, and room for one more pod like the connector's in its quota"
+code= running= why= said=
+trap 'give_up 130 "when this was interrupted"' INT TERM HUP
+echo "$0: pod $pod" >&2
 
-trap 'echo "$pod is left: kubectl -n $namespace delete pod $pod" >&2; exit 130' INT TERM
-state() {
-	kubectl -n "$namespace" get pod "$pod" -o jsonpath='{.status.containerStatuses[?(@.name=="'"$container"'")].state'"$1"'}'
+# look reads of the pod its phase, the verb's exit code, since when it runs, and why it
+# does not.
+state='.status.containerStatuses[?(@.name=="'$container'")].state'
+seen='{.status.phase}|{'$state'.terminated.exitCode}|{'$state'.running.startedAt}|'
+seen=$seen'{'$state'.waiting.reason} {'$state'.waiting.message} {.status.reason} {.status.message} {.status.conditions[?(@.type=="PodScheduled")].message}'
+heard=$(date +%s)
+look() {
+	if ! now=$(kube get pod "$pod" --ignore-not-found --output jsonpath="$seen"); then
+		[ $(($(date +%s) - heard)) -lt 300 ] || leave 1 "could not be looked at for 5 minutes"
+		return 0
+	fi
+	heard=$(date +%s)
+	phase=${now%%|*} now=${now#*|}
+	code=${now%%|*} now=${now#*|}
+	running=${now%%|*}
+	why=$(echo ${now#*|}) # without the blanks of what is not there
+	case $phase,$code in
+	,) end 1 "is gone: how the verb has ended is not known" ;;
+	Failed, | Succeeded,) leave 1 "has ended without the verb's exit code: $why" ;;
+	esac
 }
-said=
+
 late=$(($(date +%s) + 300))
-until [ -n "$(state .running)$(state .terminated)" ]; do
-	waits=$(state .waiting.reason)
-	[ "$waits" = "$said" ] || echo "$pod: $waits" >&2 # CreateContainerConfigError does not pass by itself
-	said=$waits
-	[ "$(date +%s)" -lt $late ] || {
-		echo "$pod has not started for 5 minutes, and is left: kubectl -n $namespace describe pod $pod" >&2
-		exit 1
-	}
+while look && [ -z "$code$running" ]; do
+	[ "$why" = "$said" ] || echo "$pod: $why" >&2 # CreateContainerConfigError does not pass by itself
+	said=$why
+	[ "$(date +%s)" -lt $late ] || give_up 1 "for 5 minutes"
 	sleep 1
 done
-kubectl -n "$namespace" logs --follow --container "$container" "$pod"
-until code=$(state .terminated.exitCode) && [ -n "$code" ]; do sleep 1; done
-kubectl -n "$namespace" delete pod "$pod" --wait=false >&2
+read=yes
+kube logs --follow --container "$container" "$pod" || read=
+while [ -z "$code" ]; do
+	look
+	[ -n "$code" ] || sleep 1
+done
+[ -n "$read" ] || leave "$code" "has ended with $code, and its output was not read to the end (kubectl --namespace $namespace logs $pod)"
+remove || leave "$code" "has ended with $code, and could not be deleted"
 exit "$code"

@@ -208,21 +208,17 @@ func (d *doctor) missingPublication(ctx context.Context) {
 		d.fail(name, fmt.Errorf("%w, and source.create is false", missing))
 		return
 	}
-	may, err := d.mayCreatePublication(ctx, d.infos)
-	switch {
-	case err != nil:
+	if err := d.mayMakePublication(ctx, d.infos); err != nil {
 		d.fail(name, err)
-	case !may:
-		d.fail(name, fmt.Errorf("%w, and the role may not create it: that takes CREATE on the database and ownership of the tables", missing))
-	default:
-		d.ok(name, "%s; run will create it", missing)
+		return
 	}
+	d.ok(name, "%s; run will create it", missing)
 }
 
 // missingPublication is the error of a publication that is not there yet.
 func missingPublication(cfg *config.Config, infos []catalog.TableInfo) error {
 	remedy := "run `cdc-outbox setup` as the tables' owner"
-	if len(infos) > 0 || len(cfg.Source.Tables) == 0 {
+	if len(infos) == len(cfg.Source.Tables) {
 		remedy += ", or: " + catalog.CreatePublicationSQL(cfg.Source.Publication, infos) + ";"
 	}
 	return failure.Configf(remedy, "publication %q does not exist", cfg.Source.Publication)

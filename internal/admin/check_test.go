@@ -141,6 +141,9 @@ func TestCheckOfAServerThatIsNotReady(t *testing.T) {
 	wantFinding(t, r, "table public.outbox", Fail, "does not exist")
 	wantFinding(t, r, "publication", OK, "run will create it")
 	wantClass(t, errWithRemedy(r.Err()), failure.Config, "checks failed")
+	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
+	wantClass(t, err, failure.Config, "nothing was changed", "all 1 replication slots are in use")
+	wantSteps(t, steps)
 }
 
 // Where Patroni manages the cluster, check and setup say how it learns of the slot; and

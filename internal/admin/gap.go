@@ -161,11 +161,7 @@ func (d *decision) publishable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	may, err := d.mayCreatePublication(ctx, infos)
-	if err != nil || may {
-		return err
-	}
-	return fmt.Errorf("%w, and the role may not create it: that takes CREATE on the database and ownership of the tables", missingPublication(d.cfg, infos))
+	return d.mayMakePublication(ctx, infos)
 }
 
 // acknowledged compares what brokers had acknowledged, as the checkpoint says, with what

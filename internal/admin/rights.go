@@ -72,6 +72,16 @@ func (s *session) mayCreatePublication(ctx context.Context, tables []catalog.Tab
 	return may, nil
 }
 
+// mayMakePublication returns why the role may not make the missing publication of these
+// tables, if so.
+func (s *session) mayMakePublication(ctx context.Context, tables []catalog.TableInfo) error {
+	may, err := s.mayCreatePublication(ctx, tables)
+	if err != nil || may {
+		return err
+	}
+	return fmt.Errorf("%w, and the role may not create it: that takes CREATE on the database and ownership of the tables", missingPublication(s.cfg, tables))
+}
+
 // logs returns why the server's log is not enough for a slot, if so.
 func logs(s catalog.Server) error {
 	if s.WALSuffices() {

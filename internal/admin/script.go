@@ -42,7 +42,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		table, _ := cfg.Checkpoint.SQLTable()
 		writeSection(&b, "Checkpoint", store.TableSQL(table))
 	}
-	if err := writeRoles(&b, cfg, opts, streamingRole, grants(cfg, opts.Role)); err != nil {
+	if err := writeRoles(&b, cfg, opts, grants(cfg, opts.Role)); err != nil {
 		return "", err
 	}
 	if cfg.Source.Snapshot == config.SnapshotInitial {
@@ -86,8 +86,13 @@ func createSchema(t pg.Table) string {
 	return "CREATE SCHEMA IF NOT EXISTS " + sqltext.Name(t.Schema)
 }
 
-// streamingRole are the attributes of the connector's role, but in poll mode.
-const streamingRole = "LOGIN REPLICATION"
+// roleAttributes are those of the connector's role.
+func roleAttributes(cfg *config.Config) string {
+	if cfg.Source.Mode == config.ModePoll {
+		return "LOGIN"
+	}
+	return "LOGIN REPLICATION"
+}
 
 // roleSQL creates or completes a role.
 func roleSQL(role, attributes string, grants []string) []string {
@@ -99,7 +104,7 @@ func roleSQL(role, attributes string, grants []string) []string {
 }
 
 // writeRoles writes what is granted to the connector's role and to the writer's.
-func writeRoles(b *strings.Builder, cfg *config.Config, opts SetupOptions, attributes string, grants []string) error {
+func writeRoles(b *strings.Builder, cfg *config.Config, opts SetupOptions, grants []string) error {
 	if opts.Role != "" {
 		password, err := passwordSQL(opts.Role, opts.Password)
 		if err != nil {
@@ -109,7 +114,7 @@ func writeRoles(b *strings.Builder, cfg *config.Config, opts SetupOptions, attri
 		if password == "" {
 			title += "; then: \\password " + opts.Role
 		}
-		writeSection(b, title, append(roleSQL(opts.Role, attributes, grants), password)...)
+		writeSection(b, title, append(roleSQL(opts.Role, roleAttributes(cfg), grants), password)...)
 	}
 	if opts.Writer != "" {
 		writeSection(b, "The service that writes events", writerGrants(cfg, opts.Writer, emitSchema)...)

@@ -8,13 +8,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -79,10 +77,10 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; the slot is only created if no checkpoint remembers one.
 	steps := []func(context.Context) error{
-		s.primary, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
+		s.primary, s.able, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
 	}
 	if s.polls() {
-		steps = []func(context.Context) error{s.primary, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
+		steps = []func(context.Context) error{s.primary, s.able, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
 	}
 	for _, step := range steps {
 		if err = step(ctx); err != nil {
@@ -248,11 +246,11 @@ func (s *setup) ensureRole(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.giveRole(ctx, streamingRole, grants(&cfg, s.opts.Role))
+	return s.giveRole(ctx, grants(&cfg, s.opts.Role))
 }
 
 // giveRole creates or completes the role.
-func (s *setup) giveRole(ctx context.Context, attributes string, grants []string) error {
+func (s *setup) giveRole(ctx context.Context, grants []string) error {
 	role := s.opts.Role
 	var exists bool
 	err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, role).Scan(&exists)
@@ -263,7 +261,7 @@ func (s *setup) giveRole(ctx context.Context, attributes string, grants []string
 	if err != nil {
 		return err
 	}
-	if err := s.execute(ctx, append(roleSQL(role, attributes, grants), password)...); err != nil {
+	if err := s.execute(ctx, append(roleSQL(role, roleAttributes(s.cfg), grants), password)...); err != nil {
 		return fmt.Errorf("set up role %q: %w", role, err)
 	}
 	action, detail := "exists", "privileges granted"
@@ -289,11 +287,7 @@ func (s *setup) ensureWriter(ctx context.Context) error {
 			return err
 		}
 	}
-	err := s.execute(ctx, writerGrants(s.cfg, s.opts.Writer, schema)...)
-	if sqlstate.Of(err) == pgerrcode.UndefinedObject {
-		return failure.Configf("create the service's role, or correct --writer", "grant to %q: %w", s.opts.Writer, err)
-	}
-	if err != nil {
+	if err := s.execute(ctx, writerGrants(s.cfg, s.opts.Writer, schema)...); err != nil {
 		return fmt.Errorf("grant to %q: %w", s.opts.Writer, err)
 	}
 	s.done("writer", s.opts.Writer, "ready", "may write events")

@@ -30,7 +30,7 @@ func (s *setup) ensurePollRole(ctx context.Context) error {
 	if err != nil || s.opts.Role == "" {
 		return err
 	}
-	return s.giveRole(ctx, "LOGIN", grants)
+	return s.giveRole(ctx, grants)
 }
 
 func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
@@ -136,6 +136,6 @@ func pollScript(cfg *config.Config, opts SetupOptions) (string, error) {
 		}
 		grants = append(grants, t.Grants(opts.Role)...)
 	}
-	err := writeRoles(&b, cfg, opts, "LOGIN", grants)
+	err := writeRoles(&b, cfg, opts, grants)
 	return b.String(), err
 }
