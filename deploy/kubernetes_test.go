@@ -68,6 +68,9 @@ type variable struct {
 	Name      string
 	ValueFrom struct {
 		SecretKeyRef reference `yaml:"secretKeyRef"`
+		FieldRef     struct {
+			FieldPath string `yaml:"fieldPath"`
+		} `yaml:"fieldRef"`
 	} `yaml:"valueFrom"`
 }
 
@@ -259,6 +262,15 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 		}
 		if container.Image != connector.Spec.Template.Spec.Containers[0].Image || !strings.Contains(container.Image, ":v") {
 			t.Errorf("%s runs %s", o.Kind, container.Image)
+		}
+	}
+	for _, o := range []object{connector, setup} { // failure mode 163
+		fields := map[string]string{}
+		for _, e := range o.Spec.Template.Spec.Containers[0].Env {
+			fields[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		}
+		if fields["POD_NAMESPACE"] != "metadata.namespace" || fields["POD_NAME"] != "metadata.name" {
+			t.Errorf("%s does not know its own name: %v", o.Kind, fields)
 		}
 	}
 	if !matchesReferences(connector, setup) {

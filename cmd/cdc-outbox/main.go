@@ -18,5 +18,6 @@ func main() {
 	ctx := cli.StopOn(context.Background(), signals, os.Exit)
 	p := &program{environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
 	p.command.Place = invocation.PlaceOf(p.getenv, os.Getpid(), os.Getppid())
+	p.command.Connector = p.command.Place.Connector(p.getenv)
 	os.Exit(p.run(ctx, os.Args[1:]))
 }

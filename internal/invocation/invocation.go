@@ -23,6 +23,8 @@ type Invocation struct {
 	Set      string // of Overrides
 	Pipeline string // the only one that a message is about; empty for all
 	Place    Place  // where the program runs
+	// Connector is of Place.Connector.
+	Connector string
 }
 
 // Overrides are the flags --set of a command line, as a shell takes them. The value of a
@@ -42,7 +44,7 @@ func Overrides(assignments []string, secret func(key string) bool) string {
 
 // ownCommand is a command of ours in a text, with what it begins with, and the beginning
 // of its flags, where it has been completed.
-var ownCommand = regexp.MustCompile(`(` + compose + `)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --set | --pipeline )?`)
+var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
 // In returns the text with its commands completed; those that are already stay as
 // they are.
@@ -66,12 +68,12 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 		return text
 	}
 	return ownCommand.ReplaceAllStringFunc(text, func(command string) string {
-		if strings.HasPrefix(command, compose) {
+		if !strings.HasPrefix(command, "cdc-outbox") {
 			return command
 		}
 		runs := strings.HasPrefix(command, "cdc-outbox run")
 		if !runs { // which the place does by itself
-			command = i.Place.program() + strings.TrimPrefix(command, "cdc-outbox")
+			command = i.Place.program() + i.Connector + strings.TrimPrefix(command, "cdc-outbox")
 		}
 		if strings.HasSuffix(command, " ") {
 			return command

@@ -35,6 +35,8 @@ func TestIn(t *testing.T) {
 			"`docker compose run --rm --no-deps cdc-outbox setup --yes`, or docker compose run --rm --no-deps cdc-outbox check -c x; cdc-outbox run; cdc-outbox-demo"},
 		"Kubernetes, with a pipeline": {invocation.Invocation{Pipeline: "orders", Place: invocation.Kubernetes},
 			"`deploy/kubernetes/verb.sh setup --pipeline orders --yes`, or deploy/kubernetes/verb.sh check -c x; cdc-outbox run; cdc-outbox-demo"},
+		"a second connector in Kubernetes": {invocation.Invocation{Place: invocation.Kubernetes, Connector: " -n apps -d billing-cdc-outbox"},
+			"`deploy/kubernetes/verb.sh -n apps -d billing-cdc-outbox setup --yes`, or deploy/kubernetes/verb.sh -n apps -d billing-cdc-outbox check -c x; cdc-outbox run; cdc-outbox-demo"},
 		"systemd, with a file": {invocation.Invocation{File: "o.yaml", Place: invocation.Systemd},
 			"`cdc-outbox-verb setup -c o.yaml --yes`, or cdc-outbox-verb check -c x; cdc-outbox run -c o.yaml; cdc-outbox-demo"},
 		"a pipeline, the file in the environment": {invocation.Invocation{Pipeline: "orders"},
@@ -79,6 +81,26 @@ func TestPlaceOf(t *testing.T) {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// Failure mode 163. Typed as it is, a remedy is about the connector that gave it.
+func TestConnector(t *testing.T) {
+	for _, tt := range []struct {
+		place                invocation.Place
+		namespace, pod, want string
+	}{
+		{invocation.Kubernetes, "cdc-outbox", "billing-cdc-outbox-7575c68959-4hzwh", " -n cdc-outbox -d billing-cdc-outbox"},
+		{invocation.Kubernetes, "apps", "cdc-outbox-verb-x7k2p", " -n apps -d cdc-outbox"},
+		{invocation.Kubernetes, "cdc-outbox", "cdc-outbox-7575c68959-4hzwh", ""},
+		{invocation.Kubernetes, "apps", "pod", ""},
+		{invocation.Kubernetes, "", "", ""},
+		{invocation.Container, "apps", "cdc-outbox-7575c68959-4hzwh", ""},
+	} {
+		environ := map[string]string{"POD_NAMESPACE": tt.namespace, "POD_NAME": tt.pod}
+		if got := tt.place.Connector(func(name string) string { return environ[name] }); got != tt.want {
+			t.Errorf("%s in %s: %q, want %q", tt.pod, tt.namespace, got, tt.want)
+		}
 	}
 }
 

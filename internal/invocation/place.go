@@ -1,5 +1,7 @@
 package invocation
 
+import "regexp"
+
 // Place is where the program runs, which decides how a person types a command of ours. In
 // a service's own place a command would lack its credentials, user and state.
 type Place uint8
@@ -41,6 +43,20 @@ func (p Place) program() string {
 	default:
 		return "cdc-outbox"
 	}
+}
+
+// podName has the name of a Deployment before the parts that its ReplicaSet, verb.sh or a
+// Job add.
+var podName = regexp.MustCompile(`^(.+)-[^-]+-[^-]+$`)
+
+// Connector is how a command says which connector is meant, unless that is the one of the
+// manifests as they are: in Kubernetes by the namespace and the Deployment of the pod.
+func (p Place) Connector(getenv func(string) string) string {
+	namespace, pod := getenv("POD_NAMESPACE"), podName.FindStringSubmatch(getenv("POD_NAME"))
+	if p != Kubernetes || namespace == "" || pod == nil || namespace == "cdc-outbox" && pod[1] == "cdc-outbox" {
+		return ""
+	}
+	return " -n " + namespace + " -d " + pod[1]
 }
 
 // compose runs a verb beside a service that may not run.
