@@ -50,9 +50,9 @@ func (s *Server) dropped(slot string, err error) error {
 
 // Remedies of the losses.
 const (
-	acceptGap     = "find out what happened; then " + catalog.AcceptGap
+	acceptGap     = "find out what happened (docs/operations.md, exit code 3); then " + catalog.AcceptGap
 	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
-	readElsewhere = "if a connector with another checkpoint.store, checkpoint.topic or checkpoint.key has read the slot meanwhile, as before a change of these was undone, nothing is missing: change them again, or accept the gap, which goes on from the slot's position. Otherwise "
+	readElsewhere = "; if a connector read the slot with another checkpoint.store, checkpoint.topic or checkpoint.key meanwhile, nothing is missing: set that again"
 	beginAnew     = "begin anew, from the present, as nothing was read yet: `cdc-outbox teardown --yes`, then `cdc-outbox setup`"
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )
@@ -203,7 +203,7 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 	if seen.Slot.ConfirmedFlush <= stored.LSN || stored.Adopted || copiedAhead(stored, seen) {
 		return nil
 	}
-	return seen.dropped(seen.Slot.Name, failure.Lossf(readElsewhere+acceptGap,
+	return seen.dropped(seen.Slot.Name, failure.Lossf(acceptGap+readElsewhere,
 		"slot %q was advanced or recreated by somebody else: its confirmed position is %s, the checkpoint is at %s; the server skips events committed between %s and %s",
 		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush))
 }

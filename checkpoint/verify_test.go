@@ -242,7 +242,7 @@ func TestVerify(t *testing.T) {
 					t.Errorf("%q is not in:\n%s", s, text)
 				}
 			}
-			if c.class == failure.Loss && !strings.Contains(failure.RemedyOf(err), "cdc-outbox setup --accept-gap --yes") {
+			if c.class == failure.Loss && !strings.Contains(failure.RemedyOf(err), "cdc-outbox setup --accept-gap") {
 				t.Errorf("the remedy does not say how to accept the gap: %s", failure.RemedyOf(err))
 			}
 		})

@@ -75,8 +75,8 @@ func ids(records []*kgo.Record) (ids []string) {
 	return ids
 }
 
-// typeRemedy types the command that passes over a transaction as the program
-// printed it: first without its --yes, which changes nothing.
+// typeRemedy types the command that passes over a transaction as the program printed it,
+// which changes nothing, and then with --yes.
 func (w *world) typeRemedy(printed string) {
 	w.t.Helper()
 	found := regexp.MustCompile("`cdc-outbox (setup [^`]*--accept-gap --skip-to [^`]*)`").FindStringSubmatch(printed)
@@ -87,7 +87,7 @@ func (w *world) typeRemedy(printed string) {
 	for _, try := range []struct {
 		args []string
 		code int
-	}{{args[:len(args)-1], 2}, {args, 0}, {args, 0}} { // a repetition does no harm
+	}{{args, 2}, {append(args, "--yes"), 0}, {append(args, "--yes"), 0}} { // a repetition does no harm
 		cmd := exec.Command(binary, try.args...)
 		cmd.Env = append(environment(w.t), "CDC_OUTBOX_CONFIG="+w.config)
 		out, err := cmd.CombinedOutput()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -211,7 +212,8 @@ func TooLarge(ev *transform.Event, cfg Options) *transform.BadEvent {
 func tooLarge(size int64, limit int32) *transform.BadEvent {
 	return &transform.BadEvent{
 		Reason: transform.ReasonRecordTooLarge,
-		Err:    fmt.Errorf("%d bytes of key, value and headers are more than sink.kafka.max_record_bytes, %d", size, limit),
+		Err: failure.Configf(fmt.Sprintf("raise sink.kafka.max_record_bytes to %d or more, and %s of its topic to as much", size+batchOverhead, MaxMessageBytes),
+			"%d bytes of key, value and headers are more than sink.kafka.max_record_bytes, %d", size, limit),
 	}
 }
 

@@ -101,6 +101,15 @@ func badEvent(err error) *transform.BadEvent {
 	return &transform.BadEvent{Reason: reason, Err: fmt.Errorf("the broker refuses the record: %w", err)}
 }
 
+// badEvent is that of a record for the topic, with what the topic would have to take.
+func (k *Kafka) badEvent(topic string, err error) *transform.BadEvent {
+	bad := badEvent(err)
+	if bad.Reason == transform.ReasonRecordTooLarge {
+		bad.Err = failure.Configf(ConfigCommand(k.cfg, topic, fmt.Sprint(MaxMessageBytes, "=", k.cfg.MaxRecordBytes)), "%w", bad.Err)
+	}
+	return bad
+}
+
 // fatal returns the error that ends the delivery for what brokers did not take.
 func (k *Kafka) fatal(s *batch) error {
 	rec := &s.events[0].Record

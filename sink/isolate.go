@@ -42,7 +42,7 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 		return eventsOf(s.events), nil
 	}
 	if len(s.events) == 1 && s.proven() {
-		return nil, reject(ctx, s.events[0].Event, badEvent(s.cause(0)))
+		return nil, reject(ctx, s.events[0].Event, k.badEvent(s.topic(), s.cause(0)))
 	}
 	for at, part := 0, s.parts(); len(part) > 0; part = part[1:] {
 		if s.by != k.client { // renewed for a dead letter
@@ -51,7 +51,7 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 		these := s.events[at : at+part[0].events]
 		at += part[0].events
 		if part[0].refused != nil {
-			if err := reject(ctx, these[0].Event, badEvent(part[0].refused)); err != nil {
+			if err := reject(ctx, these[0].Event, k.badEvent(s.topic(), part[0].refused)); err != nil {
 				return nil, err
 			}
 			continue

@@ -65,7 +65,7 @@ func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, e
 		case p.letter:
 			return nil, x.k.refusedLetter(cause)
 		}
-		found = append(found, Refusal{p.entry, badEvent(cause)})
+		found = append(found, Refusal{p.entry, x.k.badEvent(b.topic(), cause)})
 	}
 	if len(named) > 0 {
 		return found, nil

@@ -1,5 +1,7 @@
 package transform
 
+import "github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+
 // Reason names why an event can never be published; it is the label of
 // cdc_outbox_events_dead_lettered_total and a header of the dead letter.
 type Reason string
@@ -36,3 +38,20 @@ func (e *BadEvent) Error() string { return string(e.Reason) + ": " + e.Err.Error
 
 // Unwrap returns the cause.
 func (e *BadEvent) Unwrap() error { return e.Err }
+
+// Remedy is how such an event is published all the same; "": no configuration does that,
+// as what the log says of a row cannot be corrected.
+func (e *BadEvent) Remedy() string {
+	if remedy := failure.RemedyOf(e.Err); remedy != "" {
+		return remedy
+	}
+	switch e.Reason {
+	case ReasonNullKey:
+		return "set event.null_key to publish, if the order of events without a key does not matter"
+	case ReasonInvalidJSON:
+		return "set event.invalid_json to publish, which makes a JSON string of it"
+	case ReasonIllegalTopic:
+		return "correct route.regex or route.topic, so that it makes a legal name of it"
+	}
+	return ""
+}

@@ -15,10 +15,10 @@ import (
 // Failure mode 142. What ends the program as a service names the line that is typed there.
 func TestRemedyNamesTheLineForThePlace(t *testing.T) {
 	for place, want := range map[invocation.Place]string{
-		invocation.Shell:      "`cdc-outbox setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
-		invocation.Container:  "`docker compose run --rm --no-deps cdc-outbox setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
-		invocation.Kubernetes: "`deploy/kubernetes/verb.sh setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
-		invocation.Systemd:    "`cdc-outbox-verb setup -c outbox.yaml --set log.format=json --accept-gap --yes`",
+		invocation.Shell:      "`cdc-outbox setup -c outbox.yaml --set log.format=json --accept-gap`",
+		invocation.Container:  "`docker compose run --rm --no-deps cdc-outbox setup -c outbox.yaml --set log.format=json --accept-gap`",
+		invocation.Kubernetes: "`deploy/kubernetes/verb.sh setup -c outbox.yaml --set log.format=json --accept-gap`",
+		invocation.Systemd:    "`cdc-outbox-verb setup -c outbox.yaml --set log.format=json --accept-gap`",
 	} {
 		for _, format := range []string{"json", "console"} {
 			file := writeFile(t, "source: {url: postgres:///app}\n")

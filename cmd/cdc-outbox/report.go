@@ -15,10 +15,22 @@ import (
 // also what Kubernetes shows as a container's termination message.
 func (p *program) report(ctx context.Context, err error) {
 	if p.fatal != nil {
-		p.fatal.Error("ended by an error", zap.Error(err),
+		p.fatal.Error(ending(failure.ClassOf(err)), zap.Error(err),
 			zap.String("remedy", failure.RemedyOf(err)), zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
 		return
 	}
 	// Where stderr is gone there is nobody to tell.
 	_, _ = io.WriteString(p.stderr, cli.Message(ctx, "cdc-outbox", err, p.command))
+}
+
+// ending says what it means that run has ended: what becomes of events, and whether to
+// start it again.
+func ending(c failure.Class) string {
+	switch c {
+	case failure.Loss:
+		return "ended, as events may be lost: nothing is published, and a restart ends the same, until a person decides"
+	case failure.Config:
+		return "ended by what does not pass by itself: nothing is published until it is corrected; PostgreSQL keeps the events while there is a slot"
+	}
+	return "ended by an error that may pass: start it again"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -85,22 +86,51 @@ func (r *CheckReport) count(o Outcome) (n int) {
 	return n
 }
 
-// WriteText prints one line for each check, the remedies below theirs, and a
-// summary.
+// byWeight are the outcomes as a person wants them on a screen, whose end is what is seen:
+// what has to be mended last.
+var byWeight = []Outcome{OK, Skipped, Warn, Fail}
+
+// WriteText prints one line for each check, the remedies below theirs, failures last, and
+// a summary.
 func (r *CheckReport) WriteText(w io.Writer) error {
 	width := 0
 	for _, f := range r.Findings {
 		width = max(width, len(f.Name))
 	}
 	var l lines
-	for _, f := range r.Findings {
-		l.printf("%-7s  %-*s  %s\n", f.Outcome, width, f.Name, f.Detail)
-		if f.Remedy != "" {
-			l.printf("%*s%s\n", width+11, "-> ", f.Remedy)
+	for _, o := range byWeight {
+		for _, f := range r.Findings {
+			if f.Outcome != o {
+				continue
+			}
+			l.printf("%-7s  %-*s  %s\n", f.Outcome, width, f.Name, f.Detail)
+			if f.Remedy != "" {
+				l.printf("%*s%s\n", width+11, "-> ", f.Remedy)
+			}
 		}
 	}
-	l.printf("\n%d ok, %d warn, %d fail, %d skipped\n", r.count(OK), r.count(Warn), r.count(Fail), r.count(Skipped))
+	l.printf("\n%d ok, %d skipped, %d warn, %d fail: %s\n", r.count(OK), r.count(Skipped), r.count(Warn), r.count(Fail), r.next())
 	return l.to(w)
+}
+
+// next is what to do now. Checks come in the order in which things depend on one another,
+// so others may follow from the first that fails.
+func (r *CheckReport) next() string {
+	var failed []string
+	for _, f := range r.Findings {
+		if f.Outcome == Fail {
+			failed = append(failed, f.Name)
+		}
+	}
+	switch {
+	case len(failed) > 1:
+		return "begin with " + failed[0] + ", from which others may follow; then check again"
+	case len(failed) == 1:
+		return "mend " + failed[0] + ", and check again"
+	case r.count(Warn) > 0:
+		return "run can start; a warning tells what may go wrong later"
+	}
+	return "run can start"
 }
 
 // doctor is one run of Check. What a check found out and a later one needs is
@@ -141,6 +171,14 @@ func (d *doctor) amend(name string, o Outcome, detail string) {
 			d.report.Findings[i] = Finding{Name: name, Outcome: o, Detail: detail}
 		}
 	}
+}
+
+// found reports whether the error was found under the name already: positions in its text may
+// have moved on since.
+func (d *doctor) found(name string, err error) bool {
+	return slices.ContainsFunc(d.report.Findings, func(f Finding) bool {
+		return f.Name == name && f.Outcome == Fail && f.Remedy == remedyOf(err)
+	})
 }
 
 func (d *doctor) skip(name, because string) { d.add(name, Skipped, because, "") }

@@ -68,6 +68,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	case v.mismatch != nil && !v.Exists:
 		d.amend("slot", Skipped, "does not exist, and was read before: see "+name)
 		d.fail(name, v.mismatch)
+	case v.mismatch != nil && d.found("slot", v.mismatch):
+		d.skip(name, "see slot")
 	case v.mismatch != nil:
 		if v.Publication == nil {
 			d.amend("publication", Skipped, "does not exist: see "+name)

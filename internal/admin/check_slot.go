@@ -105,6 +105,9 @@ func (d *doctor) patroni(ctx context.Context) {
 	}
 }
 
+// muchRetained is worth a warning, as in the alert CdcOutboxRetainedWALHigh; tests have less.
+var muchRetained int64 = 10 << 30
+
 // slotWAL tells how far the slot is from being lost.
 func (d *doctor) slotWAL() {
 	const name = "slot.wal"
@@ -117,6 +120,10 @@ func (d *doctor) slotWAL() {
 		d.fail(name, failure.Configf(raise, "wal_status is unreserved: the slot is lost at the next checkpoint; it retains %s", retained))
 	case left != nil && *left < limit/4:
 		d.warn(name, raise, "the slot is lost after another %s of WAL (max_slot_wal_keep_size is %s)", formatBytes(*left), formatBytes(limit))
+	case limit < 0 && distance(d.slot.RestartLSN, d.server.FlushLSN) >= muchRetained:
+		d.warn(name, "give the disk more room, and find out what the slot waits for: `cdc-outbox status`. Nothing is lost while the slot is there; "+
+			"to drop or advance it frees the disk, and takes what was not published out of the stream (exit code 3)",
+			"%s retained, and nothing limits that but the disk (max_slot_wal_keep_size is -1)", retained)
 	case limit < 0:
 		d.ok(name, "%s retained, without a limit (max_slot_wal_keep_size is -1): a long outage may fill the disk", retained)
 	default:

@@ -68,7 +68,7 @@ func TestCheckFinds(t *testing.T) {
 			f.exec(`ALTER PUBLICATION cdc_outbox SET TABLE outbox (id, aggregatetype, aggregateid, payload)`)
 		}, "publication", Warn, "only these columns", false, 15},
 		{"publication dropped beside its slot", func(f *fixture) { f.forget(); f.exec(`DROP PUBLICATION cdc_outbox`) },
-			"publication", Fail, "lost to the stream", false, 14},
+			"publication", Fail, "never reach the slot", false, 14},
 		{"no replica identity", func(f *fixture) { f.exec(`ALTER TABLE outbox DROP CONSTRAINT outbox_pkey`) },
 			"publication", Warn, "no replica identity", false, 14},
 		{"slot missing, to be created", func(f *fixture) { f.forget(); f.exec(dropSlot(f)) }, "slot", OK, "run will create it", false, 14},
@@ -79,6 +79,12 @@ func TestCheckFinds(t *testing.T) {
 		{"physical slot", func(f *fixture) {
 			f.exec(dropSlot(f), `SELECT pg_create_physical_replication_slot('`+f.Source.Slot+`')`)
 		}, "slot", Fail, "is a physical slot", false, 14},
+		{"physical slot, and a checkpoint of the one before", func(f *fixture) {
+			f.save()
+			f.exec(dropSlot(f), `SELECT pg_create_physical_replication_slot('`+f.Source.Slot+`')`)
+		}, "checkpoint", Skipped, "see slot", false, 14},
+		{"table taken out", func(f *fixture) { f.save(); f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`) },
+			"checkpoint", Fail, "is not in publication", false, 14},
 		{"no synchronous standby", func(*fixture) {}, "postgresql.synchronous_standby_names", OK, "do not wait", false, 14},
 		{"slot recreated", func(f *fixture) {
 			f.save()
@@ -123,6 +129,16 @@ func TestCheckFinds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Failure mode 181. The log that a slot keeps without a limit fills the disk.
+func TestCheckWarnsOfMuchLog(t *testing.T) {
+	f := sound(t)
+	f.wantCheck("slot.wal", OK, "without a limit")
+	was := muchRetained
+	muchRetained = 0
+	t.Cleanup(func() { muchRetained = was })
+	must.Contain(t, f.wantCheck("slot.wal", Warn, "nothing limits that but the disk").Remedy, "cdc-outbox status", "exit code 3")
 }
 
 func dropSlot(f *fixture) string { return `SELECT pg_drop_replication_slot('` + f.Source.Slot + `')` }
@@ -287,11 +303,11 @@ func TestCheckReportText(t *testing.T) {
 		{"kafka", Skipped, "the sink is stdout", ""},
 	}}
 	const want = `ok       slot         nobody is reading it
+skipped  kafka        the sink is stdout
 fail     publication  table a.b is not in it
                    -> ALTER PUBLICATION p ADD TABLE a.b;
-skipped  kafka        the sink is stdout
 
-1 ok, 0 warn, 1 fail, 1 skipped
+1 ok, 1 skipped, 0 warn, 1 fail: mend publication, and check again
 `
 	if got := text(t, &r); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

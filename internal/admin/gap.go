@@ -1,12 +1,12 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
@@ -28,10 +28,11 @@ type GapOptions struct {
 
 // GapReport says which gap an operator accepts, and what is done for it.
 type GapReport struct {
-	Reason string `json:"reason"` // why the connector stopped; empty if it had no reason to
-	From   string `json:"from"`   // the last position that is known to be published; empty if none is
-	To     string `json:"to"`     // where the stream goes on; before it is done, the server's position
-	Slot   string `json:"slot"`   // what becomes of the slot: kept, created, recreated
+	Reason string    `json:"reason"`         // why the connector stopped; empty if it had no reason to
+	From   string    `json:"from"`           // the last position that is known to be published; empty if none is
+	Saved  time.Time `json:"saved,omitzero"` // when From was
+	To     string    `json:"to"`             // where the stream goes on; before it is done, the server's position
+	Slot   string    `json:"slot"`           // what becomes of the slot: kept, created, recreated
 	// ReadAgain tells that the slot stands before From: what lies between To and
 	// From is read again, and is no gap.
 	ReadAgain bool `json:"read_again"`
@@ -81,7 +82,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return report, fmt.Errorf("nothing was changed: %w", err)
 	}
 	if !opts.Yes {
-		return report, failure.Configf("repeat it with --yes", "nothing was changed")
+		return report, failure.Configf(report.repeat(), "nothing was changed")
 	}
 	if err := d.ready(ctx); err != nil {
 		return nil, err // before the slot is touched
@@ -97,7 +98,7 @@ func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
 		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
 	if d.stored != nil {
-		r.From = d.stored.LSN.String()
+		r.From, r.Saved = d.stored.LSN.String(), d.stored.SavedAt
 		r.elsewhere = d.stored.SystemID != d.server.SystemID
 		if cut := d.stored.Cut; !cut.IsZero() {
 			r.Part = fmt.Sprintf("%s, up to its change %d", cut.Landmark, cut.Seq)
@@ -266,18 +267,48 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	} else {
 		l.printf("Slot: would be %s.\n", r.Slot)
 	}
-	switch {
-	case r.Snapshot:
-		l.printf("Rows that are in the outbox tables are published first, under their own ids; some may have been published before.\n")
-	case r.retention:
-		l.printf("Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n")
-	case !r.asTheyAre:
-		l.printf("Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n")
-	}
+	r.ways(&l)
 	if r.Done {
 		l.printf("Done: run goes on from %s.\n", r.To)
 	}
 	return l.to(w)
+}
+
+// repeat is how what is planned is done.
+func (r *GapReport) repeat() string {
+	if r.Snapshot || r.asTheyAre {
+		return "repeat it with --yes"
+	}
+	return "repeat it with --yes --snapshot, or with --yes"
+}
+
+// from is where the gap begins, with the time of the checkpoint, by which a person finds rows.
+func (r *GapReport) from() string {
+	switch {
+	case r.From == "":
+		return "an unknown position (there is no checkpoint)"
+	case r.Saved.IsZero():
+		return r.From
+	}
+	return fmt.Sprintf("%s (saved at %s)", r.From, r.Saved.Format(time.RFC3339))
+}
+
+// ways says what becomes of the rows in the outbox, with --snapshot and without.
+func (r *GapReport) ways(l *lines) {
+	const again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones."
+	without := "run publishes no row again that is in the outbox tables"
+	if r.retention {
+		without += ", and retention deletes them when they are old"
+	}
+	switch {
+	case r.Snapshot:
+		l.printf("Rows: %s\n", again)
+	case r.asTheyAre:
+	case r.Done:
+		l.printf("Rows: %s.\n", without)
+	default:
+		l.printf("With --yes --snapshot: %s\nWith --yes: %s.\n", again, without)
+	}
 }
 
 // explain says what is missing, as far as that is known, and what is published
@@ -298,8 +329,7 @@ func (r *GapReport) explain(l *lines) {
 	case gap && r.elsewhere:
 		l.printf("Gap: events committed after %s on the server of the checkpoint, or before %s on this one, may never have been published.\n", r.From, r.To)
 	case gap && r.From != r.To:
-		l.printf("Gap: events committed between %s and %s may never have been published.\n",
-			cmp.Or(r.From, "an unknown position (there is no checkpoint)"), r.To)
+		l.printf("Gap: events committed between %s and %s may never have been published.\n", r.from(), r.To)
 	}
 	switch {
 	case r.PartAgain:

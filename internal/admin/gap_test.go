@@ -3,6 +3,7 @@ package admin
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -100,20 +101,26 @@ func TestAcceptGapStreams(t *testing.T) {
 // What lies between a slot and the checkpoint that it is behind comes again, and
 // is not missing.
 func TestGapReportText(t *testing.T) {
-	const stay = "Rows that are in the outbox tables stay unpublished; --snapshot publishes them.\n"
+	const (
+		again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones.\n"
+		none  = "run publishes no row again that is in the outbox tables"
+		stay  = "With --yes --snapshot: " + again + "With --yes: " + none + ".\n"
+	)
 	for name, tt := range map[string]struct {
 		report GapReport
 		want   string
 	}{
-		"a gap": {GapReport{Reason: "slot \"s\" is gone", From: "0/A", To: "0/B", Slot: "created"},
+		"a gap": {GapReport{Reason: "slot \"s\" is gone", From: "0/A", Saved: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), To: "0/B", Slot: "created"},
 			"Why the connector stopped: slot \"s\" is gone\n" +
-				"Gap: events committed between 0/A and 0/B may never have been published.\n" +
+				"Gap: events committed between 0/A (saved at 2026-01-02T03:04:05Z) and 0/B may never have been published.\n" +
 				"Slot: would be created.\n" + stay},
 		"done": {GapReport{From: "0/A", To: "0/A", Slot: "kept", Done: true},
-			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\n" + stay + "Done: run goes on from 0/A.\n"},
+			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\nRows: " + none + ".\nDone: run goes on from 0/A.\n"},
 		"with retention": {GapReport{From: "0/A", To: "0/A", Slot: "kept", retention: true},
 			"The slot fits the checkpoint: no gap is known.\nSlot: would be kept.\n" +
-				"Rows that are in the outbox tables stay unpublished, and retention deletes them when they are old; --snapshot publishes them.\n"},
+				"With --yes --snapshot: " + again + "With --yes: " + none + ", and retention deletes them when they are old.\n"},
+		"with a snapshot": {GapReport{From: "0/A", To: "0/A", Slot: "kept", Snapshot: true, Done: true},
+			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\nRows: " + again + "Done: run goes on from 0/A.\n"},
 		"nothing wrong": {GapReport{From: "0/A", To: "0/A", Slot: "kept"},
 			"The slot fits the checkpoint: no gap is known.\nSlot: would be kept.\n" + stay},
 		"nothing wrong, the slot is behind": {GapReport{From: "0/B", To: "0/A", Slot: "kept", ReadAgain: true},

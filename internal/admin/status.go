@@ -142,7 +142,7 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 		s.close()
 	}
 	r.askTransactions(ctx, cfg)
-	r.bad = r.bad || r.stuck() != "" || r.spare() != ""
+	r.bad = r.bad || r.stuck() != "" || r.unread() || r.spare() != ""
 	r.Verdict, r.Remedy = r.judge(mismatch), r.remedy(mismatch)
 	return r
 }

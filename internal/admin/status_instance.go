@@ -92,6 +92,16 @@ func (r *StatusReport) unspoken() bool {
 	return r.Instance == nil || r.Instance.Role == role.Standby
 }
 
+// unread reports whether nobody reads the slot although it is behind, and has been read: not
+// within the moments that a restart takes.
+func (r *StatusReport) unread() bool {
+	if r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.Checkpoint == nil {
+		return false
+	}
+	slot := r.PostgreSQL.Slot
+	return !slot.Active && slot.LagBytes > 0 && r.Checkpoint.AgeSeconds >= standsStill.Seconds()
+}
+
 // suspect reports whether the slot is behind while the last position was confirmed long
 // ago, or it is not known when.
 func (r *StatusReport) suspect() bool {

@@ -40,8 +40,16 @@ func TestStatus(t *testing.T) {
 			[]string{"nobody is reading the slot", "held by      nobody", "saved ", "publishes insert, update"}},
 		{"running", func(f *fixture) { f.save(); f.hold() }, 0, false,
 			[]string{"the slot is being read", "held by      pid ", "cdc-outbox"}},
-		{"slot gone", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, failure.Loss, true, []string{"does not fit the checkpoint", "is gone", "-> ", "setup --accept-gap --yes"}},
-		{"publication gone", func(f *fixture) { f.save(); f.exec(`DROP PUBLICATION cdc_outbox`) }, failure.Loss, true, []string{"publication \"cdc_outbox\" does not", "`cdc-outbox setup --accept-gap --yes`"}},
+		{"slot gone", func(f *fixture) { f.save(); f.exec(dropSlot(f)) }, failure.Loss, true, []string{"run ends with exit code 3: ", "is gone", "-> ", "setup --accept-gap"}},
+		{"publication gone", func(f *fixture) { f.save(); f.exec(`DROP PUBLICATION cdc_outbox`) }, failure.Loss, true, []string{"publication \"cdc_outbox\" does not", "`cdc-outbox setup --accept-gap`"}},
+		{"table taken out", func(f *fixture) { f.save(); f.exec(`ALTER PUBLICATION cdc_outbox DROP TABLE outbox`) }, failure.Loss, true,
+			[]string{"run ends with exit code 3: table public.outbox is not in publication", "ADD TABLE", "setup --accept-gap"}},
+		{"not running for long", func(f *fixture) {
+			cp := f.save()
+			cp.SavedAt = cp.SavedAt.Add(-time.Hour)
+			f.put(cp)
+			f.insert("order", "1", "{}")
+		}, failure.Transient, true, []string{"nobody is reading the slot, and nothing has been confirmed since", "start the connector"}},
 		{"Kafka down", func(f *fixture) {
 			f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 			f.Sink.Kafka.Brokers = []string{"127.0.0.1:1"}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -19,12 +20,10 @@ func (r *StatusReport) judge(mismatch error) string {
 		return "PostgreSQL cannot be asked; if the connector cannot reach it either, it is retrying"
 	case db.InRecovery:
 		return mismatch.Error()
-	case db.Slot != nil && db.Slot.Lost != "":
-		return "the slot is lost: events may be lost, an operator must decide"
-	case mismatch != nil && r.Checkpoint == nil:
-		return "run would refuse this: " + mismatch.Error()
 	case mismatch != nil:
-		return "the database does not fit the checkpoint: " + mismatch.Error()
+		return fmt.Sprintf("run ends with exit code %d: %v", failure.ClassOf(mismatch).ExitCode(), mismatch)
+	case db.Slot != nil && db.Slot.Lost != "":
+		return "the slot is lost (" + db.Slot.Lost + "): events may be lost, a person must decide"
 	case db.Slot == nil && r.Checkpoint == nil:
 		return "not set up yet: there is no slot and no checkpoint"
 	case db.Slot == nil:
@@ -35,6 +34,8 @@ func (r *StatusReport) judge(mismatch error) string {
 		return r.PostgreSQLError.Error
 	case !db.Slot.Active && r.stuck() != "":
 		return "nobody is reading the slot: " + r.stuck()
+	case r.unread():
+		return fmt.Sprintf("nobody is reading the slot, and nothing has been confirmed since %s: start the connector; PostgreSQL keeps the events meanwhile", r.Checkpoint.SavedAt.UTC().Format(time.RFC3339))
 	case !db.Slot.Active:
 		return "nobody is reading the slot: is the connector running?"
 	case r.stuck() != "":
@@ -157,7 +158,10 @@ func (s *SlotStatus) write(l *lines) {
 	}
 	l.line("lag", "%s behind", lag)
 	limit := "no limit"
-	if s.SafeWALSize != nil {
+	switch {
+	case s.Lost != "":
+		limit = "lost"
+	case s.SafeWALSize != nil:
 		limit = "lost after another " + formatBytes(*s.SafeWALSize)
 	}
 	l.line("wal", "%s retained, wal_status %s, %s (max_slot_wal_keep_size)", formatBytes(s.RetainedBytes), s.WALStatus, limit)

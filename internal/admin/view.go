@@ -71,9 +71,7 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 	}
 	if v.stored != nil {
 		following := v.stored.Following(v.Tables)
-		following, err := following.Through(s.cfg.Source.Publication, v.Fingerprint, func(horizon uint64) (bool, error) {
-			return catalog.PublishedBefore(ctx, s.conn, s.cfg.Source.Publication, s.cfg.Source.Tables, horizon)
-		})
+		following, err := following.Through(s.cfg.Source.Publication, v.Fingerprint, s.source().PublishedBefore(ctx, s.conn))
 		if failure.ClassOf(err) == failure.Config {
 			v.mismatch = err
 		} else if err != nil {
@@ -106,14 +104,14 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 			return err
 		}
 	}
-	if v.stored != nil && (v.Missing() != nil || v.Publication == nil) { // which says more than the comparison of the publication would
+	if v.stored != nil && (v.Publication == nil || v.Unfit() != nil) { // which says more than the comparison of the publication would
 		seen.Publication = v.stored.Publication
 	}
 	unread := v.mismatch
 	if v.mismatch = s.compare(ctx, v, seen); unread != nil {
 		v.mismatch = unread
 	}
-	if v.mismatch == nil && v.stored != nil && v.Missing() != nil {
+	if v.mismatch == nil && v.stored != nil && v.Unfit() != nil {
 		v.mismatch = v.stored.Unread(&v.View, func(oid uint32) (pg.Table, error) { return catalog.TableOf(ctx, s.conn, oid) })
 	}
 	return nil

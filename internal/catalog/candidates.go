@@ -203,7 +203,8 @@ func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing,
 func ReadFollowers(ctx context.Context, conn *pgx.Conn) (n int, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT count(*) FROM pg_stat_replication r
-		 WHERE NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')`).Scan(&n)
+		 WHERE NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')
+		   AND r.application_name IS DISTINCT FROM current_setting('application_name')`).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count standbys: %w", err)
 	}

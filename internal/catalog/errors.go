@@ -120,14 +120,17 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 }
 
 // AcceptGap is the way on after a loss, for every remedy that has it. The command
-// and its flags are part of the public contract.
-const AcceptGap = "`cdc-outbox setup --accept-gap --yes` goes on from where the slot stands or, where it is made anew, from the present; " +
-	"with --snapshot, for which it needs a table and a checkpoint.store, it first publishes the rows still in the outbox table, under the same event ids"
+// and its flags are part of the public contract. What is typed first changes nothing.
+const AcceptGap = "`cdc-outbox setup --accept-gap` says what is missing, and changes nothing; " +
+	"with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
+
+// NewPublication is what AcceptGap does besides, where the publication is missing.
+const NewPublication = "; --yes also creates the publication, as the tables' owner"
 
 const (
 	remedyLoss        = "the slot's events are gone from the log: " + AcceptGap
 	remedyFile        = "a file is missing on the server, which its log names: put it back, or reinstall the server's package; events are lost only if the slot says so (`cdc-outbox check`)"
-	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + "; it creates the publication"
+	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + NewPublication
 )
 
 // Unanswered gives the error of a stream that was not started for want of an answer

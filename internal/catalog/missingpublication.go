@@ -52,8 +52,8 @@ func (s Source) MissingPublication(ctx context.Context, conn *pgx.Conn, read str
 		return failure.Configf("run `cdc-outbox setup`, or: "+CreatePublicationSQL(s.Publication, nil)+";",
 			"%w; its messages are kept, but up to PostgreSQL 17 the server cannot decode past changes of tables without it", missing)
 	}
-	return failure.Lossf("rows committed while it is missing never reach the slot: "+AcceptGap+"; it creates the publication",
-		"%w: events committed meanwhile are lost to the stream", missing)
+	return failure.Lossf(AcceptGap+NewPublication,
+		"%w: events committed while it is missing never reach the slot", missing)
 }
 
 // publicationNames are the names of all publications, by OID.

@@ -43,3 +43,15 @@ func TestAServerThatDoesNotAllowThePlugin(t *testing.T) {
 	_, err = replication(t, url).Exec(pgtest.Context(t), `START_REPLICATION SLOT allowed LOGICAL 0/0 (proto_version '1', publication_names 'p')`).ReadAll()
 	wantAllow(Classify(err))
 }
+
+// Failure mode 182. The role that setup makes may not see every setting, and its own processes
+// are no standbys, also while they end.
+func TestWhatTheConnectorsRoleIsTold(t *testing.T) {
+	server := pgtest.Start(t)
+	conn := connect(t, server.NewDatabase(t), `CREATE ROLE blind LOGIN REPLICATION`, `SET ROLE blind`)
+	must.OK(t, PluginAllowed(pgtest.Context(t), conn))
+	replication(t, conn.Config().ConnString())
+	if followers := must.Get(ReadFollowers(pgtest.Context(t), conn))(t); followers != 0 {
+		t.Errorf("%d standbys of a server that has none", followers)
+	}
+}

@@ -6,20 +6,22 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// PublishedBefore reports whether the publication has published all of the tables, as it
-// does now, since before the horizon of a view: the rows of the catalogs that say so were
-// written by transactions with an id before it.
-func PublishedBefore(ctx context.Context, conn *pgx.Conn, publication string, tables []pg.Table, horizon uint64) (published bool, err error) {
+// PublishedBefore returns a question for checkpoint.Through: whether the publication has
+// published all of the tables, as it does now, since before the horizon of a view. The rows
+// of the catalogs that say so were written by transactions with an id before it.
+func (s Source) PublishedBefore(ctx context.Context, conn *pgx.Conn) func(horizon uint64) (bool, error) {
+	return func(horizon uint64) (bool, error) { return s.publishedBefore(ctx, conn, horizon) }
+}
+
+func (s Source) publishedBefore(ctx context.Context, conn *pgx.Conn, horizon uint64) (published bool, err error) {
 	inSchema := `false`
 	if majorVersion(conn) >= 15 {
 		inSchema = `EXISTS (SELECT FROM pg_publication_namespace pn WHERE pn.pnpubid = p.oid AND pn.pnnspid = c.relnamespace AND ` + before("pn.xmin") + `)`
 	}
-	schemas, names := make([]string, len(tables)), make([]string, len(tables))
-	for i, t := range tables {
+	schemas, names := make([]string, len(s.Tables)), make([]string, len(s.Tables))
+	for i, t := range s.Tables {
 		schemas[i], names[i] = t.Schema, t.Name
 	}
 	sql := `
@@ -30,9 +32,9 @@ func PublishedBefore(ctx context.Context, conn *pgx.Conn, publication string, ta
 		                OR EXISTS (SELECT FROM pg_publication_rel pr WHERE pr.prpubid = p.oid AND pr.prrelid = c.oid AND ` + before("pr.xmin") + `)
 		                OR ` + inSchema + `)))
 		  FROM pg_publication p WHERE p.pubname = $1`
-	err = conn.QueryRow(ctx, sql, publication, strconv.FormatUint(horizon&0xffffffff, 10), schemas, names).Scan(&published)
+	err = conn.QueryRow(ctx, sql, s.Publication, strconv.FormatUint(horizon&0xffffffff, 10), schemas, names).Scan(&published)
 	if err != nil {
-		return false, fmt.Errorf("read since when publication %q has the tables: %w", publication, err)
+		return false, fmt.Errorf("read since when publication %q has the tables: %w", s.Publication, err)
 	}
 	return published, nil
 }

@@ -78,7 +78,7 @@ func (s Slot) Unfit(database string) error {
 	case s.Type == "physical":
 		return failure.Configf(rename+again, "slot %q is a physical slot, for a standby", s.Name)
 	case s.Plugin != Plugin && s.Plugin != "":
-		return failure.Configf(rename+", or drop it: SELECT pg_drop_replication_slot("+sqltext.Literal(s.Name)+")"+again,
+		return failure.Configf(rename+", or, if nobody needs it, drop it: SELECT pg_drop_replication_slot("+sqltext.Literal(s.Name)+")"+again,
 			"slot %q uses the output plugin %q, not %s", s.Name, s.Plugin, Plugin)
 	case s.Database != database:
 		return failure.Configf("correct the database in source.url, or "+rename+again,
@@ -212,7 +212,7 @@ func classifySlotError(err error) error {
 			remedy = AllowPlugin
 		}
 	case pgerrcode.DuplicateObject:
-		remedy = "choose another name for source.slot, or drop the old one: SELECT pg_drop_replication_slot('…');"
+		remedy = "choose another name for source.slot, or, if nobody needs the old one, drop it: SELECT pg_drop_replication_slot('…');"
 	default:
 		return err
 	}

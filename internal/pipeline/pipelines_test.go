@@ -69,7 +69,7 @@ func TestPipelinesAreIsolated(t *testing.T) {
 	if got := code(c.base + "/livez"); got != http.StatusOK {
 		t.Errorf("/livez answers %d: a restart does not bring a slot back", got)
 	}
-	const typed = "cdc-outbox setup -c outbox.yaml --pipeline billing --accept-gap --yes"
+	const typed = "cdc-outbox setup -c outbox.yaml --pipeline billing --accept-gap"
 	if status := body(c.base + "/status"); !strings.Contains(status, `"role": "failed"`) || !strings.Contains(status, typed) {
 		t.Errorf("/status = %s", status)
 	}

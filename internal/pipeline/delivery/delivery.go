@@ -228,6 +228,18 @@ func (d *Delivery) stopped(ev *transform.Event, bad *transform.BadEvent) error {
 	return failure.Configf(d.opts.Remedy(ev, bad), "bad event %s of %s%s: %w", ev.Name(), ev.Table, at, bad)
 }
 
+// PastBadEvent names the ways past a bad event that stops the pipeline.
+func PastBadEvent(bad *transform.BadEvent) string {
+	way := bad.Remedy()
+	switch {
+	case way == "":
+		way = "no setting publishes it as it is"
+	case bad.Reason == transform.ReasonMissingColumn:
+		way = "its table had other columns when the row was written: " + way
+	}
+	return way + "; or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip (leaves it out)"
+}
+
 // note logs what became of an event.
 func (d *Delivery) note(message, detail string, ev *transform.Event, fields ...zap.Field) {
 	fields = append(fields, zap.String("table", ev.Table), zap.String("event_id", ev.Name()))

@@ -193,8 +193,8 @@ func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, err
 	return items, nil
 }
 
-// stopRemedy names the ways past a bad event.
-func stopRemedy(*transform.Event, *transform.BadEvent) string { return stopText }
-
-const stopText = "correct the row or the cause and start again: neither it nor a later one of its batch was marked as published; " +
-	"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"
+// stopRemedy names the ways past a bad event. Neither it nor a later one of its batch is
+// marked as published.
+func stopRemedy(_ *transform.Event, bad *transform.BadEvent) string {
+	return "correct the row, and start again; otherwise " + delivery.PastBadEvent(bad)
+}

@@ -103,7 +103,7 @@ func (in *intake) oversized() error {
 	}
 	enough := in.bounds.memory + in.bounds.memory/8 // it is never quite the same
 	return failure.Configf(fmt.Sprintf("raise sink.kafka.max_buffered_bytes to %d or more; or set sink.kafka.on_oversized_transaction: split, so that consumers may see a part of it", enough)+
-		in.skipRemedy("pass over it", in.cutMark.Commit),
+		in.skipRemedy(in.cutMark.Commit),
 		"transaction %s has %d events that take %d bytes, more than sink.kafka.max_buffered_bytes, %d, so sink.kafka.transaction_boundaries cannot keep it whole",
 		in.cutMark, in.bounds.events, in.bounds.memory, in.bounds.limit)
 }

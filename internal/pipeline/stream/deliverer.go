@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -127,17 +126,11 @@ func (d *deliverer) dealtWith(batch []item) {
 	d.checkpointer.event()
 }
 
-// stopRemedy names every way past a bad event. What the log says of a row cannot
-// be corrected any more.
+// stopRemedy names every way past a bad event: first the one that publishes it.
 func (o *Options) stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
-	cause := "correct the cause"
-	if bad.Reason == transform.ReasonMissingColumn {
-		cause = "its table had other columns when the row was written: " + failure.RemedyOf(bad.Err)
-	}
-	remedy := cause + ", and start again: nothing after the event was confirmed; " +
-		"or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip"
+	remedy := delivery.PastBadEvent(bad)
 	if snapshot := ev.XID == 0 && !ev.CommitTime.IsZero(); snapshot {
 		return remedy
 	}
-	return remedy + o.skipRemedy("pass over its transaction", ev.Position.CommitLSN)
+	return remedy + o.skipRemedy(ev.Position.CommitLSN)
 }

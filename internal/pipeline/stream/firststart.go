@@ -176,8 +176,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 		name = held.Name
 		s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
 	} else {
-		s.log.Warn("publishing the rows that are in the outbox now, as the snapshot of the slot's position ended with its session: "+
-			"what is published already is published again, also rows inserted since that position; rows deleted since that were not published cannot be published any more",
+		s.log.Warn("publishing all rows that are in the outbox now, also those that were published before; rows deleted until now are not among them",
 			zap.Stringer("lsn", cp.LSN))
 	}
 	s.intake.metrics.Snapshot(true)

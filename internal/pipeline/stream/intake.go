@@ -27,7 +27,7 @@ type intake struct {
 	checkpointer *checkpointer
 	tables       outboxTables
 	onUpdate     string
-	skipRemedy   func(how string, at pg.LSN) string // see Options
+	skipRemedy   func(at pg.LSN) string // see Options
 	metrics      intakeMetrics
 	digest       *digest.Log
 

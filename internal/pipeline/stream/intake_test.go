@@ -238,7 +238,7 @@ func TestIntakePassesOverAnUpdate(t *testing.T) {
 		t.Errorf("accept = %v", err)
 	}
 	err := in.accept(t.Context(), row(wal.Update, outboxRelation, 20, 0))
-	if want := "--skip-to 0/14 --yes"; failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) {
+	if want := "--skip-to 0/14`"; failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), want) {
 		t.Errorf("accept = %v, remedy %q; want one with %s", err, failure.RemedyOf(err), want)
 	}
 }

@@ -96,7 +96,7 @@ func (in *intake) refuses(row *pg.Row) bool {
 // pastUpdate is how to get past an update that is refused.
 func (in *intake) pastUpdate(row *pg.Row) string {
 	return "to get past this one, set event.on_update to warn" +
-		in.skipRemedy("pass over its transaction with its events", row.Position.CommitLSN)
+		in.skipRemedy(row.Position.CommitLSN)
 }
 
 func (in *intake) noteUpdate(row *pg.Row, text string, more ...zap.Field) {

@@ -80,7 +80,7 @@ func TestMessageIsPassedOver(t *testing.T) {
 	for range 2 {
 		i := d.run()
 		err := i.wait()
-		at := regexp.MustCompile(`--skip-to (\S+) `).FindStringSubmatch(failure.RemedyOf(err))
+		at := regexp.MustCompile(`--skip-to ([0-9A-F/]+)`).FindStringSubmatch(failure.RemedyOf(err))
 		if at == nil {
 			t.Fatalf("Run = %v, remedy %s", err, failure.RemedyOf(err))
 		}

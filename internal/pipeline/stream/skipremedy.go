@@ -9,9 +9,9 @@ import (
 
 // skipRemedy is the last of the ways past a transaction that is refused, as a further clause
 // of the remedy. A checkpoint takes note of the transaction: without one there is no such way.
-func (o *Options) skipRemedy(how string, at pg.LSN) string {
+func (o *Options) skipRemedy(at pg.LSN) string {
 	if o.Checkpoint.Store == store.StoreNone {
 		return ""
 	}
-	return fmt.Sprintf("; or %s: `cdc-outbox setup --accept-gap --skip-to %s --yes`", how, at)
+	return fmt.Sprintf("; or leave out its whole transaction: `cdc-outbox setup --accept-gap --skip-to %s` lists the events of it, and leaves them out with --yes", at)
 }
