@@ -100,8 +100,8 @@ func TestSetupLeavesTheSlotToTheSnapshot(t *testing.T) {
 	f.exec(catalog.EnsureSlotSQL(f.Source.Slot))
 	const words = "there is no checkpoint"
 	f.wantCheck("checkpoint", Fail, words)
-	if err := Status(f.ctx(), f.Config).Err(); failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), words) {
-		t.Errorf("status = %v", err)
+	if r := Status(f.ctx(), f.Config); failure.ClassOf(r.Err()) != failure.Config || !strings.Contains(r.Verdict, words) {
+		t.Errorf("status = %v: %s", r.Err(), r.Verdict)
 	}
 	_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	wantClass(t, err, failure.Config, words)

@@ -217,7 +217,14 @@ func (r *StatusReport) Err() error {
 	if !r.bad {
 		return nil
 	}
-	return &failure.Error{Class: r.class, Err: errors.New(r.Verdict)}
+	return &failure.Error{Class: r.class, Err: errBad[r.class]}
+}
+
+// errBad says of each class of error what the verdict explains.
+var errBad = map[failure.Class]error{
+	failure.Transient: errors.New("events do not get through, or it is not known whether they do"),
+	failure.Config:    errors.New("the connector would not start"),
+	failure.Loss:      errors.New("events may be lost"),
 }
 
 // describe turns the database's part of the view into the report's.

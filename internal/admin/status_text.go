@@ -17,7 +17,7 @@ func (r *StatusReport) judge(mismatch error) string {
 	case r.polls:
 		return r.judgePolled()
 	case db == nil:
-		return "PostgreSQL cannot be asked; if the connector cannot reach it either, it is retrying"
+		return "PostgreSQL cannot be asked: " + r.PostgreSQLError.Error
 	case db.InRecovery:
 		return mismatch.Error()
 	case mismatch != nil:
@@ -48,10 +48,12 @@ func (r *StatusReport) judge(mismatch error) string {
 	return "the slot is being read"
 }
 
-// remedy is what to do about the verdict, where no line below it says so.
+// remedy is what to do about the verdict.
 func (r *StatusReport) remedy(mismatch error) string {
 	db := r.PostgreSQL
 	switch {
+	case db == nil && r.PostgreSQLError != nil:
+		return r.PostgreSQLError.Remedy
 	case db == nil:
 		return ""
 	case mismatch != nil:
@@ -60,6 +62,8 @@ func (r *StatusReport) remedy(mismatch error) string {
 		return catalog.AcceptGap
 	case db.Slot == nil || db.Publication == nil:
 		return "cdc-outbox setup"
+	case r.Instance != nil && len(r.Instance.Remedies) > 0:
+		return r.Instance.Remedies[0]
 	}
 	return ""
 }

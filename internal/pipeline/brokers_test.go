@@ -114,7 +114,8 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	cfg.Checkpoint.Store = store.StorePostgres
 	c := start(t, cfg)
 	await.Until(t, "the store to be missed", func() bool {
-		return c.logs.FilterMessage("checkpoint store is not available, will retry").Len() > 1
+		return c.logs.FilterMessage("checkpoint store is not available, will retry").Len() > 0 &&
+			strings.Contains(body(c.base+"/status"), "start PostgreSQL, or correct")
 	})
 	await.Until(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
 }

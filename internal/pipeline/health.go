@@ -24,7 +24,7 @@ type health struct {
 
 	mu      sync.Mutex
 	source  source    // nil unless the pipeline runs
-	waiting string    // why it does not run yet
+	waiting error     // why it does not run yet
 	silent  error     // why brokers do not answer; nil if they do
 	failed  error     // why it needs a person before it runs again
 	verdict bool      // of the last time that Ready was asked
@@ -41,14 +41,14 @@ type source interface {
 func (h *health) set(pipeline source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.source, h.waiting, h.failed = pipeline, "", nil
+	h.source, h.waiting, h.failed = pipeline, nil, nil
 }
 
 // waitFor notes why the pipeline does not run yet, or not now.
 func (h *health) waitFor(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.source, h.waiting = nil, err.Error()
+	h.source, h.waiting = nil, err
 }
 
 // brokers notes that Kafka answers (nil), or why it does not.
@@ -74,11 +74,12 @@ func (h *health) current() (pipeline source, idle idle) {
 	case h.failed != nil:
 		idle.Role, idle.Error, idle.Remedy = roleFailed, h.failed.Error(), failure.RemedyOf(h.failed)
 		idle.Loss = failure.ClassOf(h.failed) == failure.Loss
+	case h.waiting != nil:
+		idle.Role, idle.Waiting, idle.Remedy = "starting", h.waiting.Error(), failure.RemedyOf(h.waiting)
+	case h.silent != nil:
+		idle.Role, idle.Waiting, idle.Remedy = "starting", "Kafka: "+h.silent.Error(), failure.RemedyOf(h.silent)
 	default:
-		idle.Role, idle.Waiting = "starting", h.waiting
-		if h.waiting == "" && h.silent != nil {
-			idle.Waiting, idle.Remedy = "Kafka: "+h.silent.Error(), failure.RemedyOf(h.silent)
-		}
+		idle.Role = "starting"
 	}
 	idle.Remedy = h.command.In(idle.Remedy)
 	return nil, idle

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
@@ -278,7 +279,8 @@ var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.
 // openStore opens the checkpoint store, and tries again for as long as ctx
 // lives when it cannot be reached.
 func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
-	retry := backoff.Series{Range: storeWaits}
+	retry, lines := backoff.Series{Range: storeWaits}, digest.New(p.log)
+	defer lines.Flush()
 	for {
 		opened, err := wiring.OpenStore(ctx, p.cfg)
 		if err == nil {
@@ -292,10 +294,9 @@ func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
 			return nil, err
 		}
 		p.health.waitFor(err)
-		wait := retry.Next()
-		p.log.Warn("checkpoint store is not available, will retry", zap.Error(err),
-			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
-		if err := backoff.Sleep(ctx, wait); err != nil {
+		lines.Note(digest.Kind{Level: zap.WarnLevel, Message: "checkpoint store is not available, will retry"},
+			zap.Error(err), zap.String("remedy", failure.RemedyOf(err)))
+		if err := retry.Pause(ctx); err != nil {
 			return nil, err
 		}
 	}
