@@ -53,6 +53,7 @@ const (
 	acceptGap     = "find out what happened (docs/operations.md, exit code 3); then " + catalog.AcceptGap
 	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
 	readElsewhere = "; if a connector read the slot with another checkpoint.store, checkpoint.topic or checkpoint.key meanwhile, nothing is missing: set that again"
+	switchBack    = "a standby took over that had no copy of the slot. If the former primary has it still (`cdc-outbox check` looks there), drop it nowhere, make that server the primary again, and start the connector: nothing is lost. Otherwise "
 	beginAnew     = "begin anew, from the present, as nothing was read yet: `cdc-outbox teardown --yes`, then `cdc-outbox setup`"
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )
@@ -148,11 +149,14 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 	if seen.Exists {
 		return nil
 	}
-	known := "was read up to"
+	known, remedy := "was read up to", acceptGap
 	if stored.Made {
 		known = "was made by setup at"
 	}
-	return seen.dropped(stored.Slot, failure.Lossf(acceptGap,
+	if stored.Timeline != seen.Timeline {
+		remedy = switchBack + remedy
+	}
+	return seen.dropped(stored.Slot, failure.Lossf(remedy,
 		"slot %q is gone, but %s %s: events committed between %s and the server's position %s can no longer be read from the log",
 		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN))
 }

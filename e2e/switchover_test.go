@@ -100,3 +100,30 @@ func TestE2EFailoverRightAfterSetup(t *testing.T) {
 	}
 	must.Contain(t, c.lastLines(1), w.slot, "is gone")
 }
+
+// A standby takes over that had no copy of the slot. The former primary has the slot
+// still, and what was committed since: once it is the primary again, the connector goes
+// on, as it was told.
+func TestE2ESwitchoverBackToTheSlot(t *testing.T) {
+	pair := pgtest.StartPair(t)
+	for _, server := range []*pgtest.Server{pair.Primary, pair.Standby} {
+		server.Exec(t, "ALTER SYSTEM SET sync_replication_slots = off", "SELECT pg_reload_conf()")
+	}
+	w := newWorld(t, options{pair: pair, direct: true})
+	c := startConnector(t, w.config)
+	c.awaitLog(w.started())
+	load := w.write(seed(t), 8*time.Millisecond, 0)
+	load.await(100)
+	pair.SwitchOver(t)
+	if code := c.wait(); code != 3 {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	must.Contain(t, c.lastLines(1), "is gone", "make that server the primary again")
+	load.await(100)
+	found := w.failoverCheck()
+	must.Contain(t, found, "and the primary has none", "make that server the primary again")
+
+	pair.SwitchOver(t)
+	_, report := w.finish(load, startConnector(t, w.config))
+	w.wantNoneAgain(report, "after a switchover back")
+}

@@ -2,8 +2,12 @@ package admin
 
 import (
 	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
 // failover looks at every server that a failover may go to. None of the others needs
@@ -16,22 +20,15 @@ func (d *doctor) failover(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	if d.slot != nil && d.server.Major() >= 17 && !d.slot.Failover {
-		d.warn(name, catalog.MakeFailoverSlot(*d.slot), "slot %q is no failover slot: no standby has a copy of it, and after a failover the connector ends with exit code 3", d.slot.Name)
-	}
-	candidates, err := catalog.FindCandidates(ctx, d.cfg.Source.URL.Reveal(), d.cfg.Source.Standbys)
-	if err != nil {
+	list, err := readCandidates(ctx, d.conn, d.cfg)
+	switch {
+	case err != nil:
 		d.fail(name, err)
-		return
-	}
-	if !candidates.Several() {
+	case len(list) == 0:
 		d.followers(ctx)
-		return
 	}
-	list, err := candidates.Read(ctx, d.conn, d.cfg.Source.Slot)
-	if err != nil {
-		d.fail(name, err)
-		return
+	if d.slot != nil && d.server.Major() >= 17 && !d.slot.Failover && !slices.ContainsFunc(list, catalog.Candidate.Ready) {
+		d.warn(name, catalog.MakeFailoverSlot(*d.slot), "slot %q is no failover slot: no standby has a copy of it, and after a failover the connector ends with exit code 3", d.slot.Name)
 	}
 	for _, c := range list {
 		outcome := OK
@@ -40,6 +37,16 @@ func (d *doctor) failover(ctx context.Context) {
 		}
 		d.add(name, outcome, c.String(), c.Remedy)
 	}
+}
+
+// readCandidates looks at the servers that the configuration names. There are none where
+// it names one only.
+func readCandidates(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]catalog.Candidate, error) {
+	candidates, err := catalog.FindCandidates(ctx, cfg.Source.URL.Reveal(), cfg.Source.Standbys)
+	if err != nil || !candidates.Several() {
+		return nil, err
+	}
+	return candidates.Read(ctx, conn, cfg.Source.Slot)
 }
 
 // followers looks for standbys that nobody has named.

@@ -44,6 +44,7 @@ func TestCheckLooksAtTheStandbys(t *testing.T) {
 	f.setup()
 	f.copied(there)
 	f.wantFailover(OK, "has a copy of the slot")
+	f.wantStatus("failover     " + standby.Host + " has a copy of the slot")
 	set("primary_conninfo", "host=127.0.0.1 user=postgres port="+primary.Port(), "not moved on: its primary_conninfo has no dbname")
 	set("synchronized_standby_slots", "nowhere", "synchronized_standby_slots names nowhere")
 
@@ -53,6 +54,7 @@ func TestCheckLooksAtTheStandbys(t *testing.T) {
 	f.Source.Standbys, f.Source.URL = nil, setting.Secret(primary.String())
 	pair.Standby.Stop(t, pgtest.Fast)
 	f.wantFailover(Warn, "cannot be asked")
+	f.wantStatus("failover     "+standby.Host+" cannot be asked", "-> start PostgreSQL")
 	pair.Standby.Resume(t)
 	f.wantFailover(OK, "has a copy of the slot")
 }
@@ -97,6 +99,12 @@ func (f *fixture) wantFailover(outcome Outcome, words string) (found Finding) {
 		return found
 	}
 	return r.Findings[i]
+}
+
+// wantStatus wants words in what status says.
+func (f *fixture) wantStatus(words ...string) {
+	f.t.Helper()
+	must.Contain(f.t, text(f.t, Status(f.ctx(), f.Config)), words...)
 }
 
 // copied returns once the standby has a copy of the slot that outlives a promotion.

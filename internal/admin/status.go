@@ -37,6 +37,11 @@ type StatusReport struct {
 	// Instance is nil where no connector answers at http.listen.
 	Instance *InstanceStatus `json:"instance,omitempty"`
 
+	// Failover is how failovers would find the slot, by server; empty where the
+	// configuration names one server only.
+	Failover      []catalog.Candidate `json:"failover,omitempty"`
+	FailoverError *Problem            `json:"failover_error,omitempty"`
+
 	// Transactions have held consumers back for a minute or longer, with
 	// sink.kafka.delivery exactly_once. The error is why they are not known.
 	Transactions      Transactions `json:"transactions,omitempty"`
@@ -159,6 +164,18 @@ func (r *StatusReport) askTransactions(ctx context.Context, cfg *config.Config) 
 	r.Transactions, r.TransactionsError = open.long(), problem(err)
 }
 
+// askFailover looks at the servers that a failover may go to. Before one, it harms nothing
+// if they are not ready, so they are not in the verdict.
+func (r *StatusReport) askFailover(ctx context.Context, s *session) {
+	if r.PostgreSQL == nil || r.PostgreSQL.InRecovery {
+		return
+	}
+	r.FailoverError = problem(patiently(ctx, func(ctx context.Context) (err error) {
+		r.Failover, err = readCandidates(ctx, s.conn, s.cfg)
+		return err
+	}))
+}
+
 // streamed asks PostgreSQL and the store about a slot, and returns why the
 // checkpoint does not fit the database, if so.
 func (r *StatusReport) streamed(ctx context.Context, s *session) error {
@@ -186,6 +203,7 @@ func (r *StatusReport) streamed(ctx context.Context, s *session) error {
 	}
 	r.PostgreSQLError = r.problem(err)
 	_ = r.problem(v.mismatch)
+	r.askFailover(ctx, s)
 	return v.mismatch
 }
 

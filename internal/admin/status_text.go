@@ -96,6 +96,13 @@ func (r *StatusReport) WriteText(w io.Writer) error {
 		l.line("", "in %s", r.CheckpointStore)
 		l.trouble("", r.CheckpointError)
 	}
+	for _, c := range r.Failover {
+		if c.State != catalog.CandidatePrimary {
+			l.line("failover", "%s", c)
+			l.remedy(c.Remedy)
+		}
+	}
+	l.trouble("failover", r.FailoverError)
 	for _, t := range r.Transactions {
 		l.line("transaction", "%s", t.holding())
 		l.remedy(t.ending())

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -68,6 +69,7 @@ type standing struct {
 	syncs, feedback bool     // sync_replication_slots, hot_standby_feedback
 	slotName        string   // primary_slot_name
 	dbname          *bool    // whether primary_conninfo has one; nil: the role may not know
+	conninfoFile    string   // where primary_conninfo is set, where the role may know
 	awaited         []string // in synchronized_standby_slots, without such a slot there
 }
 
@@ -84,6 +86,8 @@ func (p original) judge(s standing) Candidate {
 			Remedy: "stop the one that is not the primary, and make it a standby (pg_rewind), or build it anew"}
 	case s.server.Major() < 17:
 		return p.uncopied(s)
+	case s.exists && !s.slot.Synced && !p.exists:
+		return p.left(s)
 	case s.exists && !s.slot.Synced:
 		return p.unmarked(s)
 	case s.exists:
@@ -108,16 +112,31 @@ func (p original) uncopied(s standing) Candidate {
 	return c
 }
 
+// left is the slot on a server that was the primary, if the one that took over had no
+// copy: nothing else has what was committed since.
+func (p original) left(s standing) Candidate {
+	return Candidate{State: CandidateBlocked,
+		Text: fmt.Sprintf("has the slot, confirmed up to %s, and the primary has none: what was committed since can be read there only", s.slot.ConfirmedFlush),
+		Remedy: "if it was read before, make that server the primary again, and start the connector: nothing is lost. Only if it never was, or once the gap is accepted, on that server: " +
+			"SELECT pg_drop_replication_slot(" + sqltext.Literal(s.slot.Name) + ");"}
+}
+
 // unmarked is a slot of that name that the server has not copied.
 func (p original) unmarked(s standing) Candidate {
 	c := Candidate{State: CandidateBlocked}
 	behind := p.behind(s, &c)
-	if s.patroni && !s.syncs {
+	if s.patroni && (!s.syncs || !p.slot.Failover) {
 		c.State, c.Text = CandidateReady, "has a slot that Patroni moves on, "+behind
 		return c
 	}
 	c.Text = "has a slot of that name that is no copy, " + behind + ", as the former primary has after a switchover: it keeps the copy away, and holds log and dead rows"
-	c.Remedy = "on that server, a standby: SELECT pg_drop_replication_slot(" + sqltext.Literal(s.slot.Name) + "); the copy then comes by itself"
+	c.Remedy = "on that server, a standby: SELECT pg_drop_replication_slot(" + sqltext.Literal(s.slot.Name) + "); "
+	if hindrance, remedy := p.hindrance(s); hindrance != "" {
+		c.Text += "; nor would the copy come without it: " + hindrance
+		c.Remedy += "then " + remedy
+	} else {
+		c.Remedy += "the copy then comes by itself"
+	}
 	if s.slot.Active {
 		c.Remedy = fmt.Sprintf("stop the process that reads it there (pid %d); then ", s.slot.ActivePID) + c.Remedy
 	}
@@ -193,8 +212,11 @@ func (p original) hindrance(s standing) (text, remedy string) {
 		return fmt.Sprintf("the primary has no slot %q, its primary_slot_name", s.slotName),
 			"on the primary: SELECT pg_create_physical_replication_slot(" + sqltext.Literal(s.slotName) + ", true);"
 	case s.dbname != nil && !*s.dbname:
-		return "its primary_conninfo has no dbname", "add it, as it is otherwise: " + set("primary_conninfo", "'… dbname="+p.server.Database+"'") +
-			" (a tool that writes primary_conninfo may take it out again: docs/operations.md, who else owns slots)"
+		add := "add it, as it is otherwise: " + set("primary_conninfo", "'… dbname="+p.server.Database+"'")
+		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // which would go before what a tool writes later
+			add = "on that server, add dbname=" + p.server.Database + " to it in " + s.conninfoFile + "; then SELECT pg_reload_conf();"
+		}
+		return "its primary_conninfo has no dbname", add + " (a tool that writes primary_conninfo may take it out again: docs/operations.md, who else owns slots)"
 	}
 	return "", ""
 }

@@ -191,8 +191,9 @@ func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing,
 		SELECT COALESCE(current_setting('sync_replication_slots', true) = 'on', false),
 		       current_setting('hot_standby_feedback') = 'on',
 		       current_setting('primary_slot_name'),
-		       (SELECT `+hasDatabaseName+` FROM pg_settings WHERE name = 'primary_conninfo')`).
-		Scan(&s.syncs, &s.feedback, &s.slotName, &s.dbname)
+		       (SELECT `+hasDatabaseName+` FROM pg_settings WHERE name = 'primary_conninfo'),
+		       COALESCE((SELECT sourcefile FROM pg_settings WHERE name = 'primary_conninfo'), '')`).
+		Scan(&s.syncs, &s.feedback, &s.slotName, &s.dbname, &s.conninfoFile)
 	if err != nil {
 		return s, fmt.Errorf("read settings of a standby: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -262,6 +263,38 @@ func TestE2EPageOfAStandbyAndToken(t *testing.T) {
 	})
 	tab.Do(chromedp.Navigate(c.base))
 	shows(t, tab, "#instances", "standby", fmt.Sprintf("pid %.0f", standbys[0].(map[string]any)["pid"]))
+	if got := tab.Complaints(); len(got) != 0 {
+		t.Errorf("the console has %q", got)
+	}
+}
+
+// TestE2EPageOfAStandbyServer is about a server that a failover may go to: while it is
+// away, and once it has a copy of the slot.
+func TestE2EPageOfAStandbyServer(t *testing.T) {
+	tab := browser.Open(t)
+	pair := pgtest.StartPair(t)
+	standby := must.Get(url.Parse(pair.Standby.URL("postgres")))(t).Host
+	db, broker := pair.Primary.NewDatabase(t), kafkatest.Start(t)
+	cfg := configure(t, db, broker, "outbox")
+	cfg.Source.Standbys = []string{standby}
+	pair.Standby.Stop(t, pgtest.Fast)
+	c := start(t, cfg)
+	tab.Do(chromedp.EmulateViewport(1160, 1000), chromedp.Navigate(c.base))
+	shows(t, tab, "#instances", "failover", standby+" cannot be asked for its copy of the slot")
+
+	pair.Standby.Resume(t)
+	await.Until(t, "a copy of the slot", func() bool {
+		pair.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // a copy that is temporary waits for one
+		return strings.Contains(tab.Text("#instances"), standby+" has a copy of the slot, ")
+	})
+	var said []any
+	await.Until(t, "the words of /status", func() bool {
+		said, _ = c.status(t, "")["failover"].([]any)
+		return len(said) == 2 && strings.Contains(tab.Text("#instances"), said[1].(map[string]any)["text"].(string))
+	})
+	if primary := said[0].(map[string]any)["host"].(string); strings.Contains(tab.Text("#instances"), primary) {
+		t.Errorf("the slot's own server is among %q", tab.Text("#instances"))
+	}
 	if got := tab.Complaints(); len(got) != 0 {
 		t.Errorf("the console has %q", got)
 	}
