@@ -5,7 +5,7 @@ GOLANGCI_LINT = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 GOTESTSUM     = go run gotest.tools/gotestsum@v1.13.0
 GOVULNCHECK   = go run golang.org/x/vuln/cmd/govulncheck@v1.6.0
 ACTIONLINT    = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
-GORELEASER    = go run github.com/goreleaser/goreleaser/v2@v2.17.1
+GORELEASER    = go run github.com/goreleaser/goreleaser/v2@v2.16.0
 
 # What may be given on the command line.
 EVENTS   ?= 0
