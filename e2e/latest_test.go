@@ -29,7 +29,6 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration // wal_sender_timeout
 		vanish  func(d *duel) (comeBack func())
-		busy    bool // brokers take less than there is
 		// open: the lease cannot help, and how much comes late is only told.
 		open bool
 	}{
@@ -39,19 +38,8 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 		// The slot is free at once.
 		"suspended, and the walsender ended": {timeout: 4 * time.Second, vanish: func(d *duel) func() {
 			comeBack := d.suspend(d.holder)
-			d.endWalsender()
+			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return comeBack
-		}},
-		// It goes on to write, and to ask the server.
-		"the stream is cut off": {timeout: 2 * time.Second, vanish: func(d *duel) func() {
-			return d.holder.postgres.Hold(func(first []byte) bool { return bytes.Contains(first, []byte("replication")) })
-		}},
-		// Its memory is full, so that it does not see the end of the stream.
-		"busy, and the walsender ended": {timeout: time.Minute, busy: true, vanish: func(d *duel) func() {
-			p := d.holder.postgres
-			p.Refuse(true) // or it would have the slot again
-			d.endWalsender()
-			return func() { p.Refuse(false) }
 		}},
 		// All that it sends waits on the way. In the end, what the lease did not take
 		// back arrives.
@@ -59,12 +47,12 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			return d.cutOff(d.holder)
 		}},
 	} {
-		if (c.open || c.busy) && os.Getenv(roundsEnv) == "" {
-			continue // it only measures, or takes long
+		if c.open && os.Getenv(roundsEnv) == "" {
+			continue // it measures, and can find nothing wrong
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDuel(t, c.timeout, c.busy)
+			d := newDuel(t, c.timeout)
 			late := 0
 			for n := range rounds(t) {
 				keys := d.round(seed(t)+uint64(n), func() func() { return c.vanish(d) })
@@ -81,7 +69,8 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 	}
 }
 
-// roundsEnv is the number of rounds of each kind; without it, there are two, of some.
+// roundsEnv is the number of rounds of each kind; without it, there are two, of those
+// kinds in which no record may come late. With Apache Kafka, it has three brokers then.
 const roundsEnv = "CDC_OUTBOX_TEST_ROUNDS"
 
 func rounds(t testing.TB) int {
@@ -89,11 +78,6 @@ func rounds(t testing.TB) int {
 		return must.Get(strconv.Atoi(text))(t)
 	}
 	return 2
-}
-
-// endWalsender has the server end the process that reads the slot.
-func (d *duel) endWalsender() {
-	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 }
 
 // suspend stops a process, as a suspended machine or a paused container would be.
@@ -119,7 +103,6 @@ func (d *duel) cutOff(who *duellist) (comeBack func()) {
 type duel struct {
 	*world
 	holder, spare *duellist
-	busy          bool
 }
 
 // duellist is an instance with ways to the servers of its own.
@@ -129,11 +112,8 @@ type duellist struct {
 	client   string // its client.id
 }
 
-func newDuel(t *testing.T, timeout time.Duration, busy bool) *duel {
+func newDuel(t *testing.T, timeout time.Duration) *duel {
 	o := options{kafka: "client_id: first-of-two"}
-	if busy {
-		o.kafka += "\n    max_record_bytes: 256KiB\n    max_buffered_bytes: 256KiB"
-	}
 	if kafkatest.Real() && os.Getenv(roundsEnv) != "" {
 		o.brokers = 3
 	}
@@ -147,7 +127,7 @@ func newDuel(t *testing.T, timeout time.Duration, busy bool) *duel {
 		must.OK(t, os.WriteFile(config, []byte(own), 0o600))
 		return &duellist{startConnector(t, config), p, client}
 	}
-	d := &duel{world: w, holder: start("first-of-two"), busy: busy}
+	d := &duel{world: w, holder: start("first-of-two")}
 	d.holder.awaitLog(w.started())
 	d.spare = start("second-of-two")
 	d.spare.awaitLog("standing by")
@@ -163,20 +143,13 @@ func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	d.delay(30 * time.Millisecond) // the holder has more than it has sent
 	load := d.write(seed, 4*time.Millisecond, 0)
 	load.await(200)
-	if d.busy {
-		d.delay(300 * time.Millisecond)
-		load.await(400)
-	}
 	before, _ := d.look()
 
 	comeBack := vanish()
-	if !d.busy {
-		d.delay(0)
-	}
+	d.delay(0)
 	d.awaitReader(d.spare.connector, before.pid)
 	load.await(200)
 	load.stop()
-	d.delay(0)
 	d.arrived()
 	d.confirmed()
 	published := d.read()

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
@@ -55,33 +56,45 @@ func TestEndOfTheStreamIsSeenWithFullMemory(t *testing.T) {
 	}
 }
 
-// The server ended an instance's process, and the instance cannot know that: nothing
-// passes between the two. Its successor has the slot at once, and waits for its lease.
+// The server took the slot from an instance that cannot know it yet, and may write. Its
+// successor has the slot, and waits for the lease.
 func TestSuccessorWaitsForTheLease(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t, pgtest.Setting("wal_sender_timeout", "5s"))
-	d := newDatabase(t, server.NewDatabase(t))
-	p, behind := behindProxy(t, d)
-	gate, held := d.leased()
-	behind.startWith(Parts{Store: d.store, Sink: gate, Lease: held}).streams()
-	d.publish(1, 1)
-	second, lease := d.leased()
-	spare := d.startWith(Parts{Store: d.store, Sink: &beforeEach{second, func() {
-		if held.Held() {
-			t.Error("writes while its predecessor may")
-		}
-	}}, Lease: lease}).standsBy()
+	for name, takeAway := range map[string]func(d *database, p *proxy.Proxy){
+		"cut off, and the walsender ended": func(d *database, p *proxy.Proxy) {
+			p.Hold(func([]byte) bool { return true })
+			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
+		},
+		"the stream alone is cut off": func(_ *database, p *proxy.Proxy) {
+			p.Hold(func(first []byte) bool { return bytes.Contains(first, []byte("replication")) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t, pgtest.Setting("wal_sender_timeout", "5s"))
+			d := newDatabase(t, server.NewDatabase(t))
+			d.limits.monitor = usual.monitor
+			p, behind := behindProxy(t, d)
+			gate, held := d.leased()
+			behind.startWith(Parts{Store: d.store, Sink: gate, Lease: held}).streams()
+			d.publish(1, 1)
+			second, lease := d.leased()
+			spare := d.startWith(Parts{Store: d.store, Sink: &beforeEach{second, func() {
+				if held.Held() {
+					t.Error("writes while its predecessor may")
+				}
+			}}, Lease: lease}).standsBy()
 
-	p.Set(proxy.Up, proxy.Fault{Swallow: true})
-	p.Set(proxy.Down, proxy.Fault{Swallow: true})
-	d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
-	d.insert(1, 1)
-	eventually(t, "the spare to have the slot", func() bool { return d.walsender() != 0 })
-	spare.unready("another instance shows that it reads the slot")
-	d.arrive()
-	p.Cut()
-	spare.stop()
-	d.wantAll()
+			old := d.walsender()
+			takeAway(d, p)
+			d.insert(1, 1)
+			eventually(t, "the spare to have the slot", func() bool { pid := d.walsender(); return pid != 0 && pid != old })
+			spare.unready("another instance shows that it reads the slot")
+			d.arrive()
+			p.Cut()
+			spare.stop()
+			d.wantAll()
+		})
+	}
 }
 
 // beforeEach calls a function before each delivery.
