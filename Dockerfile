@@ -27,6 +27,7 @@ ARG GOSUMDB
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     --mount=type=secret,id=ca,target=/etc/ssl/certs/build-ca.pem \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
+      -tags nethttpomithttp2,nopgxregisterdefaulttypes \
       -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
       -o /out/cdc-outbox ./cmd/cdc-outbox
 
@@ -40,6 +41,7 @@ ARG GOSUMDB
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     --mount=type=secret,id=ca,target=/etc/ssl/certs/build-ca.pem \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
+      -tags nethttpomithttp2,nopgxregisterdefaulttypes \
       -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
       -o /out/cdc-outbox-demo ./cmd/cdc-outbox-demo
 

@@ -46,6 +46,7 @@ func openAny(ctx context.Context, cfg *pgx.ConnConfig, env environment, all []*p
 		alone.Config = *one
 		conn, err := pgx.ConnectConfig(ctx, &alone)
 		if err == nil {
+			registerTypes(conn.TypeMap())
 			if err = env.settle(ctx, conn.PgConn()); err != nil {
 				Close(conn)
 			}

@@ -15,6 +15,9 @@ type Connector struct {
 	dir  string // what we built it in, if we did
 }
 
+// releaseTags are those of the Makefile.
+const releaseTags = "nethttpomithttp2,nopgxregisterdefaulttypes"
+
 // NewConnector is the program of the path or, where that is empty, one built from
 // this tree, as it is released: a static binary. With the C library linked, which
 // Go does where it finds a C compiler, it has a MiB more in memory. Remove removes
@@ -28,7 +31,8 @@ func NewConnector(ctx context.Context, path string) (*Connector, error) {
 		return nil, err
 	}
 	c := &Connector{path: filepath.Join(dir, "cdc-outbox"), dir: dir}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", c.path, "github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", releaseTags, "-trimpath", "-buildvcs=false", "-o", c.path,
+		"github.com/cdc-outbox/cdc-outbox/cmd/cdc-outbox")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {

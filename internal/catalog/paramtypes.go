@@ -1,0 +1,44 @@
+package catalog
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// registerTypes tells a connection the PostgreSQL type of a parameter from its Go
+// type: with QueryExecModeExec, pgx does not ask the server for it. pgx registers
+// these types by itself, together with all of its own and arrays of both. Releases
+// are built without those (nopgxregisterdefaulttypes), and are 1.4 MB smaller.
+func registerTypes(types *pgtype.Map) {
+	register[bool](types, "bool")
+	register[int16](types, "int2")
+	register[int32](types, "int4")
+	register[int64](types, "int8")
+	register[int](types, "int8")
+	register[uint16](types, "int8")
+	register[uint32](types, "int8")
+	register[uint64](types, "numeric")
+	register[uint](types, "numeric")
+	register[float32](types, "float4")
+	register[float64](types, "float8")
+	register[string](types, "text")
+	register[[]byte](types, "bytea")
+	register[json.RawMessage](types, "json")
+	register[time.Time](types, "timestamptz")
+	register[time.Duration](types, "interval")
+}
+
+// register gives T, a pointer to it, and slices of both their type.
+func register[T any](types *pgtype.Map, name string) {
+	var (
+		value    T
+		values   []T
+		pointers []*T
+	)
+	types.RegisterDefaultPgType(value, name)
+	types.RegisterDefaultPgType(&value, name)
+	types.RegisterDefaultPgType(values, "_"+name)
+	types.RegisterDefaultPgType(pointers, "_"+name)
+}
