@@ -148,6 +148,18 @@ var ErrNone = errors.New("there is no checkpoint")
 // adopt is what to do about a slot that another program has read.
 const adopt = "`cdc-outbox adopt --yes` takes it over"
 
+// SecondReader is the error of a slot that nobody has noted, where the same is read from
+// other slots.
+func SecondReader(seen Server, slots []string) error {
+	what, meant := fmt.Sprintf("slot %q does not exist", seen.Name), "`cdc-outbox setup` makes it"
+	if seen.Exists {
+		what, meant = fmt.Sprintf("there is no checkpoint of slot %q", seen.Name), "`cdc-outbox adopt --yes` notes it"
+	}
+	return failure.Configf(fmt.Sprintf("did you mean source.slot: %s? If another connector is to publish the same events once more: %s", slots[0], meant),
+		"%s, and the same is read from slot %s already: each event would be published twice, or what is still in that slot be left there",
+		what, strings.Join(slots, ", "))
+}
+
 // Undecided is the error of a slot where a snapshot is asked for, and nothing
 // tells whether it was published already.
 func Undecided(slot catalog.Slot) error {

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -45,6 +46,21 @@ func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	}
 	oids := catalog.OIDs(now)
 	return c.Owned.keep(func(t OwnedTable) bool { return slices.Contains(oids, t.OID) })
+}
+
+// Shares reports whether the checkpoint is of one of the tables, or of something that the scope
+// is of, too.
+func (c *Checkpoint) Shares(tables []uint32, scope string) bool {
+	if slices.ContainsFunc(c.Owned, func(t OwnedTable) bool { return t.Until == 0 && slices.Contains(tables, t.OID) }) {
+		return true
+	}
+	named := slices.Collect(pg.SplitNames(scope))
+	for name := range pg.SplitNames(c.Scope) {
+		if (c.Owned == nil || strings.HasPrefix(name, scopeMessages)) && slices.Contains(named, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // Has reports whether a row of a transaction that commits at the position is an

@@ -24,6 +24,7 @@ func TestE2EOneKeyForTwoSlots(t *testing.T) {
 			w.broker.CreateTopic(t, secondTopic, 1, nil)
 			second := w.secondConfig()
 			w.wantExit(0, second, "setup", "--set", "checkpoint.key=second")
+			w.run("setup") // two connectors for one outbox are meant
 			w.event(how, 1)
 			first := w.start()
 			w.event(how, 2)

@@ -68,7 +68,23 @@ var ofTheStream = []mistake{
 		return []string{"source.url=" + r.as("poor_"+r.database(), "LOGIN PASSWORD 'pw'")}
 	}, exit: 2, says: "REPLICATION"},
 	{name: "right to Kafka's checkpoints", set: []string{"sink.kafka.sasl.username=writer"}, exit: 2, says: "cdc-outbox.checkpoints"},
+	{name: "right to write Kafka's checkpoints", set: []string{"sink.kafka.sasl.username=reader"}, says: `write to topic \"cdc-outbox.checkpoints\"`},
+	{name: "right to the topics of events", set: []string{"sink.kafka.sasl.username=keeper"}, says: `topic \"` + rolloutTopic + `\"`},
+	mistypedSlot,
+	{name: "slot and publication", prepare: func(r *rollout) []string {
+		return []string{"source.slot=mistyped_" + r.database(), "source.publication=mistyped"}
+	}, exit: 2, says: "did you mean source.slot: rollout_"},
+	{name: "slot, and no checkpoints", prepare: func(r *rollout) []string {
+		return []string{"source.slot=mistyped_" + r.database(), "checkpoint.store=none"}
+	}, exit: 2, says: "did you mean source.slot: rollout_"},
+	{name: "no checkpoints", set: []string{"checkpoint.store=none"}, exit: 2, says: "saves checkpoints"},
+	{name: "polling", set: []string{"source.mode=poll", "source.poll.after_publish=delete", "source.poll.order_by=[type]"}, exit: 2, says: "is read from slot"},
+	{name: "delivery", set: []string{"sink.kafka.delivery=exactly_once", "sink.kafka.sasl.username=single"}, exit: 2, says: "transactional"},
 }
+
+var mistypedSlot = mistake{name: "slot", prepare: func(r *rollout) []string {
+	return []string{"source.slot=mistyped_" + r.database()}
+}, exit: 2, says: "did you mean source.slot: rollout_"}
 
 // ofAny are those of any connector.
 var ofAny = []mistake{
@@ -95,6 +111,7 @@ var ofAny = []mistake{
 		return []string{"sink.kafka.brokers=[" + c.ListenAddrs()[0] + "]"}
 	}, says: "saves its checkpoints elsewhere"},
 	{name: "right to the topic", set: []string{"route.topic=secret"}, says: `topic \"secret\"`},
+	{name: "topic that brokers would not create", set: []string{"route.topic=nosuch", "sink.kafka.create_topics=true", "sink.kafka.replication_factor=7"}, says: `create topic \"nosuch\"`},
 	{name: "dead-letter topic", set: []string{"errors.on_bad_event=dead_letter", "errors.dead_letter_topic=nosuch"}, says: "topic does not exist: nosuch"},
 }
 
@@ -113,6 +130,7 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 			{name: "payload column", set: []string{"event.payload=nosuch"}, exit: 2, says: "nosuch"},
 			{name: "another checkpoint topic", set: []string{"checkpoint.topic=others"}, exit: 2, says: "there is no checkpoint"},
 			{name: "another checkpoint key", set: []string{"checkpoint.key=other"}, exit: 2, says: "there is no checkpoint"},
+			mistypedSlot,
 			{name: "right to the transactional id", set: []string{"sink.kafka.sasl.username=single"}, exit: 2, says: "transactional"},
 			routes,
 		}},
@@ -166,6 +184,10 @@ func newRollout(t *testing.T, more string, polls bool) *rollout {
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "others.", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: kmsg.ACLOperationAll, Allow: true},
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "cdc-outbox/", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: kmsg.ACLOperationAll, Allow: true},
 			acl(kmsg.ACLResourceTypeCluster, "kafka-cluster", kmsg.ACLOperationAll)),
+		allow("keeper", acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationAll)),
+		allow("reader", acl(kmsg.ACLResourceTypeTopic, rolloutTopic, kmsg.ACLOperationAll),
+			acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationRead),
+			acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationDescribeConfigs)),
 		allow("writer", acl(kmsg.ACLResourceTypeTopic, rolloutTopic, kmsg.ACLOperationAll)),
 		allow("single", acl(kmsg.ACLResourceTypeTopic, rolloutTopic, kmsg.ACLOperationAll),
 			acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationAll),

@@ -23,13 +23,15 @@ type Pace struct {
 	// Refused is in place of Every after a refused login: each may count towards
 	// the lock of an account.
 	Refused time.Duration
+	// Login is how often a spare asks brokers to let it in; 0: never.
+	Login time.Duration
 }
 
 // UsualPace is the pace outside tests. With the second that the page takes to show
 // it, an outage is visible within five, although nobody writes. A question has
 // 1.5 s until then, in which three brokers are asked.
 var UsualPace = Pace{Every: 2 * time.Second, Timeout: 3 * time.Second, Silence: 3500 * time.Millisecond,
-	Again: 500 * time.Millisecond, Refused: 6 * time.Second}
+	Again: 500 * time.Millisecond, Refused: 6 * time.Second, Login: 15 * time.Second}
 
 // errOpen is why a cluster counts as silent while a question is open.
 var errOpen = errors.New("no answer yet")
@@ -56,6 +58,7 @@ type Probe struct {
 	resumed atomic.Int64
 	excused bool // a pause was, since the last answer; Run's own
 	topics  *topicWatch
+	login   *login
 }
 
 func newProbe(ask func(context.Context) ([]error, error), end func(), pace Pace) *Probe {
@@ -71,6 +74,7 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 		return nil, err
 	}
 	watch := newTopicWatch(cfg, pace.Silence, always)
+	watch.client = impatient{cluster.client}
 	ask := func(ctx context.Context) ([]error, error) {
 		cluster.uses = watch.uses(time.Now())
 		if err := cluster.ask(ctx); err != nil {
@@ -79,7 +83,8 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 		return watch.judge(ctx, cluster.broker, cluster.uses, cluster.topics, time.Now()), nil
 	}
 	p := newProbe(ask, cluster.client.Close, pace)
-	p.open, p.topics, p.client = Unreachable(cfg, errOpen), watch, impatient{cluster.client}
+	p.open, p.topics, p.client = Unreachable(cfg, errOpen), watch, watch.client
+	p.login = &login{cfg: cfg, every: pace.Login, tried: time.Now()} // this client logs in now
 	return p, nil
 }
 

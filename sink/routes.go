@@ -18,16 +18,20 @@ import (
 const mostNamed = 5
 
 // Routes returns why events of another start would go nowhere, or elsewhere, where they
-// have gone to the topics of ends before; nil if they would not. The cluster has none of
-// those topics: it may be another one. Or route.topic, the template, leads to none of them,
-// nor to any other that is there, and topics are not to be created.
+// have gone to the topics of ends before; nil if they would not. Brokers refuse a new
+// connection. The cluster has none of those topics: it may be another one. One of them that
+// route.topic, the template, leads to may not be written to. Or the template leads to none
+// of them, nor to any other that is there, and topics are not to be created.
 func (p *Probe) Routes(ctx context.Context, template string, ends checkpoint.Ends) error {
+	ctx, cancel := context.WithTimeout(ctx, p.pace.Timeout)
+	defer cancel()
+	if err := p.login.refused(ctx); err != nil {
+		return err
+	}
 	written := slices.Sorted(maps.Keys(ends))
 	if len(written) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.pace.Timeout)
-	defer cancel()
 	known, err := p.describe(ctx, written[:min(len(written), mostWatched)])
 	if err != nil {
 		return err
@@ -37,6 +41,11 @@ func (p *Probe) Routes(ctx context.Context, template string, ends checkpoint.End
 			"Kafka has none of the topics that events have gone to: "+few(written))
 	}
 	like := topicsLike(template)
+	for _, t := range known {
+		if err := p.topics.refused(t); err != nil && like.MatchString(*t.Topic) {
+			return err
+		}
+	}
 	if p.topics.cfg.CreateTopics || slices.ContainsFunc(written, like.MatchString) {
 		return nil
 	}
@@ -65,6 +74,7 @@ func topicsLike(template string) *regexp.Regexp {
 // describe asks brokers for these topics; nil are all.
 func (p *Probe) describe(ctx context.Context, names []string) ([]kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = names != nil
 	for _, name := range names {
 		t := kmsg.NewMetadataRequestTopic()
 		t.Topic = &name

@@ -290,51 +290,68 @@ func (k *Kafka) optionsOf(name string) Options {
 
 // create creates the topic. It is no error if the topic exists by now.
 func (k *Kafka) create(ctx context.Context, name string) error {
-	err := k.createWith(ctx, k.optionsOf(name), name)
-	if name == k.deadLetter && (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation)) {
-		err = k.createWith(ctx, k.cfg, name) // clusters may bound the size; large dead letters are cut then
+	created, err := createTopic(ctx, impatient{k.client}, k.optionsOf(name), name, false)
+	if name == k.deadLetter && boundsSize(err) {
+		created, err = createTopic(ctx, impatient{k.client}, k.cfg, name, false)
 	}
-	return err
+	if created {
+		k.log.Info("created topic", zap.String("topic", name))
+	}
+	if err != nil {
+		return notCreated(k.cfg, err, name)
+	}
+	return nil
 }
 
-func (k *Kafka) createWith(ctx context.Context, cfg Options, name string) error {
-	resp, err := CreateRequest(cfg, name, createTimeout).RequestWith(ctx, impatient{k.client})
+// boundsSize reports that a cluster bounds the size of records of a new topic; large dead
+// letters are cut then.
+func boundsSize(err error) bool {
+	return errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation)
+}
+
+// createTopic asks brokers to create the topic, or with try only whether they would. It is
+// no error if the topic exists by now.
+func createTopic(ctx context.Context, client kmsg.Requestor, cfg Options, name string, try bool) (created bool, err error) {
+	req := CreateRequest(cfg, name, createTimeout)
+	req.ValidateOnly = try
+	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
-		return passingError{fmt.Errorf("create topic %q: %w", name, err)}
+		return false, passingError{fmt.Errorf("create topic %q: %w", name, err)}
 	}
 	if len(resp.Topics) != 1 {
-		return passingError{fmt.Errorf("create topic %q: %d topics in the answer", name, len(resp.Topics))}
+		return false, passingError{fmt.Errorf("create topic %q: %d topics in the answer", name, len(resp.Topics))}
 	}
 	answer := &resp.Topics[0]
 	err = kerr.ErrorForCode(answer.ErrorCode)
 	switch {
 	case err == nil:
-		k.log.Info("created topic", zap.String("topic", name))
-		return nil
+		return !try, nil
 	case errors.Is(err, kerr.TopicAlreadyExists):
-		return nil
+		return false, nil
 	}
 	if answer.ErrorMessage != nil {
 		err = fmt.Errorf("%w (%s)", err, *answer.ErrorMessage)
 	}
-	return k.notCreated(fmt.Errorf("create topic %q: %w", name, err), name)
+	return false, fmt.Errorf("create topic %q: %w", name, err)
 }
 
 const createTimeout = 15 * time.Second
 
-// notCreated judges the broker's refusal to create a topic.
-func (k *Kafka) notCreated(err error, name string) error {
+// notCreated judges why a topic was not created.
+func notCreated(cfg Options, err error, name string) error {
 	kafka, _ := errors.AsType[*kerr.Error](err)
 	switch {
+	case errors.As(err, new(passingError)):
+		return err
 	case kerr.IsRetriable(err), kafka == kerr.UnknownServerError:
 		return passingError{err}
 	case kafka == kerr.InvalidTopicException:
 		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: err}
 	case kafka == kerr.TopicAuthorizationFailed, kafka == kerr.ClusterAuthorizationFailed:
-		return failure.Configf(AllowCommand(k.cfg, "Create", name), "%w", err)
+		return failure.Configf(AllowCommand(cfg, "Create", name), "%w", err)
 	}
 	return failure.Configf("correct sink.kafka.topic_partitions, replication_factor or topic_config, or create it: "+
-		CreateCommand(k.cfg, name), "%w", err)
+		CreateCommand(cfg, name), "%w", err)
 }
 
 // forget makes the next event of the topic resolve it again. If the topic came

@@ -24,6 +24,8 @@ type Use struct {
 	Read bool
 	// Optional is set where a topic that is missing does not hold the pipeline up.
 	Optional bool
+	// Letters is set for the topic of dead letters.
+	Letters bool
 }
 
 // EventUse is the use of a topic for events.
@@ -45,17 +47,19 @@ type topicWatch struct {
 	cfg     Options
 	patient time.Duration // for which trouble must last until it is one
 	always  []Use
+	client  kmsg.Requestor // for requests to the controller
 
 	mu   sync.Mutex
 	used map[string]time.Time // of events
 
 	since map[string]time.Time // of trouble, by topic
 	sound map[string]bool      // topics that have had no trouble
+	tried map[string]creation  // of topics that are missing, and are to be created
 }
 
 func newTopicWatch(cfg Options, patient time.Duration, always []Use) *topicWatch {
 	return &topicWatch{cfg: cfg, patient: patient, always: always, used: map[string]time.Time{},
-		since: map[string]time.Time{}, sound: map[string]bool{}}
+		since: map[string]time.Time{}, sound: map[string]bool{}, tried: map[string]creation{}}
 }
 
 // note notes that events go to the topic.
@@ -92,6 +96,9 @@ func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[
 	for _, t := range topics {
 		err := w.trouble(uses[*t.Topic], &t, least)
 		if err == nil {
+			err = w.uncreatable(ctx, uses[*t.Topic], &t, now)
+		}
+		if err == nil {
 			w.sound[*t.Topic] = true
 			continue
 		}
@@ -100,7 +107,7 @@ func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[
 			began = now
 		}
 		since[*t.Topic] = began
-		if now.Sub(began) >= w.patient || w.doubtful(*t.Topic) {
+		if now.Sub(began) >= w.patient || w.doubtful(*t.Topic, err) {
 			troubles = append(troubles, err)
 		}
 	}
@@ -108,9 +115,62 @@ func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[
 	return troubles
 }
 
-// doubtful reports whether the topic is always in use, and has not been sound so far.
-func (w *topicWatch) doubtful(topic string) bool {
-	return !w.sound[topic] && slices.ContainsFunc(w.always, func(u Use) bool { return u.Topic == topic && !u.Read })
+// doubtful reports whether the topic is always in use, and has not been sound so far. One
+// that the pipeline makes at its start may be missing until then.
+func (w *topicWatch) doubtful(topic string, trouble error) bool {
+	return !w.sound[topic] && slices.ContainsFunc(w.always, func(u Use) bool {
+		return u.Topic == topic && (!u.Read || failure.ClassOf(trouble) == failure.Config)
+	})
+}
+
+// refused is why events may not be written to a topic that exists, or nil.
+func (w *topicWatch) refused(t kmsg.MetadataResponseTopic) error {
+	if t.Topic == nil {
+		return nil
+	}
+	err := w.trouble(Use{Topic: *t.Topic, Optional: true}, &t, nil)
+	if failure.ClassOf(err) != failure.Config {
+		return nil
+	}
+	return mayPass(failure.RemedyOf(err), err.Error())
+}
+
+// creation is what brokers last said about the creation of a topic.
+type creation struct {
+	at      time.Time
+	refusal error // nil: they would create it
+}
+
+// createdAgain is how often brokers are asked again about a topic that they would create.
+const createdAgain = time.Minute
+
+// uncreatable is why a topic that is missing, and that events or dead letters are to create,
+// would not be created, or nil. Brokers are asked without creating it.
+func (w *topicWatch) uncreatable(ctx context.Context, use Use, t *kmsg.MetadataResponseTopic, now time.Time) error {
+	if !w.cfg.CreateTopics || use.Read || t.ErrorCode != kerr.UnknownTopicOrPartition.Code || w.client == nil {
+		delete(w.tried, use.Topic)
+		return nil
+	}
+	last, known := w.tried[use.Topic]
+	if known && last.refusal == nil && now.Sub(last.at) < createdAgain {
+		return nil
+	}
+	cfg := w.cfg
+	if use.Letters {
+		cfg = ForDeadLetters(cfg)
+	}
+	_, err := createTopic(ctx, w.client, cfg, use.Topic, true)
+	if use.Letters && boundsSize(err) {
+		_, err = createTopic(ctx, w.client, w.cfg, use.Topic, true)
+	}
+	last = creation{at: now}
+	if err != nil {
+		if err = notCreated(w.cfg, err, use.Topic); failure.ClassOf(err) == failure.Config {
+			last.refusal = err
+		}
+	}
+	w.tried[use.Topic] = last
+	return last.refusal
 }
 
 // trouble is why the topic cannot be written to, or nil.

@@ -61,6 +61,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.fail(name, v.gone)
 	case (v.stored == nil || v.stored.Made) && v.Slot.Active && v.begun == nil:
 		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
+	case v.stored == nil && v.begun == nil && dbErr == nil && d.secondReader(ctx, own, v) != nil:
+		d.fail("slot", d.secondReader(ctx, own, v))
 	case v.stored == nil:
 		d.ok(name, "none yet in %s", storeName(d.cfg))
 	case dbErr != nil:

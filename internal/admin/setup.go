@@ -327,7 +327,7 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		return nil
 	}
 	if s.cfg.Source.Snapshot == config.SnapshotInitial {
-		return s.leaveSlot()
+		return s.leaveSlot(ctx, v)
 	}
 	if err := s.promiseDelivery(ctx, v.server); err != nil {
 		return err
@@ -375,9 +375,20 @@ func (s *setup) unnoted(v *view) string {
 // be of the position at which the slot begins, and ends with the session that
 // creates it: of a slot made here, rows that come before the first run would be
 // published twice, and rows that go before it never.
-func (s *setup) leaveSlot() error {
+//
+// Where the same is read from another slot already, the store says that this one is meant.
+func (s *setup) leaveSlot(ctx context.Context, v *view) error {
 	if !s.cfg.Source.Create {
 		return missingSlot(s.cfg)
+	}
+	slots, err := s.readAlready(ctx, v, s.store)
+	if err != nil {
+		return err
+	}
+	if len(slots) > 0 && v.begun == nil {
+		if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(v.server, s.cfg.Source.Slot)); err != nil {
+			return fmt.Errorf("note that a slot is to be created: %w", err)
+		}
 	}
 	s.done("slot", s.cfg.Source.Slot, "left", "to the first run, which creates it together with the snapshot (source.snapshot: initial)")
 	return nil

@@ -11,34 +11,30 @@ import (
 // Sessions share these locks, so they keep nobody out. They only show, to every
 // role, the instances of a slot, and end with the session.
 const (
-	standbyLock = "cdc-outbox standby" // of a spare, while it waits for the slot
+	standbyLock = "cdc-outbox standby" // of a spare, for the slot that it waits for
 	readerLock  = "cdc-outbox reader"  // of the instance that reads the slot, beside its stream
 )
 
-// showing takes the lock of the name for the slot. It does not wait.
-func showing(ctx context.Context, conn *pgx.Conn, lock, slot string) error {
-	if _, err := conn.Exec(ctx, "SELECT pg_try_advisory_lock_shared(hashtext($1), hashtext($2))", lock, slot); err != nil {
+// showing takes locks, by their names and what they are for. It does not wait.
+func showing(ctx context.Context, conn *pgx.Conn, locks []lock) error {
+	names, of := make([]string, len(locks)), make([]string, len(locks))
+	for i, l := range locks {
+		names[i], of[i] = l.name, l.of
+	}
+	if _, err := conn.Exec(ctx, `SELECT pg_try_advisory_lock_shared(hashtext(name), hashtext(subject))
+		FROM unnest($1::text[], $2::text[]) locks(name, subject)`, names, of); err != nil {
 		return fmt.Errorf("show that this instance is there: %w", err)
 	}
 	return nil
 }
 
-// shown are the locks of the name for the slot in pg_locks l.
+// lock is a kind of lock, and what it is for.
+type lock struct{ name, of string }
+
+// shown are the locks of the name, and for the same, in pg_locks l.
 const shown = `l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AND l.objsubid = 2
 		   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		   AND (l.classid, l.objid) = (hashtext($1)::oid, hashtext($2)::oid)`
-
-// StandBy shows to ReadStandbys of the same slot that this connection's instance
-// waits for it, until the connection ends. It does not wait.
-func StandBy(ctx context.Context, conn *pgx.Conn, slot string) error {
-	return showing(ctx, conn, standbyLock, slot)
-}
-
-// ShowReader shows to Orphaned and ReadReaders that this connection's instance reads the
-// slot, until the connection ends.
-func ShowReader(ctx context.Context, conn *pgx.Conn, slot string) error {
-	return showing(ctx, conn, readerLock, slot)
-}
 
 // Reader is a session of an instance that shows that it reads the slot.
 type Reader struct {
@@ -48,7 +44,7 @@ type Reader struct {
 	Silent time.Duration
 }
 
-// ReadReaders returns the other sessions of ShowReader for the slot.
+// ReadReaders returns the other sessions of Reading.Show for the slot.
 func ReadReaders(ctx context.Context, conn *pgx.Conn, slot string) ([]Reader, error) {
 	rows, _ := conn.Query(ctx, `
 		SELECT l.pid, COALESCE(extract(epoch FROM clock_timestamp() - a.state_change), 0)::float8

@@ -13,10 +13,10 @@ func TestStandbysAreThoseOfTheSlot(t *testing.T) {
 	server := pgtest.Shared(t)
 	url, other := server.NewDatabase(t), server.NewDatabase(t)
 	asker, waits := connect(t, url), connect(t, url)
-	must.OK(t, StandBy(t.Context(), waits, "a"))
-	must.OK(t, StandBy(t.Context(), waits, "a")) // each time that it waits again
-	must.OK(t, StandBy(t.Context(), connect(t, url), "b"))
-	must.OK(t, StandBy(t.Context(), connect(t, other), "a"))
+	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits))
+	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits)) // each time that it waits again
+	must.OK(t, Reading{Slot: "b"}.StandBy(t.Context(), connect(t, url)))
+	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), connect(t, other)))
 	got := must.Get(ReadStandbys(t.Context(), asker, "a"))(t)
 	if len(got) != 1 || uint32(got[0].PID) != waits.PgConn().PID() || got[0].Application == "" {
 		t.Errorf("standbys %+v, want pid %d", got, waits.PgConn().PID())

@@ -63,9 +63,11 @@ type Source struct {
 	Password setting.Secret `yaml:"password"`
 	// Tables are the outbox tables, each written as pg.ParseTable reads it. With
 	// ModeMessage they are read beside the messages, and there is none by default.
-	Tables      []pg.Table `yaml:"tables"`
-	Slot        string     `yaml:"slot"`
-	Publication string     `yaml:"publication"`
+	Tables []pg.Table `yaml:"tables"`
+	// Siblings are the slots of the other pipelines of the process.
+	Siblings    []string `yaml:"-"`
+	Slot        string   `yaml:"slot"`
+	Publication string   `yaml:"publication"`
 	// Create makes run create the publication and the slot where they are
 	// missing on a first start. It never recreates a slot that was lost.
 	Create bool `yaml:"create"`

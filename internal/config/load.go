@@ -40,6 +40,15 @@ func Load(opts Options) (*Config, error) {
 	return l.cfg, nil
 }
 
+// keepSlots notes the slots of the other connectors.
+func (l *loader) keepSlots(connectors []*Config) {
+	for _, c := range connectors {
+		if c != l.cfg && c.Source.Mode != ModePoll {
+			l.cfg.Source.Siblings = append(l.cfg.Source.Siblings, c.Source.Slot)
+		}
+	}
+}
+
 // keepTopics has no event of the configuration go to the connectors' own topics.
 func (l *loader) keepTopics(connectors []*Config) { l.cfg.Route.Internal = internalTopics(connectors) }
 

@@ -155,6 +155,7 @@ func (l *loader) loadPipelines(opts Options) {
 	}
 	for i, own := range loaders {
 		own.keepTopics(connectors)
+		own.keepSlots(connectors)
 		own.validatePipeline()
 		l.adopt(own.problems)
 		l.cfg.Pipelines = append(l.cfg.Pipelines, Pipeline{Name: l.pipelines[i].name, Config: own.cfg})

@@ -156,6 +156,8 @@ func (p *pipeline) streamOptions() stream.Options {
 		Boundaries:       p.boundaries(),
 		Checkpoint:       kept,
 		Retention:        p.cfg.Retention,
+		Siblings:         p.cfg.Source.Siblings,
+		IntoKafka:        p.cfg.Sink.Kafka != nil,
 	}
 }
 

@@ -41,7 +41,7 @@ func (p *pipeline) topics() (uses []sink.Use) {
 		uses = append(uses, sink.Use{Topic: topic, Optional: kafka.CreateTopics}) // or each event would be a bad one
 	}
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
-		uses = append(uses, sink.Use{Topic: p.cfg.Errors.DeadLetterTopic, Optional: kafka.CreateTopics})
+		uses = append(uses, sink.Use{Topic: p.cfg.Errors.DeadLetterTopic, Optional: kafka.CreateTopics, Letters: true})
 	}
 	if p.cfg.Checkpoint.Store == store.StoreKafka && p.cfg.Source.Mode != config.ModePoll {
 		checkpoints, _ := wiring.CheckpointTopic(p.cfg)

@@ -35,6 +35,7 @@ type worker struct {
 	tables []*tableState
 	looked time.Time // at the tables
 	stalls backoff.Series
+	alone  bool // no instance was seen that reads the same from a slot
 }
 
 // tableState is how a worker is getting on with a table.
@@ -102,6 +103,7 @@ func (w *worker) session(ctx context.Context) error {
 	if w.number > 0 {
 		return w.help(ctx)
 	}
+	w.alone = true
 	w.health.postgres(nil)
 	w.announce()
 	return w.work(ctx, w.pace.found, func() bool { return w.pace.wait(ctx) == nil })
@@ -234,6 +236,9 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 		if err := t.Permitted(ctx, w.conn); err != nil {
 			return err
 		}
+		if err := w.notStreamed(ctx, t); err != nil {
+			return err
+		}
 		b, err := ReadBacklog(ctx, w.conn, t)
 		if err != nil {
 			return err
@@ -242,6 +247,21 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 		total.Oldest = max(total.Oldest, b.Oldest)
 	}
 	return nil
+}
+
+// notStreamed is the error of a table that a running instance reads from a slot, too. A
+// worker looks at its start only: an instance with a mistake that starts later must not
+// stop this one.
+func (w *worker) notStreamed(ctx context.Context, t *Table) error {
+	if w.alone {
+		return nil
+	}
+	slots, err := catalog.Reading{Tables: []uint32{t.OID}}.OtherReaders(ctx, w.conn)
+	if err != nil || len(slots) == 0 {
+		return err
+	}
+	return failure.Configf("set source.mode to wal, and source.slot to "+slots[0]+"; or stop that instance first",
+		"table %s is read from slot %s by a running instance: each event would be published twice", t.Name, slots[0])
 }
 
 // announce logs once what an operator should know about the tables.

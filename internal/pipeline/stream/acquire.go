@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,34 +46,40 @@ type acquired struct {
 // start, stands by while another process holds the slot, compares the server
 // with the checkpoint, and starts streaming.
 func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
-	for {
+	for fit := s.epoch != 0; ; {
+		if !fit {
+			if err := s.yield(ctx, sql); err != nil {
+				return acquired{}, err
+			}
+		}
 		h, err := s.tryAcquire(ctx, sql)
 		if !errors.Is(err, catalog.ErrSlotActive) {
 			return h, err
 		}
-		if err := s.waitForSlot(ctx, sql); err != nil {
+		if fit, err = s.waitForSlot(ctx, sql); err != nil {
 			return acquired{}, err
 		}
 	}
 }
 
 // waitForSlot returns when nobody streams from the slot, or when the slot is no
-// longer one that we could read. It returns ErrTakenOver once the slot's holder
-// has saved a checkpoint after one of ours.
-func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
-	if err := catalog.StandBy(ctx, sql, s.opts.Slot); err != nil {
-		return err
+// longer one that we could read, and whether this instance was fit to take over at the
+// last look. It returns ErrTakenOver once the slot's holder has saved a checkpoint after
+// one of ours.
+func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err error) {
+	if err := s.reading().StandBy(ctx, sql); err != nil {
+		return false, err
 	}
 	a := spare{creating: s.reporting("another process creates the slot, which takes long", func(catalog.Waiting) {})}
 	for {
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
-			return err
+			return false, err
 		}
 		answered := s.health.look.Ask()
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		answered()
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
-			return err
+			return a.fit, err
 		}
 		if s.beingCreated(ctx, sql, slot, &a) {
 			continue
@@ -80,12 +87,35 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) error {
 		s.held = max(s.held, slot.ConfirmedFlush)
 		s.health.heldBy(ctx, sql, slot)
 		if err := s.couldTakeOver(ctx, sql, &a); err != nil {
-			return err
+			return false, err
 		}
 		if err := s.spokenFor(ctx, sql, slot, &a.holder); err != nil {
+			return false, err
+		}
+	}
+}
+
+// yield lets other instances that wait for the slot have it first, for a while, if this one
+// does not know that it is fit: its configuration may have a mistake that they have not.
+func (s *source) yield(ctx context.Context, sql *pgx.Conn) error {
+	for until := time.Now().Add(s.limits.yield); time.Now().Before(until); {
+		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
+		if err != nil || slot.Active {
+			return err
+		}
+		waiting, err := catalog.ReadStandbys(ctx, sql, s.opts.Slot)
+		if err != nil {
+			return err
+		}
+		own := func(h catalog.Holder) bool { return uint32(h.PID) == sql.PgConn().PID() }
+		if waiting = slices.DeleteFunc(waiting, own); len(waiting) == 0 {
+			return nil
+		}
+		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // tryAcquire is acquire without the wait. It looks at slot, checkpoint and

@@ -1,10 +1,15 @@
 package stream
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 
@@ -96,6 +101,76 @@ func TestASpareWhoseTablesChange(t *testing.T) {
 			}
 			d.publish(1, 1)
 			d.finish(first)
+		})
+	}
+}
+
+// Connections that are open go on after a password was changed, or a right taken away. The
+// one that a takeover needs would be refused.
+func TestASpareWhoseRightsChange(t *testing.T) {
+	for name, c := range map[string]struct{ take, give, reason string }{
+		"replication": {"NOREPLICATION", "REPLICATION", "open replication connection"},
+		"login":       {"NOLOGIN", "LOGIN", "open replication connection"},
+		"password":    {"PASSWORD 'other'", "PASSWORD 'pw'", "open replication connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			role := "spare_" + d.text("SELECT current_database()")
+			d.exec("CREATE ROLE " + role + " LOGIN SUPERUSER PASSWORD 'pw'")
+			t.Cleanup(func() { pgtest.Exec(t, d.url, "DROP ROLE "+role) })
+			first := d.run().streams()
+			d.publish(1, 1)
+			other := *d
+			other.limits.spareLook, other.limits.spareLogin, other.limits.unfit = 0, 0, patience
+			u := must.Get(url.Parse(d.url))(t)
+			u.User = url.UserPassword(role, "pw")
+			other.opts.URL = u.String()
+			spare := other.run()
+			eventually(t, "the spare's readiness", spare.ready)
+			if c.take == "NOREPLICATION" {
+				c.take += " NOSUPERUSER"
+			}
+			d.exec("ALTER ROLE " + role + " " + c.take)
+			spare.unready(c.reason)
+			d.exec("ALTER ROLE " + role + " SUPERUSER " + c.give)
+			eventually(t, "the spare's readiness", spare.ready)
+			spare.stop()
+			first.stop()
+		})
+	}
+}
+
+// A spare that would not go on as the reader of the slot does is none.
+func TestASpareUnlikeItsReader(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil  func(*database)
+		reason string
+	}{
+		"no checkpoints":  {func(d *database) { d.opts.Checkpoint.Store = store.StoreNone }, "saves checkpoints"},
+		"standard output": {func(d *database) { d.opts.IntoKafka = false }, "the sink is standard output here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := outbox(t)
+			d.opts.IntoKafka = true
+			first := d.run().streams()
+			d.publish(1, 1)
+			eventually(t, "the reader to show itself", func() bool {
+				return must.Get(catalog.ReaderFeedsKafka(t.Context(), d.conn, d.opts.Slot))(t)
+			})
+			spare := d.run()
+			eventually(t, "the readiness of a spare that is alike", spare.ready)
+			spare.stop()
+			other := *d
+			c.spoil(&other)
+			spare = other.run()
+			eventually(t, "the end of the spare", func() bool {
+				if spare.ready() {
+					t.Fatal("the spare is ready")
+				}
+				return spare.ended()
+			})
+			spare.wantEnd(failure.Config, c.reason)
+			first.stop()
 		})
 	}
 }

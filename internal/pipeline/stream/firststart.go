@@ -75,8 +75,8 @@ func (s *source) undecided(ctx context.Context, sql *pgx.Conn, seen checkpoint.S
 		return failure.Lossf("find out what dropped it, such as its last reader (Debezium does with slot.drop.on.stop); then "+catalog.AcceptGap,
 			"slot %q is gone: another process read it while this one stood by, and had confirmed %s", s.opts.Slot, s.held)
 	}
-	if !seen.Exists {
-		return nil
+	if err := s.unnoted(ctx, sql, seen); err != nil || !seen.Exists {
+		return err
 	}
 	if s.opts.Snapshot && s.begun == nil {
 		return checkpoint.Undecided(seen.Slot)

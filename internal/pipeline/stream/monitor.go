@@ -188,7 +188,7 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 		err = errStandby
 	}
 	if err == nil {
-		err = catalog.ShowReader(ctx, conn, s.opts.Slot)
+		err = s.reading().Show(ctx, conn)
 	}
 	if err != nil {
 		catalog.Close(conn)

@@ -22,6 +22,8 @@ type Options struct {
 	// Messages makes logical messages with Prefix events, too.
 	Messages bool
 	Prefix   string
+	// Siblings are slots that the same configuration has read on purpose.
+	Siblings []string
 	// Snapshot publishes the rows that are there when the slot is created.
 	Snapshot bool
 	// See wal.Options.
@@ -37,4 +39,5 @@ type Options struct {
 	Boundaries       Boundaries
 	Checkpoint       store.Options // with its Key
 	Retention        retention.Options
+	IntoKafka        bool // go the events
 }

@@ -125,6 +125,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	r.source = &source{
 		opts:         p.Options,
 		checkpointer: r.checkpointer,
+		kept:         p.Store,
 		transactions: p.Transactions,
 		health:       r.health,
 		metrics:      p.Metrics,

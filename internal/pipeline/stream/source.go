@@ -37,7 +37,8 @@ type source struct {
 	opts         Options
 	intake       *intake
 	checkpointer *checkpointer
-	transactions *Transactions // nil: delivery is at least once
+	kept         checkpoint.Store // for what is asked beside loads and saves
+	transactions *Transactions    // nil: delivery is at least once
 	health       *Health
 	// compare compares what brokers had acknowledged with what they have; see sink.Acknowledged.
 	compare func(context.Context, checkpoint.Ends) error
@@ -59,6 +60,7 @@ type source struct {
 	judged    atomic.Int64           // the version whose defects were warned of
 	held      pg.LSN                 // confirmed position of the slot while another process read it; 0: none did
 	elsewhere elsewhere              // while standing by
+	admission admission              // likewise
 	fit       time.Time              // when this process last knew that it could take over; 0: never
 	followed  string                 // the scope of the last checkpoint that was followed
 	begun     *checkpoint.Checkpoint // a Beginning: the store says that nobody has read the slot yet

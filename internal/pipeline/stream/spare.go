@@ -20,8 +20,9 @@ import (
 
 // spare is what an instance knows that stands by.
 type spare struct {
-	looked   time.Time // when it last looked whether it could take over
-	fit      bool      // it could
+	looked   time.Time     // when it last looked whether it could take over
+	fit      bool          // it could
+	wait     time.Duration // between two looks while it could not
 	creating func(catalog.Waiting)
 
 	holder orphan
@@ -50,7 +51,7 @@ func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.S
 // once the slot's holder has saved a checkpoint after one of ours.
 func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, a *spare) error {
 	now := time.Now()
-	if a.fit && s.epoch == 0 && now.Sub(a.looked) < s.limits.spareLook {
+	if s.epoch == 0 && now.Sub(a.looked) < a.pause(s.limits.spareLook) {
 		return nil
 	}
 	a.looked = now
@@ -61,7 +62,7 @@ func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, a *spare) err
 		if !a.fit {
 			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
 		}
-		a.fit, s.fit = true, time.Now()
+		a.fit, a.wait, s.fit = true, 0, time.Now()
 		return nil
 	case ctx.Err() != nil, errors.Is(err, ErrTakenOver):
 		return err
@@ -70,10 +71,19 @@ func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, a *spare) err
 	case ofStore(err) && a.fit && now.Sub(s.fit) < s.limits.spareSilence:
 		return nil
 	}
-	a.fit = false
+	a.fit, a.wait = false, max(standbyPoll, 2*a.wait)
 	s.health.standby(err)
 	s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "this spare could not take over"}, zap.Error(err), remedy(err))
 	return nil
+}
+
+// pause is between two looks of a spare: the longest one or, for a while after it was found
+// that it could not take over, less.
+func (a *spare) pause(longest time.Duration) time.Duration {
+	if a.fit {
+		return longest
+	}
+	return min(a.wait, longest)
 }
 
 // requirements is why the slot could not be read if it were free, as a start of run would
@@ -90,13 +100,49 @@ func (s *source) requirements(ctx context.Context, sql *pgx.Conn) error {
 	if err := s.bind(ctx, sql); err != nil {
 		return err
 	}
+	if err := s.unlike(ctx, sql); err != nil {
+		return err
+	}
 	if err := s.sharesStore(ctx, sql, seen.Slot, found); err != nil {
 		return err
 	}
 	if err := s.comparable(ctx, sql, found, seen); err != nil {
 		return store.OwnFile(err, s.opts.Checkpoint, found, seen.Slot)
 	}
+	if err := s.admitted(ctx); err != nil {
+		return err
+	}
 	return s.deliverable(ctx, found)
+}
+
+// admission is whether the server and the store would let a spare in that takes over.
+type admission struct {
+	asked time.Time
+	err   error
+}
+
+// admitted is why the server would refuse the connection that a stream takes, or the store a
+// checkpoint, or nil. What is open goes on after a password was changed or a right revoked.
+func (s *source) admitted(ctx context.Context) error {
+	now := time.Now()
+	if now.Sub(s.admission.asked) < s.limits.spareLogin {
+		return s.admission.err
+	}
+	repl, err := catalog.ConnectReplication(ctx, s.opts.URL)
+	if err == nil {
+		catalog.Close(repl)
+		ctx, cancel := context.WithTimeout(ctx, s.limits.store)
+		defer cancel()
+		if err = store.Writable(ctx, s.kept); err != nil {
+			err = &storeError{err}
+		}
+	} else {
+		err = fmt.Errorf("open replication connection: %w", err)
+	}
+	if ctx.Err() == nil {
+		s.admission = admission{now, err}
+	}
+	return err
 }
 
 // comparable compares the server with the checkpoint, as Verify does at a start.
@@ -128,10 +174,14 @@ func (s *source) deliverable(ctx context.Context, found *checkpoint.Checkpoint) 
 			return err
 		}
 	}
-	if s.routes == nil || found == nil {
+	if s.routes == nil {
 		return nil
 	}
-	return s.routes(ctx, found.Ends)
+	var ends checkpoint.Ends
+	if found != nil {
+		ends = found.Ends
+	}
+	return s.routes(ctx, ends)
 }
 
 // heldBy notes who reads the slot. It asks once for each holder; an answer that

@@ -72,6 +72,10 @@ type limits struct {
 	// how long its checkpoint store may give no answer until it could not, and unfit
 	// how long what run would not start with may last in a spare that could before.
 	spareLook, spareSilence, unfit time.Duration
+	// spareLogin is how often a spare asks the server and the store to let it in.
+	spareLogin time.Duration
+	// yield is how long an instance that may not be fit leaves the slot to others.
+	yield time.Duration
 	// elsewhere is how long the checkpoint must stay behind the slot, and as it is,
 	// until a spare takes it for that of another store: longer than a network file
 	// system shows an old file.
@@ -103,7 +107,9 @@ var usual = limits{
 	store:        10 * time.Second,
 	spareLook:    3 * time.Second,
 	spareSilence: 8 * time.Second,
+	spareLogin:   10 * time.Second,
 	unfit:        30 * time.Second,
+	yield:        3 * time.Second,
 	elsewhere:    90 * time.Second,
 	monitor:      2 * time.Second,
 	candidates:   candidateLooks{ready: time.Minute, unready: 15 * time.Second},

@@ -45,10 +45,10 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	// An instance that stands by when the slot appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	here := &source{opts: d.opts, limits: usual, health: &Health{}, database: d.text("SELECT current_database()")}
+	here := &source{opts: d.opts, intake: &intake{}, limits: usual, health: &Health{}, database: d.text("SELECT current_database()")}
 	sql := must.Get(catalog.Connect(ctx, d.url))(t)
 	defer catalog.Close(sql)
-	if err := here.waitForSlot(ctx, sql); err != nil {
+	if _, err := here.waitForSlot(ctx, sql); err != nil {
 		t.Errorf("it waited for a slot that will never be ours: %v", err)
 	}
 
@@ -103,6 +103,33 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 			wantOnce(t, to, d.ids)
 		})
 	}
+}
+
+// The slot goes to the spare that is fit for it, however many others want it, too.
+func TestAnUnfitSpareYields(t *testing.T) {
+	d := outbox(t)
+	holder := d.run().streams()
+	d.publish(1, 1)
+	var unfit []*instance
+	for range 4 {
+		i := d.start(&fakeStore{}, d.gate)
+		i.unready("saves its checkpoints elsewhere")
+		unfit = append(unfit, i)
+	}
+	spare := d.run()
+	eventually(t, "the spare's readiness", spare.ready)
+	late := d.start(&fakeStore{}, d.gate) // may find the slot free
+	holder.stop()
+	spare.streams()
+	d.publish(1, 1)
+	for _, i := range append(unfit, late) {
+		if i.ready() {
+			t.Error("an unfit spare is ready")
+		}
+		i.stop()
+	}
+	spare.stop()
+	d.wantOnce()
 }
 
 // The holder saves before it confirms: no moment looks as if it saved elsewhere.

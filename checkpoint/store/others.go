@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+)
+
+// ReadAlready returns the other slots of this database from which the tables or messages of r
+// are read: by a running instance, or by one that s has a checkpoint of and whose slot
+// exists. Those of siblings do not count. scope is what r reads, as checkpoints have it.
+func ReadAlready(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r catalog.Reading, scope string, siblings []string) ([]string, error) {
+	slots, err := r.OtherReaders(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	existing, err := catalog.OtherSlots(ctx, conn, r.Slot)
+	if err != nil {
+		return nil, err
+	}
+	if len(existing) > 0 {
+		server, err := catalog.ReadServer(ctx, conn)
+		if err != nil {
+			return nil, err
+		}
+		kept, err := others(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("look for checkpoints of other connectors: %w", err)
+		}
+		for _, cp := range kept {
+			if cp.SystemID == server.SystemID && cp.Database == server.Database && slices.Contains(existing, cp.Slot) && cp.Shares(r.Tables, scope) {
+				slots = append(slots, cp.Slot)
+			}
+		}
+	}
+	slices.Sort(slots)
+	return slices.DeleteFunc(slices.Compact(slots), func(slot string) bool { return slices.Contains(siblings, slot) }), nil
+}
+
+// others returns the checkpoints under other keys, as far as they can be read. A store that
+// keeps one only has none.
+func others(ctx context.Context, s checkpoint.Store) ([]checkpoint.Checkpoint, error) {
+	if o, ok := s.(interface {
+		others(ctx context.Context) ([]checkpoint.Checkpoint, error)
+	}); ok {
+		return o.others(ctx)
+	}
+	return nil, nil
+}
+
+func (p *postgres) others(ctx context.Context) (all []checkpoint.Checkpoint, err error) {
+	err = p.do(ctx, func(conn *pgx.Conn) error {
+		rows, _ := conn.Query(ctx, `SELECT checkpoint FROM `+p.table+` WHERE key <> $1`, p.key)
+		values, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+		all = nil
+		for _, value := range values {
+			if cp, err := decode(value, ""); err == nil {
+				all = append(all, cp)
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+// others looks into the shared topic, and at the end of each that is one connector's own.
+// Nothing is decided about a checkpoint that a transaction may abort: its slot is the same.
+func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
+	return await.Answer(ctx, func() (all []checkpoint.Checkpoint, err error) {
+		shared := k.topic
+		if k.former != "" {
+			shared = k.former
+		}
+		topics, err := k.admin.ListTopics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, topic := range topics.Names() {
+			search := kafkalog.Newest
+			switch {
+			case topic == shared:
+				search = kafkalog.All
+			case !strings.HasPrefix(topic, shared+".") || kafkalog.Usable(topics[topic], 0) != nil:
+				continue
+			}
+			found, err := k.othersIn(ctx, topic, search)
+			if err != nil && topic == shared {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+		return all, nil
+	})
+}
+
+func (k *kafka) othersIn(ctx context.Context, topic string, search search) (all []checkpoint.Checkpoint, err error) {
+	logs, err := kafkalog.Open(ctx, k.client, topic, 0)
+	if err != nil {
+		return nil, err
+	}
+	records, err := search(ctx, logs[0].Raw(), func(r *kgo.Record) bool {
+		return !r.Attrs.IsControl() && string(r.Key) != k.key && !alien(r)
+	})
+	last := make(map[string]*kgo.Record)
+	for _, r := range records {
+		last[string(r.Key)] = r
+	}
+	for _, r := range last {
+		if cp, err := decode(r.Value, ""); err == nil { // which a note is not, nor a record without a value
+			all = append(all, cp)
+		}
+	}
+	return all, err
+}

@@ -1,0 +1,51 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+)
+
+// readAlready returns the other slots from which the same is read; see store.ReadAlready.
+// kept may be nil.
+func (s *session) readAlready(ctx context.Context, v *view, kept checkpoint.Store) ([]string, error) {
+	infos := v.Tables
+	if infos == nil { // as there is no publication
+		var err error
+		if infos, err = catalog.ReadTables(ctx, s.conn, s.cfg.Source.Tables); err != nil {
+			return nil, err
+		}
+	}
+	r := catalog.Reading{Slot: s.cfg.Source.Slot, Tables: catalog.OIDs(infos)}
+	if s.cfg.Source.Mode == config.ModeMessage {
+		r.Prefix = s.cfg.Source.MessagePrefix
+	}
+	return store.ReadAlready(ctx, s.conn, kept, r, s.scope(), s.cfg.Source.Siblings)
+}
+
+// secondReader is why run would not read a slot that nobody has noted, if the same is read
+// from another one.
+func (d *doctor) secondReader(ctx context.Context, s *session, v *view) error {
+	var kept checkpoint.Store
+	if d.cfg.Checkpoint.Store != store.StoreNone {
+		at, exists, err := storeExists(ctx, d.cfg)
+		if err != nil {
+			return err
+		}
+		if exists {
+			if kept, err = wiring.OpenStore(ctx, at); err != nil {
+				return err
+			}
+			defer kept.Close()
+		}
+	}
+	slots, err := s.readAlready(ctx, v, kept)
+	if err != nil || len(slots) == 0 {
+		return err
+	}
+	return checkpoint.SecondReader(checkpoint.Server{Name: s.cfg.Source.Slot, Exists: v.Exists}, slots)
+}

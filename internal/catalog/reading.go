@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Reading is what an instance shows to all others of what it reads, or waits for.
+type Reading struct {
+	Slot   string
+	Tables []uint32 // OIDs
+	Prefix string   // of messages; "": none
+	Saves  bool     // checkpoints
+	Kafka  bool     // gets the events
+}
+
+// The locks of a Reading, beside readerLock.
+const (
+	tableLock  = "cdc-outbox reads table"    // of an OID
+	prefixLock = "cdc-outbox reads messages" // of a prefix
+	savesLock  = "cdc-outbox checkpoints"    // of the slot
+	kafkaLock  = "cdc-outbox Kafka"          // of the slot
+)
+
+// StandBy shows to others, and to ReadStandbys of the same slot, that this connection's
+// instance waits for it, until the connection ends. It does not wait.
+func (r Reading) StandBy(ctx context.Context, conn *pgx.Conn) error {
+	return showing(ctx, conn, append(r.sources(), lock{standbyLock, r.Slot}))
+}
+
+// Show shows, to Orphaned too, that this connection's instance reads the slot, until the
+// connection ends. It does not wait.
+func (r Reading) Show(ctx context.Context, conn *pgx.Conn) error {
+	locks := append(r.sources(), lock{readerLock, r.Slot})
+	if r.Saves {
+		locks = append(locks, lock{savesLock, r.Slot})
+	}
+	if r.Kafka {
+		locks = append(locks, lock{kafkaLock, r.Slot})
+	}
+	return showing(ctx, conn, locks)
+}
+
+func (r Reading) sources() (locks []lock) {
+	for _, oid := range r.Tables {
+		locks = append(locks, lock{tableLock, strconv.FormatUint(uint64(oid), 10)})
+	}
+	if r.Prefix != "" {
+		locks = append(locks, lock{prefixLock, r.Prefix})
+	}
+	return locks
+}
+
+// ReaderSaves reports whether an instance shows that it reads the slot, and saves checkpoints.
+// One of an older version does not show it.
+func ReaderSaves(ctx context.Context, conn *pgx.Conn, slot string) (bool, error) {
+	return shows(ctx, conn, lock{savesLock, slot})
+}
+
+// ReaderFeedsKafka is ReaderSaves for an instance whose events go to Kafka.
+func ReaderFeedsKafka(ctx context.Context, conn *pgx.Conn, slot string) (bool, error) {
+	return shows(ctx, conn, lock{kafkaLock, slot})
+}
+
+func shows(ctx context.Context, conn *pgx.Conn, l lock) (is bool, err error) {
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks l WHERE `+shown+`)`, l.name, l.of).Scan(&is)
+	if err != nil {
+		return false, fmt.Errorf("look for the instance that reads slot %q: %w", l.of, err)
+	}
+	return is, nil
+}
+
+// OtherReaders returns the other slots of this database from which running instances read a
+// table or the messages of r, or wait to.
+func (r Reading) OtherReaders(ctx context.Context, conn *pgx.Conn) (slots []string, err error) {
+	for _, from := range r.sources() {
+		rows, _ := conn.Query(ctx, `
+			SELECT s.slot_name::text
+			  FROM pg_locks l
+			  JOIN pg_locks reader ON reader.pid = l.pid AND reader.locktype = 'advisory' AND reader.objsubid = 2
+			       AND reader.classid IN (hashtext($3)::oid, hashtext($4)::oid)
+			  JOIN pg_replication_slots s ON hashtext(s.slot_name::text)::oid = reader.objid AND s.database = current_database()
+			 WHERE `+shown+` AND s.slot_name <> $5
+			 ORDER BY 1`, from.name, from.of, readerLock, standbyLock, r.Slot)
+		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, fmt.Errorf("look for other instances that read the same: %w", err)
+		}
+		slots = append(slots, found...)
+	}
+	return slots, nil
+}

@@ -1,0 +1,54 @@
+package sink
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+)
+
+// login finds out now and then whether brokers still let the connector in. A connection that
+// is open goes on after a password was changed, or an account was closed.
+type login struct {
+	cfg   Options
+	every time.Duration // 0: never
+
+	mu     sync.Mutex
+	tried  time.Time
+	reason error // why not, at the last try; nil if they did
+}
+
+// refused is why brokers do not let the connector in, or nil. That they do not answer is no
+// reason.
+func (l *login) refused(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.every == 0 || l.cfg.SASL.Mechanism == "" && l.cfg.TLS.CertFile == "" || time.Since(l.tried) < l.every {
+		return l.reason
+	}
+	l.tried, l.reason = time.Now(), nil
+	if err := enter(ctx, l.cfg); failure.ClassOf(err) == failure.Config {
+		l.reason = err
+	}
+	return l.reason
+}
+
+// enter connects to one broker anew.
+func enter(ctx context.Context, cfg Options) error {
+	opts, err := ClientOpts(cfg)
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(opts, kgo.RequestRetries(0))...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if _, err = who(ctx, impatient{client}, nil); err != nil {
+		return Unreachable(cfg, err)
+	}
+	return nil
+}
