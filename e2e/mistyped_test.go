@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
-// Failure mode 171. source.slot is mistyped while no instance runs: what was committed in
+// Failure mode 167. source.slot is mistyped while no instance runs: what was committed in
 // the meantime is in the slot that was read before, and a new one would leave it there. No
 // other slot is made, by the store's checkpoints; but a second connector may be meant.
 func TestE2EAMistypedSlot(t *testing.T) {

@@ -202,7 +202,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "marks rows as published that were not delivered",
-		patches: []patch{{"internal/pipeline/poll/batch.go", "done, failed := w.publish(items, c.asked.Add(w.opts.ClaimTimeout+claimMargin/2))", "_, failed := w.publish(items, c.asked.Add(w.opts.ClaimTimeout+claimMargin/2))\n\tdone := len(items)"}},
+		patches: []patch{{"internal/pipeline/poll/batch.go", "done, failed := w.publish(c, items)", "_, failed := w.publish(c, items)\n\tdone := len(items)"}},
 		test:    "TestE2EPollMode/silent_broker",
 		finds:   "lost: ",
 	},

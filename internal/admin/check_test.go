@@ -131,7 +131,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// Failure mode 181. The log that a slot keeps without a limit fills the disk.
+// Failure mode 177. The log that a slot keeps without a limit fills the disk.
 func TestCheckWarnsOfMuchLog(t *testing.T) {
 	f := sound(t)
 	f.wantCheck("slot.wal", OK, "without a limit")
