@@ -43,14 +43,14 @@ func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
 		t.Errorf("%+v: its remedy has other flags than were typed", got)
 	}
 	pgtest.Exec(t, db, `DROP PUBLICATION orders`)
-	want := "cdc-outbox setup -c " + file + " --pipeline orders --accept-gap --yes"
+	want := "cdc-outbox setup -c " + file + " --pipeline orders --accept-gap`"
 	if got := do(&program{}, "check"); !strings.Contains(got.out, want) {
 		t.Errorf("%+v lacks %s", got, want)
 	}
 	if got := do(&program{}, "check", "--json"); !strings.Contains(got.out, want) {
 		t.Errorf("%+v lacks %s", got, want)
 	}
-	want = "cdc-outbox setup -c " + file + " --set log.level=warn --set http.token=… --pipeline orders --accept-gap --yes"
+	want = "cdc-outbox setup -c " + file + " --set log.level=warn --set http.token=… --pipeline orders --accept-gap`"
 	if got := do(&program{}, "check", "--set", "log.level=warn", "--set", "http.token=0123456789abcdef"); !strings.Contains(got.out, want) {
 		t.Errorf("%+v lacks %s", got, want)
 	}

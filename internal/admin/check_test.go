@@ -187,7 +187,7 @@ func TestPatroniIsSeen(t *testing.T) {
 	if failure.ClassOf(status.Err()) != failure.Loss {
 		t.Errorf("status = %v", status.Err())
 	}
-	must.Contain(t, status.Err().Error()+status.Remedy, "is gone", "Patroni manages", lines)
+	must.Contain(t, status.Verdict+status.Remedy, "is gone", "Patroni manages", lines)
 
 	catalog.Close(theirs)
 	pgtest.Await(t, f.conn, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'Patroni heartbeat')`)
