@@ -139,10 +139,10 @@ func (k *Kafka) believe(ctx context.Context, round []placed, shares []*share) er
 // next one of the same transactional id begins.
 const marker = 1
 
-// raise notes what brokers have acknowledged of the round, with a marker of so many offsets
+// raise notes what brokers have acknowledged of the round, with so many offsets of a marker
 // behind each share. Where some of it failed, the rest of a share may have come in parts, so
 // that only its first record is certain.
-func (k *Kafka) raise(round []placed, shares []*share, marker int64) {
+func (k *Kafka) raise(round []placed, shares []*share, behind int64) {
 	k.ledger.Lock()
 	defer k.ledger.Unlock()
 	now := time.Now()
@@ -153,7 +153,7 @@ func (k *Kafka) raise(round []placed, shares []*share, marker int64) {
 			offset, ok = p.Record.Offset+1, ok && k.failed[&p.Record] == nil
 		}
 		if ok {
-			s.topic.acked.raise(p.Record.Partition, end{offset + marker, marker, now})
+			s.topic.acked.raise(p.Record.Partition, end{offset + behind, behind, now})
 			s.topic.acked.used = k.rounds
 		}
 	}

@@ -239,7 +239,7 @@ func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	case missingBadEvent:
 		return &transform.BadEvent{Reason: transform.ReasonMissingTopic, Err: err}
 	case missingFail:
-		return failure.Configf(CreateCommand(k.optionsOf(name), name), "%w", err)
+		return failure.Configf(CreateCommand(createdWith(k.cfg, name == k.deadLetter), name), "%w", err)
 	}
 	if !k.waiting[name] {
 		k.waiting[name] = true
@@ -280,38 +280,37 @@ func CreateRequest(cfg Options, name string, timeout time.Duration) *kmsg.Create
 	return req
 }
 
-// optionsOf are those that the topic is created with.
-func (k *Kafka) optionsOf(name string) Options {
-	if name == k.deadLetter {
-		return ForDeadLetters(k.cfg)
+// createdWith are the options that a topic is created with, of events or of dead letters.
+func createdWith(cfg Options, letters bool) Options {
+	if letters {
+		return ForDeadLetters(cfg)
 	}
-	return k.cfg
+	return cfg
 }
 
 // create creates the topic. It is no error if the topic exists by now.
 func (k *Kafka) create(ctx context.Context, name string) error {
-	created, err := createTopic(ctx, impatient{k.client}, k.optionsOf(name), name, false)
-	if name == k.deadLetter && boundsSize(err) {
-		created, err = createTopic(ctx, impatient{k.client}, k.cfg, name, false)
-	}
+	created, err := createTopic(ctx, impatient{k.client}, k.cfg, Use{Topic: name, Letters: name == k.deadLetter}, false)
 	if created {
 		k.log.Info("created topic", zap.String("topic", name))
 	}
-	if err != nil {
-		return notCreated(k.cfg, err, name)
+	return err
+}
+
+// createTopic asks brokers to create the topic, or with try only whether they would, and
+// judges why not. It is no error if the topic exists by now.
+func createTopic(ctx context.Context, client kmsg.Requestor, cfg Options, use Use, try bool) (created bool, err error) {
+	created, err = requestTopic(ctx, client, createdWith(cfg, use.Letters), use.Topic, try)
+	if use.Letters && (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation)) {
+		created, err = requestTopic(ctx, client, cfg, use.Topic, try) // clusters may bound the size; large dead letters are cut then
 	}
-	return nil
+	if err != nil {
+		return false, notCreated(cfg, err, use.Topic)
+	}
+	return created, nil
 }
 
-// boundsSize reports that a cluster bounds the size of records of a new topic; large dead
-// letters are cut then.
-func boundsSize(err error) bool {
-	return errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation)
-}
-
-// createTopic asks brokers to create the topic, or with try only whether they would. It is
-// no error if the topic exists by now.
-func createTopic(ctx context.Context, client kmsg.Requestor, cfg Options, name string, try bool) (created bool, err error) {
+func requestTopic(ctx context.Context, client kmsg.Requestor, cfg Options, name string, try bool) (created bool, err error) {
 	req := CreateRequest(cfg, name, createTimeout)
 	req.ValidateOnly = try
 	resp, err := req.RequestWith(ctx, client)

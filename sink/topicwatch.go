@@ -155,19 +155,9 @@ func (w *topicWatch) uncreatable(ctx context.Context, use Use, t *kmsg.MetadataR
 	if known && last.refusal == nil && now.Sub(last.at) < createdAgain {
 		return nil
 	}
-	cfg := w.cfg
-	if use.Letters {
-		cfg = ForDeadLetters(cfg)
-	}
-	_, err := createTopic(ctx, w.client, cfg, use.Topic, true)
-	if use.Letters && boundsSize(err) {
-		_, err = createTopic(ctx, w.client, w.cfg, use.Topic, true)
-	}
 	last = creation{at: now}
-	if err != nil {
-		if err = notCreated(w.cfg, err, use.Topic); failure.ClassOf(err) == failure.Config {
-			last.refusal = err
-		}
+	if _, err := createTopic(ctx, w.client, w.cfg, use, true); failure.ClassOf(err) == failure.Config {
+		last.refusal = err
 	}
 	w.tried[use.Topic] = last
 	return last.refusal

@@ -73,7 +73,7 @@ func (p *postgres) others(ctx context.Context) (all []checkpoint.Checkpoint, err
 }
 
 // others looks into the shared topic, and at the end of each that is one connector's own.
-// Nothing is decided about a checkpoint that a transaction may abort: its slot is the same.
+// A checkpoint that a transaction may abort counts, too: its slot is the same.
 func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return await.Answer(ctx, func() (all []checkpoint.Checkpoint, err error) {
 		shared := k.topic

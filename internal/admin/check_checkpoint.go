@@ -61,10 +61,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.fail(name, v.gone)
 	case (v.stored == nil || v.stored.Made) && v.Slot.Active && v.begun == nil:
 		d.warn(name, store.ShareRemedy(d.cfg.Checkpoint), "none in %s, although a connector reads the slot: it saves its own elsewhere, or is just starting", storeName(d.cfg))
-	case v.stored == nil && v.begun == nil && dbErr == nil && d.secondReader(ctx, own, v) != nil:
-		d.fail("slot", d.secondReader(ctx, own, v))
 	case v.stored == nil:
-		d.ok(name, "none yet in %s", storeName(d.cfg))
+		d.noCheckpoint(ctx, own, v, dbErr)
 	case dbErr != nil:
 		d.skip(name, v.stored.LSN.String()+"; it cannot be compared with the database: "+dbErr.Error())
 	case v.mismatch != nil && !v.Exists:
@@ -83,6 +81,18 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.ok(name, "%s in %s fits the database; run compares the log itself when it starts", v.stored.LSN, storeName(d.cfg))
 	}
 	d.acknowledged(ctx, v.stored)
+}
+
+// noCheckpoint judges a slot of which the store has nothing. dbErr is why the server could
+// not be asked, if so.
+func (d *doctor) noCheckpoint(ctx context.Context, s *session, v *view, dbErr error) {
+	if v.begun == nil && dbErr == nil {
+		if err := d.secondReader(ctx, s, v); err != nil {
+			d.fail("slot", err)
+			return
+		}
+	}
+	d.ok("checkpoint", "none yet in %s", storeName(d.cfg))
 }
 
 // acknowledged checks that brokers still have what they had acknowledged when the
