@@ -114,11 +114,12 @@ func TestE2ESuspendedWhileItReads(t *testing.T) {
 	w.published(32)
 }
 
-// TestE2EConnectionLostDuringDelivery ends the claim's session: what it published
-// is not marked, and comes again.
+// TestE2EConnectionLostDuringDelivery ends the claim's session, with a record on its way
+// that cannot be taken back: it is not marked, and comes again.
 func TestE2EConnectionLostDuringDelivery(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	f := newFault()
+	f.deaf = true
 	f.down()
 	w.insert(w.conn, "k0", 0)
 	w.start(f)
