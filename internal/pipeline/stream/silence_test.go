@@ -12,7 +12,7 @@ import (
 // begin with the same transaction. A process that waits for its client has lost it.
 func TestASilentStreamIsKeptWhileItsSenderWorks(t *testing.T) {
 	d := outbox(t)
-	d.opts.LivenessTimeout = 300 * time.Millisecond
+	d.opts.LivenessTimeout = time.Second
 	i := d.run().streams()
 	locker := *d
 	locker.connect()
