@@ -10,7 +10,7 @@ import (
 
 // Doubtful is a Kafka transaction with events and a checkpoint that brokers aborted,
 // though some partitions may have committed it. Brokers that lose a coordinator at a
-// bad moment do that; see docs/RELIABILITY.md. Its checkpoint does not count. Its
+// bad moment do that; see docs/internals/RELIABILITY.md. Its checkpoint does not count. Its
 // events are written again, but for those that consumers see already.
 type Doubtful struct {
 	Saved Checkpoint // with it

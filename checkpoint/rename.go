@@ -79,7 +79,7 @@ func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, 
 	if now == (pg.Table{}) {
 		return c.leftOut(v.Unfit())
 	}
-	return failure.Configf(catalog.InSourceTables(now)+"; docs/operations.md has the steps of a rename",
+	return failure.Configf(catalog.InSourceTables(now)+"; docs/how-to/change-tables.md has the steps of a rename",
 		"source.tables: table %s is called %s now, and none of its events is lost", missing.Table, now)
 }
 

@@ -50,7 +50,7 @@ func (s *Server) dropped(slot string, err error) error {
 
 // Remedies of the losses.
 const (
-	acceptGap     = "find out what happened (docs/operations.md, exit code 3); then " + catalog.AcceptGap
+	acceptGap     = "find out what happened (docs/runbook/exit-code-3.md); then " + catalog.AcceptGap
 	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
 	readElsewhere = "; if a connector read the slot with another checkpoint.store, checkpoint.topic or checkpoint.key meanwhile, nothing is missing: set that again"
 	switchBack    = "a standby took over that had no copy of the slot. If the former primary has it still (`cdc-outbox check` looks there), drop it nowhere, make that server the primary again, and start the connector: nothing is lost. Otherwise "

@@ -67,16 +67,19 @@ func rules(t *testing.T, path string) []rule {
 }
 
 func TestEveryAlertHasARunbookAndATest(t *testing.T) {
-	operations, tests := read(t, "../docs/operations.md"), read(t, "prometheus/alerts.test.yml")
+	tests := read(t, "prometheus/alerts.test.yml")
 	for _, r := range rules(t, "prometheus/alerts.yml") {
 		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s lacks severity, summary or description", r.Alert)
 		}
-		if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/operations.md#"+strings.ToLower(r.Alert)) {
+		if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/runbook/"+r.Alert+".md") {
 			t.Errorf("%s has runbook_url %q", r.Alert, r.Annotations["runbook_url"])
 		}
-		if !strings.Contains(operations, "\n### "+r.Alert+"\n") {
-			t.Errorf("docs/operations.md has no section %s", r.Alert)
+		if !strings.HasPrefix(read(t, "../docs/runbook/"+r.Alert+".md"), "# "+r.Alert+"\n") {
+			t.Errorf("the page of %s has another title", r.Alert)
+		}
+		if !strings.Contains(read(t, "../docs/runbook/README.md"), "]("+r.Alert+".md)") {
+			t.Errorf("docs/runbook/README.md does not list %s", r.Alert)
 		}
 		if !strings.Contains(tests, r.Alert) {
 			t.Errorf("alerts.test.yml does not mention %s", r.Alert)
@@ -237,29 +240,31 @@ func TestImagesArePinned(t *testing.T) {
 	}
 }
 
-func TestOperationsListsEveryMetric(t *testing.T) {
-	operations := read(t, "../docs/operations.md")
+func TestEveryMetricIsDocumented(t *testing.T) {
+	page := read(t, "../docs/metrics.md")
 	for name := range exported(t) {
 		shown, connector := strings.CutPrefix(name, "cdc_outbox_")
-		if (connector || strings.HasPrefix(name, "idempotency_")) && !regexp.MustCompile("`"+shown+"[`{]").MatchString(operations) {
-			t.Errorf("docs/operations.md does not list %s", name)
+		if (connector || strings.HasPrefix(name, "idempotency_")) && !regexp.MustCompile("`"+shown+"[`{]").MatchString(page) {
+			t.Errorf("docs/metrics.md does not list %s", name)
 		}
 	}
 }
 
-func TestOperationsShowsExpressionsAsTheyAre(t *testing.T) {
+func TestRunbookShowsExpressionsAsTheyAre(t *testing.T) {
 	unspaced := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	exprs := map[string]bool{}
 	for _, r := range rules(t, "prometheus/alerts.yml") {
 		exprs[unspaced(r.Expr)] = true
 	}
-	blocks := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, "../docs/operations.md"), -1)
-	if len(blocks) == 0 {
-		t.Error("docs/operations.md shows none")
-	}
-	for _, b := range blocks {
-		if !exprs[unspaced(b[1])] {
-			t.Errorf("docs/operations.md shows what no alert has:\n%s", b[1])
+	shown := 0
+	for _, path := range must.Get(filepath.Glob("../docs/runbook/*.md"))(t) {
+		for _, b := range regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, path), -1) {
+			if shown++; !exprs[unspaced(b[1])] {
+				t.Errorf("%s shows what no alert has:\n%s", path, b[1])
+			}
 		}
+	}
+	if shown == 0 {
+		t.Error("docs/runbook shows none")
 	}
 }

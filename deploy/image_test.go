@@ -117,7 +117,7 @@ func TestContextHasNothingButSources(t *testing.T) {
 	ignored := ignore(t)
 	for _, path := range []string{
 		".git/HEAD", ".env", ".cache/test-summary", "bin/cdc-outbox", "cdc-outbox.yaml", "coverage.out",
-		"docs/DESIGN.md", "README.md", "Dockerfile", "deploy/compose/cdc-outbox.yaml", "internal/pipeline/stream/instance_test.go",
+		"docs/internals/DESIGN.md", "README.md", "Dockerfile", "deploy/compose/cdc-outbox.yaml", "internal/pipeline/stream/instance_test.go",
 	} {
 		if skip, err := ignored.MatchesOrParentMatches(path); err != nil || !skip {
 			t.Errorf("%s is part of the context, %v", path, err)

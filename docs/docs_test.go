@@ -14,7 +14,7 @@ import (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, folder := range []string{".", "..", "../.github"} {
+	for _, folder := range []string{".", "runbook", "how-to", "concepts", "internals", "..", "../.github"} {
 		paths, err := filepath.Glob(folder + "/*.md")
 		if err != nil {
 			t.Fatal(err)
@@ -52,8 +52,25 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
-	if found < 50 {
+	if found < 200 {
 		t.Errorf("only %d links found", found)
+	}
+}
+
+// A remedy, a comment or an alert that names a page names one that is there.
+func TestPagesNamedInCodeExist(t *testing.T) {
+	page := regexp.MustCompile(`\bdocs/[\w/-]+\.md`)
+	found := 0
+	for path, text := range sources(t) {
+		for _, name := range page.FindAllString(text, -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("..", name)); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d names found", found)
 	}
 }
 

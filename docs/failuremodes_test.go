@@ -24,7 +24,7 @@ func TestNumbersLeadSomewhere(t *testing.T) {
 			t.Errorf("failure mode %d is missing: the numbers have a gap", n)
 		}
 	}
-	_, section, _ := strings.Cut(read(t, "DESIGN.md"), "\n## Invariants that have caused bugs")
+	_, section, _ := strings.Cut(read(t, "internals/DESIGN.md"), "\n## Invariants that have caused bugs")
 	section, _, _ = strings.Cut(section, "\n## ")
 	invariants := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^(\d+)\. `).FindAllStringSubmatch(section, -1) {

@@ -14,7 +14,7 @@ import (
 const (
 	// drainTimeout is the pipelines' errors.drain_timeout.
 	drainTimeout = 2 * time.Second
-	// stopMargin is what a stop may take beyond it: docs/operations.md lets a
+	// stopMargin is what a stop may take beyond it: docs/how-to/run.md lets a
 	// container stop for 30s where drain_timeout is 20s.
 	stopMargin = 10 * time.Second
 )

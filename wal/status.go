@@ -39,7 +39,7 @@ type statusSender struct {
 
 // startStatusSender starts the sender's goroutine. The confirmed position
 // begins at confirmed. It is never 0, which would not mean "nothing"
-// (docs/DESIGN.md, invariant 2).
+// (docs/internals/DESIGN.md, invariant 2).
 func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN, interval time.Duration, ended func()) *statusSender {
 	s := &statusSender{
 		conn:     conn,

@@ -284,7 +284,7 @@ func (s *Stream) Silent() time.Duration {
 
 // Confirm tells the server that everything up to and including lsn is durable
 // downstream. It never blocks and may be called from any goroutine; a position
-// beyond what the server sent on this connection is cut to that (docs/DESIGN.md,
+// beyond what the server sent on this connection is cut to that (docs/internals/DESIGN.md,
 // invariant 3), and one before an earlier one is ignored.
 func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 

@@ -31,7 +31,7 @@ func TestStreamGoesOnAfterTheConfirmedEnd(t *testing.T) {
 	r.close(t)
 }
 
-// The commit's own position is not enough (docs/DESIGN.md, invariant 1).
+// The commit's own position is not enough (docs/internals/DESIGN.md, invariant 1).
 func TestStreamResendsAfterTheCommitLSN(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
 	s.exec(t, `INSERT INTO t VALUES (1)`)
@@ -60,7 +60,7 @@ func TestStreamStartsAtAStoredPosition(t *testing.T) {
 }
 
 // PostgreSQL believes any position, so nothing beyond what it sent may be
-// confirmed, or what comes next is lost (docs/DESIGN.md, invariant 3).
+// confirmed, or what comes next is lost (docs/internals/DESIGN.md, invariant 3).
 func TestStreamNeverConfirmsBeyondWhatItReceived(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
 	r := s.open(t, 0)

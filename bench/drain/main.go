@@ -6,7 +6,7 @@
 //
 //	go run ./bench/drain [-scenarios NAME,…] [-rounds N] [-json FILE] …
 //
-// docs/BENCHMARKS.md says what the scenarios are, and docs/SCALING.md what
+// docs/internals/BENCHMARKS.md says what the scenarios are, and docs/internals/SCALING.md what
 // follows from those without a connector. Linux only.
 package main
 

@@ -15,11 +15,11 @@ import (
 // documents are those that tell users what to write, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	paths := must.Get(filepath.Glob("../../docs/*.md"))(t)
 	texts := map[string]string{}
-	for _, path := range append(paths, "../../README.md") {
-		text := must.Get(os.ReadFile(path))(t)
-		texts[filepath.Base(path)] = string(text)
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/*/*.md"} {
+		for _, path := range must.Get(filepath.Glob(pattern))(t) {
+			texts[path] = string(must.Get(os.ReadFile(path))(t))
+		}
 	}
 	return texts
 }

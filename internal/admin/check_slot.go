@@ -98,7 +98,7 @@ func (d *doctor) patroni(ctx context.Context) {
 		d.fail(name, err)
 	case !manages:
 	case failover:
-		d.warn(name, "let Patroni be 4.1 or later, or "+catalog.PatroniKeeps(d.cfg.Source.Slot, d.server.Database)+"; failover in docs/operations.md has the rest",
+		d.warn(name, "let Patroni be 4.1 or later, or "+catalog.PatroniKeeps(d.cfg.Source.Slot, d.server.Database)+"; docs/how-to/patroni.md has the rest",
 			"Patroni manages this cluster; from 4.1 on it leaves failover slots alone, and before that it drops them as soon as nobody reads them")
 	default:
 		d.warn(name, catalog.PatroniKeeps(d.cfg.Source.Slot, d.server.Database), "%s", catalog.PatroniDrops)

@@ -101,7 +101,7 @@ func (p original) judge(s standing) Candidate {
 func (p original) uncopied(s standing) Candidate {
 	c := Candidate{State: CandidateUnsupported,
 		Text:   fmt.Sprintf("has no copy of the slot, as PostgreSQL %d copies none to standbys: after a failover to it the connector ends with exit code 3", s.server.Major()),
-		Remedy: "have Patroni keep the slot (docs/operations.md, who else owns slots), or upgrade to PostgreSQL 17 or later"}
+		Remedy: "have Patroni keep the slot (docs/how-to/patroni.md), or upgrade to PostgreSQL 17 or later"}
 	if !s.exists {
 		return c
 	}
@@ -216,7 +216,7 @@ func (p original) hindrance(s standing) (text, remedy string) {
 		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // which would go before what a tool writes later
 			add = "on that server, add dbname=" + p.server.Database + " to it in " + s.conninfoFile + "; then SELECT pg_reload_conf();"
 		}
-		return "its primary_conninfo has no dbname", add + " (a tool that writes primary_conninfo may take it out again: docs/operations.md, who else owns slots)"
+		return "its primary_conninfo has no dbname", add + " (a tool that writes primary_conninfo may take it out again: docs/how-to/patroni.md)"
 	}
 	return "", ""
 }

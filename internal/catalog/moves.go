@@ -80,7 +80,7 @@ func WarnOfMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo
 	if p.Delete {
 		blind = fmt.Sprintf("the replica identity of a partition has no column %q", id)
 	}
-	return failure.Configf(remedy+" Until then leave rows where they are; see \"Rows that move between partitions\" in docs/operations.md", "rows of table %s that move to another partition are published again, behind later events of their keys, and event.on_update does not see it, as %s; they move %s",
+	return failure.Configf(remedy+" Until then leave rows where they are; see docs/how-to/partitions.md", "rows of table %s that move to another partition are published again, behind later events of their keys, and event.on_update does not see it, as %s; they move %s",
 		t.Table, blind, m.when()), nil
 }
 

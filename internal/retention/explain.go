@@ -27,7 +27,7 @@ var remedies = map[string]string{
 // leaveDefault is what to do about rows in the default partition. To insert them into
 // another one may publish them again.
 const leaveDefault = "none needed: they go when they are old. Do not insert them anew: unless the publication publishes deletions, that publishes them again. " +
-	"The default partition itself can become the one for their times: see \"Rows that move between partitions\" in docs/operations.md"
+	"The default partition itself can become the one for their times: see docs/how-to/partitions.md"
 
 // isHeld reports whether an error means that somebody else holds the same rows:
 // they are left for the next pass.

@@ -92,7 +92,7 @@ func TestInterruptedVerbSaysSo(t *testing.T) {
 func TestDocumentedCommandsExist(t *testing.T) {
 	shown := regexp.MustCompile("(?m)^ *" + name + " (.*)$|`" + name + " ([^`\n]+)`")
 	notWords := regexp.MustCompile(`\s#.*|<[^>]*>`)
-	for _, path := range []string{"operations.md", "idempotency-library.md"} {
+	for _, path := range []string{"how-to/idempotency-tool.md", "idempotency-library.md"} {
 		text, err := os.ReadFile("../../../docs/" + path)
 		if err != nil {
 			t.Fatal(err)

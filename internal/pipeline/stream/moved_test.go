@@ -103,7 +103,7 @@ func TestE2EAReplayJudgesAMoveAsTheFirstPassDid(t *testing.T) {
 // insertsOnly publishes nothing that tells a move.
 const insertsOnly = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`
 
-// defaultBecomesPartition is the way of docs/operations.md: the default partition
+// defaultBecomesPartition is the way of docs/how-to/partitions.md: the default partition
 // is made the one of its rows' times, and no row is written.
 const defaultBecomesPartition = `BEGIN;
 	ALTER TABLE outbox DETACH PARTITION outbox_default;

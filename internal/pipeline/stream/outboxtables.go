@@ -86,7 +86,7 @@ func (o *outboxTables) lostRows(oid uint32) error {
 			name = t.String()
 		}
 	}
-	o.lost = o.lose(failure.Lossf("look for rows of the table that are not in its topics; then "+catalog.AcceptGap+". For the next time: docs/operations.md, \"Which tables can be read\"",
+	o.lost = o.lose(failure.Lossf("look for rows of the table that are not in its topics; then "+catalog.AcceptGap+". For the next time: docs/tables.md",
 		"table %s is another one than before, and the stream does not tell since when: its schema was renamed (up to PostgreSQL 15), or it is partitioned and was renamed. "+
 			"Rows of it that were committed behind %s came under its former name, and may be events", name, o.from))
 	return o.lost
