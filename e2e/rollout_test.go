@@ -12,13 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
@@ -30,6 +29,7 @@ type mistake struct {
 	prepare func(*rollout) (set []string)
 	exit    int    // exit code; 0: it goes on, and is not ready
 	says    string // in the last line of the log, or in /readyz
+	login   bool   // brokers refuse the login: Apache Kafka says so, which ends it with 2, and kfake hangs up
 }
 
 // ofTheStream are those of a connector that reads a slot.
@@ -100,15 +100,18 @@ var ofAny = []mistake{
 	}, exit: 2, says: "nosuch"},
 	{name: "port of PostgreSQL", set: []string{"source.url=postgres://cdc@127.0.0.1:1/app"}, says: "connection refused"},
 	{name: "address of Kafka", set: []string{"sink.kafka.brokers=[127.0.0.1:1]"}, says: "127.0.0.1:1"},
-	{name: "password of Kafka", set: []string{"sink.kafka.sasl.password=wrong"}, says: "checkpoint topic"},
-	{name: "user of Kafka", set: []string{"sink.kafka.sasl.username=nosuch"}, says: "checkpoint topic"},
+	{name: "mechanism of Kafka's login", set: []string{"sink.kafka.sasl.mechanism=SCRAM-SHA-512"}, says: "checkpoint topic", login: true},
+	{name: "password of Kafka by PLAIN", set: []string{"sink.kafka.sasl.mechanism=PLAIN", "sink.kafka.sasl.password=wrong"}, says: "checkpoint topic", login: true},
+	{name: "password of Kafka", set: []string{"sink.kafka.sasl.password=wrong"}, says: "checkpoint topic", login: true},
+	{name: "user of Kafka", set: []string{"sink.kafka.sasl.username=nosuch"}, says: "checkpoint topic", login: true},
 	{name: "TLS", set: []string{"sink.kafka.tls.enabled=true"}, says: "checkpoint topic"},
 	{name: "missing CA", set: []string{"sink.kafka.tls.ca_file=/nosuch/ca.pem"}, exit: 2, says: "/nosuch/ca.pem"},
 	{name: "topic", set: []string{"route.topic=nosuch"}, says: "topic does not exist: nosuch"},
 	{name: "another cluster", prepare: func(r *rollout) []string {
-		c := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "pw")))(r.t)
-		r.t.Cleanup(c.Close)
-		return []string{"sink.kafka.brokers=[" + c.ListenAddrs()[0] + "]"}
+		other := kafkatest.Start(r.t, kafkatest.Logins("cdc"))
+		other.Allow(r.t, "cdc", kadm.NewACLs().Clusters(), kadm.OpAll)
+		other.Allow(r.t, "cdc", kadm.NewACLs().Topics("cdc-outbox.checkpoints"), kadm.OpAll)
+		return []string{"sink.kafka.brokers=[" + other.Brokers[0] + "]"}
 	}, says: "saves its checkpoints elsewhere"},
 	{name: "right to the topic", set: []string{"route.topic=secret"}, says: `topic \"secret\"`},
 	{name: "topic that brokers would not create", set: []string{"route.topic=nosuch", "sink.kafka.create_topics=true", "sink.kafka.replication_factor=7"}, says: `create topic \"nosuch\"`},
@@ -121,12 +124,13 @@ var ofAny = []mistake{
 func TestE2EARolloutOfAMistake(t *testing.T) {
 	routes := mistake{name: "pattern of topics", set: []string{"route.topic=outbox.evnt.${routedByValue}"}, says: "outbox.evnt."}
 	for name, c := range map[string]struct {
-		more     string // of the good configuration
-		mistakes []mistake
+		more      string // of the good configuration
+		mechanism string // of its login
+		mistakes  []mistake
 	}{
-		"at least once": {"", append([]mistake{routes}, ofTheStream...)},
-		"any":           {"", ofAny},
-		"exactly once": {"    delivery: exactly_once\n", []mistake{
+		"at least once": {"", "PLAIN", append([]mistake{routes}, ofTheStream...)},
+		"any":           {"", "SCRAM-SHA-256", ofAny},
+		"exactly once": {"    delivery: exactly_once\n", "PLAIN", []mistake{
 			{name: "payload column", set: []string{"event.payload=nosuch"}, exit: 2, says: "nosuch"},
 			{name: "another checkpoint topic", set: []string{"checkpoint.topic=others"}, exit: 2, says: "there is no checkpoint"},
 			{name: "another checkpoint key", set: []string{"checkpoint.key=other"}, exit: 2, says: "there is no checkpoint"},
@@ -134,7 +138,7 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 			{name: "right to the transactional id", set: []string{"sink.kafka.sasl.username=single"}, exit: 2, says: "transactional"},
 			routes,
 		}},
-		"poll": {"", []mistake{
+		"poll": {"", "PLAIN", []mistake{
 			{name: "table", set: []string{"source.tables=[public.outbx]"}, exit: 2, says: "did you mean public.outbox?"},
 			{name: "payload column", set: []string{"event.payload=nosuch"}, exit: 2, says: "nosuch"},
 			{name: "published column", set: []string{"source.poll.published=nosuch", "source.poll.published_at=nosuch"}, exit: 2, says: "nosuch"},
@@ -148,7 +152,7 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRollout(t, c.more, name == "poll")
+			r := newRollout(t, c.more, c.mechanism, name == "poll")
 			for _, m := range c.mistakes {
 				t.Run(m.name, func(t *testing.T) { r.of(t, m) })
 			}
@@ -169,32 +173,25 @@ type rollout struct {
 
 const rolloutTopic = "outbox.event.order"
 
-func newRollout(t *testing.T, more string, polls bool) *rollout {
-	allow := func(user string, acls ...kfake.ACL) kfake.Opt { return kfake.User("PLAIN", user, "pw", acls...) }
-	acl := func(kind kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
-		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
+	broker := kafkatest.Start(t, kafkatest.Logins("cdc", "keeper", "reader", "writer", "single"))
+	for _, topic := range []string{rolloutTopic, "secret"} {
+		broker.CreateTopic(t, topic, 1, nil)
 	}
-	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, rolloutTopic, "secret"),
-		kfake.Superuser("PLAIN", "root", "pw"),
-		allow("cdc", acl(kmsg.ACLResourceTypeTopic, rolloutTopic, kmsg.ACLOperationAll),
-			acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationAll),
-			acl(kmsg.ACLResourceTypeTopic, "others", kmsg.ACLOperationAll),
-			acl(kmsg.ACLResourceTypeTopic, "nosuch", kmsg.ACLOperationAll),
-			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "cdc-outbox.checkpoints.", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: kmsg.ACLOperationAll, Allow: true},
-			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "others.", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: kmsg.ACLOperationAll, Allow: true},
-			kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "cdc-outbox/", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: kmsg.ACLOperationAll, Allow: true},
-			acl(kmsg.ACLResourceTypeCluster, "kafka-cluster", kmsg.ACLOperationAll)),
-		allow("keeper", acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationAll)),
-		allow("reader", acl(kmsg.ACLResourceTypeTopic, rolloutTopic, kmsg.ACLOperationAll),
-			acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationRead),
-			acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationDescribeConfigs)),
-		allow("writer", acl(kmsg.ACLResourceTypeTopic, rolloutTopic, kmsg.ACLOperationAll)),
-		allow("single", acl(kmsg.ACLResourceTypeTopic, rolloutTopic, kmsg.ACLOperationAll),
-			acl(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationAll),
-			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "cdc-outbox.checkpoints.", Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: kmsg.ACLOperationAll, Allow: true},
-			acl(kmsg.ACLResourceTypeCluster, "kafka-cluster", kmsg.ACLOperationAll)),
-	))(t)
-	t.Cleanup(cluster.Close)
+	const checkpoints = "cdc-outbox.checkpoints"
+	topics := func(names ...string) *kadm.ACLBuilder { return kadm.NewACLs().Topics(names...) }
+	prefixed := func(b *kadm.ACLBuilder) *kadm.ACLBuilder { return b.ResourcePatternType(kadm.ACLPatternPrefixed) }
+	broker.Allow(t, "cdc", topics(rolloutTopic, checkpoints, "others", "nosuch"), kadm.OpAll)
+	broker.Allow(t, "cdc", prefixed(topics(checkpoints+".", "others.")), kadm.OpAll)
+	broker.Allow(t, "cdc", prefixed(kadm.NewACLs().TransactionalIDs("cdc-outbox/")), kadm.OpAll)
+	broker.Allow(t, "cdc", kadm.NewACLs().Clusters(), kadm.OpAll)
+	broker.Allow(t, "keeper", topics(checkpoints), kadm.OpAll)
+	broker.Allow(t, "reader", topics(rolloutTopic), kadm.OpAll)
+	broker.Allow(t, "reader", topics(checkpoints), kadm.OpRead, kadm.OpDescribeConfigs)
+	broker.Allow(t, "writer", topics(rolloutTopic), kadm.OpAll)
+	broker.Allow(t, "single", topics(rolloutTopic, checkpoints), kadm.OpAll)
+	broker.Allow(t, "single", prefixed(topics(checkpoints+".")), kadm.OpAll)
+	broker.Allow(t, "single", kadm.NewACLs().Clusters(), kadm.OpAll)
 	r := &rollout{t: t, url: pgtest.Shared(t).NewDatabase(t)}
 	table := `CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb)`
 	mode := ""
@@ -210,11 +207,9 @@ func newRollout(t *testing.T, more string, polls bool) *rollout {
 %ssink:
   kafka:
     brokers: [%s]
-    sasl: {mechanism: PLAIN, username: cdc, password: pw}
-%s`, r.url, "rollout_"+r.database(), mode, strings.Join(cluster.ListenAddrs(), ", "), more)), 0o600))
-	r.client = must.Get(kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics(rolloutTopic),
-		kgo.SASL(plain.Auth{User: "root", Pass: "pw"}.AsMechanism())))(t)
-	t.Cleanup(r.client.Close)
+    sasl: {mechanism: %s, username: cdc, password: %s}
+%s`, r.url, "rollout_"+r.database(), mode, broker.Brokers[0], mechanism, kafkatest.Password, more)), 0o600))
+	r.client = broker.Client(t, kgo.ConsumeTopics(rolloutTopic))
 	old := r.start(t)
 	await.Until(t, "the first instance to be ready", func() bool { ready, _ := old.ready(); old.running(); return ready })
 	r.old = old.connector
@@ -276,6 +271,9 @@ func (r *rollout) of(t *testing.T, m mistake) {
 	set := m.set
 	if m.prepare != nil {
 		set = append(set, m.prepare(r)...)
+	}
+	if m.login && kafkatest.Real() {
+		m.exit = 2
 	}
 	c := r.start(t, set...)
 	defer c.kill()

@@ -32,8 +32,9 @@ func startContainer(ctx context.Context, o options) (broker, error) {
 		"KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS":         "0",
 		"KAFKA_HEAP_OPTS":                                "-Xmx512m",
 	}
+	variable := strings.NewReplacer(".", "_", "-", "___") // as the image's scripts read them
 	for name, value := range o.settings {
-		env["KAFKA_"+strings.ToUpper(strings.ReplaceAll(name, ".", "_"))] = value
+		env["KAFKA_"+strings.ToUpper(variable.Replace(name))] = value
 	}
 	return container.Run(ctx, container.Spec{Image: kafkaImage(), Port: 9092, HostPort: port, Env: env})
 }

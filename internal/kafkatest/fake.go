@@ -36,8 +36,8 @@ func startFake(dir string, o options) (*fake, error) {
 
 // run starts the cluster on its port.
 func (f *fake) run() (err error) {
-	f.cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(f.port),
-		kfake.DataDir(f.dir), kfake.BrokerConfigs(f.options.settings), kfake.ListenFn(f.listen))
+	f.cluster, err = kfake.NewCluster(append(fakeLogins(f.options.users), kfake.NumBrokers(1), kfake.Ports(f.port),
+		kfake.DataDir(f.dir), kfake.BrokerConfigs(f.options.settings), kfake.ListenFn(f.listen))...)
 	if err != nil {
 		return fmt.Errorf("start kfake: %w", err)
 	}

@@ -11,8 +11,7 @@
 //  2. A topic exists only if somebody created it.
 //  3. Stop and Resume keep the broker's address and what it acknowledged.
 //
-// Non-goals: faults on the network (see package proxy), TLS
-// and SASL: kfake itself has those.
+// Non-goals: faults on the network (see package proxy), and TLS: kfake itself has that.
 package kafkatest
 
 import (
@@ -20,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"syscall"
@@ -50,6 +50,7 @@ type options struct {
 	settings   map[string]string
 	advertised string // "" for the broker's own address
 	apache     bool
+	users      []string // see Logins
 
 	oneController bool // of a cluster
 }
@@ -87,6 +88,7 @@ type Broker struct {
 	broker   broker   // nil in a Cluster
 	all      []broker // one, or a Cluster's
 	replicas int16    // of topics
+	users    []string // see Logins
 }
 
 // broker is what the kinds of broker have in common. That it answers after a
@@ -108,8 +110,11 @@ func Start(t testing.TB, opts ...Option) *Broker {
 		opt(&o)
 	}
 	inner := testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
-	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, all: []broker{inner}, replicas: 1}
+	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, all: []broker{inner}, replicas: 1, users: o.users}
 	testserver.Do(t, "start Kafka", b.awaitReady)
+	if b.users != nil {
+		testserver.Do(t, "add logins", b.addScram)
+	}
 	return b
 }
 
@@ -120,6 +125,9 @@ func start(ctx context.Context, t testing.TB, o options) (broker, error) {
 	}
 	if o.advertised != "" {
 		o.settings["advertised.listeners"] = "PLAINTEXT://" + o.advertised
+	}
+	if o.users != nil {
+		maps.Copy(o.settings, secured(o.users))
 	}
 	contained, err := container.Chosen("")
 	if err != nil {

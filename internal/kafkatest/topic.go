@@ -52,7 +52,8 @@ func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 			return plain(ctx, network, b.Brokers[0])
 		}
 	}
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Brokers...), kgo.Dialer(mute.Dialer(dial))}, opts...)...)
+	own := append(login(b.users), kgo.SeedBrokers(b.Brokers...), kgo.Dialer(mute.Dialer(dial)))
+	return kgo.NewClient(append(own, opts...)...)
 }
 
 // Consume reads the topics from their beginnings, as a read_committed consumer,
