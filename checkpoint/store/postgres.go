@@ -181,6 +181,10 @@ func LocateTable(ctx context.Context, conn *pgx.Conn, table string) (located str
 		name = pgx.Identifier{schema, name[0]}
 	}
 	err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name.Sanitize()).Scan(&exists)
+	if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
+		err = failure.Configf("GRANT USAGE ON SCHEMA "+name[:1].Sanitize()+" TO "+pgx.Identifier{conn.Config().User}.Sanitize()+
+			"; (and CREATE, as long as the table is missing); or name a table of another schema in checkpoint.table", "%w", err)
+	}
 	return name.Sanitize(), exists, err
 }
 

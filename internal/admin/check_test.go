@@ -282,7 +282,7 @@ func TestCheckpointFileThatCannotBeWritten(t *testing.T) {
 	f.Checkpoint.Path = filepath.Join(filepath.Dir(good), strings.Repeat("x", 250))
 	steps, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	wantClass(t, err, failure.Config, "checkpoint.path", "cannot be written")
-	wantSteps(t, steps, "table created", "publication created")
+	wantSteps(t, steps) // and PostgreSQL was not changed
 	if _, ok := f.slot(); ok {
 		t.Error("setup made a slot that nobody can read")
 	}

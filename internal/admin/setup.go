@@ -57,15 +57,16 @@ func (s Steps) WriteText(w io.Writer) error {
 // setup is one run of Setup.
 type setup struct {
 	*session
-	opts  SetupOptions
-	store checkpoint.Store
-	steps Steps
+	opts   SetupOptions
+	exists map[pg.Table]bool // of the tables, before anything is made
+	store  checkpoint.Store
+	steps  Steps
 }
 
 // Setup creates what is missing for the connector to run: outbox tables or, in
 // message mode, functions that write messages, publication, checkpoint store, role
-// and slot. Its SQL is that of Script. It may be repeated. On an error the steps
-// say how far it got.
+// and slot. Its SQL is that of Script. It may be repeated. It first makes sure that it
+// can do all, and otherwise changes nothing. On an error the steps say how far it got.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
 	session, err := open(ctx, cfg)
 	if err != nil {
@@ -98,22 +99,8 @@ func (s *setup) done(object, name, action, detail string) {
 }
 
 func (s *setup) ensureTables(ctx context.Context) error {
-	exists := make(map[pg.Table]bool)
-	for _, t := range s.cfg.Source.Tables { // all, before anything is created
-		found, err := s.outboxTable(ctx, t)
-		if err == nil && found != nil {
-			err = found.unfit
-		}
-		if err != nil {
-			return err // a slot would keep the log for nothing
-		}
-		exists[t] = found != nil
-		if err := s.execute(ctx, refuseTwin(t)); err != nil {
-			return classifyTwin(err)
-		}
-	}
 	for _, t := range s.cfg.Source.Tables {
-		if exists[t] {
+		if s.exists[t] {
 			s.done("table", t.String(), "exists", "")
 			continue
 		}
@@ -147,16 +134,6 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !existed {
-		if err := s.refuseMistaken(ctx); err != nil {
-			return err
-		}
-	}
-	for _, t := range from.Tables {
-		if err := before.Excepts(t); err != nil {
-			return err
-		}
-	}
 	if err := s.execute(ctx, catalog.EnsurePublicationSQL(from.Publication, from.Tables)); err != nil {
 		return fmt.Errorf("set up publication %q: %w", from.Publication, catalog.ClassifyPublicationError(err))
 	}
@@ -189,20 +166,6 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	}
 	s.done("publication", from.Publication, action, detail)
 	return v.Unfit()
-}
-
-// refuseMistaken refuses to create a publication in place of the one that was read, if
-// that has another name: the next start would take it for one that was recreated.
-func (s *setup) refuseMistaken(ctx context.Context) error {
-	v := &view{}
-	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || !v.Exists {
-		return err
-	}
-	if err := loadCheckpoint(ctx, s.cfg, v); err != nil || v.stored == nil {
-		return err
-	}
-	v.mismatch = s.source().MissingPublication(ctx, s.conn, v.stored.Publication)
-	return v.mistaken()
 }
 
 // movable adds that rows which move between partitions would be published again.
@@ -294,16 +257,23 @@ func (s *setup) ensureWriter(ctx context.Context) error {
 	return nil
 }
 
-// openCheckpoint creates the checkpoint's topic, table or directory.
-func (s *setup) openCheckpoint(ctx context.Context) (err error) {
-	if s.store, err = wiring.OpenStore(ctx, s.cfg); err != nil {
-		return err
-	}
-	if err := storeWritable(ctx, s.cfg, s.store, store.Writable); err != nil {
-		return err
+// openCheckpoint creates the checkpoint's table, if reachCheckpoint has left that to it.
+func (s *setup) openCheckpoint(ctx context.Context) error {
+	if s.store == nil {
+		if err := s.openStore(ctx); err != nil {
+			return err
+		}
 	}
 	s.done("checkpoint", storeName(s.cfg), "ready", "")
 	return nil
+}
+
+// openStore opens the checkpoint store, and creates its topic or table where it is missing.
+func (s *setup) openStore(ctx context.Context) (err error) {
+	if s.store, err = wiring.OpenStore(ctx, s.cfg); err != nil {
+		return err
+	}
+	return storeWritable(ctx, s.cfg, s.store, store.Writable)
 }
 
 func (s *setup) ensureSlot(ctx context.Context) error {

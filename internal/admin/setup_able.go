@@ -4,47 +4,140 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgerrcode"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// able returns what a later step would fail for, before the first one changes anything.
+// able returns what a later step would fail for, before the first one changes anything in
+// PostgreSQL. It opens the checkpoint store last, which may create its topic.
 func (s *setup) able(ctx context.Context) error {
-	errs := []error{s.mayGiveRole(ctx), s.writerExists(ctx)}
-	if !s.polls() {
-		errs = append(errs, s.mayPublish(ctx), s.mayMakeSlot(ctx))
+	err := s.tablesFit(ctx)
+	if err == nil {
+		err = failure.Join(s.rehearse(ctx), s.writerExists(ctx), s.streams(ctx))
 	}
-	if err := failure.Join(errs...); err != nil {
-		return fmt.Errorf("nothing was changed: %w", err)
+	if err == nil && !s.polls() {
+		err = s.reachCheckpoint(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was changed in PostgreSQL: %w", err)
 	}
 	return nil
 }
 
-// mayGiveRole makes or completes the role, and takes that back: managed services give the
-// right to roles of which the catalogs do not tell it.
-func (s *setup) mayGiveRole(ctx context.Context) error {
-	if s.opts.Role == "" {
+// streams asks for what publication and slot take.
+func (s *setup) streams(ctx context.Context) error {
+	if s.polls() {
 		return nil
+	}
+	return failure.Join(s.mayPublish(ctx), s.mayMakeSlot(ctx))
+}
+
+// tablesFit looks at the tables that are there: a slot would keep the log for nothing.
+func (s *setup) tablesFit(ctx context.Context) error {
+	s.exists = make(map[pg.Table]bool)
+	for _, t := range s.cfg.Source.Tables {
+		found, err := s.outboxTable(ctx, t)
+		if err == nil && found != nil {
+			err = found.unfit
+		}
+		if err != nil {
+			return err
+		}
+		s.exists[t] = found != nil
+		if err := s.execute(ctx, refuseTwin(t)); err != nil {
+			return classifyTwin(err)
+		}
+	}
+	return nil
+}
+
+// rehearse makes what a transaction can take back: tables, functions and rights. The
+// server alone knows who may: managed services give the right to make roles to some of
+// which the catalogs do not tell it. The publication is not made, as that waits for
+// applications' transactions.
+func (s *setup) rehearse(ctx context.Context) error {
+	session, cfg := *s.session, *s.cfg
+	session.cfg = &cfg
+	trial := &setup{session: &session, opts: s.opts, exists: s.exists}
+	checkpoints := ""
+	if !s.polls() && cfg.Checkpoint.Store == store.StorePostgres {
+		located, exists, err := store.LocateTable(ctx, s.conn, cfg.Checkpoint.Table)
+		if err != nil {
+			return fmt.Errorf("checkpoint table %s: %w", cfg.Checkpoint.Table, err)
+		}
+		cfg.Checkpoint.Table = located
+		if !exists {
+			checkpoints = store.TableSQL(located)
+		}
 	}
 	tx, err := s.conn.Begin(ctx)
 	if err != nil {
-		return fmt.Errorf("look at the right to make roles: %w", err)
+		return fmt.Errorf("look at what the role may do: %w", err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	err = s.execute(ctx, roleSQL(s.opts.Role, roleAttributes(s.cfg), nil)...)
-	if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
-		return failure.Configf("do it as a superuser or, from PostgreSQL 16 on, as a role with CREATEROLE and REPLICATION; or have the role made by who may (`cdc-outbox setup --print`), and leave --role out",
-			"set up role %q: %w", s.opts.Role, err)
+	return trial.perform(ctx, checkpoints)
+}
+
+// perform is rehearse, in the transaction; checkpoints makes the checkpoint table.
+func (s *setup) perform(ctx context.Context, checkpoints string) error {
+	if err := s.ensureTables(ctx); err != nil {
+		return denied(err, "do it as a role that may create it")
 	}
-	if err != nil {
-		return fmt.Errorf("set up role %q: %w", s.opts.Role, err)
+	if err := s.ensureEmit(ctx); err != nil {
+		return denied(err, "do it as a role that may create it, or as its owner")
 	}
-	return nil
+	if err := s.execute(ctx, checkpoints); err != nil {
+		return denied(fmt.Errorf("create checkpoint table %s: %w", s.cfg.Checkpoint.Table, err), "as a role that may: "+checkpoints+";")
+	}
+	if s.opts.Role != "" {
+		err := s.execute(ctx, roleSQL(s.opts.Role, roleAttributes(s.cfg), nil)...)
+		if err != nil {
+			return denied(fmt.Errorf("set up role %q: %w", s.opts.Role, err),
+				"do it as a superuser or, from PostgreSQL 16 on, as a role with CREATEROLE and REPLICATION; or have the role made by who may (`cdc-outbox setup --print`), and leave --role out")
+		}
+	}
+	if s.opts.Role != "" && !s.polls() {
+		if err := s.giveRole(ctx, grants(s.cfg, s.opts.Role)); err != nil {
+			return denied(err, "do it as a superuser, or as the owner of the tables")
+		}
+	}
+	return denied(s.ensureWriter(ctx), "do it as a superuser, or as the owner of the tables")
+}
+
+// denied adds the remedy to the error of a right that is missing.
+func denied(err error, remedy string) error {
+	if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege && failure.RemedyOf(err) == "" {
+		return failure.Configf(remedy, "%w", err)
+	}
+	return err
+}
+
+// reachCheckpoint opens the checkpoint store, and refuses what it has of another slot. A
+// table that is missing is left to openCheckpoint: its schema may be missing, too.
+func (s *setup) reachCheckpoint(ctx context.Context) error {
+	if s.cfg.Checkpoint.Store == store.StorePostgres {
+		if _, exists, err := store.LocateTable(ctx, s.conn, s.cfg.Checkpoint.Table); err != nil || !exists {
+			return err
+		}
+	}
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	v, err := s.view(ctx, s.store)
+	if err == nil && errors.Is(v.mismatch, checkpoint.ErrOtherSlot) {
+		err = v.mismatch
+	}
+	return err
 }
 
 // writerExists asks the server, which also knows public.
@@ -59,14 +152,23 @@ func (s *setup) writerExists(ctx context.Context) error {
 	return err
 }
 
-// mayPublish asks for the rights to make the publication, if it is missing.
+// mayPublish asks for the rights to make the publication, if it is missing, and otherwise to
+// add what it lacks.
 func (s *setup) mayPublish(ctx context.Context) error {
-	_, exists, err := catalog.ReadPublication(ctx, s.conn, s.cfg.Source.Publication)
-	if err != nil || exists {
+	pub, exists, err := catalog.ReadPublication(ctx, s.conn, s.cfg.Source.Publication)
+	if err != nil {
 		return err
 	}
-	var infos []catalog.TableInfo // of the tables that are there
+	var infos []catalog.TableInfo // of the tables that are there, and not in it
+	var lacks []string
 	for _, t := range s.cfg.Source.Tables {
+		if err := pub.Excepts(t); err != nil {
+			return err
+		}
+		if pub.Publishes(t) {
+			continue
+		}
+		lacks = append(lacks, t.String())
 		info, ok, err := catalog.ReadTable(ctx, s.conn, t)
 		if err != nil {
 			return err
@@ -75,14 +177,68 @@ func (s *setup) mayPublish(ctx context.Context) error {
 			infos = append(infos, info)
 		}
 	}
-	return s.mayMakePublication(ctx, infos)
+	switch {
+	case !exists:
+		if err := s.refuseMistaken(ctx); err != nil {
+			return err
+		}
+		return s.mayMakePublication(ctx, infos)
+	case len(lacks) > 0:
+		return s.mayAdd(ctx, pub, infos, lacks)
+	case slices.ContainsFunc(s.cfg.Source.Tables, func(t pg.Table) bool { return !s.exists[t] }): // judged once they are made
+		return nil
+	}
+	var v catalog.View
+	if err := v.ReadPublication(ctx, s.conn, s.source()); err != nil {
+		return err
+	}
+	return v.Unfit()
+}
+
+// mayAdd asks for the rights to add tables to the publication.
+func (s *setup) mayAdd(ctx context.Context, pub catalog.Publication, infos []catalog.TableInfo, lacks []string) error {
+	oids := make([]uint32, len(infos))
+	for i, info := range infos {
+		oids[i] = info.OID
+	}
+	var may bool
+	err := s.conn.QueryRow(ctx, `SELECT pg_has_role(p.pubowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = ANY ($2) AND NOT pg_has_role(c.relowner, 'USAGE'))
+		FROM pg_publication p WHERE p.oid = $1`, pub.OID, oids).Scan(&may)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the owner of publication %q: %w", pub.Name, err)
+	case !may:
+		return failure.Configf("do it as a superuser, or as the owner of the publication ("+pub.Owner+") and of the tables",
+			"publication %q lacks %s, and the role may not add it: that takes ownership of both", pub.Name, strings.Join(lacks, ", "))
+	}
+	return nil
+}
+
+// refuseMistaken refuses to create a publication in place of the one that was read, if
+// that has another name: the next start would take it for one that was recreated.
+func (s *setup) refuseMistaken(ctx context.Context) error {
+	v := &view{}
+	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || !v.Exists {
+		return err
+	}
+	if err := loadCheckpoint(ctx, s.cfg, v); err != nil || v.stored == nil {
+		return err
+	}
+	v.mismatch = s.source().MissingPublication(ctx, s.conn, v.stored.Publication)
+	return v.mistaken()
 }
 
 // mayMakeSlot asks for all that the slot takes, if this run is to make it.
 func (s *setup) mayMakeSlot(ctx context.Context) error {
 	_, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
-	if err != nil || exists || s.cfg.Source.Snapshot == config.SnapshotInitial {
+	if err != nil || exists {
 		return err
+	}
+	if s.cfg.Source.Snapshot == config.SnapshotInitial { // left to the first run
+		if !s.cfg.Source.Create {
+			return missingSlot(s.cfg)
+		}
+		return nil
 	}
 	server, err := catalog.ReadServer(ctx, s.conn)
 	if err != nil {
