@@ -8,9 +8,9 @@
 // With -modes delivery it compares our two ways to deliver instead, without
 // Debezium.
 //
-// docs/internals/BENCHMARKS.md says what is measured, and how it is kept fair. Linux only:
-// processor time and memory are read from the kernel. Needs Java 17 and, once,
-// Maven.
+// docs/internals/BENCHMARKS-debezium.md says what is measured, and how it is kept
+// fair. Linux only: processor time and memory are read from the kernel. Needs Java
+// 17 and, once, Maven.
 package main
 
 import (
