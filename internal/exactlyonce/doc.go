@@ -1,7 +1,7 @@
 // Package exactlyonce has no code of its own. Its tests are a model of the
 // protocol by which a pipeline writes each event once into Kafka, explored
 // exhaustively in a small world: two instances, three events, and every order in
-// which steps and faults can happen. docs/internals/DESIGN.md has the protocol's states
+// which steps and faults can happen. docs/internals/protocol.md has the protocol's states
 // and its numbered invariants.
 //
 // The model is proved in turn: each of the mistakes that the protocol avoids is

@@ -19,7 +19,7 @@ import (
 )
 
 // Transactions are what a pipeline delivers exactly once with: the events and
-// the checkpoint that counts them are one Kafka transaction. docs/internals/DESIGN.md has
+// the checkpoint that counts them are one Kafka transaction. docs/internals/protocol.md has
 // the protocol.
 type Transactions struct {
 	Sink   sink.Transactor
