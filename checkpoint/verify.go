@@ -53,7 +53,7 @@ const (
 	acceptGap     = "find out what happened (docs/runbook/exit-code-3.md); then " + catalog.AcceptGap
 	wrongDatabase = "correct source.url; or, if another connector uses the same checkpoint.key, give this one its own. If the database was restored or replaced on purpose: " + acceptGap
 	readElsewhere = "; if a connector read the slot with another checkpoint.store, checkpoint.topic or checkpoint.key meanwhile, nothing is missing: set that again"
-	switchBack    = "a standby took over that had no copy of the slot. If the former primary has it still (`cdc-outbox check` looks there), drop it nowhere, make that server the primary again, and start the connector: nothing is lost. Otherwise "
+	switchBack    = "a standby took over that had no copy of the slot. If the former primary has it still (`cdc-outbox check` looks there), drop it nowhere (pg_rewind would, too), make that server the primary again, and start the connector: nothing is lost. Otherwise "
 	beginAnew     = "begin anew, from the present, as nothing was read yet: `cdc-outbox teardown --yes`, then `cdc-outbox setup`"
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )
