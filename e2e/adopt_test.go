@@ -18,12 +18,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
 )
 
-// Failure mode 65, and the two ways of the README: the slot of another program is
-// taken over while writers go on. Its reader here is pg_recvlogical.
+// Failure mode 65, and the two ways of docs/how-to/debezium.md: the slot of another
+// program is taken over while writers go on. Its reader here is pg_recvlogical.
 func TestE2ETakeOverAnotherReadersSlot(t *testing.T) {
-	said := strings.Split(strings.TrimSpace(docblocks.Section(t, "../README.md", "## Moving over from Debezium")["sh"]), "\n")
+	said := strings.Split(strings.TrimSpace(docblocks.Section(t, "../docs/how-to/debezium.md", "## Switch without losing an event")["sh"]), "\n")
 	if len(said) != 4 {
-		t.Fatalf("the README says %q", said)
+		t.Fatalf("the page says %q", said)
 	}
 	verb := func(line string) []string {
 		command, _, _ := strings.Cut(strings.TrimSpace(line), "#")

@@ -1,0 +1,123 @@
+package docs
+
+import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A page is read in one go. Pages of reference are looked up, and may be longer.
+const longestPage = 1500
+
+// longer are the pages that are still above, with a bound that may only shrink.
+var longer = map[string]int{
+	"../README.md":             1850,
+	"idempotency-library.md":   1600,
+	"internals/DESIGN.md":      2000,
+	"internals/RELIABILITY.md": 2450,
+	"internals/decisions.md":   2200,
+}
+
+// reference pages are tables to look things up in.
+var reference = []string{"configuration.md", "errors.md", "failure-modes.md", "metrics.md", "records.md", "glossary.md", "tables.md", "consumers.md"}
+
+// The bounds of all pages together. They may only shrink; the goals are 32,000
+// words, 50 pronouns in 1,000 words, and 15 sentences in 1,000 that begin so.
+const (
+	words     = 60_500
+	pronouns  = 53.0
+	beginning = 14.0
+)
+
+// pages are README and all of docs, by path from here.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	texts := documents(t)
+	maps.DeleteFunc(texts, func(path, _ string) bool {
+		return strings.HasPrefix(path, "..") && path != "../README.md"
+	})
+	return texts
+}
+
+func TestPagesAreShort(t *testing.T) {
+	all, sum := pages(t), 0
+	for path, text := range all {
+		n := len(strings.Fields(text))
+		sum += n
+		bound, listed := longer[path]
+		switch {
+		case slices.Contains(reference, path):
+		case !listed && n > longestPage:
+			t.Errorf("%s has %d words, more than %d: split it, or say less", path, n, longestPage)
+		case n > bound && listed:
+			t.Errorf("%s has %d words, more than its bound of %d", path, n, bound)
+		case listed && n <= longestPage:
+			t.Errorf("%s has %d words: take it off the list of longer pages", path, n)
+		}
+	}
+	for path := range longer {
+		if all[path] == "" {
+			t.Errorf("%s is listed, and not there", path)
+		}
+	}
+	if sum > words {
+		t.Errorf("%d words in all, more than %d", sum, words)
+	}
+}
+
+var (
+	noProse  = regexp.MustCompile("(?ms)^ *```.*?^ *```|`[^`\n]*`|\\]\\([^)]*\\)")
+	word     = regexp.MustCompile(`[A-Za-z][A-Za-z'’-]*`)
+	pronoun  = regexp.MustCompile(`(?i)^(what|who|whom|whose|which|that|one|it|its|this|these|those)$`)
+	sentence = regexp.MustCompile(`(?:^|[.!?:]\s+|\n\s*[-*|]\s*|\n\d+\.\s+|\n\n\s*|\|\s*)[*"(\[]*([A-Z][a-z]*)`)
+	homely   = regexp.MustCompile(`^(What|Who|One|That|Nobody|Nothing)$`)
+)
+
+// Nouns are read faster than relative clauses.
+func TestProseIsPlain(t *testing.T) {
+	var counted, found, sentences, begun int
+	for _, path := range slices.Sorted(maps.Keys(pages(t))) {
+		text := noProse.ReplaceAllString(read(t, path), "X")
+		for _, w := range word.FindAllString(text, -1) {
+			counted++
+			if pronoun.MatchString(w) {
+				found++
+			}
+		}
+		for _, m := range sentence.FindAllStringSubmatch(text, -1) {
+			sentences++
+			if homely.MatchString(m[1]) {
+				begun++
+			}
+		}
+	}
+	if per := 1000 * float64(found) / float64(counted); per > pronouns {
+		t.Errorf("%.1f pronouns in 1,000 words, more than %.1f", per, pronouns)
+	}
+	if per := 1000 * float64(begun) / float64(sentences); per > beginning {
+		t.Errorf("%.1f sentences in 1,000 begin with What, Who, One, That, Nobody or Nothing, more than %.1f", per, beginning)
+	}
+	t.Logf("%.1f pronouns in 1,000 words, %.1f sentences in 1,000", 1000*float64(found)/float64(counted), 1000*float64(begun)/float64(sentences))
+}
+
+// A page that no other page links to is not found.
+func TestEveryPageIsLinked(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#: ]+\.md)`)
+	linked := map[string]bool{"../README.md": true}
+	for path, text := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target := strings.TrimPrefix(filepath.Join(filepath.Dir(path), m[1]), "../docs/")
+			if target != path {
+				linked[target] = true
+			}
+		}
+	}
+	for path := range pages(t) {
+		if !linked[path] {
+			t.Errorf("no page links to %s", path)
+		}
+	}
+}
