@@ -136,7 +136,7 @@ campaign: postgres ## exactly once on three Apache Kafka brokers, with N kills a
 
 .PHONY: mutants
 mutants: postgres ## programs with known mistakes: the end-to-end tests must find each
-	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout $(TIMEOUT) -run TestE2EMutants $(ARGS) ./e2e
+	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout 2h -run TestE2EMutants $(ARGS) ./e2e
 
 .PHONY: bench
 bench: postgres ## throughput against pg_recvlogical's, the server's limit (5 minutes); ARGS="-scenarios all" (20 to 40 minutes)
