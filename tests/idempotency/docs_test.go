@@ -15,7 +15,11 @@ const document = "../../docs/idempotency-library.md"
 // an example that runs.
 func TestDocumentationIsWhatRuns(t *testing.T) {
 	docblocks.Check(t, document, 6, docblocks.Sources{"go": docblocks.Read(t,
-		"redis/example_consumer_test.go", "postgres/example_consumer_test.go", "../../idempotency/memory/layered_test.go", "../../examples/clients/kafkago/consume.go")})
+		"redis/example_consumer_test.go", "postgres/example_consumer_test.go", "../../idempotency/memory/layered_test.go")})
+}
+
+func TestAnotherClientIsWhatRuns(t *testing.T) {
+	docblocks.Check(t, "../../docs/how-to/another-client.md", 1, docblocks.Sources{"go": docblocks.Read(t, "../../examples/clients/kafkago/consume.go")})
 }
 
 func TestTheMigrationIsWhatRuns(t *testing.T) {
