@@ -49,13 +49,12 @@ import (
 // what it was reading, so that another database, a recreated slot or a rebuilt
 // publication is noticed.
 type Checkpoint struct {
-	LSN         pg.LSN `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
-	SystemID    string `json:"system_id"`
-	Timeline    int32  `json:"timeline"`
-	Database    string `json:"database"`
-	Slot        string `json:"slot"`
-	Publication string `json:"publication"` // wal.Publication.Fingerprint
-	// PublicationName is empty in checkpoints of older versions.
+	LSN             pg.LSN `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
+	SystemID        string `json:"system_id"`
+	Timeline        int32  `json:"timeline"`
+	Database        string `json:"database"`
+	Slot            string `json:"slot"`
+	Publication     string `json:"publication"` // wal.Publication.Fingerprint
 	PublicationName string `json:"publication_name,omitempty"`
 	// Horizon is that of a catalog.View whose end is not behind LSN: what transactions with
 	// an id before it changed in the catalogs was so at LSN. 0: not known.

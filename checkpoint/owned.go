@@ -20,8 +20,8 @@ type Owned []OwnedTable
 // behind Since and, unless Until is 0, not behind Until.
 type OwnedTable struct {
 	OID          uint32
-	Name         string // as source.tables had it; empty in checkpoints of older versions
-	Schema       uint32 // OID; 0 in checkpoints of older versions
+	Name         string // as source.tables had it
+	Schema       uint32 // OID
 	Since, Until pg.LSN
 	// Unsure is the position, before Since, behind which a row may be an event although
 	// it came under another name: see Untold. 0: none may.

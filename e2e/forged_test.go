@@ -28,14 +28,14 @@ func TestE2EForgedCheckpoint(t *testing.T) {
 			key := strings.TrimPrefix(w.transactionalID(), "cdc-outbox/")
 			forged := w.forge(key)
 			if how == "routed" {
-				w.routed(2, sharedCheckpoints, key, forged)
+				w.routed(2, w.checkpoints(), key, forged)
 				w.routed(3, topicOf("order"), "o-1", "{}")
 				w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(2)) // so the one before is dealt with
 			}
 			c.stop()
 			if how == "written" {
 				w.routed(3, topicOf("order"), "o-1", "{}")
-				record := &kgo.Record{Topic: sharedCheckpoints, Key: []byte(key), Value: []byte(forged), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(eventID(2))}}}
+				record := &kgo.Record{Topic: w.checkpoints(), Key: []byte(key), Value: []byte(forged), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(eventID(2))}}}
 				must.OK(t, w.broker.Client(t).ProduceSync(t.Context(), record).FirstErr())
 			}
 			w.routed(4, topicOf("order"), "o-1", "{}")
@@ -69,7 +69,7 @@ func (w *world) routed(n int, aggregate, key, payload string) {
 // megabyte ahead of the log.
 func (w *world) forge(key string) string {
 	w.t.Helper()
-	last := w.broker.Consume(w.t, []string{sharedCheckpoints}, func(all []*kgo.Record) bool {
+	last := w.broker.Consume(w.t, []string{w.checkpoints()}, func(all []*kgo.Record) bool {
 		return len(all) > 0 && string(all[len(all)-1].Key) == key
 	})
 	var doc map[string]any

@@ -68,7 +68,7 @@ var ofTheStream = []mistake{
 		return []string{"source.url=" + r.as("poor_"+r.database(), "LOGIN PASSWORD 'pw'")}
 	}, exit: 2, says: "REPLICATION"},
 	{name: "right to Kafka's checkpoints", set: []string{"sink.kafka.sasl.username=writer"}, exit: 2, says: "cdc-outbox.checkpoints"},
-	{name: "right to write Kafka's checkpoints", set: []string{"sink.kafka.sasl.username=reader"}, says: `write to topic \"cdc-outbox.checkpoints\"`},
+	{name: "right to write Kafka's checkpoints", set: []string{"sink.kafka.sasl.username=reader"}, says: `write to topic \"cdc-outbox.checkpoints.`},
 	{name: "right to the topics of events", set: []string{"sink.kafka.sasl.username=keeper"}, says: `topic \"` + rolloutTopic + `\"`},
 	mistypedSlot,
 	{name: "slot and publication", prepare: func(r *rollout) []string {
@@ -110,7 +110,7 @@ var ofAny = []mistake{
 	{name: "another cluster", prepare: func(r *rollout) []string {
 		other := kafkatest.Start(r.t, kafkatest.Logins("cdc"))
 		other.Allow(r.t, "cdc", kadm.NewACLs().Clusters(), kadm.OpAll)
-		other.Allow(r.t, "cdc", kadm.NewACLs().Topics("cdc-outbox.checkpoints"), kadm.OpAll)
+		other.Allow(r.t, "cdc", kadm.NewACLs().Topics("cdc-outbox.checkpoints.").ResourcePatternType(kadm.ACLPatternPrefixed), kadm.OpAll)
 		return []string{"sink.kafka.brokers=[" + other.Brokers[0] + "]"}
 	}, says: "saves its checkpoints elsewhere"},
 	{name: "right to the topic", set: []string{"route.topic=secret"}, says: `topic \"secret\"`},
@@ -178,19 +178,19 @@ func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
 	for _, topic := range []string{rolloutTopic, "secret"} {
 		broker.CreateTopic(t, topic, 1, nil)
 	}
-	const checkpoints = "cdc-outbox.checkpoints"
+	const checkpoints = "cdc-outbox.checkpoints." // what the topics begin with
 	topics := func(names ...string) *kadm.ACLBuilder { return kadm.NewACLs().Topics(names...) }
 	prefixed := func(b *kadm.ACLBuilder) *kadm.ACLBuilder { return b.ResourcePatternType(kadm.ACLPatternPrefixed) }
-	broker.Allow(t, "cdc", topics(rolloutTopic, checkpoints, "others", "nosuch"), kadm.OpAll)
-	broker.Allow(t, "cdc", prefixed(topics(checkpoints+".", "others.")), kadm.OpAll)
+	broker.Allow(t, "cdc", topics(rolloutTopic, "nosuch"), kadm.OpAll)
+	broker.Allow(t, "cdc", prefixed(topics(checkpoints, "others.")), kadm.OpAll)
 	broker.Allow(t, "cdc", prefixed(kadm.NewACLs().TransactionalIDs("cdc-outbox/")), kadm.OpAll)
 	broker.Allow(t, "cdc", kadm.NewACLs().Clusters(), kadm.OpAll)
-	broker.Allow(t, "keeper", topics(checkpoints), kadm.OpAll)
+	broker.Allow(t, "keeper", prefixed(topics(checkpoints)), kadm.OpAll)
 	broker.Allow(t, "reader", topics(rolloutTopic), kadm.OpAll)
-	broker.Allow(t, "reader", topics(checkpoints), kadm.OpRead, kadm.OpDescribeConfigs)
+	broker.Allow(t, "reader", prefixed(topics(checkpoints)), kadm.OpRead, kadm.OpDescribeConfigs)
 	broker.Allow(t, "writer", topics(rolloutTopic), kadm.OpAll)
-	broker.Allow(t, "single", topics(rolloutTopic, checkpoints), kadm.OpAll)
-	broker.Allow(t, "single", prefixed(topics(checkpoints+".")), kadm.OpAll)
+	broker.Allow(t, "single", topics(rolloutTopic), kadm.OpAll)
+	broker.Allow(t, "single", prefixed(topics(checkpoints)), kadm.OpAll)
 	broker.Allow(t, "single", kadm.NewACLs().Clusters(), kadm.OpAll)
 	r := &rollout{t: t, url: pgtest.Shared(t).NewDatabase(t)}
 	table := `CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb)`

@@ -15,37 +15,8 @@ import (
 
 // formatVersion is the version of the stored form. It is raised when an older
 // reader would misread a newer checkpoint, and not for a new field that an
-// older reader may ignore. What an older reader understands keeps the older
-// version: cutVersion is only for a checkpoint with a Cut, movedVersion for a
-// note that says where the checkpoint is, which older readers refuse, and
-// doubtfulVersion for a checkpoint with Doubtful.
-const (
-	plainVersion    = 1
-	cutVersion      = 2
-	movedVersion    = 3
-	doubtfulVersion = 4
-	formatVersion   = doubtfulVersion
-)
-
-// movedDocument is the note that the checkpoint is in another topic.
-type movedDocument struct {
-	Version int    `json:"version"`
-	Moved   string `json:"moved"` // the topic
-}
-
-func encodeMoved(topic string) ([]byte, error) {
-	return json.Marshal(movedDocument{Version: movedVersion, Moved: topic})
-}
-
-// movedTo is the topic that a record's value says the checkpoint is in; "" where
-// it is no such note.
-func movedTo(value []byte) string {
-	var doc movedDocument
-	if json.Unmarshal(value, &doc) != nil || doc.Version != movedVersion {
-		return ""
-	}
-	return doc.Moved
-}
+// older reader may ignore.
+const formatVersion = 1
 
 // document is a checkpoint as it is stored. Its LSN hides that of the
 // Checkpoint, so that an operator sees PostgreSQL's own notation.
@@ -58,10 +29,6 @@ type document struct {
 
 	Owned    []ownedDocument    `json:"owned,omitempty"`
 	Doubtful []doubtfulDocument `json:"doubtful,omitempty"`
-	// NotePending says that the shared topic may have no note yet that leads here. It
-	// is the epoch of the checkpoint that was found before. An older reader may ignore
-	// it: it then takes this checkpoint, which was once right.
-	NotePending *int64 `json:"note_pending,omitempty"`
 	checkpoint.Checkpoint
 }
 
@@ -127,13 +94,11 @@ func (d *landmarkDocument) landmark() (checkpoint.Landmark, error) {
 	return checkpoint.Landmark{Commit: commit, XID: d.XID, Time: d.Time}, err
 }
 
-func encode(cp checkpoint.Checkpoint) ([]byte, error) { return encodeDocument(newDocument(cp)) }
-
-func encodeDocument(doc document) ([]byte, error) {
-	if doc.Checkpoint.LSN == 0 {
+func encode(cp checkpoint.Checkpoint) ([]byte, error) {
+	if cp.LSN == 0 {
 		return nil, errors.New("encode checkpoint: it has no position")
 	}
-	b, err := json.Marshal(doc)
+	b, err := json.Marshal(newDocument(cp))
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
@@ -141,50 +106,37 @@ func encodeDocument(doc document) ([]byte, error) {
 }
 
 func newDocument(cp checkpoint.Checkpoint) document {
-	doc := document{
-		Version: plainVersion, LSN: cp.LSN.String(),
+	return document{
+		Version: formatVersion, LSN: cp.LSN.String(),
 		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Cut: cutOf(cp.Cut),
 		Owned: ownedDocuments(cp.Owned), Doubtful: documentsOf(cp.Doubtful), Checkpoint: cp,
 	}
-	switch {
-	case len(doc.Doubtful) > 0:
-		doc.Version = doubtfulVersion
-	case doc.Cut != nil:
-		doc.Version = cutVersion
-	}
-	return doc
 }
 
 // decode reads what encode wrote. where names the place for the operator.
-func decode(b []byte, where string) (checkpoint.Checkpoint, error) {
-	cp, _, err := decodePending(b, where)
-	return cp, err
-}
-
-// decodePending is decode, with the document's NotePending.
-func decodePending(b []byte, where string) (cp checkpoint.Checkpoint, pending *int64, err error) {
+func decode(b []byte, where string) (cp checkpoint.Checkpoint, err error) {
 	var version struct {
 		Version int `json:"version"`
 	}
 	var doc document
 	if err := json.Unmarshal(b, &version); err != nil {
-		return cp, nil, unreadable(where, err)
+		return cp, unreadable(where, err)
 	}
 	if version.Version > formatVersion {
-		return cp, nil, failure.Configf("run the version of cdc-outbox that wrote it, or a newer one",
+		return cp, failure.Configf("run the version of cdc-outbox that wrote it, or a newer one",
 			"%s has format version %d, newer than the %d that this cdc-outbox reads",
 			where, version.Version, formatVersion)
 	}
 	if version.Version < 1 {
-		return cp, nil, unreadable(where, errors.New("it has no format version"))
+		return cp, unreadable(where, errors.New("it has no format version"))
 	}
 	if err := json.Unmarshal(b, &doc); err != nil {
-		return cp, nil, unreadable(where, err)
+		return cp, unreadable(where, err)
 	}
 	if cp, err = doc.checkpoint(); err != nil {
-		return checkpoint.Checkpoint{}, nil, unreadable(where, err)
+		return checkpoint.Checkpoint{}, unreadable(where, err)
 	}
-	return cp, doc.NotePending, nil
+	return cp, nil
 }
 
 func (d document) checkpoint() (cp checkpoint.Checkpoint, err error) {

@@ -26,19 +26,13 @@ func Forget(ctx context.Context, s checkpoint.Store) error {
 	return nil
 }
 
-// forget writes records without a value, which compaction removes together
-// with those before them.
+// forget writes a record without a value, which compaction removes together with
+// those before it.
 func (k *kafka) forget(ctx context.Context) error {
-	topics, err := k.places(ctx)
-	for _, topic := range topics {
-		if err == nil {
-			err = k.write(ctx, topic, nil)
-		}
-		if err != nil {
-			return fmt.Errorf("topic %s: %w", topic, err)
-		}
+	if err := k.write(ctx, nil); err != nil {
+		return fmt.Errorf("topic %s: %w", k.topic, err)
 	}
-	return err
+	return nil
 }
 
 func (p *postgres) forget(ctx context.Context) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,23 +19,19 @@ import (
 
 // kafka keeps checkpoints as Kafka Connect keeps its offsets: the last record
 // of each key in a compacted topic, here of one partition. A record without a
-// value forgets the checkpoint.
+// value forgets the checkpoint. While a Kafka transaction is open in a topic, nobody can
+// tell what the last checkpoint behind it is; so each key has a topic of its own.
 type kafka struct {
-	client  *kgo.Client // asks
-	writer  *kgo.Client // writes; the same as client until brokers refuse it; used by Save
-	opts    []kgo.Opt
-	admin   *kadm.Client
-	topic   string
-	former  string // the shared topic that may have the checkpoint from before; "": none
-	key     string
-	who     string // our name at the brokers, for ACL commands
-	link    *link
-	moved   atomic.Pointer[string] // where the checkpoint is, if a note in topic says so
-	left    atomic.Bool            // former has a note that leads here
-	heights heights
-	// pending is what the next checkpoint says of the note: the epoch of the one that
-	// was loaded, 0 if there was none, or nil once it is known that a note leads here.
-	pending atomic.Pointer[int64]
+	client *kgo.Client // asks
+	writer *kgo.Client // writes; the same as client until brokers refuse it; used by Save
+	opts   []kgo.Opt
+	admin  *kadm.Client
+	base   string // what the topics of all keys begin with
+	topic  string // the key's
+	key    string
+	who    string // our name at the brokers, for ACL commands
+	link   *link
+	height height
 }
 
 // metadataAge is how old the client's knowledge of the topic may be. After that
@@ -58,23 +53,12 @@ const (
 const saveRetries = 20
 
 // NewKafka returns the store that keeps the checkpoint as the last record under
-// key in topic. It creates the topic where it is missing, and refuses one that
-// is not compacted or has several partitions. opts are for a client of the
+// key in Topic(base, key). It creates the topic where it is missing, and refuses one
+// that is not compacted or has several partitions. opts are for a client of the
 // store's own; the store overrides those that concern producing. principal is
 // the name of that client at the brokers, for remedies. NewKafka blocks until a
 // broker answers, the client gives up or ctx ends.
-func NewKafka(ctx context.Context, opts []kgo.Opt, topic, key, principal string) (checkpoint.Store, error) {
-	return newKafka(ctx, opts, topic, "", key, principal)
-}
-
-// NewOwnKafka returns a store like NewKafka's with a topic of its own, OwnTopic
-// of the shared one. A checkpoint that is still in the shared topic counts until
-// there is one in the store's own.
-func NewOwnKafka(ctx context.Context, opts []kgo.Opt, shared, key, principal string) (checkpoint.Store, error) {
-	return newKafka(ctx, opts, OwnTopic(shared, key), shared, key, principal)
-}
-
-func newKafka(ctx context.Context, opts []kgo.Opt, topic, former, key, principal string) (*kafka, error) {
+func NewKafka(ctx context.Context, opts []kgo.Opt, base, key, principal string) (checkpoint.Store, error) {
 	link := new(link)
 	opts = append(append([]kgo.Opt(nil), opts...),
 		kgo.WithHooks(link),
@@ -94,39 +78,30 @@ func newKafka(ctx context.Context, opts []kgo.Opt, topic, former, key, principal
 	if err != nil {
 		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
 	}
-	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), topic: topic, former: former, key: key, who: principal, link: link}
-	if former != "" {
-		k.pending.Store(new(int64))
-	}
-	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx, topic) })
+	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), base: base, topic: Topic(base, key), key: key, who: principal, link: link}
+	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()
-		return nil, fmt.Errorf("checkpoint topic %s: %w", topic, err)
+		return nil, fmt.Errorf("checkpoint topic %s: %w", k.topic, err)
 	}
 	return k, nil
 }
 
-func (k *kafka) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
-	found, err := k.locate(ctx)
-	return found.Checkpoint, found.ok, err
-}
-
-// read returns what is under the key in the topic.
-func (k *kafka) read(ctx context.Context, topic string) (found, error) {
+func (k *kafka) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
 	f, err := await.Answer(ctx, func() (f found, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
-			logs, err := kafkalog.Open(ctx, k.client, topic, 0)
+			logs, err := kafkalog.Open(ctx, k.client, k.topic, 0)
 			if err == nil {
-				err = settled(ctx, func() error { f, err = k.look(ctx, topic, logs[0]); return err })
+				err = settled(ctx, func() error { f, err = k.look(ctx, logs[0]); return err })
 			}
 			return err
 		})
 		return f, err
 	})
 	if err != nil {
-		return found{}, fmt.Errorf("checkpoint topic %s: %w", topic, k.classify(topic, err, "Read"))
+		return checkpoint.Checkpoint{}, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
 	}
-	return f, nil
+	return f.Checkpoint, f.ok, nil
 }
 
 // deepPatience bounds a look at the whole topic. If it is over, what is at the end of the
@@ -135,18 +110,18 @@ const deepPatience = 4 * time.Second
 
 // look finds the last checkpoint that counts. It is near the end of the topic, unless a
 // former holder of the slot, which was paused, wrote one later, with a lower epoch: then
-// any number of others' records may be in between. So the first look is at the whole topic,
-// and so is one that finds a lower epoch than the one before.
-func (k *kafka) look(ctx context.Context, topic string, log *kafkalog.Partition) (found, error) {
+// any number of records of aborted transactions may be in between. So the first look is at
+// the whole topic, and so is one that finds a lower epoch than the one before.
+func (k *kafka) look(ctx context.Context, log *kafkalog.Partition) (found, error) {
 	l, err := lookAt(ctx, k.key, kafkalog.Newest, log, log.Raw())
 	if err != nil {
 		return found{}, err
 	}
 	f, err := l.found()
 	if f.nothing { // which took a look at the whole
-		k.heights.note(topic, &f)
+		k.height.note(&f)
 	}
-	if err != nil || l.fenced() || !k.heights.below(topic, &f) {
+	if err != nil || l.fenced() || !k.height.below(&f) {
 		return f, err
 	}
 	deep, cancel := context.WithTimeout(ctx, deepPatience)
@@ -158,63 +133,56 @@ func (k *kafka) look(ctx context.Context, topic string, log *kafkalog.Partition)
 		return f, err
 	}
 	if f, err = l.found(); err == nil {
-		k.heights.note(topic, &f)
+		k.height.note(&f)
 	}
 	return f, err
 }
 
-// heights are the epochs found in topics. The methods may be called from several
-// goroutines.
-type heights struct {
+// height is the highest epoch found. The methods may be called from several goroutines.
+type height struct {
 	mu     sync.Mutex
-	epochs map[string]int64
+	looked bool // at the whole topic
+	epoch  int64
 }
 
 // below reports whether a checkpoint of a higher epoch may be in the topic than the one
 // found, and otherwise notes that.
-func (h *heights) below(topic string, f *found) bool {
+func (h *height) below(f *found) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	known, looked := h.epochs[topic]
-	if !looked || f.ok && f.Epoch < known {
+	if !h.looked || f.ok && f.Epoch < h.epoch {
 		return true
 	}
-	h.epochs[topic] = f.Epoch
+	h.epoch = f.Epoch
 	return false
 }
 
 // note notes what was found in the whole topic.
-func (h *heights) note(topic string, f *found) {
+func (h *height) note(f *found) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.epochs == nil {
-		h.epochs = make(map[string]int64)
-	}
-	h.epochs[topic] = f.Epoch
+	h.looked, h.epoch = true, f.Epoch
 }
 
-// found is what is under a key: a checkpoint, if ok, or the topic it was moved to.
+// found is what is under a key: a checkpoint, if ok.
 type found struct {
 	checkpoint.Checkpoint
 	ok      bool
 	offset  int64 // of the record that decides
-	moved   string
-	pending *int64 // of a document: NotePending
-	nothing bool   // there is no record, not even one without a value
+	nothing bool  // there is no record, not even one without a value
 }
 
 // pick returns what counts among the newest records of one key, given in the
 // order of the log: the furthest checkpoint of the highest epoch. Records before
-// one without a value do not count, nor do those before a note that it was
-// moved, nor unreadable ones that were overwritten.
+// one without a value do not count, nor do unreadable ones that were overwritten.
 func pick(records []*kgo.Record) (f found, err error) {
 	f.nothing = len(records) == 0
 	for _, r := range records {
-		if moved := movedTo(r.Value); r.Value == nil || moved != "" {
-			f, err = found{moved: moved, offset: r.Offset}, nil
+		if r.Value == nil {
+			f, err = found{offset: r.Offset}, nil
 			continue
 		}
-		next, pending, bad := decodePending(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
+		next, bad := decode(r.Value, fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key))
 		if ends := endsOf(r); ends != nil {
 			next.Ends = ends
 		}
@@ -222,7 +190,7 @@ func pick(records []*kgo.Record) (f found, err error) {
 		case bad != nil:
 			f, err = found{}, bad
 		case !f.ok || next.Replaces(&f.Checkpoint):
-			f, err = found{Checkpoint: next, ok: true, offset: r.Offset, pending: pending}, nil
+			f, err = found{Checkpoint: next, ok: true, offset: r.Offset}, nil
 		}
 	}
 	return f, err
@@ -230,7 +198,7 @@ func pick(records []*kgo.Record) (f found, err error) {
 
 // classify adds class and remedy to the broker errors that only an operator can
 // fix.
-func (k *kafka) classify(topic string, err error, operation string) error {
+func (k *kafka) classify(err error, operation string) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return failure.Lossf(
@@ -239,7 +207,7 @@ func (k *kafka) classify(topic string, err error, operation string) error {
 	case errors.Is(err, kerr.InvalidTopicException):
 		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return failure.Configf(k.allow(topicOperations, "--topic '"+topic+"'"),
+		return failure.Configf(k.allow(topicOperations, "--topic '"+k.topic+"'"),
 			"not allowed to %s it: %w", operation, err)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return failure.Configf(k.allow(operation, "--cluster"),

@@ -15,6 +15,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
+// ErrGone is wrapped by the error of a load of a checkpoint that was in the
+// store, and is not there any more. It is a loss.
+var ErrGone = errors.New("it was deleted or emptied")
+
 // look is what a log has under the key, from its newest checkpoint on that counts.
 type look struct {
 	records []*kgo.Record // what counts, in order

@@ -37,36 +37,36 @@ const (
 const leastAsked = 10
 
 // ensureTopic checks the topic or creates it.
-func (k *kafka) ensureTopic(ctx context.Context, topic string) error {
-	detail, err := k.describe(ctx, topic)
+func (k *kafka) ensureTopic(ctx context.Context) error {
+	detail, err := k.describe(ctx)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return k.createTopic(ctx, topic)
+		return k.createTopic(ctx)
 	}
 	if err != nil {
-		return k.classify(topic, err, "Describe")
+		return k.classify(err, "Describe")
 	}
 	return k.checkTopic(ctx, detail)
 }
 
-// describe returns a topic's metadata; a topic that cannot be used now is an
+// describe returns the topic's metadata; a topic that cannot be used now is an
 // error.
-func (k *kafka) describe(ctx context.Context, topic string) (kadm.TopicDetail, error) {
-	topics, err := k.admin.ListTopics(ctx, topic)
+func (k *kafka) describe(ctx context.Context) (kadm.TopicDetail, error) {
+	topics, err := k.admin.ListTopics(ctx, k.topic)
 	if err != nil {
 		return kadm.TopicDetail{}, err
 	}
-	return topics[topic], kafkalog.Usable(topics[topic], 0)
+	return topics[k.topic], kafkalog.Usable(topics[k.topic], 0)
 }
 
-func (k *kafka) createTopic(ctx context.Context, topic string) error {
+func (k *kafka) createTopic(ctx context.Context) error {
 	const brokerDefault = -1
-	_, err := k.admin.CreateTopic(ctx, 1, brokerDefault, topicConfig, topic)
+	_, err := k.admin.CreateTopic(ctx, 1, brokerDefault, topicConfig, k.topic)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("create it: %w", k.classifyCreate(topic, err))
+		return fmt.Errorf("create it: %w", k.classifyCreate(err))
 	}
 	var detail kadm.TopicDetail
 	err = untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
-		detail, err = k.describe(ctx, topic)
+		detail, err = k.describe(ctx)
 		return err
 	})
 	if err != nil {
@@ -75,14 +75,14 @@ func (k *kafka) createTopic(ctx context.Context, topic string) error {
 	return k.checkTopic(ctx, detail)
 }
 
-func (k *kafka) classifyCreate(topic string, err error) error {
+func (k *kafka) classifyCreate(err error) error {
 	for _, refused := range []error{kerr.InvalidReplicationFactor, kerr.InvalidConfig, kerr.PolicyViolation} {
 		if errors.Is(err, refused) {
 			return failure.Configf("create it as the cluster's rules want it: "+
-				k.command("kafka-topics", "--create --topic '"+topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
+				k.command("kafka-topics", "--create --topic '"+k.topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
 		}
 	}
-	return k.classify(topic, err, "Create")
+	return k.classify(err, "Create")
 }
 
 // untilKnown repeats f, for patience, while brokers say that they do not know
@@ -110,25 +110,25 @@ func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
 	}
 	var policy string
 	err := untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
-		policy, err = k.cleanupPolicy(ctx, detail.Topic)
+		policy, err = k.cleanupPolicy(ctx)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read its configuration: %w", k.classify(detail.Topic, err, "DescribeConfigs"))
+		return fmt.Errorf("read its configuration: %w", k.classify(err, "DescribeConfigs"))
 	}
 	if policy != "compact" {
-		return failure.Lossf(k.command("kafka-configs", "--alter --entity-type topics --entity-name '"+detail.Topic+"' --add-config cleanup.policy=compact"),
+		return failure.Lossf(k.command("kafka-configs", "--alter --entity-type topics --entity-name '"+k.topic+"' --add-config cleanup.policy=compact"),
 			"its cleanup.policy is %q, not compact: the broker deletes checkpoints when they are old", policy)
 	}
 	return nil
 }
 
-func (k *kafka) cleanupPolicy(ctx context.Context, topic string) (string, error) {
-	configs, err := k.admin.DescribeTopicConfigs(ctx, topic)
+func (k *kafka) cleanupPolicy(ctx context.Context) (string, error) {
+	configs, err := k.admin.DescribeTopicConfigs(ctx, k.topic)
 	if err != nil {
 		return "", err
 	}
-	rc, err := configs.On(topic, nil)
+	rc, err := configs.On(k.topic, nil)
 	if err == nil {
 		err = rc.Err
 	}

@@ -41,22 +41,17 @@ func settled(ctx context.Context, read func() error) error {
 type Marker interface {
 	// Mark returns what Save would write.
 	Mark(cp checkpoint.Checkpoint) (*kgo.Record, error)
-	// Leave makes the checkpoint unreadable where it was kept before. The slot's
-	// holder calls it once it has saved one, and before anything else counts.
-	Leave(ctx context.Context) error
 }
 
 // Mark implements Marker.
 func (k *kafka) Mark(cp checkpoint.Checkpoint) (*kgo.Record, error) {
-	doc := newDocument(cp)
-	doc.NotePending = k.pending.Load()
-	value, err := encodeDocument(doc)
+	value, err := encode(cp)
 	if err != nil {
 		return nil, err
 	}
-	return k.record(k.place(), value), nil
+	return k.record(value), nil
 }
 
-func (k *kafka) record(topic string, value []byte) *kgo.Record {
-	return &kgo.Record{Topic: topic, Partition: 0, Key: []byte(k.key), Value: value}
+func (k *kafka) record(value []byte) *kgo.Record {
+	return &kgo.Record{Topic: k.topic, Partition: 0, Key: []byte(k.key), Value: value}
 }

@@ -19,14 +19,14 @@ import (
 // their answer. If a broker may have taken it, the client goes on until it
 // knows; a later save waits behind it.
 func (k *kafka) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	mark, err := k.Mark(cp)
+	value, err := encode(cp)
 	if err != nil {
 		return err
 	}
-	if err := k.write(ctx, mark.Topic, mark.Value); err != nil {
-		return fmt.Errorf("save checkpoint to topic %s: %w", mark.Topic, err)
+	if err := k.write(ctx, value); err != nil {
+		return fmt.Errorf("save checkpoint to topic %s: %w", k.topic, err)
 	}
-	return k.Leave(ctx) // otherwise the next start could be with the shared topic, and what it saves there would count for nothing
+	return nil
 }
 
 func (k *kafka) Close() {
@@ -36,19 +36,19 @@ func (k *kafka) Close() {
 	k.client.Close()
 }
 
-// write makes a record under the key durable, in a topic; nil forgets the checkpoint. A
+// write makes a record under the key durable; nil forgets the checkpoint. A
 // writer that was refused its producer id can never write (see package
 // producerid): a new one takes its place.
-func (k *kafka) write(ctx context.Context, topic string, value []byte) error {
+func (k *kafka) write(ctx context.Context, value []byte) error {
 	retry := backoff.Series{Range: renewWaits}
 	for refused := 1; ; refused++ {
-		err := k.produce(ctx, topic, value)
+		err := k.produce(ctx, value)
 		if err == nil {
 			return nil
 		}
 		refusal := producerid.Refused(ctx, k.writer)
 		if refusal == nil {
-			return k.classify(topic, err, "Write")
+			return k.classify(err, "Write")
 		}
 		if err := k.renew(); err != nil {
 			return err
@@ -87,10 +87,10 @@ func (k *kafka) unnumbered(refusal *kerr.Error) error {
 }
 
 // produce returns once the broker has acknowledged the record, or ctx has ended.
-func (k *kafka) produce(ctx context.Context, topic string, value []byte) error {
+func (k *kafka) produce(ctx context.Context, value []byte) error {
 	k.link.reset()
 	for {
-		err := k.produceOnce(ctx, topic, value)
+		err := k.produceOnce(ctx, value)
 		// If a save was given up and its record still waits in the client, all
 		// records behind it fail with the error of its context.
 		if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
@@ -105,8 +105,8 @@ func (k *kafka) produce(ctx context.Context, topic string, value []byte) error {
 // first record of a topic that it has just learned of.
 const refusalPoll = time.Second
 
-func (k *kafka) produceOnce(ctx context.Context, topic string, value []byte) error {
-	rec := k.record(topic, value)
+func (k *kafka) produceOnce(ctx context.Context, value []byte) error {
+	rec := k.record(value)
 	acked := make(chan error, 1)
 	k.writer.Produce(ctx, rec, func(_ *kgo.Record, err error) { acked <- err })
 	poll := time.NewTicker(refusalPoll)

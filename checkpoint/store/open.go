@@ -25,9 +25,6 @@ func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, princip
 	}
 	switch cfg.Store {
 	case StoreKafka:
-		if cfg.Own {
-			return NewOwnKafka(ctx, kafka, cfg.Topic, key, principal)
-		}
 		return NewKafka(ctx, kafka, cfg.Topic, key, principal)
 	case StorePostgres:
 		return NewPostgres(ctx, url, cfg.Table, key)
@@ -44,7 +41,7 @@ func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, princip
 type Options struct {
 	// Store is StoreKafka, StorePostgres, StoreFile or StoreNone.
 	Store string `yaml:"store"`
-	Topic string `yaml:"topic"` // StoreKafka
+	Topic string `yaml:"topic"` // StoreKafka: what the topics begin with, see Topic
 	Table string `yaml:"table"` // StorePostgres
 	Path  string `yaml:"path"`  // StoreFile
 	// Key names this connector's checkpoint among others in the same store;
@@ -53,10 +50,6 @@ type Options struct {
 	// Interval is the longest time between an ack and its checkpoint and
 	// confirmation.
 	Interval time.Duration `yaml:"interval"`
-
-	// Own keeps the checkpoint in a topic of its own: OwnTopic of Topic. Package
-	// wiring sets it for exactly-once delivery.
-	Own bool `yaml:"-"`
 }
 
 // Values of Options.Store.

@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -72,52 +74,38 @@ func (p *postgres) others(ctx context.Context) (all []checkpoint.Checkpoint, err
 	return all, err
 }
 
-// others looks into the shared topic, and at the end of each that is one connector's own.
-// A checkpoint that a transaction may abort counts, too: its slot is the same.
+// others looks at the end of the topic of each other key. A checkpoint that a transaction
+// may abort counts, too: its slot is the same.
 func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return await.Answer(ctx, func() (all []checkpoint.Checkpoint, err error) {
-		shared := k.topic
-		if k.former != "" {
-			shared = k.former
-		}
 		topics, err := k.admin.ListTopics(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, topic := range topics.Names() {
-			search := kafkalog.Newest
-			switch {
-			case topic == shared:
-				search = kafkalog.All
-			case !strings.HasPrefix(topic, shared+".") || kafkalog.Usable(topics[topic], 0) != nil:
+			if topic == k.topic || !strings.HasPrefix(topic, k.base+".") || kafkalog.Usable(topics[topic], 0) != nil {
 				continue
 			}
-			found, err := k.othersIn(ctx, topic, search)
-			if err != nil && topic == shared {
-				return nil, err
+			records, err := k.lastIn(ctx, topic)
+			if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+				return nil, fmt.Errorf("topic %s: %w", topic, err)
 			}
-			all = append(all, found...)
+			for _, r := range records {
+				if cp, err := decode(r.Value, ""); err == nil { // a record without a value is none
+					all = append(all, cp)
+				}
+			}
 		}
 		return all, nil
 	})
 }
 
-func (k *kafka) othersIn(ctx context.Context, topic string, search search) (all []checkpoint.Checkpoint, err error) {
+// lastIn returns the last record of another key's topic, if there is one.
+func (k *kafka) lastIn(ctx context.Context, topic string) ([]*kgo.Record, error) {
 	logs, err := kafkalog.Open(ctx, k.client, topic, 0)
 	if err != nil {
 		return nil, err
 	}
-	records, err := search(ctx, logs[0].Raw(), func(r *kgo.Record) bool {
-		return !r.Attrs.IsControl() && string(r.Key) != k.key && !alien(r)
-	})
-	last := make(map[string]*kgo.Record)
-	for _, r := range records {
-		last[string(r.Key)] = r
-	}
-	for _, r := range last {
-		if cp, err := decode(r.Value, ""); err == nil { // which a note is not, nor a record without a value
-			all = append(all, cp)
-		}
-	}
-	return all, err
+	records, err := kafkalog.Newest(ctx, logs[0].Raw(), func(r *kgo.Record) bool { return !r.Attrs.IsControl() && !alien(r) })
+	return records[max(0, len(records)-1):], err
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// ownedDocument is an OwnedTable as it is stored. An older reader may ignore it:
-// it then takes the OIDs of its first look for those of the whole log.
+// ownedDocument is an OwnedTable as it is stored.
 type ownedDocument struct {
 	OID         uint32            `json:"oid"`
 	Name        string            `json:"name,omitempty"`

@@ -137,7 +137,7 @@ func compareEnds(ctx context.Context, cfg *config.Config, stored *checkpoint.Che
 // storeWritable tests whether a checkpoint could be saved, if there is a place
 // for it already. It leaves nothing behind.
 func (d *doctor) storeWritable(ctx context.Context) error {
-	_, exists, err := storeExists(ctx, d.cfg)
+	exists, err := storeExists(ctx, d.cfg)
 	if err != nil || !exists || d.cfg.Checkpoint.Store == store.StoreKafka { // which checkpointTopic asks for
 		return err
 	}

@@ -29,7 +29,7 @@ const minInSync = "min.insync.replicas"
 // Topics of one verdict share a line.
 func (d *doctor) copies(ctx context.Context, c *cluster) {
 	topics := make(map[verdict][]string)
-	checkpoints, _ := wiring.CheckpointTopic(d.cfg)
+	checkpoints := wiring.CheckpointTopic(d.cfg)
 	for _, topic := range d.knownTopics() {
 		v := unknown
 		replicas, least, err := c.copies(ctx, topic, topic == checkpoints)
@@ -57,8 +57,7 @@ func (d *doctor) knownTopics() []string {
 		topics = append(topics, d.cfg.Errors.DeadLetterTopic)
 	}
 	if d.cfg.Checkpoint.Store == store.StoreKafka && d.cfg.Source.Mode != config.ModePoll {
-		checkpoints, _ := wiring.CheckpointTopic(d.cfg)
-		topics = append(topics, checkpoints)
+		topics = append(topics, wiring.CheckpointTopic(d.cfg))
 	}
 	slices.Sort(topics)
 	return slices.Compact(topics)

@@ -140,13 +140,9 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 // keeps a checkpoint for good is for the store to judge, see checkpoint.
 func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	const name = "kafka.checkpoint_topic"
-	topic, shared := wiring.CheckpointTopic(d.cfg)
+	topic := wiring.CheckpointTopic(d.cfg)
 	before := d.report.count(Fail)
 	defer func() { d.refused = d.report.count(Fail) > before }()
-	if err := c.sharedUsable(ctx, shared); err != nil {
-		d.fail(name, err)
-		return
-	}
 	state, err := c.lookup(ctx, topic)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
@@ -164,20 +160,6 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	default:
 		d.ok(name, "topic %q may be read and written to", topic)
 	}
-}
-
-// sharedUsable is the error of a shared topic that may not be read and written to. One
-// that does not exist, or of which nothing is known, has none.
-func (c *cluster) sharedUsable(ctx context.Context, shared string) error {
-	if shared == "" {
-		return nil
-	}
-	state, err := c.lookup(ctx, shared)
-	if errors.Is(err, kerr.TopicAuthorizationFailed) || err == nil && !(state.may(kmsg.ACLOperationWrite) && state.may(kmsg.ACLOperationRead)) {
-		return failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, shared),
-			"the broker does not allow to read and write topic %q, in which a checkpoint from before exactly_once may be", shared)
-	}
-	return nil
 }
 
 // cluster asks a Kafka cluster.

@@ -77,9 +77,9 @@ func TestCheckKafka(t *testing.T) {
 		{"dead letters of any event", nil, deadLetters("max.message.bytes", "2000000"), "kafka.dead_letters", OK, "up to 2000000 bytes"},
 		{"compacted dead letters", nil, deadLetters("cleanup.policy", "compact"), "kafka.dead_letter_cleanup", Warn, "is compacted"},
 		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
-		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints")}, func(*fixture) {},
+		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints.a")}, func(*fixture) {},
 			"checkpoint", Fail, "not compact"},
-		{"checkpoint topic of several partitions", []kfake.Opt{kfake.SeedTopics(2, "cdc-outbox.checkpoints")}, func(*fixture) {},
+		{"checkpoint topic of several partitions", []kfake.Opt{kfake.SeedTopics(2, "cdc-outbox.checkpoints.a")}, func(*fixture) {},
 			"checkpoint", Fail, "2 partitions"},
 		// acks=all is worth as many copies as the topics have.
 		{"one replica", []kfake.Opt{kfake.SeedTopics(1, event)}, func(*fixture) {}, "kafka.copies", Warn, event + ": one replica"},
@@ -102,10 +102,11 @@ func TestCheckKafka(t *testing.T) {
 			f := sound(t)
 			f.insert("order", "1", "{}")
 			c := f.withKafka(tt.opts...)
+			f.Checkpoint.Key = "a"
 			tt.do(f)
-			before := c.TopicInfo("cdc-outbox.checkpoints")
+			before := c.TopicInfo(wiring.CheckpointTopic(f.Config))
 			f.wantCheck(tt.check, tt.outcome, tt.words)
-			if after := c.TopicInfo("cdc-outbox.checkpoints"); (before == nil) != (after == nil) {
+			if after := c.TopicInfo(wiring.CheckpointTopic(f.Config)); (before == nil) != (after == nil) {
 				t.Error("check created the checkpoint topic")
 			}
 		})
@@ -140,7 +141,7 @@ func TestCheckCopiesAsksTheController(t *testing.T) {
 		resp.Topics = append(resp.Topics, answer)
 		return resp, nil, true
 	})
-	f.wantCheck("kafka.copies", Warn, "cdc-outbox.checkpoints: one replica")
+	f.wantCheck("kafka.copies", Warn, wiring.CheckpointTopic(f.Config)+": one replica")
 }
 
 func exactlyOnce(f *fixture) { f.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }
@@ -152,7 +153,7 @@ func TestCheckTransactionsOfApacheKafka(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache())
 	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers, f.Checkpoint.Store = b.Brokers, store.StoreKafka
-	f.wantCheck("kafka.copies", Warn, "cdc-outbox.checkpoints: one replica") // as it would be created
+	f.wantCheck("kafka.copies", Warn, wiring.CheckpointTopic(f.Config)+": one replica") // as it would be created
 	exactlyOnce(f)
 	f.wantCheck("kafka.transaction_version", OK, "transaction.version is 2")
 	f.wantCheck("kafka.transaction_copies", Warn, "1 replicas and min.insync.replicas 1")

@@ -19,7 +19,6 @@ type decision struct {
 	*view
 	*session
 	store checkpoint.Store // nil: none is there, so that nothing is in it
-	at    *config.Config   // of the store
 }
 
 // openDecision looks at everything for a verb and changes nothing.
@@ -55,9 +54,9 @@ func openIdle(ctx context.Context, cfg *config.Config) (*decision, error) {
 func (d *decision) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
-	at, exists, err := storeExists(ctx, d.cfg)
-	if d.at = at; err == nil && exists {
-		d.store, err = wiring.OpenStore(ctx, at)
+	exists, err := storeExists(ctx, d.cfg)
+	if err == nil && exists {
+		d.store, err = wiring.OpenStore(ctx, d.cfg)
 	}
 	if err != nil {
 		return err
@@ -102,11 +101,11 @@ func (d *decision) close() {
 // it. It creates what the store lacks.
 func (d *decision) ready(ctx context.Context) (err error) {
 	if d.store == nil {
-		if d.store, err = wiring.OpenStore(ctx, d.at); err != nil {
+		if d.store, err = wiring.OpenStore(ctx, d.cfg); err != nil {
 			return err
 		}
 	}
-	return storeWritable(ctx, d.at, d.store, store.Writable)
+	return storeWritable(ctx, d.cfg, d.store, store.Writable)
 }
 
 // owned is what the next run knows of the outbox tables' OIDs.

@@ -32,12 +32,12 @@ func (s *session) readAlready(ctx context.Context, v *view, kept checkpoint.Stor
 func (d *doctor) secondReader(ctx context.Context, s *session, v *view) error {
 	var kept checkpoint.Store
 	if d.cfg.Checkpoint.Store != store.StoreNone {
-		at, exists, err := storeExists(ctx, d.cfg)
+		exists, err := storeExists(ctx, d.cfg)
 		if err != nil {
 			return err
 		}
 		if exists {
-			if kept, err = wiring.OpenStore(ctx, at); err != nil {
+			if kept, err = wiring.OpenStore(ctx, d.cfg); err != nil {
 				return err
 			}
 			defer kept.Close()

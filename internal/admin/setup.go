@@ -377,7 +377,7 @@ func missingSlot(cfg *config.Config) error {
 // delivered yet. It does so before there is a slot: nobody can tell later whether a
 // slot without a checkpoint was read.
 func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) error {
-	if _, shared := wiring.CheckpointTopic(s.cfg); shared == "" {
+	if !wiring.ExactlyOnce(s.cfg) {
 		return nil
 	}
 	if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(server, s.cfg.Source.Slot)); err != nil {

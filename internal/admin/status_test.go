@@ -102,7 +102,7 @@ func TestStatusText(t *testing.T) {
 			Publication: &PublicationStatus{Name: "cdc_outbox", Operations: "insert, update"},
 		},
 		Checkpoint:      &CheckpointStatus{LSN: "16/B374D000", SavedAt: at.Add(-2 * time.Second), AgeSeconds: 2},
-		CheckpointStore: "Kafka topic cdc-outbox.checkpoints",
+		CheckpointStore: "Kafka topic cdc-outbox.checkpoints.app-cdc_outbox",
 	}
 	const want = `the slot is being read
 
@@ -113,7 +113,7 @@ wal          3.0 MiB retained, wal_status reserved, lost after another 5.0 GiB (
 held by      pid 42, cdc-outbox as cdc from 10.0.0.7, since 2026-01-02T03:04:05Z
 publication  cdc_outbox publishes insert, update
 checkpoint   16/B374D000, saved 2s ago (2026-01-02T03:04:03Z)
-             in Kafka topic cdc-outbox.checkpoints
+             in Kafka topic cdc-outbox.checkpoints.app-cdc_outbox
 `
 	if got := text(t, r); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -22,12 +22,12 @@ import (
 func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
-	at, exists, err := storeExists(ctx, cfg)
+	exists, err := storeExists(ctx, cfg)
 	if err != nil || !exists {
 		v.looked = err == nil
 		return err
 	}
-	store, err := wiring.OpenStore(ctx, at)
+	store, err := wiring.OpenStore(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -55,36 +55,30 @@ func saveCheckpoint(ctx context.Context, store checkpoint.Store, cp checkpoint.C
 	return written(ctx, func(ctx context.Context) error { return store.Save(ctx, cp) })
 }
 
-// storeExists tells whether there is a topic or table to look into, and with which
-// configuration: the checkpoint may still be in the topic that pipelines share.
-func storeExists(ctx context.Context, cfg *config.Config) (at *config.Config, exists bool, err error) {
+// storeExists tells whether there is a topic or table to look into.
+func storeExists(ctx context.Context, cfg *config.Config) (exists bool, err error) {
 	switch cfg.Checkpoint.Store {
 	case store.StoreKafka:
 		c := newCluster(cfg)
 		if err := c.connect(ctx); err != nil {
-			return cfg, false, err
+			return false, err
 		}
 		defer c.client.Close()
-		for _, at := range []*config.Config{cfg, wiring.SharedCheckpoint(cfg)} {
-			topic, _ := wiring.CheckpointTopic(at)
-			// Any other error is better explained by the store itself.
-			if _, err := c.lookup(ctx, topic); !errors.Is(err, kerr.UnknownTopicOrPartition) {
-				return at, true, nil
-			}
-		}
-		return cfg, false, nil
+		// Any other error is better explained by the store itself.
+		_, err := c.lookup(ctx, wiring.CheckpointTopic(cfg))
+		return !errors.Is(err, kerr.UnknownTopicOrPartition), nil
 	case store.StorePostgres:
 		s, err := open(ctx, cfg)
 		if err != nil {
-			return cfg, false, err
+			return false, err
 		}
 		defer s.close()
 		if _, exists, err = store.LocateTable(ctx, s.conn, cfg.Checkpoint.Table); err != nil {
-			return cfg, false, fmt.Errorf("look up checkpoint table: %w", err)
+			return false, fmt.Errorf("look up checkpoint table: %w", err)
 		}
-		return cfg, exists, nil
+		return exists, nil
 	}
-	return cfg, true, nil
+	return true, nil
 }
 
 // storeWritable makes sure that the store can be written to, as far as that can be
@@ -98,10 +92,7 @@ func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.St
 		return err
 	}
 	defer c.client.Close()
-	topic, shared := wiring.CheckpointTopic(cfg)
-	if err := c.sharedUsable(ctx, shared); err != nil {
-		return err
-	}
+	topic := wiring.CheckpointTopic(cfg)
 	state, err := c.lookup(ctx, topic)
 	if err != nil {
 		return fmt.Errorf("topic %q: %w", topic, err)
@@ -123,8 +114,7 @@ func storeName(cfg *config.Config) string {
 	}
 	switch c := cfg.Checkpoint; c.Store {
 	case store.StoreKafka:
-		topic, _ := wiring.CheckpointTopic(cfg)
-		return "Kafka topic " + topic
+		return "Kafka topic " + wiring.CheckpointTopic(cfg)
 	case store.StorePostgres:
 		return "table " + c.Table
 	case store.StoreFile:

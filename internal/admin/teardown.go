@@ -157,11 +157,11 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 // loadCheckpoint leaves the store open for the checkpoint to be forgotten in,
 // and makes sure that it can be.
 func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
-	at, exists, err := storeExists(ctx, t.cfg)
+	exists, err := storeExists(ctx, t.cfg)
 	if err != nil || !exists {
 		return false, err
 	}
-	if t.store, err = wiring.OpenStore(ctx, at); err != nil {
+	if t.store, err = wiring.OpenStore(ctx, t.cfg); err != nil {
 		return false, err
 	}
 	cp, found, err := t.store.Load(ctx)
@@ -171,7 +171,7 @@ func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 	if err := t.owns(cp); err != nil {
 		return true, err
 	}
-	return true, storeWritable(ctx, at, t.store, store.Forgettable)
+	return true, storeWritable(ctx, t.cfg, t.store, store.Forgettable)
 }
 
 // owns refuses a checkpoint of another connector under the same key: two

@@ -173,7 +173,7 @@ func (s *session) undecided(v *view) error {
 	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.stored != nil && v.stored.Made {
 		return checkpoint.WithoutSnapshot(v.Slot)
 	}
-	if _, shared := wiring.CheckpointTopic(s.cfg); shared != "" && v.Exists && v.looked && v.stored == nil && v.begun == nil {
+	if wiring.ExactlyOnce(s.cfg) && v.Exists && v.looked && v.stored == nil && v.begun == nil {
 		return checkpoint.Unknown(v.Slot)
 	}
 	return nil

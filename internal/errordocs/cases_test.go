@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 )
 
 // badInput is one row of the table.
@@ -106,7 +108,7 @@ var badInputs = []badInput{
 		e.insert("order", "1", "{}")
 	}, set: []string{"sink.kafka.sasl.mechanism=PLAIN", "sink.kafka.sasl.username=cdc", "sink.kafka.sasl.password=pw"}},
 	{input: "checkpoint topic not compacted", prepare: func(e *environment) {
-		e.useCluster(kfake.SeedTopics(1, "cdc-outbox.checkpoints"))
+		e.useCluster(kfake.SeedTopics(1, store.Topic("cdc-outbox.checkpoints", e.database()+"/cdc_outbox")))
 	}},
 	{input: "payload over `sink.kafka.max_record_bytes`", prepare: func(e *environment) {
 		e.insert("order", "1", `"`+strings.Repeat("x", 2<<20)+`"`)

@@ -93,12 +93,12 @@ func (e *environment) useCluster(opts ...kfake.Opt) {
 // checkpointOnlyUser is a Kafka user who may keep checkpoints and look at the
 // topic of events, but not write there.
 func checkpointOnlyUser() kfake.Opt {
-	allow := func(resource kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
-		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	allow := func(name string, pattern kmsg.ACLResourcePatternType, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: pattern, Operation: op, Allow: true}
 	}
 	return kfake.User("PLAIN", "cdc", "pw",
-		allow(kmsg.ACLResourceTypeTopic, "cdc-outbox.checkpoints", kmsg.ACLOperationAll),
-		allow(kmsg.ACLResourceTypeTopic, "outbox.event.order", kmsg.ACLOperationDescribe))
+		allow("cdc-outbox.checkpoints.", kmsg.ACLResourcePatternTypePrefixed, kmsg.ACLOperationAll),
+		allow("outbox.event.order", kmsg.ACLResourcePatternTypeLiteral, kmsg.ACLOperationDescribe))
 }
 
 // asPoorRole connects as a role that may log in and nothing else.

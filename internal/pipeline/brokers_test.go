@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -169,7 +170,7 @@ func TestMode72TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
 			topics := []string{"outbox.event.order", "dead"}
 			if mode == config.ModeWAL {
 				cfg.Checkpoint.Store = store.StoreKafka
-				topics = append(topics, cfg.Checkpoint.Topic)
+				topics = append(topics, wiring.CheckpointTopic(&cfg))
 			}
 			broker.CreateTopic(t, "outbox.event.order", 1, nil)
 			broker.CreateTopic(t, "dead", 1, nil)

@@ -197,8 +197,7 @@ const stableEvery = 5 * time.Second
 // watchStable watches the last stable offsets of the topics written to until the
 // returned function is called, which joins the goroutine.
 func (p *pipeline) watchStable() (watch *sink.StableOffsets, stop func(), err error) {
-	checkpoints, _ := wiring.CheckpointTopic(p.cfg)
-	if watch, err = sink.NewStableOffsets(*p.cfg.Sink.Kafka, checkpoints); err != nil {
+	if watch, err = sink.NewStableOffsets(*p.cfg.Sink.Kafka, wiring.CheckpointTopic(p.cfg)); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

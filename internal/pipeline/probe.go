@@ -44,8 +44,7 @@ func (p *pipeline) topics() (uses []sink.Use) {
 		uses = append(uses, sink.Use{Topic: p.cfg.Errors.DeadLetterTopic, Optional: kafka.CreateTopics, Letters: true})
 	}
 	if p.cfg.Checkpoint.Store == store.StoreKafka && p.cfg.Source.Mode != config.ModePoll {
-		checkpoints, _ := wiring.CheckpointTopic(p.cfg)
-		uses = append(uses, sink.Use{Topic: checkpoints, Read: true})
+		uses = append(uses, sink.Use{Topic: wiring.CheckpointTopic(p.cfg), Read: true})
 	}
 	return uses
 }

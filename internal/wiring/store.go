@@ -33,9 +33,7 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 		}
 		principal = sink.Principal(*cfg.Sink.Kafka)
 	}
-	opts := cfg.Checkpoint
-	opts.Own = own(cfg)
-	store, err := store.Open(ctx, opts, key, kafka, principal, cfg.Source.URL.Reveal())
+	store, err := store.Open(ctx, cfg.Checkpoint, key, kafka, principal, cfg.Source.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoint store: %w", explain(cfg, err))
 	}
@@ -53,32 +51,14 @@ func explain(cfg *config.Config, err error) error {
 	return &failure.Error{Class: failure.Transient, Remedy: "start PostgreSQL, or correct source.url", Err: err}
 }
 
-// own tells whether the checkpoint has a topic of its own: where it is written in
-// transactions.
-func own(cfg *config.Config) bool {
+// ExactlyOnce tells whether the checkpoint is written in the Kafka transactions of its events.
+func ExactlyOnce(cfg *config.Config) bool {
 	return cfg.Sink.Kafka != nil && cfg.Sink.Kafka.Delivery == sink.DeliveryExactlyOnce
 }
 
-// CheckpointTopic is the topic that the checkpoint is kept in, and shared the one
-// in which it may be from before, or "".
-func CheckpointTopic(cfg *config.Config) (topic, shared string) {
-	key, err := storeKey(cfg)
-	if err != nil || !own(cfg) {
-		return cfg.Checkpoint.Topic, ""
-	}
-	return store.OwnTopic(cfg.Checkpoint.Topic, key), cfg.Checkpoint.Topic
-}
-
-// SharedCheckpoint is the configuration with the checkpoint in the topic that
-// pipelines share, where it is not written in transactions.
-func SharedCheckpoint(cfg *config.Config) *config.Config {
-	if !own(cfg) {
-		return cfg
-	}
-	shared, kafka := *cfg, *cfg.Sink.Kafka
-	kafka.Delivery = sink.DeliveryAtLeastOnce
-	shared.Sink.Kafka = &kafka
-	return &shared
+// CheckpointTopic is the topic that the checkpoint is kept in.
+func CheckpointTopic(cfg *config.Config) string {
+	return store.Topic(cfg.Checkpoint.Topic, CheckpointKey(cfg))
 }
 
 // TransactionalID is the pipeline's at the brokers. It is the same for all of its

@@ -39,7 +39,6 @@ func (*transactor) Ends() checkpoint.Ends                                   { re
 func (*transactor) Claim(context.Context) error                             { return nil }
 func (*transactor) Next() time.Time                                         { return nextTransaction }
 func (*transactor) Await(context.Context, []sink.Entry, func() error) error { return nil }
-func (*transactor) Leave(context.Context) error                             { return nil }
 func (*transactor) Close()                                                  {}
 
 func (x *transactor) Prepare(context.Context) error {

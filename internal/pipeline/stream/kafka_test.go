@@ -38,6 +38,9 @@ func (d *database) useBrokers(brokers []string) (*sink.Kafka, checkpoint.Store) 
 	return d.kafkaSink(), store
 }
 
+// checkpointTopic is the topic of that store.
+func (d *database) checkpointTopic() string { return store.Topic(d.opts.Checkpoint.Topic, d.opts.Slot) }
+
 // kafkaSink returns a sink that ends with the test. It is of no use after a
 // delivery that failed.
 func (d *database) kafkaSink() *sink.Kafka {
@@ -138,7 +141,7 @@ func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
 	i := d.start(s, out).streams()
 	d.insert(1, 1)
 	admin := kadm.NewClient(b.Client(t))
-	must.Get(admin.DeleteTopics(t.Context(), d.opts.Checkpoint.Topic))(t)
+	must.Get(admin.DeleteTopics(t.Context(), d.checkpointTopic()))(t)
 	eventually(t, "the end of Run", func() bool {
 		d.insert(1, 1) // something to save
 		return i.ended()

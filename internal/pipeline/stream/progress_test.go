@@ -177,7 +177,7 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 			i := d.start(s, out).streams()
 			eventually(t, "a checkpoint", func() bool { return i.metrics.savesDone() > 0 })
 			for n := range faults {
-				faults[n].Topic, faults[n].Count = d.opts.Checkpoint.Topic, -1
+				faults[n].Topic, faults[n].Count = d.checkpointTopic(), -1
 			}
 			fault := cluster.Fault(faults...)
 			d.insert(5, 1)

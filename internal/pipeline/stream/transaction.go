@@ -52,10 +52,8 @@ func (s inTransactions) Save(ctx context.Context, cp checkpoint.Checkpoint) erro
 	if err != nil {
 		return err
 	}
-	if _, err = s.Sink.Transact(ctx, nil, record); err != nil {
-		return anew(err)
-	}
-	return s.Marker.Leave(ctx)
+	_, err = s.Sink.Transact(ctx, nil, record)
+	return anew(err)
 }
 
 // anew is the error of a transactor. If it may pass, it takes a new pipeline to

@@ -1,0 +1,26 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+)
+
+// longestTopic is the most characters that brokers take for a name.
+const longestTopic = 249
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_]+(/[A-Za-z0-9_]+)?$`)
+
+// Topic is the topic of the key's checkpoint, where checkpoint.topic is base. Two keys
+// never have the same, nor two that differ only in dots and underscores, which brokers
+// refuse.
+func Topic(base, key string) string {
+	name := base + "." + strings.Replace(key, "/", "-", 1)
+	if plainKey.MatchString(key) && len(name) <= longestTopic {
+		return name
+	}
+	sum := sha256.Sum256([]byte(key))
+	name = base + "." + regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(key, "-")
+	return name[:min(len(name), longestTopic-17)] + "-" + hex.EncodeToString(sum[:8])
+}
