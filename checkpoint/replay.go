@@ -15,7 +15,8 @@ type Past struct {
 	// Since is the last transaction of ours in it. It also proves everything
 	// before it: two logs that have the same record are the same up to there.
 	Since Landmark
-	Cut   Landmark // of a transaction behind Known that was read in part; zero: none
+	Cut   Cut      // the last event that was read of a transaction behind Known; zero: none
+	Skip  Landmark // a transaction that an operator ordered to pass over; zero: none
 }
 
 // Replay judges whether a stream is of the log that was read before. The server
@@ -36,7 +37,7 @@ type Replay struct {
 // NewReplay returns the judge of a stream.
 func NewReplay(past Past) *Replay {
 	r := &Replay{past: past}
-	for _, l := range []Landmark{past.Since, past.Cut} {
+	for _, l := range []Landmark{past.Since, past.Cut.Landmark} {
 		if l.XID != 0 && l.Commit >= past.Start {
 			r.wanted = append(r.wanted, l)
 		}

@@ -73,7 +73,7 @@ func TestReplay(t *testing.T) {
 			start: 70, known: 70, since: tx(40, 4), cut: tx(60, 6), log: []any{tx(75, 7), pg.LSN(80)}, done: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewReplay(Past{Start: c.start, Known: c.known, Since: c.since, Cut: c.cut})
+			r := NewReplay(Past{Start: c.start, Known: c.known, Since: c.since, Cut: Cut{Landmark: c.cut}})
 			done, err := follow(r, c.log)
 			if (err != nil) != (c.loss != "") || done != c.done {
 				t.Fatalf("done %v, error %v; want %v, %q", done, err, c.done, c.loss)
@@ -173,7 +173,7 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 	// The slot stands somewhere in what both logs have, or where it is known to
 	// be confirmed: the other log's slot is an older one of ours.
 	start := 1 + pg.LSN(rng.IntN(int(min(known, end(common)))))
-	r := NewReplay(Past{Start: start, Known: known, Since: since, Cut: cut})
+	r := NewReplay(Past{Start: start, Known: known, Since: since, Cut: Cut{Landmark: cut}})
 	seen := map[Landmark]bool{cut: true}
 	for _, l := range ours[:read] {
 		seen[l] = true

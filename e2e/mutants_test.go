@@ -64,14 +64,14 @@ var mutants = []mutant{
 	{
 		mistake: "forgets at a reconnect what it has taken in",
 		patches: []patch{
-			{"internal/pipeline/stream/intake.go", "return in.replay != nil && p.CommitLSN < in.end || p.CommitLSN == in.cut.CommitLSN && p.Seq <= in.cut.Seq", "return false"},
+			{"checkpoint/reading.go", "return r.replaying && p.CommitLSN < r.end || p.CommitLSN == r.cut.Commit && p.Seq <= r.cut.Seq", "return false"},
 		},
 		test:  "TestE2EReconnectBesideSilentBroker",
 		finds: "came again",
 	},
 	{
 		mistake: "confirms at a reconnect what is still in flight",
-		patches: []patch{{"internal/pipeline/stream/acquire.go", "err = s.open(ctx, repl, &h)", "h.start = max(h.start, s.intake.end)\n\th.confirmed = h.start\n\terr = s.open(ctx, repl, &h)"}},
+		patches: []patch{{"internal/pipeline/stream/acquire.go", "err = s.open(ctx, repl, &h)", "h.start = max(h.start, s.intake.reading.End())\n\th.confirmed = h.start\n\terr = s.open(ctx, repl, &h)"}},
 		test:    "TestE2EReconnectBesideSilentBroker",
 		finds:   "(lost|premature): |ended by itself",
 	},

@@ -16,7 +16,7 @@ import (
 // A log that cannot be read is not recognised.
 func (d *decision) recognised(ctx context.Context) bool {
 	past := d.past()
-	past.Cut = d.stored.Cut.Landmark
+	past.Cut = d.stored.Cut
 	proof := past.Since.XID != 0 && past.Since.Commit >= past.Start || past.Cut.XID != 0 && past.Cut.Commit >= past.Start
 	if !proof || past.Known > d.server.FlushLSN || past.Cut.XID != 0 && d.stored.Scope != d.scope() {
 		return false

@@ -220,7 +220,7 @@ func (s *source) recall(h *acquired, slot catalog.Slot) {
 		h.cp.Landmark = found.Landmark
 	}
 	h.confirmed = slot.ConfirmedFlush
-	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.landmark.Commit)
+	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.reading.Landmark().Commit)
 }
 
 func (s *source) scope() string {
@@ -287,7 +287,7 @@ func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 // position that is durable downstream.
 func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable pg.LSN, err error) {
 	durable, err = checkpoint.Verify(stored, seen)
-	read := s.intake.read()
+	read := s.intake.reading.Furthest()
 	if stored != nil && !stored.Cut.IsZero() {
 		read = max(read, stored.Cut.Commit+1)
 	}

@@ -54,7 +54,6 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.recallDoubtful(ctx, &cp); err != nil {
 		return err
 	}
-	s.intake.skip = cp.Skip
 	s.epoch = cp.Epoch // a save that fails may still have reached the store
 	if err := s.checkpointer.begin(ctx, cp); err != nil {
 		return err
@@ -63,7 +62,8 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.intake.tracker.Keepalive(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
-	err = s.intake.resume(checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark}, cp.Cut, func() {
+	past := checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark, Cut: cp.Cut, Skip: cp.Skip}
+	err = s.intake.resume(past, func() {
 		s.checkpointer.attach(h.stream) // not earlier: positions of another log must not be confirmed
 		s.recognised.Store(true)
 	})

@@ -32,38 +32,31 @@ type Boundaries struct {
 type boundaries struct {
 	Boundaries
 	limit int64
-	// parted is the commit of the transaction that is published in parts: it is
-	// too large, or a part of it was published before.
-	parted pg.LSN
-	// A transaction that is refused as too large: only its size is of interest
-	// until its commit comes.
-	refused bool
-	events  int
-	memory  int64
+	// Of a transaction that is refused as too big only the size is of interest until
+	// its commit comes.
+	events int
+	memory int64
 }
 
-// parts reports whether the item does not wait for its transaction's commit.
-// What is passed over nobody sees, so it may have any size.
-func (b *boundaries) parts(it *item) bool {
-	return !b.Keep || it.Event.XID != 0 && it.Event.Position.CommitLSN == b.parted ||
-		it.Bad != nil && it.Bad.Reason == transform.ReasonPassedOver
+// waits reports whether the item waits for the end of its transaction. What is
+// passed over nobody sees, so it may have any size.
+func (b *boundaries) waits(it *item, extent checkpoint.Extent) bool {
+	return b.Keep && extent != checkpoint.InParts && (it.Bad == nil || it.Bad.Reason != transform.ReasonPassedOver)
 }
 
 // enter puts the item into the queue once there is room.
 func (in *intake) enter(ctx context.Context, it item) error {
-	if in.bounds.refused {
+	extent := in.extent(it.Event)
+	if extent == checkpoint.TooBig {
 		in.measure(it)
 		return nil
 	}
 	err := in.queue.room(ctx, it.memory)
 	if errors.Is(err, errOversized) {
-		if !in.bounds.Split {
-			in.bounds.refused = true
-			in.bounds.events, in.bounds.memory = in.queue.holds()
+		if extent = in.oversize(it.Event); extent == checkpoint.TooBig {
 			in.measure(it)
 			return nil
 		}
-		in.split(it.Event)
 		err = in.queue.room(ctx, it.memory)
 	}
 	if err != nil {
@@ -71,21 +64,36 @@ func (in *intake) enter(ctx context.Context, it item) error {
 		return err
 	}
 	it.ticket = in.tracker.Add() // not earlier: an event that found no memory may never come again
-	if in.bounds.parts(&it) {
-		in.queue.push(it)
-	} else {
+	if in.bounds.waits(&it, extent) {
 		in.queue.hold(it)
+	} else {
+		in.queue.push(it)
 	}
 	return nil
 }
 
-// split goes on with a transaction in parts.
-func (in *intake) split(ev *transform.Event) {
-	in.bounds.parted = ev.Position.CommitLSN
+// extent is that of the event's transaction.
+func (in *intake) extent(ev *transform.Event) checkpoint.Extent {
+	if ev.XID == 0 { // it has none
+		return checkpoint.Whole
+	}
+	return in.reading.Published(ev.Position.CommitLSN)
+}
+
+// oversize decides about the event's transaction, of which what is held fills the queue: it
+// goes on in parts, or is refused at its end.
+func (in *intake) oversize(ev *transform.Event) checkpoint.Extent {
+	if !in.bounds.Split {
+		in.bounds.events, in.bounds.memory = in.queue.holds()
+		in.reading.Publish(checkpoint.TooBig)
+		return checkpoint.TooBig
+	}
+	in.reading.Publish(checkpoint.InParts)
 	in.queue.part()
 	in.metrics.Split()
 	in.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a transaction is larger than sink.kafka.max_buffered_bytes, so consumers may see a part of it"},
-		zap.Stringer("lsn", in.bounds.parted), zap.Uint32("xid", ev.XID))
+		zap.Stringer("lsn", ev.Position.CommitLSN), zap.Uint32("xid", ev.XID))
+	return checkpoint.InParts
 }
 
 // measure counts an event of a transaction that is refused.
@@ -97,25 +105,22 @@ func (in *intake) measure(it item) {
 }
 
 // oversized is the error of a transaction that is refused, at its end.
-func (in *intake) oversized() error {
-	if !in.bounds.refused {
-		return nil
-	}
+func (in *intake) oversized(tx checkpoint.Transaction) error {
 	enough := in.bounds.memory + in.bounds.memory/8 // it is never quite the same
 	return failure.Configf(fmt.Sprintf("raise sink.kafka.max_buffered_bytes to %d or more; or set sink.kafka.on_oversized_transaction: split, so that consumers may see a part of it", enough)+
-		in.skipRemedy(in.cutMark.Commit),
+		in.skipRemedy(tx.Commit),
 		"transaction %s has %d events that take %d bytes, more than sink.kafka.max_buffered_bytes, %d, so sink.kafka.transaction_boundaries cannot keep it whole",
-		in.cutMark, in.bounds.events, in.bounds.memory, in.bounds.limit)
+		tx.Landmark, in.bounds.events, in.bounds.memory, in.bounds.limit)
 }
 
 // overtaken is the error of a transaction that is held, and that the checkpoint
 // has passed: only another instance can have published it.
-func (in *intake) overtaken(known pg.LSN) error {
+func (in *intake) overtaken(known pg.LSN, cut checkpoint.Cut) error {
 	n, _ := in.queue.holds()
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("the checkpoint is at %s, and %d events of transaction %s are not published yet: %w", known, n, in.cutMark, ErrTakenOver)
+	return fmt.Errorf("the checkpoint is at %s, and %d events of transaction %s are not published yet: %w", known, n, cut.Landmark, ErrTakenOver)
 }
 
 // sealed hands over the transaction that has ended.

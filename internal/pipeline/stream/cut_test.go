@@ -20,23 +20,24 @@ func recalled(t *testing.T) *intake {
 	in, _ := testIntake(t, transform.UpdateWarn)
 	must.OK(t, in.tracker.Keepalive(15))
 	past := checkpoint.Past{Slot: 5, Start: 10, Known: 15, Since: checkpoint.Landmark{Commit: 10, XID: 10}}
-	must.OK(t, in.resume(past, checkpoint.Cut{Landmark: checkpoint.Landmark{Commit: 20, XID: 20}, Seq: 1}, func() {}))
+	past.Cut = checkpoint.Cut{Landmark: checkpoint.Landmark{Commit: 20, XID: 20}, Seq: 1}
+	must.OK(t, in.resume(past, func() {}))
 	return in
 }
 
 func TestIntakeGoesOnWithinATransaction(t *testing.T) {
 	in := recalled(t)
 	got := accepted(t, in, insert(10, 0), commit(15), insert(20, 0), insert(20, 1), insert(20, 2), commit(25), insert(30, 0), commit(35))
-	if want := []string{"20/2", "30/0"}; !slices.Equal(got, want) || in.end != 35 {
-		t.Errorf("took in %v up to %s, want %v up to 35", got, in.end, want)
+	if want := []string{"20/2", "30/0"}; !slices.Equal(got, want) || in.reading.End() != 35 {
+		t.Errorf("took in %v up to %s, want %v up to 35", got, in.reading.End(), want)
 	}
 }
 
 func TestIntakeGoesOnBehindATransactionThatHasNoMore(t *testing.T) {
 	in := recalled(t)
 	got := accepted(t, in, insert(10, 0), commit(15), insert(20, 0), insert(20, 1), commit(25))
-	if len(got) > 0 || in.end != 25 || in.tracker.Position() != 25 {
-		t.Errorf("took in %v up to %s, position %s, want nothing up to 25", got, in.end, in.tracker.Position())
+	if len(got) > 0 || in.reading.End() != 25 || in.tracker.Position() != 25 {
+		t.Errorf("took in %v up to %s, position %s, want nothing up to 25", got, in.reading.End(), in.tracker.Position())
 	}
 }
 

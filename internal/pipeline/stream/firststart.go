@@ -17,7 +17,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 )
 
 // bind checks before the stream whether the tables have the columns that the
@@ -210,7 +209,12 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table
 			next.Seq++
 			in.metrics.SnapshotRow()
 			ev, err := in.router.Route(row)
-			return in.take(ctx, item{Item: delivery.Item{Event: ev}, memory: row.Size()}, err, nil)
+			var it item
+			if err := it.carry(ev, err); err != nil {
+				return err
+			}
+			it.memory += row.Size()
+			return in.enter(ctx, it)
 		})
 		if err != nil {
 			return 0, err

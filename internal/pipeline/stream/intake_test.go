@@ -37,7 +37,7 @@ func relation(oid uint32, name string) *pg.Relation {
 
 var outboxRelation, audit = relation(1, "outbox"), relation(2, "audit")
 
-func testIntake(t *testing.T, onUpdate string) (*intake, *counts) {
+func testIntake(t testing.TB, onUpdate string) (*intake, *counts) {
 	t.Helper()
 	m := &counts{}
 	router := must.Get(transform.New(transform.DefaultEvent(), transform.DefaultRoute()))(t)
@@ -72,7 +72,7 @@ func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 		accept := in.accept
 		if m.Kind == 0 {
 			accept = func(_ context.Context, m *wal.Message) error {
-				return in.resume(checkpoint.Past{Start: m.End, Known: in.end, Since: checkpoint.Landmark{Commit: in.end}}, checkpoint.Cut{}, func() {})
+				return in.resume(checkpoint.Past{Start: m.End, Known: in.reading.End(), Since: checkpoint.Landmark{Commit: in.reading.End()}}, func() {})
 			}
 		}
 		must.OK(t, accept(t.Context(), m))
@@ -150,8 +150,8 @@ func TestIntake(t *testing.T) {
 			if got := accepted(t, in, c.messages...); !slices.Equal(got, c.events) {
 				t.Errorf("took in %v, want %v", got, c.events)
 			}
-			if in.end != c.end || in.tracker.InFlight() != len(c.events) {
-				t.Errorf("ends at %v with %d in flight, want %v with %d", in.end, in.tracker.InFlight(), c.end, len(c.events))
+			if in.reading.End() != c.end || in.tracker.InFlight() != len(c.events) {
+				t.Errorf("ends at %v with %d in flight, want %v with %d", in.reading.End(), in.tracker.InFlight(), c.end, len(c.events))
 			}
 		})
 	}
@@ -233,7 +233,7 @@ func TestIntakeOnUpdate(t *testing.T) {
 func TestIntakePassesOverAnUpdate(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	refused := row(wal.Update, outboxRelation, 10, 0)
-	in.skip = checkpoint.LandmarkOf(&refused.Row)
+	must.OK(t, in.resume(checkpoint.Past{Skip: checkpoint.LandmarkOf(&refused.Row)}, func() {}))
 	if err := in.accept(t.Context(), refused); err != nil {
 		t.Errorf("accept = %v", err)
 	}

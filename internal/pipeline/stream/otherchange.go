@@ -4,7 +4,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -25,7 +24,7 @@ func (in *intake) otherChange(msg *wal.Message) error {
 	if msg.Kind == wal.Delete && in.tables.partitioned(row) {
 		in.moves.Deleted(in.router, row)
 	}
-	if in.knows(row.Position) {
+	if in.reading.Has(row.Position) {
 		return nil
 	}
 	switch msg.Kind {
@@ -44,26 +43,15 @@ func (in *intake) otherChange(msg *wal.Message) error {
 // better twice than never.
 func (in *intake) moved(row *pg.Row, move transform.Move) error {
 	if move == transform.Moved {
-		in.passed(row)
+		in.reading.Passed(row) // with another max_buffered_bytes, or by an earlier version, it was an event
 	}
 	switch {
-	case in.knows(row.Position):
+	case in.reading.Has(row.Position):
 		return nil
 	case move == transform.Moved:
 		return in.updated(row, "move of an outbox row to another partition")
 	}
 	return in.maybeMoved(row)
-}
-
-// passed notes a row that is no event, and may have been taken for one: with
-// another max_buffered_bytes, or by an earlier version.
-func (in *intake) passed(row *pg.Row) {
-	if in.replay != nil {
-		in.replay.Other(checkpoint.LandmarkOf(row))
-	}
-	if row.Position == in.cut {
-		in.recalled = false
-	}
 }
 
 // updated drops a change of an outbox row, or refuses it.
@@ -90,7 +78,7 @@ func (in *intake) maybeMoved(row *pg.Row) error {
 
 // refuses reports whether an update of the row ends the pipeline.
 func (in *intake) refuses(row *pg.Row) bool {
-	return in.onUpdate == transform.UpdateFatal && !in.skip.Same(checkpoint.LandmarkOf(row))
+	return in.onUpdate == transform.UpdateFatal && !in.reading.Skips(row)
 }
 
 // pastUpdate is how to get past an update that is refused.

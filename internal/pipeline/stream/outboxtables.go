@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // outboxTables tells the rows of outbox tables from others. One goroutine uses
@@ -90,6 +91,20 @@ func (o *outboxTables) lostRows(oid uint32) error {
 		"table %s is another one than before, and the stream does not tell since when: its schema was renamed (up to PostgreSQL 15), or it is partitioned and was renamed. "+
 			"Rows of it that were committed behind %s came under its former name, and may be events", name, o.from))
 	return o.lost
+}
+
+// judge reports whether the inserted row is of an outbox table, and notes one that is not.
+func (o *outboxTables) judge(msg *wal.Message) (ours bool, err error) {
+	row := &msg.Row
+	if msg.Unread {
+		err = o.unread(row)
+	} else {
+		ours = o.has(row)
+	}
+	if ours || err != nil {
+		return ours, err
+	}
+	return false, o.pass(row)
 }
 
 // pass notes a row that is no event, as far as is known.

@@ -185,7 +185,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	if errors.Is(err, ErrBeginAnew) {
 		stopWorking(err)
 	}
-	if err == nil && r.source.repeats() && r.source.intake.within() {
+	if err == nil && r.source.repeats() && r.source.intake.reading.Within() {
 		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start")
 	}
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))

@@ -160,7 +160,7 @@ func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) erro
 		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("alarm beside the stream: %w", alarm)}
 	}
 	if h.fits && s.stopping() {
-		if lost := s.noted(ctx, s.intake.tables.learn(s.intake.read())); lost != nil {
+		if lost := s.noted(ctx, s.intake.tables.learn(s.intake.reading.Furthest())); lost != nil {
 			s.log.Error("found at the stop, and the next start says it again", zap.Error(lost), remedy(lost))
 		}
 	}
