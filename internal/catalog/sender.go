@@ -82,14 +82,8 @@ func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err e
 	return OwnSender{int32(pid), time.Duration(milliseconds) * time.Millisecond}, nil
 }
 
-// Holds asks on an ordinary connection whether the process holds the slot.
-func (s OwnSender) Holds(ctx context.Context, conn *pgx.Conn, slot string) (holds bool, err error) {
-	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active_pid = $2)`, slot, s.PID).Scan(&holds)
-	if err != nil {
-		return false, fmt.Errorf("ask who reads slot %q: %w", slot, err)
-	}
-	return holds, nil
-}
+// Holds reports whether the process holds the slot.
+func (s OwnSender) Holds(slot Slot) bool { return slot.Active && slot.ActivePID == s.PID }
 
 func readSender(ctx context.Context, conn *pgx.Conn, slot string, pid int32) (s Sender, err error) {
 	read, exists, err := ReadSlot(ctx, conn, slot)

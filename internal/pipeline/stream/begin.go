@@ -31,7 +31,10 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		return err
 	}
 	h.fits = true
-	until, err := h.tenure.asked(ctx, sql, s.opts.Slot)
+	until, err := h.tenure.asked(func() (catalog.Slot, error) {
+		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
+		return slot, err
+	})
 	switch {
 	case err == nil:
 		h.tenure.begin(until)

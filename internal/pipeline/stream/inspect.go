@@ -20,12 +20,17 @@ import (
 // publication, the error says why, as does the view: sinceCheckpoint judges it.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, *catalog.View, error) {
 	var v catalog.View
-	from := s.names()
-	if err := v.ReadSlot(ctx, sql, from); err != nil {
+	if err := v.ReadSlot(ctx, sql, s.names()); err != nil {
 		return checkpoint.Server{}, &v, err
 	}
-	if err := v.ReadPublication(ctx, sql, from); err != nil {
-		return checkpoint.Server{}, &v, err
+	seen, err := s.inspectFrom(ctx, sql, &v)
+	return seen, &v, err
+}
+
+// inspectFrom is inspect with a view of which the slot is read.
+func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v *catalog.View) (checkpoint.Server, error) {
+	if err := v.ReadPublication(ctx, sql, s.names()); err != nil {
+		return checkpoint.Server{}, err
 	}
 	seen := checkpoint.Server{
 		Name: s.opts.Slot, Scope: s.scope(), Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot,
@@ -34,14 +39,14 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	}
 	switch {
 	case v.Publication == nil && v.Exists:
-		return seen, &v, &catalog.MissingPublication{Name: s.opts.Publication, Slot: s.opts.Slot}
+		return seen, &catalog.MissingPublication{Name: s.opts.Publication, Slot: s.opts.Slot}
 	case v.Publication == nil:
-		return seen, &v, nil
+		return seen, nil
 	case v.Unfit() != nil:
-		return seen, &v, v.Unfit()
+		return seen, v.Unfit()
 	}
 	s.intake.tables.looks.Store(&look{tables: v.Tables, from: v.Begin, at: v.End, schemasTold: v.SchemasTold})
-	return seen, &v, nil
+	return seen, nil
 }
 
 // names are those of the configuration.

@@ -98,40 +98,37 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, pg.LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	conn, err := s.askOn(ctx, conn, cp)
+	conn, view, err := s.askOn(ctx, conn, cp)
 	if err != nil {
 		return conn, 0, err
 	}
-	flushed, err := s.check(ctx, conn, cp)
+	flushed, err := s.check(ctx, conn, view, cp)
 	return conn, flushed, err
 }
 
 // askOn asks whether the slot is still ours, on conn or, where that is broken or nil, on a
-// new connection. It returns the connection to use next, nil if there is none.
-func (s *source) askOn(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+// new connection. It returns the connection to use next, nil if there is none, and a view
+// of which the slot is read.
+func (s *source) askOn(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, *catalog.View, error) {
 	terminated := false
 	if conn != nil {
-		if err := s.ask(ctx, conn); err != nil {
-			err = catalog.Classify(err)
-			terminated = errors.Is(err, catalog.ErrTerminated)
-			catalog.Close(conn)
-			conn = nil
-			if errors.Is(err, errNotReader) || errors.Is(err, catalog.ErrCrashed) {
-				return nil, err
-			}
+		view, err := s.ask(ctx, conn)
+		if err == nil {
+			return conn, view, nil
+		}
+		err = catalog.Classify(err)
+		terminated = errors.Is(err, catalog.ErrTerminated)
+		catalog.Close(conn)
+		if errors.Is(err, errNotReader) || errors.Is(err, catalog.ErrCrashed) {
+			return nil, nil, err
 		}
 	}
-	if conn == nil {
-		fresh, err := s.connectBeside(ctx, cp)
-		if err != nil {
-			return nil, stopping(err, terminated)
-		}
-		conn = fresh
-		if err := s.ask(ctx, conn); err != nil {
-			return conn, err
-		}
+	fresh, err := s.connectBeside(ctx, cp)
+	if err != nil {
+		return nil, nil, stopping(err, terminated)
 	}
-	return conn, nil
+	view, err := s.ask(ctx, fresh)
+	return fresh, view, err
 }
 
 // hold keeps the lease while what is in flight drains, when the monitor has ended and the
@@ -144,7 +141,7 @@ func (s *source) hold(ctx context.Context) {
 	defer func() { catalog.Close(conn) }()
 	for backoff.Sleep(ctx, s.tenure.often(s.limits.monitor)) == nil {
 		looking, cancel := context.WithTimeout(ctx, lookTimeout)
-		fresh, err := s.askOn(looking, conn, s.checkpointer.last())
+		fresh, _, err := s.askOn(looking, conn, s.checkpointer.last())
 		cancel()
 		if conn = fresh; errors.Is(err, errNotReader) {
 			return
@@ -210,9 +207,10 @@ func (s *source) warnOfDefects(version int) {
 }
 
 // check compares the server with the checkpoint once more, and publishes what
-// the metrics and the health endpoint show of it. It returns the end of the log.
-func (s *source) check(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (pg.LSN, error) {
-	seen, view, err := s.inspect(ctx, conn)
+// the metrics and the health endpoint show of it. The view's slot is read. It returns the
+// end of the log.
+func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, cp checkpoint.Checkpoint) (pg.LSN, error) {
+	seen, err := s.inspectFrom(ctx, conn, view)
 	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // read after the slot, which is always behind the checkpoint
 	cp.Publication = s.checkpointer.publication()             // of the last look
 	cp.Owned = s.checkpointer.last().Owned

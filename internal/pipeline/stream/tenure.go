@@ -110,20 +110,25 @@ var (
 )
 
 // ask asks, beside the stream, whether the slot is still ours, and renews the lease or
-// ends it.
-func (s *source) ask(ctx context.Context, sql *pgx.Conn) error {
-	until, err := s.tenure.asked(ctx, sql, s.opts.Slot)
+// ends it. The answer is the row of the slot that a look begins with, so that an idle
+// instance asks nothing for the lease alone.
+func (s *source) ask(ctx context.Context, sql *pgx.Conn) (*catalog.View, error) {
+	var v catalog.View
+	until, err := s.tenure.asked(func() (catalog.Slot, error) {
+		err := v.ReadSlot(ctx, sql, s.names())
+		return v.Slot, err
+	})
 	if err == nil {
 		s.lease.Renew(until)
 	}
-	return err
+	return &v, err
 }
 
 // asked is until when the slot is ours, as the server says beside the stream.
-func (t *tenure) asked(ctx context.Context, sql *pgx.Conn, slot string) (until lease.Instant, err error) {
+func (t *tenure) asked(read func() (catalog.Slot, error)) (until lease.Instant, err error) {
 	sent, asked := t.stream.Sent(), lease.Now() // before the question
-	ours, err := t.process.Holds(ctx, sql, slot)
-	if err == nil && !ours {
+	slot, err := read()
+	if err == nil && !t.process.Holds(slot) {
 		t.end()
 		err = errNotReader
 	}
