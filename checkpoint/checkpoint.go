@@ -180,6 +180,15 @@ func WithoutSnapshot(slot catalog.Slot) error {
 		"source.snapshot is initial, but setup made slot %q without a snapshot: what was in the outbox table before %s is not in it", slot.Name, slot.ConfirmedFlush)
 }
 
+// Vanished warns of a slot that was read before, and of which no checkpoint is there. It is
+// read on: what its reader had not confirmed comes again, and nothing is lost. But a loss
+// from before does not show.
+func Vanished(slot catalog.Slot) error {
+	return failure.Configf("find out why. If this connector has read it: checkpoint.store, its topic, table or path, or checkpoint.key was changed, or that was deleted or emptied; "+
+		"set them as they were, or make sure that nobody deletes it. If another program has: from its stop on, `cdc-outbox adopt --yes` before the first run notices a slot that is dropped until then",
+		"slot %q was read before, and no checkpoint of it is there: it is read on from its own confirmed position, %s, without a look whether events before it were lost", slot.Name, slot.ConfirmedFlush)
+}
+
 // Unknown is the error of a slot where each event is to be delivered once, and
 // nothing tells whether what lies behind its confirmed position was delivered.
 func Unknown(slot catalog.Slot) error {

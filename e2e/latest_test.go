@@ -41,6 +41,19 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return comeBack
 		}},
+		// It does not learn of it either when it goes on: only its successor's wait helps.
+		"suspended, cut off from the server, and the walsender ended": {timeout: 8 * time.Second, vanish: func(d *duel) func() {
+			who, comeBack := d.holder, d.suspend(d.holder)
+			release := who.postgres.Hold(func([]byte) bool { return true })
+			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
+			return func() {
+				const out = "nothing is written to Kafka until it does"
+				before := who.logged(out)
+				comeBack()
+				await.Until(d.t, "end of its lease", func() bool { return who.logged(out) > before })
+				release()
+			}
+		}},
 		// All that it sends waits on the way. In the end, what the lease did not take
 		// back arrives.
 		"cut off": {timeout: 2 * time.Second, open: true, vanish: func(d *duel) func() {

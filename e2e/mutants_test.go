@@ -213,6 +213,12 @@ var mutants = []mutant{
 		finds:   "outdated: ",
 	},
 	{
+		mistake: "does not wait for its predecessor's lease",
+		patches: []patch{{"internal/pipeline/stream/predecessor.go", "for len(all) > 0 && time.Now().Before(until) {", "for false && time.Now().Before(until) {"}},
+		test:    "TestE2ELatestRecordsStayLast$/^suspended,_cut_off_from_the_server,_and_the_walsender_ended",
+		finds:   "outdated: ",
+	},
+	{
 		mistake: "leaves its sessions' parameters to others",
 		patches: []patch{{"internal/catalog/environment.go", "if len(e) == 0 {", "if len(e) >= 0 {"}},
 		test:    "TestE2ESettingsOfOthers",

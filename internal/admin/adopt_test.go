@@ -7,6 +7,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 // adoptable is a fixture with a slot and a publication that another program made.
@@ -108,4 +110,22 @@ func TestAdoptInPollMode(t *testing.T) {
 	f.Source.Mode, f.Checkpoint.Store = config.ModePoll, store.StoreNone
 	_, err := Adopt(f.ctx(), f.Config, true)
 	wantClass(t, err, failure.Config, "adopt needs a replication slot")
+}
+
+// Failure mode 182: the checkpoint of a slot that was read is gone.
+func TestCheckOfACheckpointThatVanished(t *testing.T) {
+	f := sound(t)
+	f.forget()
+	f.wantCheck("checkpoint", OK, "none yet in file")
+	stream := f.open()
+	f.insert("order", "1", "{}")
+	for {
+		if must.Get(stream.Next(f.ctx()))(t).Kind == wal.Commit {
+			break
+		}
+	}
+	f.leave(stream)
+	pgtest.Await(t, f.conn, `SELECT total_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = $1`, f.Source.Slot)
+	found := f.wantCheck("checkpoint", Warn, "was read before, and no checkpoint of it is there")
+	must.Contain(t, found.Remedy, "deleted or emptied", "cdc-outbox adopt --yes")
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -89,6 +91,14 @@ func (d *doctor) noCheckpoint(ctx context.Context, s *session, v *view, dbErr er
 	if v.begun == nil && dbErr == nil {
 		if err := d.secondReader(ctx, s, v); err != nil {
 			d.fail("slot", err)
+			return
+		}
+		if read, err := catalog.WasRead(ctx, s.conn, d.cfg.Source.Slot); err != nil {
+			d.fail("checkpoint", err)
+			return
+		} else if read && v.Exists {
+			vanished := checkpoint.Vanished(v.Slot)
+			d.warn("checkpoint", failure.RemedyOf(vanished), "%s", vanished)
 			return
 		}
 	}

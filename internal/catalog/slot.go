@@ -119,6 +119,16 @@ func ReadSlot(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok b
 	return slot, true, nil
 }
 
+// WasRead reports whether a slot was read since it was made. The server counts it, and
+// forgets it in a crash: false proves nothing.
+func WasRead(ctx context.Context, conn *pgx.Conn, name string) (read bool, err error) {
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication_slots WHERE slot_name = $1 AND total_txns > 0)`, name).Scan(&read)
+	if err != nil {
+		return false, fmt.Errorf("read the statistics of slot %q: %w", name, err)
+	}
+	return read, nil
+}
+
 func parseSlot(raw []byte) (slot Slot, err error) {
 	row := struct {
 		*Slot

@@ -164,8 +164,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, h.unbound
 	}
 	if h.found == nil && seen.Exists {
-		s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
-			zap.String("slot", seen.Slot.Name), zap.Stringer("confirmed", seen.Slot.ConfirmedFlush))
+		if err := s.withoutCheckpoint(ctx, sql, seen.Slot); err != nil {
+			return h, err
+		}
 	}
 	if h.found == nil && !seen.Exists {
 		if h.snapshot, err = s.create(ctx, sql, repl); err != nil {

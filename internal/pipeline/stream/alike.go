@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
@@ -72,4 +73,24 @@ func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 		return err
 	}
 	return checkpoint.SecondReader(seen, slots)
+}
+
+// withoutCheckpoint says that a slot is read of which no checkpoint is there. What its
+// reader had not confirmed comes again, so nothing is lost; but what was lost before would
+// not show.
+func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
+	read, err := false, error(nil)
+	if s.opts.Checkpoint.Store != store.StoreNone && s.begun == nil {
+		if read, err = catalog.WasRead(ctx, sql, slot.Name); err != nil {
+			return err
+		}
+	}
+	if read {
+		vanished := checkpoint.Vanished(slot)
+		s.log.Warn(vanished.Error(), remedy(vanished))
+		return nil
+	}
+	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
+		zap.String("slot", slot.Name), zap.Stringer("confirmed", slot.ConfirmedFlush))
+	return nil
 }

@@ -1,11 +1,13 @@
 package stream
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // Failure mode 63: under the key is the checkpoint of another connector. Neither a
@@ -119,4 +121,38 @@ func TestAdoptedSlot(t *testing.T) {
 			d.finish(i)
 		})
 	}
+}
+
+// Failure mode 182: the checkpoint is gone, and the slot is not. Nothing is lost by that, and
+// the next start says that nobody can tell what was lost before.
+func TestCheckpointThatVanished(t *testing.T) {
+	d := outbox(t)
+	const vanished, first = "no checkpoint of it is there", "there is no checkpoint yet"
+	d.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
+	d.exec(`SELECT pg_create_logical_replication_slot('` + d.opts.Slot + `', 'pgoutput')`)
+	i := d.run().streams()
+	d.publish(1, 1)
+	i.stop()
+	if i.says(first) != 1 || i.says(vanished) != 0 {
+		t.Error("the first start takes the slot for one that was read before")
+	}
+	pgtest.Await(t, d.conn, `SELECT total_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = $1`, d.opts.Slot)
+	d.store.cp = nil
+	d.insert(1, 1)
+	i = d.run().streams()
+	d.arrive()
+	if i.says(vanished) != 1 {
+		t.Error("the start does not say that the checkpoint is gone")
+	}
+	d.finish(i)
+}
+
+// says counts the lines of the log with a text.
+func (i *instance) says(text string) (n int) {
+	for _, e := range i.logs.All() {
+		if strings.Contains(e.Message, text) {
+			n++
+		}
+	}
+	return n
 }
