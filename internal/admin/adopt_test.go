@@ -119,10 +119,7 @@ func TestCheckOfACheckpointThatVanished(t *testing.T) {
 	f.wantCheck("checkpoint", OK, "none yet in file")
 	stream := f.open()
 	f.insert("order", "1", "{}")
-	for {
-		if must.Get(stream.Next(f.ctx()))(t).Kind == wal.Commit {
-			break
-		}
+	for must.Get(stream.Next(f.ctx()))(t).Kind != wal.Commit {
 	}
 	f.leave(stream)
 	pgtest.Await(t, f.conn, `SELECT total_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = $1`, f.Source.Slot)

@@ -79,8 +79,9 @@ func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 // reader had not confirmed comes again, so nothing is lost; but what was lost before would
 // not show.
 func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
-	read, err := false, error(nil)
+	read := false
 	if s.opts.Checkpoint.Store != store.StoreNone && s.begun == nil {
+		var err error
 		if read, err = catalog.WasRead(ctx, sql, slot.Name); err != nil {
 			return err
 		}
