@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 const (
@@ -44,9 +44,9 @@ func newAsker(cfg Options) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(opts, kgo.RequestRetries(0))...)
+	client, err := broker.ConnectOnce(opts...)
 	if err != nil {
-		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
+		return nil, err
 	}
 	return askWith(client, cfg), nil
 }

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
@@ -120,8 +120,8 @@ func newProducer(cfg Options, opts []Option, more ...kgo.Opt) (*Kafka, error) {
 		return nil, err
 	}
 	k.clientOpts = append(k.clientOpts, more...)
-	if k.client, err = kgo.NewClient(k.clientOpts...); err != nil {
-		return nil, failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
+	if k.client, err = broker.Connect(k.clientOpts...); err != nil {
+		return nil, err
 	}
 	return k, nil
 }

@@ -5,9 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // login finds out now and then whether brokers still let the connector in. A connection that
@@ -42,7 +41,7 @@ func enter(ctx context.Context, cfg Options) error {
 	if err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(append(opts, kgo.RequestRetries(0))...)
+	client, err := broker.ConnectOnce(opts...)
 	if err != nil {
 		return err
 	}

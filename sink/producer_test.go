@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -31,9 +31,9 @@ func TestRefusedProducerIDPasses(t *testing.T) {
 		err   *kerr.Error
 		times int
 	}{
-		{kerr.ClusterAuthorizationFailed, producerid.Refusals - 1}, // a broker that is starting
+		{kerr.ClusterAuthorizationFailed, broker.Refusals - 1}, // a broker that is starting
 		{kerr.UnknownServerError, 1},
-		{kerr.UnknownServerError, 2 * producerid.Refusals},
+		{kerr.UnknownServerError, 2 * broker.Refusals},
 		{kerr.InvalidRequest, 1},
 		{kerr.NotCoordinator, 1},
 		{kerr.CoordinatorNotAvailable, 1},
@@ -61,7 +61,7 @@ func TestProducerIDRefusedForGoodIsConfiguration(t *testing.T) {
 	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != AllowCommand(k.cfg, "IdempotentWrite", "") {
 		t.Errorf("got %v, remedy %q", err, failure.RemedyOf(err))
 	}
-	if n := asked.Hits(); n != producerid.Refusals {
+	if n := asked.Hits(); n != broker.Refusals {
 		t.Errorf("the producer asked %d times", n)
 	}
 }

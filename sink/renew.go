@@ -6,16 +6,15 @@ import (
 	"net"
 	"sync"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/mute"
-	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 )
 
 // renew replaces the client if a broker refused it a producer id, because such
-// a client can never write (see package producerid). It reports whether it did.
+// a client can never write (see broker.Refused). It reports whether it did.
 // It is called when the client has reported on every record of the attempt, so
 // nothing is in flight. The new client knows no topic yet: what was not written
 // must be placed again, see place.
@@ -24,14 +23,14 @@ import (
 // few times in a row. After every other error it asks again, for as long as ctx
 // lives.
 func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
-	refusal := producerid.Refused(ctx, k.client)
+	refusal := broker.Refused(ctx, k.client)
 	if refusal == nil || judge(refusal) == lossy {
 		k.numbered()
 		return false, nil
 	}
 	refused := fmt.Errorf("get a producer id: %w", refusal)
 	k.refused++
-	if judge(refusal) == misconfigured && k.refused >= producerid.Refusals {
+	if judge(refusal) == misconfigured && k.refused >= broker.Refusals {
 		return false, failure.Configf(writeRemedy(refusal, k.cfg, ""), "%w", refused)
 	}
 	k.complain("Kafka gave the client no producer id, retrying with a new one", zap.Error(refused))
@@ -44,7 +43,7 @@ func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 // replaceClient takes a new client, which has no producer id and knows no topic.
 // Nothing may be in flight.
 func (k *Kafka) replaceClient() error {
-	client, err := kgo.NewClient(k.clientOpts...)
+	client, err := broker.Connect(k.clientOpts...)
 	if err != nil {
 		return fmt.Errorf("renew the Kafka client: %w", err)
 	}

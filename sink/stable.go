@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // StableOffsets watches how far consumers that read what is committed are held
@@ -83,7 +84,7 @@ func (s *StableOffsets) look(ctx context.Context, limit time.Duration) (HeldBack
 	if len(topics) == 0 {
 		return HeldBack{}, nil
 	}
-	admin := kadm.NewClient(s.cluster.client)
+	admin := broker.Admin(s.cluster.client)
 	stable, err := admin.ListCommittedOffsets(ctx, topics...)
 	if err != nil {
 		return HeldBack{}, fmt.Errorf("list the last stable offsets: %w", err)

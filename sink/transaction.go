@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -205,7 +205,7 @@ func (x *Transactions) Claim(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if refusal, ok := errors.AsType[*kerr.Error](err); !ok || refusal.Retriable || refused == producerid.Refusals {
+		if refusal, ok := errors.AsType[*kerr.Error](err); !ok || refusal.Retriable || refused == broker.Refusals {
 			return x.k.stop(ctx, x.unclaimed(err))
 		}
 		// The client keeps a refusal, so that only a new one asks again.

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -113,7 +114,7 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic string) (kadm.ListedOffsets, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	listed, err := kadm.NewClient(x.k.client).ListEndOffsets(ctx, topic)
+	listed, err := broker.Admin(x.k.client).ListEndOffsets(ctx, topic)
 	for partition, listed := range listed[topic] {
 		if listed.Err == nil { // a broker that does not lead any more may say less than it should
 			x.noteEnd(x.k.acked[topic], partition, listed.Offset)

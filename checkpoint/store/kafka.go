@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
@@ -74,11 +75,11 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, base, key, principal string) 
 		kgo.UnknownTopicRetries(unknownRetries),
 		kgo.MetadataMinAge(metadataAge),
 	)
-	client, err := kgo.NewClient(opts...)
+	client, err := broker.Connect(opts...)
 	if err != nil {
-		return nil, failure.Configf("correct sink.kafka", "checkpoint store: kafka client: %w", err)
+		return nil, fmt.Errorf("checkpoint store: %w", err)
 	}
-	k := &kafka{client: client, writer: client, opts: opts, admin: kadm.NewClient(client), base: base, topic: Topic(base, key), key: key, who: principal, link: link}
+	k := &kafka{client: client, writer: client, opts: opts, admin: broker.Admin(client), base: base, topic: Topic(base, key), key: key, who: principal, link: link}
 	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()

@@ -17,9 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
 )
 
 // unnumbered makes brokers refuse the next n producers their ids.
@@ -35,7 +35,7 @@ func TestKafkaSavesAfterARefusedProducerID(t *testing.T) {
 		t.Run(err.Message, func(t *testing.T) {
 			cluster, opts := startKafka(t)
 			s := kafkaAt(opts).store(t, "a")
-			unnumbered(cluster, producerid.Refusals-1, err)
+			unnumbered(cluster, broker.Refusals-1, err)
 			save(t, s, sample(1))
 			save(t, s, sample(2))
 			wantLoad(t, s, sample(2))
@@ -51,7 +51,7 @@ func TestKafkaProducerIDRefusedForGood(t *testing.T) {
 		t.Run(err.Message, func(t *testing.T) {
 			cluster, opts := startKafka(t)
 			s := kafkaAt(opts).store(t, "a")
-			unnumbered(cluster, producerid.Refusals, err)
+			unnumbered(cluster, broker.Refusals, err)
 			got := s.Save(limited(t), sample(1))
 			if !errors.Is(got, err) || failure.ClassOf(got) != class {
 				t.Errorf("Save = %v of class %d", got, failure.ClassOf(got))

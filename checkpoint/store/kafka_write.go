@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/producerid"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // Save gives brokers that refuse the checkpoint a few seconds, and then returns
@@ -37,8 +37,8 @@ func (k *kafka) Close() {
 }
 
 // write makes a record under the key durable; nil forgets the checkpoint. A
-// writer that was refused its producer id can never write (see package
-// producerid): a new one takes its place.
+// writer that was refused its producer id can never write (see broker.Refused): a new one
+// takes its place.
 func (k *kafka) write(ctx context.Context, value []byte) error {
 	retry := backoff.Series{Range: renewWaits}
 	for refused := 1; ; refused++ {
@@ -46,14 +46,14 @@ func (k *kafka) write(ctx context.Context, value []byte) error {
 		if err == nil {
 			return nil
 		}
-		refusal := producerid.Refused(ctx, k.writer)
+		refusal := broker.Refused(ctx, k.writer)
 		if refusal == nil {
 			return k.classify(err, "Write")
 		}
 		if err := k.renew(); err != nil {
 			return err
 		}
-		if refused == producerid.Refusals || retry.Pause(ctx) != nil {
+		if refused == broker.Refusals || retry.Pause(ctx) != nil {
 			return k.unnumbered(refusal)
 		}
 	}
@@ -66,7 +66,7 @@ var renewWaits = backoff.Range{First: 100 * time.Millisecond, Longest: time.Seco
 // renew replaces the writer. Nothing is in flight: the refusal failed
 // everything that the writer had.
 func (k *kafka) renew() error {
-	fresh, err := kgo.NewClient(k.opts...)
+	fresh, err := broker.Connect(k.opts...)
 	if err != nil {
 		return fmt.Errorf("renew the Kafka client: %w", err)
 	}
@@ -119,7 +119,7 @@ func (k *kafka) produceOnce(ctx context.Context, value []byte) error {
 			return ctx.Err()
 		case <-poll.C:
 			asking, cancel := context.WithTimeout(ctx, refusalPoll)
-			refusal := producerid.Refused(asking, k.writer)
+			refusal := broker.Refused(asking, k.writer)
 			cancel()
 			if refusal != nil {
 				return refusal

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -50,7 +51,7 @@ const abortPatience = 30 * time.Second
 func (c *cluster) abortHanging(ctx context.Context, at Start, ours string, silent time.Duration, yes bool) (Transactions, error) {
 	ctx, cancel := context.WithTimeout(ctx, abortPatience)
 	defer cancel()
-	admin := kadm.NewClient(c.client)
+	admin := broker.Admin(c.client)
 	producer, err := c.producerAt(ctx, admin, at)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -96,7 +97,7 @@ func judgeCopies(replicas, least int) verdict {
 func (c *cluster) copies(ctx context.Context, topic string, ours bool) (replicas, least int, err error) {
 	state, err := c.lookup(ctx, topic)
 	if err == nil {
-		admin := kadm.NewClient(c.client)
+		admin := broker.Admin(c.client)
 		least, err = c.setting(ctx, minInSync, func(ctx context.Context) (kadm.ResourceConfigs, error) {
 			return admin.DescribeTopicConfigs(ctx, topic)
 		})
@@ -155,7 +156,7 @@ func (c *cluster) setting(ctx context.Context, key string, ask func(context.Cont
 
 // topicSettings are those of a topic that exists.
 func (c *cluster) topicSettings(ctx context.Context, topic string) (map[string]string, error) {
-	resources, err := kadm.NewClient(c.client).DescribeTopicConfigs(ctx, topic)
+	resources, err := broker.Admin(c.client).DescribeTopicConfigs(ctx, topic)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of topic %q: %w", topic, err)
 	}

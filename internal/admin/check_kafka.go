@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -187,8 +188,8 @@ func (c *cluster) connect(ctx context.Context) error {
 	if c.patience == 0 {
 		c.patience = min(max(leastPatience, mute.Patience(ctx, c.cfg.Brokers)+time.Second), mostPatience)
 	}
-	if c.client, err = kgo.NewClient(opts...); err != nil {
-		return failure.Configf("correct sink.kafka", "set up the Kafka client: %w", err)
+	if c.client, err = broker.Connect(opts...); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -94,7 +95,7 @@ func (d *doctor) transactionCopies(ctx context.Context, c *cluster) {
 		d.skip(name, fmt.Sprintf("%s: %v", transactionTopic, err))
 		return
 	}
-	admin := kadm.NewClient(c.client)
+	admin := broker.Admin(c.client)
 	least, err := c.setting(ctx, minInSync, func(ctx context.Context) (kadm.ResourceConfigs, error) {
 		return admin.DescribeTopicConfigs(ctx, transactionTopic)
 	})

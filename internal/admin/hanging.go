@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // hanging returns the transactions that hold consumers back in a partition and of
@@ -16,7 +18,7 @@ import (
 // known are the producer ids of those that coordinators have open. Its producer
 // has been silent for a while. With an error that isPartly there may be some, too.
 func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Duration) (Transactions, error) {
-	admin := kadm.NewClient(c.client)
+	admin := broker.Admin(c.client)
 	missing := &unasked{}
 	held, err := heldPartitions(ctx, admin, missing)
 	if err != nil || len(held) == 0 {

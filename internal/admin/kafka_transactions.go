@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -174,7 +175,7 @@ func transactional(ctx context.Context, cfg *config.Config) (c *cluster, id stri
 // open lists the transactions that are not finished. With an error that isPartly it lists
 // those of which brokers tell.
 func (c *cluster) open(ctx context.Context, ours string) (all Transactions, err error) {
-	admin := kadm.NewClient(c.client)
+	admin := broker.Admin(c.client)
 	missing := &unasked{}
 	listed, err := admin.ListTransactions(ctx, nil, openStates)
 	if err := missing.take(err); err != nil {

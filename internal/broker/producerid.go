@@ -1,13 +1,4 @@
-// Package producerid tells whether a Kafka client can still write.
-//
-// A broker numbers producers (InitProducerID) before they may write. If it
-// refuses with an error that franz-go does not retry, such as
-// UNKNOWN_SERVER_ERROR or CLUSTER_AUTHORIZATION_FAILED, the client keeps that
-// error and fails every record from then on. Only a new client asks the broker
-// again.
-//
-// Non-goals: making the new client, deciding what a refusal means.
-package producerid
+package broker
 
 import (
 	"context"
@@ -18,20 +9,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// A broker numbers producers (InitProducerID) before they may write. If it
+// refuses with an error that franz-go does not retry, such as
+// UNKNOWN_SERVER_ERROR or CLUSTER_AUTHORIZATION_FAILED, the client keeps that
+// error and fails every record from then on. Only a new client asks the broker
+// again.
+
 // Refusals is how many clients in a row must be refused with an error that only
 // an operator can fix before that counts as final: a broker that is starting may
 // not know its users yet.
 const Refusals = 3
 
-// patience bounds the question, for a client that has to ask a broker.
-const patience = 10 * time.Second
+// numberPatience bounds the question, for a client that has to ask a broker.
+const numberPatience = 10 * time.Second
 
 // Refused returns why the client can never write again, or nil where it can or
 // asks for a number again by itself. A client made with
 // kgo.StopProducerOnDataLossDetected gives the loss that stopped it. It blocks
 // for as long as a request at most, and only where the client has no number.
 func Refused(ctx context.Context, client *kgo.Client) *kerr.Error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, numberPatience)
 	defer cancel()
 	_, _, err := client.ProducerID(ctx)
 	refusal, ok := errors.AsType[*kerr.Error](err)
