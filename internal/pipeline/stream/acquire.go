@@ -86,7 +86,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err 
 		}
 		s.held = max(s.held, slot.ConfirmedFlush)
 		s.health.heldBy(ctx, sql, slot)
-		if err := s.couldTakeOver(ctx, sql, &a); err != nil {
+		if err := s.couldTakeOver(ctx, sql, slot.ActivePID, &a); err != nil {
 			return false, err
 		}
 		if err := s.spokenFor(ctx, sql, slot, &a.holder); err != nil {

@@ -52,14 +52,21 @@ func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	return d.startWith(Parts{Store: s, Sink: out})
 }
 
+// pipeline is one of the database that does not run yet, with parts of which only store, sink
+// or transactions, and log are given.
+func (d *database) pipeline(p Parts, m *counts) *Pipeline {
+	d.t.Helper()
+	p.Options, p.Router, p.Metrics, p.Kafka = d.opts, must.Get(transform.New(d.event, d.route))(d.t), m, delivery.NewDownstream(m)
+	return newPipeline(p, d.limits)
+}
+
 // startWith is start with parts of which only store and sink, or transactions, are given.
 func (d *database) startWith(p Parts) *instance {
 	d.t.Helper()
-	router := must.Get(transform.New(d.event, d.route))(d.t)
 	core, logs := observer.New(zapcore.DebugLevel)
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, limit: d.opts.MaxBufferedBytes, done: make(chan struct{})}
-	p.Options, p.Router, p.Metrics, p.Kafka, p.Log = d.opts, router, i.metrics, delivery.NewDownstream(i.metrics), zap.New(core)
-	r := newPipeline(p, d.limits)
+	p.Log = zap.New(core)
+	r := d.pipeline(p, i.metrics)
 	i.health = r.Health()
 	i.looked = func() pg.LSN { return pg.LSN(r.source.whole.Load()) }
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))

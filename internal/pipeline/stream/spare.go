@@ -49,13 +49,22 @@ func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.S
 // It returns an error that ends the wait: what run could not start with either, unless the
 // spare was fit a moment ago, as somebody may be changing the catalogs; or ErrTakenOver,
 // once the slot's holder has saved a checkpoint after one of ours.
-func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, a *spare) error {
+//
+// Nothing that is seen once the slot's reader, pid, has gone makes a spare fit: the two were
+// not compared then.
+func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a *spare) error {
 	now := time.Now()
 	if s.epoch == 0 && now.Sub(a.looked) < a.pause(s.limits.spareLook) {
 		return nil
 	}
 	a.looked = now
 	err := s.requirements(ctx, sql)
+	if err == nil && !a.fit {
+		slot, _, asked := catalog.ReadSlot(ctx, sql, s.opts.Slot)
+		if asked != nil || slot.ActivePID != pid {
+			return asked
+		}
+	}
 	switch {
 	case err == nil:
 		s.health.standby(nil)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -129,6 +131,22 @@ func TestAnUnfitSpareYields(t *testing.T) {
 	}
 	spare.stop()
 	d.wantOnce()
+}
+
+// The reader goes while a spare looks whether the two are alike: the spare does not know, and
+// does not become ready. An orchestrator would stop the next good instance for it.
+func TestAReaderThatHasGoneMakesNoSpareFit(t *testing.T) {
+	d := outbox(t)
+	holder := d.run().streams()
+	pid := d.walsender()
+	holder.stop()
+	s := d.pipeline(Parts{Store: &fakeStore{}, Sink: d.gate, Log: zap.NewNop()}, &counts{}).source
+	s.database = d.text("SELECT current_database()")
+	var a spare
+	must.OK(t, s.couldTakeOver(t.Context(), d.conn, int32(pid), &a))
+	if a.fit {
+		t.Error("fit, though the reader's checkpoints were not seen")
+	}
 }
 
 // The holder saves before it confirms: no moment looks as if it saved elsewhere.
