@@ -179,13 +179,15 @@ func CompareEnds(ctx context.Context, client *kgo.Client, ends checkpoint.Ends) 
 	return c
 }
 
-// topic compares one topic. It asks again while some of its partitions have no leader.
+// topic compares one topic. It asks again while some of its partitions have no leader,
+// or brokers cannot be asked.
 func (c *Comparison) topic(ctx context.Context, client *kgo.Client, topic string, was checkpoint.TopicEnds) {
 	retry := backoff.Series{Range: waits}
 	for asked := 1; ; asked++ {
 		id, now, err := kafkalog.Ends(ctx, client, topic)
 		gone := errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked
-		passing := err == nil && len(now) < len(was.To) || err != nil && kerr.IsRetriable(err) && !gone
+		refused, ok := errors.AsType[*kerr.Error](err) // a broker that hangs up may be starting
+		passing := err == nil && len(now) < len(was.To) || err != nil && (!ok || refused.Retriable) && !gone
 		if passing && retry.Pause(ctx) == nil {
 			continue
 		}

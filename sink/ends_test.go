@@ -1,7 +1,10 @@
 package sink
 
 import (
+	"context"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -181,6 +184,34 @@ func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
 			t.Errorf("%v of class %d, want a loss", err, failure.ClassOf(err))
 		}
 	})
+}
+
+// A broker that starts, or a proxy before one that is away, hangs up. It does not end the
+// comparison.
+func TestABrokerThatHangsUpIsAskedAgain(t *testing.T) {
+	c, ends := newStarted(t)
+	for p := range ends["orders"].To {
+		ends["orders"].To[p] += 500
+	}
+	away := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	var hanging sync.WaitGroup
+	hanging.Go(func() {
+		if conn, err := away.Accept(); err == nil {
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() { _ = away.Close(); hanging.Wait() })
+	var dialed atomic.Bool
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !dialed.Swap(true) {
+			address = away.Addr().String()
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	})))(t)
+	t.Cleanup(client.Close)
+	if is := CompareEnds(deadline(t), client, ends); is.Untold != nil || len(is.Lost) != len(ends["orders"].To) {
+		t.Errorf("%d partitions lost something, not told: %v", len(is.Lost), is.Untold)
+	}
 }
 
 func TestEndsAreBounded(t *testing.T) {
