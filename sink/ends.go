@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
@@ -186,8 +187,7 @@ func (c *Comparison) topic(ctx context.Context, client *kgo.Client, topic string
 	for asked := 1; ; asked++ {
 		id, now, err := kafkalog.Ends(ctx, client, topic)
 		gone := errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked
-		refused, ok := errors.AsType[*kerr.Error](err) // a broker that hangs up may be starting
-		passing := err == nil && len(now) < len(was.To) || err != nil && (!ok || refused.Retriable) && !gone
+		passing := err == nil && len(now) < len(was.To) || err != nil && broker.MayPass(err) && !gone
 		if passing && retry.Pause(ctx) == nil {
 			continue
 		}

@@ -205,7 +205,7 @@ func (x *Transactions) Claim(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if refusal, ok := errors.AsType[*kerr.Error](err); !ok || refusal.Retriable || refused == broker.Refusals {
+		if broker.MayPass(err) || refused == broker.Refusals {
 			return x.k.stop(ctx, x.unclaimed(err))
 		}
 		// The client keeps a refusal, so that only a new one asks again.

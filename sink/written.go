@@ -93,13 +93,12 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 		case err == nil: // the client does not know the partition yet
 			err = kerr.UnknownTopicOrPartition
 		}
-		code, answered := errors.AsType[*kerr.Error](err)
 		switch {
 		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked:
 			return 0, nil // it was deleted, which the transaction finds out
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return 0, failure.Configf(AllowCommand(x.k.cfg, "Write --operation Describe", topic), "ask for the ends of topic %q: %w", topic, err)
-		case answered && !code.Retriable:
+		case !broker.MayPass(err):
 			return 0, unsettled(fmt.Errorf("ask for the end of partition %d of topic %q: %w", partition, topic, err))
 		}
 		x.k.complain("a partition's end is not known, so that no transaction can begin; asking again",

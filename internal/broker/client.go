@@ -1,7 +1,10 @@
 package broker
 
 import (
+	"errors"
+
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -20,6 +23,14 @@ func Connect(opts ...kgo.Opt) (*kgo.Client, error) {
 // ConnectOnce is Connect for a client that asks, and repeats no request by itself.
 func ConnectOnce(opts ...kgo.Opt) (*kgo.Client, error) {
 	return Connect(append(opts[:len(opts):len(opts)], kgo.RequestRetries(0))...)
+}
+
+// MayPass reports whether err, which is not nil, may be gone when brokers are asked again: it
+// is no answer, as that of a broker that starts or is away, or one that Kafka's protocol
+// calls retriable.
+func MayPass(err error) bool {
+	refusal, answered := errors.AsType[*kerr.Error](err)
+	return !answered || refusal.Retriable
 }
 
 // Admin asks through the client, which stays the caller's to close.

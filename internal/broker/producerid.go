@@ -31,9 +31,9 @@ func Refused(ctx context.Context, client *kgo.Client) *kerr.Error {
 	ctx, cancel := context.WithTimeout(ctx, numberPatience)
 	defer cancel()
 	_, _, err := client.ProducerID(ctx)
-	refusal, ok := errors.AsType[*kerr.Error](err)
-	if !ok || refusal.Retriable {
+	if err == nil || MayPass(err) {
 		return nil
 	}
+	refusal, _ := errors.AsType[*kerr.Error](err)
 	return refusal
 }
