@@ -112,7 +112,7 @@ func (o Owned) Untold(tables []catalog.TableInfo, schemasTold bool) (oids []uint
 		}
 		untold := func(before OwnedTable) bool {
 			return before.Until == 0 && before.Name == t.String() &&
-				(t.Partitioned || !schemasTold && before.Schema != 0 && before.Schema != t.SchemaOID)
+				(t.Partitioned || !schemasTold && before.Schema != t.SchemaOID)
 		}
 		if slices.ContainsFunc(o, untold) {
 			oids = append(oids, t.OID)

@@ -93,10 +93,12 @@ func (d *doctor) noCheckpoint(ctx context.Context, s *session, v *view, dbErr er
 			d.fail("slot", err)
 			return
 		}
-		if read, err := catalog.WasRead(ctx, s.conn, d.cfg.Source.Slot); err != nil {
+		read, err := catalog.WasRead(ctx, s.conn, d.cfg.Source.Slot)
+		switch {
+		case err != nil:
 			d.fail("checkpoint", err)
 			return
-		} else if read && v.Exists {
+		case read && v.Exists:
 			vanished := checkpoint.Vanished(v.Slot)
 			d.warn("checkpoint", failure.RemedyOf(vanished), "%s", vanished)
 			return

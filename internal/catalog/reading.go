@@ -55,7 +55,6 @@ func (r Reading) sources() (locks []lock) {
 }
 
 // ReaderSaves reports whether an instance shows that it reads the slot, and saves checkpoints.
-// An instance of an older version does not show it.
 func ReaderSaves(ctx context.Context, conn *pgx.Conn, slot string) (bool, error) {
 	return shows(ctx, conn, lock{savesLock, slot})
 }

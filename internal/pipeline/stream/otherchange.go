@@ -43,7 +43,7 @@ func (in *intake) otherChange(msg *wal.Message) error {
 // better twice than never.
 func (in *intake) moved(row *pg.Row, move transform.Move) error {
 	if move == transform.Moved {
-		in.reading.Passed(row) // with another max_buffered_bytes, or by an earlier version, it was an event
+		in.reading.Passed(row) // with another max_buffered_bytes it was an event
 	}
 	switch {
 	case in.reading.Has(row.Position):

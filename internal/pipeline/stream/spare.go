@@ -50,8 +50,8 @@ func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.S
 // spare was fit a moment ago, as somebody may be changing the catalogs; or ErrTakenOver,
 // once the slot's holder has saved a checkpoint after one of ours.
 //
-// Nothing that is seen once the slot's reader, pid, has gone makes a spare fit: the two were
-// not compared then.
+// A spare becomes fit only while the reader pid still has the slot: a look that the reader
+// did not outlast has compared the spare with nobody.
 func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a *spare) error {
 	now := time.Now()
 	if s.epoch == 0 && now.Sub(a.looked) < a.pause(s.limits.spareLook) {
