@@ -36,13 +36,13 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			return d.suspend(d.holder)
 		}},
 		// The slot is free at once.
-		"suspended, and the walsender ended": {timeout: 4 * time.Second, vanish: func(d *duel) func() {
+		"suspended and the walsender ended": {timeout: 4 * time.Second, vanish: func(d *duel) func() {
 			comeBack := d.suspend(d.holder)
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return comeBack
 		}},
 		// It does not learn of it either when it goes on: only its successor's wait helps.
-		"suspended, cut off from the server, and the walsender ended": {timeout: 8 * time.Second, vanish: func(d *duel) func() {
+		"suspended and cut off from the server and the walsender ended": {timeout: 8 * time.Second, vanish: func(d *duel) func() {
 			who, comeBack := d.holder, d.suspend(d.holder)
 			release := who.postgres.Hold(func([]byte) bool { return true })
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
