@@ -47,7 +47,7 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			release := who.postgres.Hold(func([]byte) bool { return true })
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return func() {
-				const out = "nothing is written to Kafka until it does"
+				const out = "PostgreSQL has not shown for long that this instance still reads the slot"
 				before := who.logged(out)
 				comeBack()
 				await.Until(d.t, "end of its lease", func() bool { return who.logged(out) > before })
