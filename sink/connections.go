@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 )
 
@@ -22,7 +23,8 @@ const (
 	// as final. Once is not enough: a broker that is starting may not know its
 	// users yet.
 	refusals = 3
-	// reportEvery is the time between two log lines about the same trouble.
+	// reportEvery is the time between two log lines about trouble without an end that is
+	// noticed.
 	reportEvery = 30 * time.Second
 )
 
@@ -41,21 +43,19 @@ type connections struct {
 	refuse context.CancelCauseFunc
 
 	mu      sync.Mutex
-	brokers map[int32]*trouble // those whose last attempt failed, by node id
-	cut     map[int32]bool     // those that hung up during the login
+	brokers map[int32]*trouble        // those whose last attempt failed, by node id
+	outages map[string]*digest.Outage // by address
+	cut     map[int32]bool            // those that hung up during the login
 
 	throttled time.Time  // when that was last logged
 	waits     []throttle // the last ones
 }
 
 // trouble is a series of failed attempts to connect to one broker.
-type trouble struct {
-	refusals int
-	reported time.Time
-}
+type trouble struct{ refusals int }
 
 func newConnections(cfg Options, log *zap.Logger, observer *Observer) *connections {
-	c := &connections{cfg: cfg, log: log, observer: observer, brokers: make(map[int32]*trouble), cut: make(map[int32]bool)}
+	c := &connections{cfg: cfg, log: log, observer: observer, brokers: make(map[int32]*trouble), outages: make(map[string]*digest.Outage), cut: make(map[int32]bool)}
 	c.final, c.refuse = context.WithCancelCause(context.Background())
 	return c
 }
@@ -88,9 +88,10 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 		c.observer.reconnect()
 	}
 	if err == nil {
-		if t != nil {
-			delete(c.brokers, broker.NodeID)
-			c.log.Info("connected to Kafka broker again", zap.String("broker", addr))
+		delete(c.brokers, broker.NodeID)
+		if o := c.outages[addr]; o != nil {
+			delete(c.outages, addr)
+			o.Over()
 		}
 		return
 	}
@@ -168,9 +169,10 @@ func (c *connections) failed(t *trouble, addr string, err error) {
 		c.refuse(failure.Configf(remedy, "connect to Kafka broker %s: %w", addr, err))
 		return
 	}
-	if now := time.Now(); now.Sub(t.reported) >= reportEvery {
-		t.reported = now
-		c.log.Warn("cannot connect to Kafka broker, retrying", zap.String("broker", addr), zap.Error(err),
-			zap.String("remedy", absenceRemedy(c.cfg, err)))
+	o := c.outages[addr]
+	if o == nil {
+		o = digest.NewOutage(c.log.With(zap.String("broker", addr)), "connected to Kafka broker again")
+		c.outages[addr] = o
 	}
+	o.Failed("cannot connect to Kafka broker, retrying", &failure.Error{Remedy: absenceRemedy(c.cfg, err), Err: err})
 }

@@ -1,7 +1,7 @@
 // Package digest logs what may happen once or a million times. The first of its
 // kind is logged at once. After that one line an interval tells how many more
 // there were, with the first and the last of them. At debug level each one is
-// logged.
+// logged. An Outage does likewise for attempts that fail for as long as something is away.
 //
 // Memory is bounded: a kind that was quiet for an interval is forgotten, and
 // beyond a number of kinds at a time their details are no longer told apart.

@@ -90,7 +90,7 @@ func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
 	cfg.Checkpoint.Store = store.StoreKafka
 	c := start(t, cfg)
 	const line = "Kafka does not answer; events wait"
-	await.Until(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() == 1 })
+	await.Until(t, "a line in the log", func() bool { return c.logs.FilterMessage(line).Len() > 0 })
 	if remedy, _ := c.logs.FilterMessage(line).All()[0].ContextMap()["remedy"].(string); !strings.Contains(remedy, silent) {
 		t.Errorf("the remedy is %q", remedy)
 	}

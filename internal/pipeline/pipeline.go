@@ -280,12 +280,12 @@ var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.
 // openStore opens the checkpoint store, and tries again for as long as ctx
 // lives when it cannot be reached.
 func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
-	retry, lines := backoff.Series{Range: storeWaits}, digest.New(p.log)
-	defer lines.Flush()
+	retry, outage := backoff.Series{Range: storeWaits}, digest.NewOutage(p.log, "the checkpoint store answers")
 	for {
 		opened, err := wiring.OpenStore(ctx, p.cfg)
 		if err == nil {
 			if err = store.Writable(ctx, opened); err == nil {
+				outage.Over()
 				return opened, nil
 			}
 			opened.Close()
@@ -295,8 +295,7 @@ func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
 			return nil, err
 		}
 		p.health.waitFor(err)
-		lines.Note(digest.Kind{Level: zap.WarnLevel, Message: "checkpoint store is not available, will retry"},
-			zap.Error(err), zap.String("remedy", failure.RemedyOf(err)))
+		outage.Failed("checkpoint store is not available, will retry", err)
 		if err := retry.Pause(ctx); err != nil {
 			return nil, err
 		}

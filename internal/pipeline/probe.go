@@ -56,21 +56,18 @@ func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error
 	if probe == nil {
 		return func() {}
 	}
-	lines := digest.New(p.log)
-	silent, judged := false, false // judged are the topics, which are known to be sound or not
+	lines, outage := digest.New(p.log), digest.NewOutage(p.log, "Kafka answers again")
+	judged := false // are the topics, which are known to be sound or not
 	report := func(err error) {
 		if err == nil && !judged {
 			return
 		}
 		tell(err)
 		if err != nil {
-			lines.Note(digest.Kind{Level: zap.WarnLevel, Message: "Kafka does not answer; events wait"},
-				zap.Error(err), zap.String("remedy", failure.RemedyOf(err)))
-		} else if silent {
-			lines.Flush()
-			p.log.Info("Kafka answers again")
+			outage.Failed("Kafka does not answer; events wait", err)
+		} else {
+			outage.Over()
 		}
-		silent = err != nil
 	}
 	probe.Paused = func(d time.Duration) {
 		p.log.Warn("this process has not run for a while: it was stopped, its machine was suspended, or it had no processor; what is late since is nobody else's fault",

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -63,13 +64,17 @@ var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 func Run(ctx context.Context, o Parts) {
 	r := &retention{opts: o, turns: make([]turn, len(o.Tables)), full: map[pg.Table]time.Time{}}
 	retry := backoff.Series{Range: reconnectWaits}
+	outage := digest.NewOutage(o.Log, "retention has a connection again")
 	for ctx.Err() == nil {
-		err := r.session(ctx, &retry)
+		err := r.session(ctx, func() {
+			retry.Reset()
+			outage.Over()
+		})
 		if ctx.Err() != nil {
 			return
 		}
 		wait := retry.Next()
-		o.Log.Warn("retention lost its connection, will reconnect", zap.Error(err), zap.Duration("wait", wait))
+		outage.Failed("retention lost its connection, will reconnect", err, zap.Duration("wait", wait))
 		_ = backoff.Sleep(ctx, wait) // the loop sees ctx
 	}
 }
@@ -82,8 +87,9 @@ type retention struct {
 	full  map[pg.Table]time.Time // until when partitions are not created because the default one holds their rows
 }
 
-// session makes passes on one connection until ctx ends or it breaks.
-func (r *retention) session(ctx context.Context, retry *backoff.Series) error {
+// session makes passes on one connection until ctx ends or it breaks. It calls connected
+// once there is one.
+func (r *retention) session(ctx context.Context, connected func()) error {
 	conn, err := r.opts.Connect(ctx)
 	if err != nil {
 		return err
@@ -92,7 +98,7 @@ func (r *retention) session(ctx context.Context, retry *backoff.Series) error {
 	if _, err := conn.Exec(ctx, fmt.Sprintf("SET lock_timeout = %d", lockTimeout.Milliseconds())); err != nil {
 		return fmt.Errorf("set lock_timeout: %w", err)
 	}
-	retry.Reset()
+	connected()
 	r.seen = map[since]horizon{}
 	var moments horizons
 	for {

@@ -59,6 +59,7 @@ type Pipeline struct {
 	sink         *sharedSink
 	delivery     *delivery.Delivery
 	digest       *digest.Log
+	outage       *digest.Outage // of PostgreSQL
 	quota        *quota
 	metrics      Metrics
 	health       *Health
@@ -86,6 +87,7 @@ func New(p Parts) (*Pipeline, error) {
 		route:        p.Route,
 		drainTimeout: p.DrainTimeout,
 		digest:       digest.New(p.Log),
+		outage:       digest.NewOutage(p.Log, "the session with PostgreSQL works again"),
 		sink:         newSharedSink(p.Open, p.Lease),
 		quota:        &quota{lanes: p.Lanes, workers: workers},
 		metrics:      p.Metrics,

@@ -72,8 +72,7 @@ func (w *worker) run(ctx context.Context) error {
 		if w.number == 0 {
 			w.health.postgres(err)
 		}
-		w.log.Warn("PostgreSQL session ended, will reconnect", zap.Int("worker", w.number), zap.Error(err),
-			zap.String("remedy", failure.RemedyOf(err)), zap.Duration("wait", wait))
+		w.outage.Failed("PostgreSQL session ended, will reconnect", err, zap.Int("worker", w.number), zap.Duration("wait", wait))
 		w.metrics.Reconnected("postgres")
 	})
 }
@@ -125,9 +124,11 @@ func (w *worker) work(ctx context.Context, found func(), idle func() bool) error
 			return err
 		}
 		some, err := w.round(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		w.outage.Over()
+		switch {
 		case some:
 			found()
 		case !idle():

@@ -73,7 +73,13 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("streaming", zap.String("slot", cp.Slot), zap.String("publication", s.opts.Publication),
+	s.unfit.Over()
+	level := zap.DebugLevel // of a session that will not get further than those before it
+	if !s.health.fallsBack() {
+		level = zap.InfoLevel
+		s.outage.Over()
+	}
+	s.log.Log(level, "streaming", zap.String("slot", cp.Slot), zap.String("publication", s.opts.Publication),
 		zap.Stringer("checkpoint", cp.LSN), zap.Stringer("start", h.start), zap.Int32("timeline", cp.Timeline))
 	if !cp.Snapshot {
 		return nil

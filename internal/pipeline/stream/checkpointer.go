@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -86,7 +87,7 @@ func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interva
 		ends:     func() checkpoint.Ends { return nil },
 	}
 	k.holds = func() bool { return k.stream.Load() != nil }
-	k.progress = &saving{log: log, ahead: k.ahead}
+	k.progress = &saving{outage: digest.NewOutage(log, savedAgain), ahead: k.ahead}
 	return k
 }
 
@@ -267,7 +268,7 @@ func (k *checkpointer) run(ctx context.Context) error {
 			default:
 				wait = retry.Next()
 				notBefore = time.Now().Add(wait)
-				k.progress.report()
+				k.progress.outage.Failed("the checkpoint cannot be saved, nothing is confirmed meanwhile; will retry", err)
 			}
 		}
 		timer.Reset(wait)

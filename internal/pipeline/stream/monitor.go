@@ -59,6 +59,9 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 		switch {
 		case err == nil:
 			blind = false
+			if !s.health.fallsBack() {
+				s.outage.Over()
+			}
 			s.whole.Store(uint64(end)) // this look would have shown a change before that
 			end = flushed
 			if looks%standbysEvery == 0 {

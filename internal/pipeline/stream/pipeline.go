@@ -133,6 +133,8 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		routes:       p.Routes,
 		limits:       l,
 		log:          p.Log,
+		outage:       digest.NewOutage(p.Log, "the session with PostgreSQL works again"),
+		unfit:        digest.NewOutage(p.Log, "this spare could take over again"),
 		lease:        p.Lease,
 		intake:       in,
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -253,11 +254,11 @@ func TestAgeOfWhatWasAckedDuringASave(t *testing.T) {
 	})
 }
 
-// One warning tells of failing saves, and one a minute that they still fail.
+// One warning tells of failing saves, and others at growing distances that they still fail.
 func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		k.progress.log = zap.New(core)
+		k.progress.outage = digest.NewOutage(zap.New(core), savedAgain)
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("no leader") })
 		k.ack(t, 1100)
 		pass(2*time.Minute + 30*time.Second)

@@ -5,30 +5,28 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 )
 
-const (
-	// unsavedAfter is how long saves may fail until readiness says so: longer
-	// than a partition takes to get another leader.
-	unsavedAfter = 5 * time.Second
-	// saveReports is the time between two log lines about saves that fail.
-	saveReports = time.Minute
-)
+// unsavedAfter is how long saves may fail until readiness says so: longer
+// than a partition takes to get another leader.
+const unsavedAfter = 5 * time.Second
+
+// savedAgain is logged at the end of an outage of the store.
+const savedAgain = "the checkpoint is saved again"
 
 // saving notes how saves of the checkpoint go, for health, metrics and the log.
 // A store may be silent instead of failing, so a save without an answer counts
 // from its start. It is safe for concurrent use.
 type saving struct {
-	log   *zap.Logger
-	ahead func() bool // whether there is a position to save
+	outage *digest.Outage
+	ahead  func() bool // whether there is a position to save
 
 	mu       sync.Mutex
 	behind   time.Time // since when a position is acked and not saved; zero: all are saved
 	since    time.Time // when the first failing attempt began; zero: the last one succeeded
 	attempts int       // that failed since
 	err      error     // of the last failure; nil while the first attempt has no answer
-	reported time.Time
 }
 
 // moved notes that the position may have moved beyond what is saved. It returns
@@ -55,10 +53,8 @@ func (s *saving) begin() {
 func (s *saving) succeeded(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.reported.IsZero() {
-		s.log.Info("the checkpoint is saved again", zap.Int("failed_attempts", s.attempts), zap.Duration("after", time.Since(s.since)))
-	}
-	s.since, s.attempts, s.err, s.reported = time.Time{}, 0, nil, time.Time{}
+	s.outage.Over()
+	s.since, s.attempts, s.err = time.Time{}, 0, nil
 	s.behind = time.Time{}
 	if s.ahead() { // acked meanwhile
 		s.behind = began
@@ -81,18 +77,6 @@ func (s *saving) cancelled() {
 	if s.attempts == 0 {
 		s.since = time.Time{}
 	}
-}
-
-// report logs that saves fail, the first time at once, then now and then.
-func (s *saving) report() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.attempts == 0 || time.Since(s.reported) < saveReports {
-		return
-	}
-	s.reported = time.Now()
-	s.log.Warn("the checkpoint cannot be saved, nothing is confirmed meanwhile; will retry",
-		zap.Error(s.err), zap.Int("failed_attempts", s.attempts), zap.Duration("since", time.Since(s.since).Round(time.Second)))
 }
 
 // age is how long the oldest unsaved acked position has waited; 0 if all are

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
@@ -46,6 +47,8 @@ type source struct {
 	metrics session.Metrics
 	limits  limits
 	log     *zap.Logger
+	outage  *digest.Outage // of PostgreSQL, or the checkpoint store
+	unfit   *digest.Outage // a spare that could not take over
 	// lease is the sink's: it is held while the slot is. nil: transactions fence.
 	lease  *lease.Lease
 	tenure *tenure // of the present stream
@@ -91,8 +94,9 @@ func (s *source) run(ctx context.Context) error {
 		if ofStore(err) {
 			side, what = "checkpoint", "the checkpoint store failed, will try again with a new session"
 		}
-		s.log.Warn(what, zap.Error(err), remedy(err), zap.Duration("wait", wait))
-		s.health.tellStandstill(s.log)
+		if s.outage.Failed(what, err, zap.Duration("wait", wait)) {
+			s.health.tellStandstill(s.log)
+		}
 		s.metrics.Reconnected(side)
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 )
 
 // spare is what an instance knows that stands by.
@@ -68,7 +67,8 @@ func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a 
 	switch {
 	case err == nil:
 		s.health.standby(nil)
-		if !a.fit {
+		s.outage.Over()
+		if !s.unfit.Over() && !a.fit {
 			s.log.Info("the slot is active elsewhere, standing by", zap.String("slot", s.opts.Slot))
 		}
 		a.fit, a.wait, s.fit = true, 0, time.Now()
@@ -82,7 +82,7 @@ func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a 
 	}
 	a.fit, a.wait = false, max(standbyPoll, 2*a.wait)
 	s.health.standby(err)
-	s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "this spare could not take over"}, zap.Error(err), remedy(err))
+	s.unfit.Failed("this spare could not take over", err)
 	return nil
 }
 

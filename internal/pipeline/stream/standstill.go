@@ -109,6 +109,13 @@ func (s *standstill) remedy(slot string) string {
 	return mend + fmt.Sprintf("; if it cannot be removed: stop the connector, SELECT pg_drop_replication_slot(%s); then %s", sqltext.Literal(slot), catalog.AcceptGap)
 }
 
+// fallsBack reports whether session after session has failed where this one is.
+func (h *Health) fallsBack() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.standsStill(time.Now())
+}
+
 // tellStandstill logs that a session has failed where those before it did.
 func (h *Health) tellStandstill(log *zap.Logger) {
 	h.mu.Lock()
