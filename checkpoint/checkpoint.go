@@ -159,6 +159,14 @@ func SecondReader(seen Server, slots []string) error {
 		what, strings.Join(slots, ", "))
 }
 
+// LeftBehind is the error of a slot that does not exist and that nobody has noted, where
+// nobody reads other slots, which may have the same.
+func LeftBehind(seen Server, slots []string) error {
+	return failure.Configf(fmt.Sprintf("did you mean source.slot: %s? If that has nothing of this connector: `cdc-outbox setup` makes slot %s", slots[0], seen.Name),
+		"slot %q does not exist, and nobody reads slot %s, which may have events of the same tables: they would be left there",
+		seen.Name, strings.Join(slots, ", "))
+}
+
 // Undecided is the error of a slot where a snapshot is asked for, and nothing
 // tells whether it was published already.
 func Undecided(slot catalog.Slot) error {

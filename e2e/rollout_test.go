@@ -40,6 +40,18 @@ var ofTheStream = []mistake{
 		r.exec(`CREATE TABLE other (id int PRIMARY KEY)`, `CREATE PUBLICATION orders FOR TABLE other`)
 		return []string{"source.publication=orders"}
 	}, exit: 3, says: "is not in publication"},
+	{name: "publication without inserts", prepare: func(r *rollout) []string {
+		r.exec(`CREATE PUBLICATION deletions FOR TABLE outbox WITH (publish = 'delete')`)
+		return []string{"source.publication=deletions"}
+	}, exit: 3, says: "does not publish inserts"},
+	{name: "slot of another plugin", prepare: func(r *rollout) []string {
+		r.exec(`SELECT pg_create_logical_replication_slot('foreign_` + r.database() + `', 'test_decoding')`)
+		return []string{"source.slot=foreign_" + r.database()}
+	}, exit: 2, says: "test_decoding"},
+	{name: "slot with two_phase", prepare: func(r *rollout) []string {
+		r.exec(`SELECT pg_create_logical_replication_slot('prepared_` + r.database() + `', 'pgoutput', false, true)`)
+		return []string{"source.slot=prepared_" + r.database()}
+	}, exit: 2, says: "two_phase"},
 	{name: "id column", set: []string{"event.id=nosuch"}, exit: 2, says: "nosuch"},
 	{name: "key column", set: []string{"event.key=nosuch"}, exit: 2, says: "nosuch"},
 	{name: "type column", set: []string{"event.type=nosuch"}, exit: 2, says: "nosuch"},
@@ -93,6 +105,17 @@ var ofAny = []mistake{
 		u.User = url.UserPassword(u.User.Username(), "wrong")
 		return []string{"source.url=" + u.String()}
 	}, exit: 2, says: "correct user and password"},
+	{name: "unknown key", set: []string{"errors.on_bad_evnt=skip"}, exit: 2, says: "did you mean errors.on_bad_event?"},
+	{name: "unknown value", set: []string{"errors.on_bad_event=ignore"}, exit: 2, says: "must be one of"},
+	{name: "expression", set: []string{"route.regex=(?!a).*"}, exit: 2, says: "route.regex"},
+	{name: "parameter of PostgreSQL", prepare: func(r *rollout) []string {
+		return []string{"source.url=" + r.with("nosuch", "1")}
+	}, exit: 2, says: "nosuch"},
+	{name: "TLS of PostgreSQL", prepare: func(r *rollout) []string {
+		return []string{"source.url=" + r.with("sslmode", "require")}
+	}, exit: 2, says: "server refused TLS"},
+	{name: "host of PostgreSQL", set: []string{"source.url=postgres://cdc@nosuch.invalid/app"}, says: "nosuch.invalid"},
+	{name: "no login", set: []string{"sink.kafka.sasl.mechanism=", "sink.kafka.sasl.username=", "sink.kafka.sasl.password="}, says: "checkpoint topic"},
 	{name: "unknown database", prepare: func(r *rollout) []string {
 		u := must.Get(url.Parse(r.url))(r.t)
 		u.Path = "/nosuch"
@@ -142,6 +165,10 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 			{name: "table", set: []string{"source.tables=[public.outbx]"}, exit: 2, says: "did you mean public.outbox?"},
 			{name: "payload column", set: []string{"event.payload=nosuch"}, exit: 2, says: "nosuch"},
 			{name: "published column", set: []string{"source.poll.published=nosuch", "source.poll.published_at=nosuch"}, exit: 2, says: "nosuch"},
+			{name: "another published column", prepare: func(r *rollout) []string {
+				r.exec(`ALTER TABLE outbox ADD archived boolean NOT NULL DEFAULT false`)
+				return []string{"source.poll.published=archived"}
+			}, exit: 2, says: "did you mean source.poll.published: published?"},
 			{name: "order column", set: []string{"source.poll.order_by=[nosuch]"}, exit: 2, says: "nosuch"},
 			{name: "right to change rows", prepare: func(r *rollout) []string {
 				u := r.as("reader_"+r.database(), "LOGIN PASSWORD 'pw'")
@@ -219,6 +246,15 @@ func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
 
 func (r *rollout) database() string {
 	return strings.TrimPrefix(must.Get(url.Parse(r.url))(r.t).Path, "/")
+}
+
+// with is the URL with a parameter more.
+func (r *rollout) with(parameter, value string) string {
+	u := must.Get(url.Parse(r.url))(r.t)
+	q := u.Query()
+	q.Set(parameter, value)
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 func (r *rollout) exec(sql ...string) { pgtest.Exec(r.t, r.url, sql...) }
@@ -309,7 +345,7 @@ func (r *rollout) of(t *testing.T, m mistake) {
 
 // good rolls out a configuration without a mistake.
 func (r *rollout) good() {
-	next := r.start(r.t, "log.level=debug")
+	next := r.start(r.t, "log.level=debug", "route.topic=outbox.event.$1")
 	await.Until(r.t, "the new instance to be ready", func() bool { next.running(); ready, _ := next.ready(); return ready })
 	r.old.stop()
 	r.old = next.connector

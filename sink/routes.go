@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // mostNamed bounds the topics that an error names.
@@ -20,9 +20,8 @@ const mostNamed = 5
 // Routes returns why events of another start would go nowhere, or elsewhere, where they
 // have gone to the topics of ends before; nil if they would not. Brokers refuse a new
 // connection. The cluster has none of those topics: it may be another one. One of them that
-// route.topic, the template, leads to may not be written to. Or the template leads to none
-// of them, nor to any other that is there, and topics are not to be created.
-func (p *Probe) Routes(ctx context.Context, template string, ends checkpoint.Ends) error {
+// route.topic leads to may not be written to. Or that leads to none of them, nor to any other that is there, and topics are not to be created.
+func (p *Probe) Routes(ctx context.Context, route transform.RouteOptions, ends checkpoint.Ends) error {
 	ctx, cancel := context.WithTimeout(ctx, p.pace.Timeout)
 	defer cancel()
 	if err := p.login.refused(ctx); err != nil {
@@ -40,7 +39,10 @@ func (p *Probe) Routes(ctx context.Context, template string, ends checkpoint.End
 		return mayPass("correct sink.kafka.brokers; if events are to go to this cluster from now on, stop the other instance first",
 			"Kafka has none of the topics that events have gone to: "+few(written))
 	}
-	like := topicsLike(template)
+	like, _, err := route.Topics()
+	if err != nil {
+		return err
+	}
 	for _, t := range known {
 		if err := p.topics.refused(t); err != nil && like.MatchString(*t.Topic) {
 			return err
@@ -57,18 +59,7 @@ func (p *Probe) Routes(ctx context.Context, template string, ends checkpoint.End
 		return nil
 	}
 	return mayPass("correct route.topic; or, if its topics are to be new, create them first",
-		fmt.Sprintf("Kafka has no topic that route.topic, %s, leads to; events have gone to %s", template, few(written)))
-}
-
-var placeholder = regexp.MustCompile(`\$\{[^}]*\}`)
-
-// topicsLike matches the topics that the template may lead to.
-func topicsLike(template string) *regexp.Regexp {
-	var parts []string
-	for _, part := range placeholder.Split(template, -1) {
-		parts = append(parts, regexp.QuoteMeta(part))
-	}
-	return regexp.MustCompile("^" + strings.Join(parts, ".+") + "$")
+		fmt.Sprintf("Kafka has no topic that route.topic, %s, leads to; events have gone to %s", route.Topic, few(written)))
 }
 
 // describe asks brokers for these topics; nil are all.

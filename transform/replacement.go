@@ -138,3 +138,25 @@ func (r replacement) expand(b *strings.Builder, value string, match []int) {
 		}
 	}
 }
+
+// Topics matches the topics that values which match route.regex may go to. only is the one
+// topic of all of them, if there is no group in route.topic.
+func (o RouteOptions) Topics() (like *regexp.Regexp, only string, err error) {
+	t, err := newTopics(o)
+	if err != nil {
+		return nil, "", err
+	}
+	if prefix, whole := t.replacement.begins(); whole {
+		only = prefix
+	}
+	var pattern strings.Builder
+	for _, part := range t.replacement {
+		if part.group < 0 {
+			pattern.WriteString(regexp.QuoteMeta(part.literal))
+		} else {
+			pattern.WriteString(".+")
+		}
+	}
+	like, err = regexp.Compile("^" + pattern.String() + "$")
+	return like, only, err
+}

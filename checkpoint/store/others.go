@@ -17,10 +17,35 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
-// ReadAlready returns the other slots of this database from which the tables or messages of r
+// SecondReader is the verdict about a slot, seen, that no checkpoint knows, if the tables or
+// messages of r are read from another slot of this database; or nil. If seen does not exist,
+// a slot that nobody reads, and may have events of r, counts, too: they would stay there.
+// Slots of siblings do not count.
+func SecondReader(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r catalog.Reading, seen checkpoint.Server, siblings []string) (verdict, err error) {
+	strange := func(slots []string) []string {
+		return slices.DeleteFunc(slots, func(slot string) bool { return slices.Contains(siblings, slot) })
+	}
+	slots, err := readAlready(ctx, conn, s, r, seen.Scope)
+	if slots = strange(slots); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(slots) > 0:
+		return checkpoint.SecondReader(seen, slots), nil
+	case seen.Exists:
+		return nil, nil
+	}
+	slots, err = r.Unread(ctx, conn)
+	if slots = strange(slots); err != nil || len(slots) == 0 {
+		return nil, err
+	}
+	return checkpoint.LeftBehind(seen, slots), nil
+}
+
+// readAlready returns the other slots of this database from which the tables or messages of r
 // are read: by a running instance, or by one that s has a checkpoint of and whose slot
-// exists. Those of siblings do not count. scope is what r reads, as checkpoints have it.
-func ReadAlready(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r catalog.Reading, scope string, siblings []string) ([]string, error) {
+// exists. scope is what r reads, as checkpoints have it.
+func readAlready(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r catalog.Reading, scope string) ([]string, error) {
 	slots, err := r.OtherReaders(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -45,7 +70,7 @@ func ReadAlready(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r cata
 		}
 	}
 	slices.Sort(slots)
-	return slices.DeleteFunc(slices.Compact(slots), func(slot string) bool { return slices.Contains(siblings, slot) }), nil
+	return slices.Compact(slots), nil
 }
 
 // others returns the checkpoints under other keys, as far as they can be read. A store that

@@ -20,6 +20,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	switch {
 	case d.cfg.Checkpoint.Store == store.StoreNone:
 		d.warn(name, "set checkpoint.store to kafka, postgres or file", "checkpoint.store is none: after a restart, a slot that was recreated or advanced, or a disk that was put back, is not noticed")
+		d.newSlot(ctx)
 		return
 	case d.cfg.Checkpoint.Store == store.StoreKafka && d.kafkaDown:
 		d.skip(name, "no connection to Kafka")
@@ -83,6 +84,22 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.ok(name, "%s in %s fits the database; run compares the log itself when it starts", v.stored.LSN, storeName(d.cfg))
 	}
 	d.acknowledged(ctx, v.stored)
+}
+
+// newSlot judges the slot that a first start without a checkpoint store would make.
+func (d *doctor) newSlot(ctx context.Context) {
+	s, err := open(ctx, d.cfg)
+	if err != nil {
+		return // which postgresql.connection says
+	}
+	defer s.close()
+	v := &view{}
+	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || v.Exists {
+		return
+	}
+	if err := d.secondReader(ctx, s, v); err != nil {
+		d.fail("slot", err)
+	}
 }
 
 // noCheckpoint judges a slot of which the store has nothing. dbErr is why the server could

@@ -57,7 +57,7 @@ func (d *doctor) kafka(ctx context.Context) {
 // eventTopics checks the topics of the rows that are in the outbox now; routes
 // may lead to others later.
 func (d *doctor) eventTopics(ctx context.Context, c *cluster) {
-	if topic := d.cfg.Route.Topic; !strings.Contains(topic, "${") && !slices.Contains(d.topics, topic) {
+	if _, topic, err := d.cfg.Route.Topics(); err == nil && topic != "" && !slices.Contains(d.topics, topic) {
 		d.topics = append(d.topics, topic) // whatever the row
 	}
 	switch {

@@ -37,6 +37,9 @@ func (d *doctor) polledTable(ctx context.Context, t *poll.Table) {
 	label := "table " + t.Name.String()
 	d.namesake(ctx, label, t.Name)
 	d.ok(label, "unpublished rows are those with %s", t.Condition())
+	if err := catalog.Pooled(ctx, d.conn, func() error { return t.Unmarked(ctx, d.conn) }); err != nil {
+		d.fail(label, err)
+	}
 	for _, w := range t.Warnings() {
 		switch w.Error() {
 		case errText(t.MissingIndex()), errText(t.DoubtfulOrder()): // below

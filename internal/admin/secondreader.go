@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -10,9 +11,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// readAlready returns the other slots from which the same is read; see store.ReadAlready.
+// secondReader is the verdict about a slot that nobody has noted; see store.SecondReader.
 // kept may be nil.
-func (s *session) readAlready(ctx context.Context, v *view, kept checkpoint.Store) ([]string, error) {
+func (s *session) secondReader(ctx context.Context, v *view, kept checkpoint.Store) (verdict, err error) {
 	infos := v.Tables
 	if infos == nil { // as there is no publication
 		var err error
@@ -20,11 +21,12 @@ func (s *session) readAlready(ctx context.Context, v *view, kept checkpoint.Stor
 			return nil, err
 		}
 	}
-	r := catalog.Reading{Slot: s.cfg.Source.Slot, Tables: catalog.OIDs(infos)}
+	r := catalog.Reading{Slot: s.cfg.Source.Slot, Publication: s.cfg.Source.Publication, Tables: catalog.OIDs(infos)}
 	if s.cfg.Source.Mode == config.ModeMessage {
 		r.Prefix = s.cfg.Source.MessagePrefix
 	}
-	return store.ReadAlready(ctx, s.conn, kept, r, s.scope(), s.cfg.Source.Siblings)
+	seen := checkpoint.Server{Name: s.cfg.Source.Slot, Scope: s.scope(), Exists: v.Exists}
+	return store.SecondReader(ctx, s.conn, kept, r, seen, s.cfg.Source.Siblings)
 }
 
 // secondReader is why run would not read a slot that nobody has noted, if the same is read
@@ -43,9 +45,6 @@ func (d *doctor) secondReader(ctx context.Context, s *session, v *view) error {
 			defer kept.Close()
 		}
 	}
-	slots, err := s.readAlready(ctx, v, kept)
-	if err != nil || len(slots) == 0 {
-		return err
-	}
-	return checkpoint.SecondReader(checkpoint.Server{Name: s.cfg.Source.Slot, Exists: v.Exists}, slots)
+	verdict, err := s.secondReader(ctx, v, kept)
+	return cmp.Or(err, verdict)
 }

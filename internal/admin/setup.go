@@ -351,11 +351,11 @@ func (s *setup) leaveSlot(ctx context.Context, v *view) error {
 	if !s.cfg.Source.Create {
 		return missingSlot(s.cfg)
 	}
-	slots, err := s.readAlready(ctx, v, s.store)
+	second, err := s.secondReader(ctx, v, s.store)
 	if err != nil {
 		return err
 	}
-	if len(slots) > 0 && v.begun == nil {
+	if second != nil && v.begun == nil {
 		if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(v.server, s.cfg.Source.Slot)); err != nil {
 			return fmt.Errorf("note that a slot is to be created: %w", err)
 		}

@@ -10,7 +10,10 @@ import (
 
 // Reading is what an instance shows to all others of what it reads, or waits for.
 type Reading struct {
-	Slot   string
+	Slot string
+	// Publication is the one that the slot is read through. It is not shown.
+	Publication string
+
 	Tables []uint32 // OIDs
 	Prefix string   // of messages; "": none
 	Saves  bool     // checkpoints
@@ -89,6 +92,27 @@ func (r Reading) OtherReaders(ctx context.Context, conn *pgx.Conn) (slots []stri
 			return nil, fmt.Errorf("look for other instances that read the same: %w", err)
 		}
 		slots = append(slots, found...)
+	}
+	return slots, nil
+}
+
+// Unread returns the other slots of this database that nobody reads, and that may have
+// events of r: its tables are published, or its publication is there. A slot does not say
+// through which publication it was read.
+func (r Reading) Unread(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	rows, _ := conn.Query(ctx, `
+		SELECT slot_name::text FROM pg_replication_slots
+		 WHERE database = current_database() AND plugin = $1 AND slot_name <> $2
+		   AND NOT active AND NOT temporary AND NOT two_phase AND wal_status <> 'lost' AND confirmed_flush_lsn IS NOT NULL
+		   AND (EXISTS (SELECT FROM pg_publication WHERE pubname = $3)
+		        OR EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = ANY ($4))
+		        OR EXISTS (SELECT FROM pg_publication_tables t
+		                     JOIN pg_namespace n ON n.nspname = t.schemaname
+		                     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE c.oid = ANY ($4)))
+		 ORDER BY 1`, Plugin, r.Slot, r.Publication, r.Tables)
+	slots, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("look for slots that nobody reads: %w", err)
 	}
 	return slots, nil
 }

@@ -123,7 +123,7 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 	}
 	if probe != nil {
 		parts.Routes = func(ctx context.Context, ends checkpoint.Ends) error {
-			return probe.Routes(ctx, p.cfg.Route.Topic, ends)
+			return probe.Routes(ctx, p.cfg.Route, ends)
 		}
 	}
 	r := stream.New(parts)

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +36,7 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 // topics are those that the pipeline writes to whatever the events.
 func (p *pipeline) topics() (uses []sink.Use) {
 	kafka := *p.cfg.Sink.Kafka
-	if topic := p.cfg.Route.Topic; !strings.Contains(topic, "${") {
+	if _, topic, err := p.cfg.Route.Topics(); err == nil && topic != "" {
 		uses = append(uses, sink.Use{Topic: topic, Optional: kafka.CreateTopics}) // or each event would be a bad one
 	}
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {

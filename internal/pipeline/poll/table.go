@@ -35,12 +35,13 @@ type Table struct {
 	indexName     string // of the one that IndexSQL creates
 	zone          string // of the times in CreatedAt that have none, if it is not UTC
 	partitioned   bool
-	deletes       bool   // source.poll.after_publish
-	key           string // column
-	published     string // column; "" for none
-	publishedAt   string // column; "" for none
-	pending       string // SQL condition of unpublished rows
-	pendingWanted string // the same as an index should have it; "" for no condition
+	deletes       bool     // source.poll.after_publish
+	key           string   // column
+	published     string   // column; "" for none
+	publishedAt   string   // column; "" for none
+	otherFlags    []string // boolean columns beside published
+	pending       string   // SQL condition of unpublished rows
+	pendingWanted string   // the same as an index should have it; "" for no condition
 }
 
 // ReadTable finds out about an outbox table: its columns, how its rows are
@@ -106,6 +107,11 @@ func (t *Table) choosePending(opts Options, cs columns) error {
 	switch {
 	case hasPublished && published.oid == typeBool:
 		t.published, t.Nullable = published.name, !published.notNull
+		for _, c := range cs {
+			if c.oid == typeBool && c.name != published.name {
+				t.otherFlags = append(t.otherFlags, c.name)
+			}
+		}
 		t.pending = "NOT " + sqltext.Name(published.name)
 		t.pendingWanted = t.pending
 	case t.publishedAt != "" && !at.notNull:

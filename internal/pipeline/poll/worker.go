@@ -35,7 +35,7 @@ type worker struct {
 	tables []*tableState
 	looked time.Time // at the tables
 	stalls backoff.Series
-	alone  bool // no instance was seen that reads the same from a slot
+	alone  bool // the start was well: nobody is known to have published, or to publish, the same
 }
 
 // tableState is how a worker is getting on with a table.
@@ -237,7 +237,7 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 		if err := t.Permitted(ctx, w.conn); err != nil {
 			return err
 		}
-		if err := w.notStreamed(ctx, t); err != nil {
+		if err := w.meant(ctx, t); err != nil {
 			return err
 		}
 		b, err := ReadBacklog(ctx, w.conn, t)
@@ -250,13 +250,20 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 	return nil
 }
 
-// notStreamed is the error of a table that a running instance reads from a slot, too. A
-// worker looks at its start only: an instance with a mistake that starts later must not
-// stop this one.
-func (w *worker) notStreamed(ctx context.Context, t *Table) error {
+// meant is the error of a table that this instance would publish once more. A worker looks
+// at its start only: an instance with a mistake that starts later must not stop this one.
+func (w *worker) meant(ctx context.Context, t *Table) error {
 	if w.alone {
 		return nil
 	}
+	if err := t.Unmarked(ctx, w.conn); err != nil {
+		return err
+	}
+	return w.notStreamed(ctx, t)
+}
+
+// notStreamed is the error of a table that a running instance reads from a slot, too.
+func (w *worker) notStreamed(ctx context.Context, t *Table) error {
 	slots, err := catalog.Reading{Tables: []uint32{t.OID}}.OtherReaders(ctx, w.conn)
 	if err != nil || len(slots) == 0 {
 		return err

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +23,7 @@ func (s *source) reading() catalog.Reading {
 }
 
 func (s *source) readingOf(tables []catalog.TableInfo) catalog.Reading {
-	r := catalog.Reading{Slot: s.opts.Slot, Tables: catalog.OIDs(tables), Saves: s.opts.Checkpoint.Store != store.StoreNone, Kafka: s.opts.IntoKafka}
+	r := catalog.Reading{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: catalog.OIDs(tables), Saves: s.opts.Checkpoint.Store != store.StoreNone, Kafka: s.opts.IntoKafka}
 	if s.opts.Messages {
 		r.Prefix = s.opts.Prefix
 	}
@@ -68,11 +69,8 @@ func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.limits.store)
 	defer cancel()
-	slots, err := store.ReadAlready(ctx, sql, s.kept, s.readingOf(infos), s.scope(), s.opts.Siblings)
-	if err != nil || len(slots) == 0 {
-		return err
-	}
-	return checkpoint.SecondReader(seen, slots)
+	verdict, err := store.SecondReader(ctx, sql, s.kept, s.readingOf(infos), seen, s.opts.Siblings)
+	return cmp.Or(err, verdict)
 }
 
 // withoutCheckpoint says that a slot is read of which no checkpoint is there. What its
