@@ -12,7 +12,8 @@ import (
 
 // Failure mode 167. source.slot is mistyped while no instance runs: what was committed in
 // the meantime is in the slot that was read before, and a new one would leave it there. No
-// other slot is made, by the store's checkpoints or, where they are elsewhere, by the slot that nobody reads; but a second connector may be meant.
+// other slot is made: the store's checkpoints tell or, where they are elsewhere, the slot
+// that nobody reads. But a second connector may be meant.
 func TestE2EAMistypedSlot(t *testing.T) {
 	file := func(name string) string {
 		return "checkpoint:\n  store: file\n  path: " + filepath.Join(t.TempDir(), name) + "\n"
@@ -71,4 +72,19 @@ func TestE2EAMistypedSlot(t *testing.T) {
 			c.stop()
 		})
 	}
+}
+
+// A second connector, of another table, starts while the first is stopped. The store says
+// that the first one's slot has none of its events.
+func TestE2EASlotOfAnotherTable(t *testing.T) {
+	w := newWorld(t, options{config: "checkpoint:\n  store: postgres\n", direct: true, unread: true})
+	w.start().stop()
+	w.exec(`CREATE TABLE invoices (LIKE outbox INCLUDING ALL)`, `CREATE PUBLICATION invoices FOR TABLE invoices`)
+	text := string(must.Get(os.ReadFile(w.config))(t))
+	text = strings.NewReplacer("slot: "+w.slot, "slot: "+w.slot+"_b\n  tables: [public.invoices]", "publication: "+w.slot, "publication: invoices").Replace(text)
+	second := filepath.Join(t.TempDir(), "second.yaml")
+	must.OK(t, os.WriteFile(second, []byte(text), 0o600))
+	c := startConnector(t, second)
+	c.awaitLog(w.started())
+	c.stop()
 }

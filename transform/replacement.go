@@ -154,7 +154,7 @@ func (o RouteOptions) Topics() (like *regexp.Regexp, only string, err error) {
 		if part.group < 0 {
 			pattern.WriteString(regexp.QuoteMeta(part.literal))
 		} else {
-			pattern.WriteString(".+")
+			pattern.WriteString(".*") // a group may be empty
 		}
 	}
 	like, err = regexp.Compile("^" + pattern.String() + "$")

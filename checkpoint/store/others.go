@@ -22,55 +22,58 @@ import (
 // a slot that nobody reads, and may have events of r, counts, too: they would stay there.
 // Slots of siblings do not count.
 func SecondReader(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r catalog.Reading, seen checkpoint.Server, siblings []string) (verdict, err error) {
-	strange := func(slots []string) []string {
-		return slices.DeleteFunc(slots, func(slot string) bool { return slices.Contains(siblings, slot) })
-	}
-	slots, err := readAlready(ctx, conn, s, r, seen.Scope)
-	if slots = strange(slots); err != nil {
+	same, err := r.OtherReaders(ctx, conn)
+	if err != nil {
 		return nil, err
 	}
-	switch {
-	case len(slots) > 0:
-		return checkpoint.SecondReader(seen, slots), nil
-	case seen.Exists:
+	noted, err := notedSlots(ctx, conn, s, r.Slot)
+	if err != nil {
+		return nil, err
+	}
+	foreign := slices.Clone(siblings)
+	for _, cp := range noted {
+		if cp.Shares(r.Tables, seen.Scope) {
+			same = append(same, cp.Slot)
+		} else if cp.Scope != "" {
+			foreign = append(foreign, cp.Slot)
+		}
+	}
+	if same = without(same, siblings); len(same) > 0 {
+		return checkpoint.SecondReader(seen, same), nil
+	}
+	if seen.Exists {
 		return nil, nil
 	}
-	slots, err = r.Unread(ctx, conn)
-	if slots = strange(slots); err != nil || len(slots) == 0 {
+	unread, err := r.Unread(ctx, conn)
+	if unread = without(unread, foreign); err != nil || len(unread) == 0 {
 		return nil, err
 	}
-	return checkpoint.LeftBehind(seen, slots), nil
+	return checkpoint.LeftBehind(seen, unread), nil
 }
 
-// readAlready returns the other slots of this database from which the tables or messages of r
-// are read: by a running instance, or by one that s has a checkpoint of and whose slot
-// exists. scope is what r reads, as checkpoints have it.
-func readAlready(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r catalog.Reading, scope string) ([]string, error) {
-	slots, err := r.OtherReaders(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	existing, err := catalog.OtherSlots(ctx, conn, r.Slot)
-	if err != nil {
-		return nil, err
-	}
-	if len(existing) > 0 {
-		server, err := catalog.ReadServer(ctx, conn)
-		if err != nil {
-			return nil, err
-		}
-		kept, err := others(ctx, s)
-		if err != nil {
-			return nil, fmt.Errorf("look for checkpoints of other connectors: %w", err)
-		}
-		for _, cp := range kept {
-			if cp.SystemID == server.SystemID && cp.Database == server.Database && slices.Contains(existing, cp.Slot) && cp.Shares(r.Tables, scope) {
-				slots = append(slots, cp.Slot)
-			}
-		}
-	}
+// without returns the slots sorted, each once, and none of the others.
+func without(slots, others []string) []string {
 	slices.Sort(slots)
-	return slices.Compact(slots), nil
+	return slices.DeleteFunc(slices.Compact(slots), func(slot string) bool { return slices.Contains(others, slot) })
+}
+
+// notedSlots returns the checkpoints of s whose slot is another one of this database than slot.
+func notedSlots(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, slot string) ([]checkpoint.Checkpoint, error) {
+	existing, err := catalog.OtherSlots(ctx, conn, slot)
+	if err != nil || len(existing) == 0 {
+		return nil, err
+	}
+	server, err := catalog.ReadServer(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := others(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("look for checkpoints of other connectors: %w", err)
+	}
+	return slices.DeleteFunc(kept, func(cp checkpoint.Checkpoint) bool {
+		return cp.SystemID != server.SystemID || cp.Database != server.Database || !slices.Contains(existing, cp.Slot)
+	}), nil
 }
 
 // others returns the checkpoints under other keys, as far as they can be read. A store that

@@ -35,7 +35,7 @@ type worker struct {
 	tables []*tableState
 	looked time.Time // at the tables
 	stalls backoff.Series
-	alone  bool // the start was well: nobody is known to have published, or to publish, the same
+	alone  bool // at the start, no other was known to have published, or to publish, the same rows
 }
 
 // tableState is how a worker is getting on with a table.
