@@ -164,12 +164,22 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 		"poll": {"", "PLAIN", []mistake{
 			{name: "table", set: []string{"source.tables=[public.outbx]"}, exit: 2, says: "did you mean public.outbox?"},
 			{name: "payload column", set: []string{"event.payload=nosuch"}, exit: 2, says: "nosuch"},
-			{name: "published column", set: []string{"source.poll.published=nosuch", "source.poll.published_at=nosuch"}, exit: 2, says: "nosuch"},
+			{name: "published column", set: []string{"source.poll.published=nosuch"}, exit: 2, says: "did you mean source.poll.published: published?"},
+			{name: "published column, and rows are deleted", set: []string{"source.poll.published=publishd", "source.poll.after_publish=delete"}, exit: 2, says: "did you mean source.poll.published: published?"},
+			{name: "published column of another type", set: []string{"source.poll.published=payload"}, exit: 2, says: "did you mean source.poll.published: published?"},
+			{name: "column of the time of publishing", set: []string{"source.poll.published_at=publishd_at"}, exit: 2, says: "did you mean source.poll.published_at: published_at?"},
+			{name: "both published columns", set: []string{"source.poll.published=nosuch", "source.poll.published_at=nosuch"}, exit: 2, says: "nosuch"},
 			{name: "another published column", prepare: func(r *rollout) []string {
 				r.exec(`ALTER TABLE outbox ADD archived boolean NOT NULL DEFAULT false`)
 				return []string{"source.poll.published=archived"}
 			}, exit: 2, says: "did you mean source.poll.published: published?"},
-			{name: "order column", set: []string{"source.poll.order_by=[nosuch]"}, exit: 2, says: "nosuch"},
+			{name: "order column", set: []string{"source.poll.order_by=[m]"}, exit: 2, says: "did you mean n?"},
+			{name: "id column", set: []string{"event.id=nosuch"}, exit: 2, says: "nosuch"},
+			{name: "key column", set: []string{"event.key=nosuch"}, exit: 2, says: "nosuch"},
+			{name: "type column", set: []string{"event.type=nosuch"}, exit: 2, says: "nosuch"},
+			{name: "timestamp column", set: []string{"event.timestamp=nosuch"}, exit: 2, says: "nosuch"},
+			{name: "additional column", set: []string{"event.additional=[nosuch:header]"}, exit: 2, says: "nosuch"},
+			{name: "route column", set: []string{"route.by=nosuch"}, exit: 2, says: "nosuch"},
 			{name: "right to change rows", prepare: func(r *rollout) []string {
 				u := r.as("reader_"+r.database(), "LOGIN PASSWORD 'pw'")
 				r.exec(`GRANT SELECT ON outbox TO reader_` + r.database())
@@ -227,6 +237,9 @@ func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
 		mode = "  mode: poll\n"
 	}
 	r.exec(table)
+	if polls { // as of a row that was published before the table had published_at
+		r.exec(`INSERT INTO outbox (aggregatetype, aggregateid, type, payload, published) VALUES ('order', 'o-1', 'Placed', '0', true)`)
+	}
 	r.config = filepath.Join(t.TempDir(), "cdc-outbox.yaml")
 	must.OK(t, os.WriteFile(r.config, []byte(fmt.Sprintf(`source:
   url: %s
@@ -280,7 +293,7 @@ func (r *rollout) start(t *testing.T, set ...string) served {
 	return served{launch(t, cmd), address}
 }
 
-// event commits one event, and waits until the topic has it.
+// event commits one event, and waits until the topic has it, and no other.
 func (r *rollout) event(t *testing.T) {
 	t.Helper()
 	r.events++
@@ -289,7 +302,11 @@ func (r *rollout) event(t *testing.T) {
 	defer cancel()
 	for want := fmt.Sprint(r.events); ; {
 		found := false
-		r.client.PollFetches(ctx).EachRecord(func(rec *kgo.Record) { found = found || string(rec.Value) == want })
+		r.client.PollFetches(ctx).EachRecord(func(rec *kgo.Record) {
+			if found = string(rec.Value) == want; !found {
+				t.Errorf("event %s was published before", rec.Value)
+			}
+		})
 		if found {
 			return
 		}

@@ -14,8 +14,8 @@ import (
 const flagRows = 1000
 
 // Unmarked returns why source.poll.published seems to name the wrong column: in none of the
-// rows looked at it is true, and another boolean column is true in just those that have a
-// time of publishing. All of those would be published once more.
+// rows looked at it is true, and another boolean column is true in all that have a time of
+// publishing. All of those would be published once more.
 func (t *Table) Unmarked(ctx context.Context, conn *pgx.Conn) error {
 	if t.published == "" || t.publishedAt == "" {
 		return nil
@@ -23,14 +23,14 @@ func (t *Table) Unmarked(ctx context.Context, conn *pgx.Conn) error {
 	for _, flag := range t.otherFlags {
 		var meant bool
 		err := conn.QueryRow(ctx, fmt.Sprintf(`
-			SELECT COALESCE(bool_or(at) AND bool_and(at = other) AND NOT bool_or(own), false)
+			SELECT COALESCE(bool_or(at) AND bool_and(other OR NOT at) AND NOT bool_or(own), false)
 			  FROM (SELECT %s IS NOT NULL AS at, %s IS TRUE AS other, %s IS TRUE AS own FROM %s LIMIT %d) AS looked`,
 			sqltext.Name(t.publishedAt), sqltext.Name(flag), sqltext.Name(t.published), t.Name.Quoted(), flagRows)).Scan(&meant)
 		if err != nil {
 			return fmt.Errorf("look for the column that marks published rows of %s: %w", t.Name, classify(err, t))
 		}
 		if meant {
-			return failure.Configf("did you mean source.poll.published: "+flag+"?",
+			return failure.Configf("did you mean source.poll.published: "+flag+"? If they are to be published once more, set "+t.publishedAt+" in them to NULL",
 				"rows of %s that have %s are marked in column %q, and none in %q: all of them would be published once more",
 				t.Name, t.publishedAt, flag, t.published)
 		}

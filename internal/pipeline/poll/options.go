@@ -27,7 +27,7 @@ type Options struct {
 	// OrderBy are the columns that order a key's events; empty means detect.
 	OrderBy []string `yaml:"order_by"`
 	// Published is the boolean column that marks a published row, PublishedAt
-	// the one for the time, which may be missing.
+	// the one for the time. Only the defaults may be missing.
 	Published   string `yaml:"published"`
 	PublishedAt string `yaml:"published_at"`
 	// ClaimTimeout is the longest time that rows are held while their events

@@ -2,12 +2,14 @@ package poll
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -66,6 +68,7 @@ type column struct {
 }
 
 func (c column) integer() bool { return c.oid == typeInt2 || c.oid == typeInt4 || c.oid == typeInt8 }
+func (c column) boolean() bool { return c.oid == typeBool }
 func (c column) time() bool    { return c.oid == typeTimestamp || c.oid == typeTimestamptz }
 func (c column) sequence() bool {
 	return c.integer() && (c.identity || strings.HasPrefix(c.def, "nextval("))
@@ -154,7 +157,7 @@ func configuredOrder(by []string, t pg.Table, cs columns) (Order, error) {
 	for i, name := range by {
 		c, ok := cs.find(name)
 		if !ok {
-			return Order{}, failure.Configf("name columns of the table in source.poll.order_by", "source.poll.order_by: table %s has no column %q", t, name)
+			return Order{}, failure.Configf(cs.suggest("source.poll.order_by", name), "source.poll.order_by: table %s has no column %q", t, name)
 		}
 		if i == 0 {
 			o.Kind, o.blocks = c.kind(), c.blocks
@@ -162,6 +165,19 @@ func configuredOrder(by []string, t pg.Table, cs columns) (Order, error) {
 		o.unique = o.unique || c.unique
 	}
 	return o, nil
+}
+
+// suggest is the remedy for a column that is not there.
+func (cs columns) suggest(key, name string) string {
+	names := make([]string, len(cs))
+	for i, c := range cs {
+		names[i] = c.name
+	}
+	remedy := fmt.Sprintf("name columns of the table in %s (%s)", key, strings.Join(names, ", "))
+	if near := nearest.To(name, names); near != "" {
+		return fmt.Sprintf("did you mean %s? %s", near, remedy)
+	}
+	return remedy
 }
 
 func idColumn(event transform.EventOptions) string {

@@ -98,35 +98,45 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transfor
 
 // choosePending decides how a row tells that it is published.
 func (t *Table) choosePending(opts Options, cs columns) error {
-	p := opts
-	published, hasPublished := cs.find(p.Published)
-	at, hasAt := cs.find(p.PublishedAt)
-	if hasAt && at.time() {
-		t.publishedAt = at.name
+	flag, time := marks(opts)
+	at, hasAt, err := time.in(t.Name, cs, "remove "+time.key)
+	if err != nil {
+		return err
+	}
+	t.publishedAt = at.name
+	hasAt = hasAt && !at.notNull
+	otherwise := "remove " + flag.key
+	if !hasAt && !t.deletes {
+		otherwise = t.addMarks(opts)
+	}
+	published, hasFlag, err := flag.in(t.Name, cs, otherwise)
+	if err != nil {
+		return err
 	}
 	switch {
-	case hasPublished && published.oid == typeBool:
+	case hasFlag:
 		t.published, t.Nullable = published.name, !published.notNull
-		for _, c := range cs {
-			if c.oid == typeBool && c.name != published.name {
-				t.otherFlags = append(t.otherFlags, c.name)
-			}
-		}
+		t.otherFlags = slices.DeleteFunc(flag.fitting(cs), func(c string) bool { return c == published.name })
 		t.pending = "NOT " + sqltext.Name(published.name)
 		t.pendingWanted = t.pending
-	case t.publishedAt != "" && !at.notNull:
+	case hasAt:
 		t.pending = sqltext.Name(at.name) + " IS NULL"
 		t.pendingWanted = t.pending
 	case t.deletes:
 		t.pending = "true"
 	default:
-		column := sqltext.Name(p.Published)
-		return failure.Configf(
-			"ALTER TABLE "+t.Name.Quoted()+" ADD COLUMN "+column+" boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS "+sqltext.Name(p.PublishedAt)+" timestamptz; "+
-				"ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT false; (rows that are there count as published; with DEFAULT false at once they are published too), or set source.poll.after_publish: delete",
-			"table %s has no boolean column %q to mark published rows in", t.Name, p.Published)
+		return failure.Configf(otherwise+", or set source.poll.after_publish: delete",
+			"table %s has no boolean column %q to mark published rows in", t.Name, opts.Published)
 	}
 	return nil
+}
+
+// addMarks are the statements that add the columns which published rows are marked in. They
+// are for a table of which no row tells whether it is published.
+func (t *Table) addMarks(opts Options) string {
+	alter, published := "ALTER TABLE "+t.Name.Quoted(), sqltext.Name(opts.Published)
+	return alter + " ADD COLUMN " + published + " boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS " + sqltext.Name(opts.PublishedAt) + " timestamptz; " +
+		alter + " ALTER COLUMN " + published + " SET DEFAULT false; (rows that are there count as published; with DEFAULT false at once they are published too)"
 }
 
 const columnsQuery = `
