@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -169,7 +170,8 @@ func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 	rec := &p.Record
 	retry := backoff.Series{Range: waits}
 	same := 0
-	for asked := 1; ; asked++ {
+	var unknown broker.Unknown
+	for {
 		found, err := k.lookup(ctx, t.name)
 		if err == nil {
 			same++
@@ -180,7 +182,7 @@ func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 			return nil
 		case same == sameAsked:
 			return lostRecords(k.cfg, t, p)
-		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked: // it was deleted
+		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing(): // it was deleted
 			k.remade(t.name, t.acked, topicID{})
 			return nil
 		}

@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
@@ -73,7 +73,7 @@ func Reach(ctx context.Context, client *kgo.Client, cfg Options) (err error) {
 // answer is that of one broker.
 type answer struct {
 	broker *kgo.Broker
-	topics []kmsg.MetadataResponseTopic
+	of     *kmsg.MetadataResponse // nil beside err
 	err    error
 }
 
@@ -90,16 +90,16 @@ func (a *asker) ask(ctx context.Context) error {
 	last := a.broker
 	for asked, answered := 0, 0; ; {
 		if asked < mostAsked {
-			broker := last
+			one := last
 			last = nil
 			asked++
-			asking.Go(func() { answers <- a.attempt(ctx, broker) })
+			asking.Go(func() { answers <- a.attempt(ctx, one) })
 		}
 		select {
 		case is := <-answers:
 			answered++
 			if is.err == nil {
-				a.broker, a.topics = is.broker, is.topics
+				a.broker, a.topics = is.broker, is.of.Topics
 				return nil
 			}
 			failed = is.err
@@ -119,55 +119,26 @@ func (a *asker) ask(ctx context.Context) error {
 	}
 }
 
-// attempt asks one broker. If broker is nil, it first asks the cluster for its
+// attempt asks one broker. If it is nil, it first asks the cluster for its
 // brokers and takes the one whose turn it is. Only then is the turn over: a broker
 // that refuses to name the others takes no turn from them.
-func (a *asker) attempt(ctx context.Context, broker *kgo.Broker) answer {
-	if broker != nil {
-		of, err := who(ctx, broker, a.uses)
-		return answer{broker, of.Topics, err}
+func (a *asker) attempt(ctx context.Context, one *kgo.Broker) answer {
+	topics := slices.Collect(maps.Keys(a.uses))
+	if one != nil {
+		of, err := broker.Topics(ctx, one, topics...)
+		return answer{one, of, err}
 	}
-	cluster, err := who(ctx, impatient{a.client}, nil)
+	cluster, err := broker.Topics(ctx, broker.Impatient{Client: a.client})
 	if err != nil {
 		return answer{err: err}
 	}
 	next := cluster.Brokers[a.turn.Add(1)%uint32(len(cluster.Brokers))]
-	broker = a.client.Broker(int(next.NodeID))
-	of, err := who(ctx, broker, a.uses)
+	one = a.client.Broker(int(next.NodeID))
+	of, err := broker.Topics(ctx, one, topics...)
 	if err != nil {
 		err = &unadvertised{net.JoinHostPort(next.Host, strconv.Itoa(int(next.Port))), err}
 	}
-	return answer{broker, of.Topics, err}
-}
-
-// who asks for the cluster's brokers, at least one, and for these topics. It takes
-// no privileges, and creates no topic.
-func who(ctx context.Context, of kmsg.Requestor, uses map[string]Use) (kmsg.MetadataResponse, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = []kmsg.MetadataRequestTopic{} // none: nil would be all
-	for name := range uses {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = &name
-		req.Topics, req.IncludeTopicAuthorizedOperations = append(req.Topics, t), true
-	}
-	return metadata(ctx, of, req)
-}
-
-// metadata asks for what the request names, and for the cluster's brokers, at least one.
-func metadata(ctx context.Context, of kmsg.Requestor, req *kmsg.MetadataRequest) (kmsg.MetadataResponse, error) {
-	none := kmsg.MetadataResponse{}
-	resp, err := req.RequestWith(ctx, of)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return none, context.Cause(ctx)
-	case err != nil:
-		return none, err
-	case kerr.ErrorForCode(resp.ErrorCode) != nil:
-		return none, kerr.ErrorForCode(resp.ErrorCode)
-	case len(resp.Brokers) == 0:
-		return none, errors.New("the cluster has no broker")
-	}
-	return *resp, nil
+	return answer{one, of, err}
 }
 
 // unadvertised is the error of a broker that does not answer at its advertised
@@ -184,13 +155,3 @@ func (e *unadvertised) Error() string {
 
 // Unwrap returns the reason.
 func (e *unadvertised) Unwrap() error { return e.err }
-
-// impatient makes the client's requests return when their contexts end,
-// whatever the broker does. The request itself may go on in the background
-// until the attempt to connect ends, at the latest until the client is closed.
-type impatient struct{ client *kgo.Client }
-
-// Request implements kmsg.Requestor.
-func (i impatient) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	return await.Answer(ctx, func() (kmsg.Response, error) { return i.client.Request(ctx, req) })
-}

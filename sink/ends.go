@@ -184,9 +184,10 @@ func CompareEnds(ctx context.Context, client *kgo.Client, ends checkpoint.Ends) 
 // or brokers cannot be asked.
 func (c *Comparison) topic(ctx context.Context, client *kgo.Client, topic string, was checkpoint.TopicEnds) {
 	retry := backoff.Series{Range: waits}
-	for asked := 1; ; asked++ {
+	var unknown broker.Unknown
+	for {
 		id, now, err := kafkalog.Ends(ctx, client, topic)
-		gone := errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked
+		gone := errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing()
 		passing := err == nil && len(now) < len(was.To) || err != nil && broker.MayPass(err) && !gone
 		if passing && retry.Pause(ctx) == nil {
 			continue

@@ -46,7 +46,7 @@ func enter(ctx context.Context, cfg Options) error {
 		return err
 	}
 	defer client.Close()
-	if _, err = who(ctx, impatient{client}, nil); err != nil {
+	if _, err = broker.Topics(ctx, broker.Impatient{Client: client}); err != nil {
 		return Unreachable(cfg, err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // Pace is how often a Probe asks. A cluster that is silent shows Silence after its
@@ -74,7 +75,7 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 		return nil, err
 	}
 	watch := newTopicWatch(cfg, pace.Silence, always)
-	watch.client = impatient{cluster.client}
+	watch.client = broker.Impatient{Client: cluster.client}
 	ask := func(ctx context.Context) ([]error, error) {
 		cluster.uses = watch.uses(time.Now())
 		if err := cluster.ask(ctx); err != nil {

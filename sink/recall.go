@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -32,10 +33,6 @@ const skew = time.Minute
 // until nothing of the transaction is looked for behind them: a record has any time that
 // its producer likes, and the clock of one may be wrong.
 const laterInARow = 10000
-
-// unknownAsked is how often brokers must say that they do not know a topic until it
-// counts as deleted: one that has just started may say so too.
-const unknownAsked = 6
 
 // identity is what makes a record the same event as another one.
 type identity [sha256.Size]byte
@@ -144,7 +141,8 @@ func (x *Transactions) leftOut() {
 // search is find with patience for partitions that have no leader at the moment.
 func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic string, parts map[int32]checkpoint.Part) ([]*kgo.Record, error) {
 	retry := backoff.Series{Range: waits}
-	for asked := 1; ; asked++ {
+	var unknown broker.Unknown
+	for {
 		records, err := x.find(ctx, d, topic, parts)
 		switch {
 		case errors.Is(err, kerr.TopicAuthorizationFailed) && !d.Committed:
@@ -153,7 +151,7 @@ func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic 
 			return nil, nil
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return nil, failure.Configf(AllowCommand(x.k.cfg, "Read", topic), "%w", err)
-		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked:
+		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing():
 			return nil, nil // it was deleted, so that nobody sees it
 		case err == nil || !kerr.IsRetriable(err):
 			return records, err

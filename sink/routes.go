@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -64,19 +65,17 @@ func (p *Probe) Routes(ctx context.Context, route transform.RouteOptions, ends c
 }
 
 // describe asks brokers for these topics; nil are all.
-func (p *Probe) describe(ctx context.Context, names []string) ([]kmsg.MetadataResponseTopic, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	req.IncludeTopicAuthorizedOperations = names != nil
-	for _, name := range names {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = &name
-		req.Topics = append(req.Topics, t)
+func (p *Probe) describe(ctx context.Context, names []string) (topics []kmsg.MetadataResponseTopic, err error) {
+	var of *kmsg.MetadataResponse
+	if names == nil {
+		of, err = broker.AllTopics(ctx, p.client)
+	} else {
+		of, err = broker.Topics(ctx, p.client, names...)
 	}
-	resp, err := metadata(ctx, p.client, req)
 	if err != nil {
 		return nil, mayPass("look at the brokers' logs", fmt.Sprintf("ask brokers for their topics: %v", err))
 	}
-	return resp.Topics, nil
+	return of.Topics, nil
 }
 
 // same reports whether the topic is one that events have gone to, as far as that is known.

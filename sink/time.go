@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -56,7 +55,7 @@ const (
 )
 
 // TimesOf reads the settings of a topic.
-func TimesOf(settings map[string]string) Times {
+func TimesOf(settings broker.Settings) Times {
 	found := Times{Appended: settings[timestampType] == "LogAppendTime"}
 	if strings.Contains(settings[cleanupPolicy], "delete") && !found.Appended {
 		found.Retention = bound(settings, retentionTime).Max
@@ -69,7 +68,7 @@ func TimesOf(settings map[string]string) Times {
 }
 
 // bound is none where a setting has no value, or one that does not bound.
-func bound(settings map[string]string, name string) Bound {
+func bound(settings broker.Settings, name string) Bound {
 	ms, err := strconv.ParseInt(settings[name], 10, 64)
 	if err != nil || ms <= 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return Bound{}
@@ -107,29 +106,11 @@ func (k *Kafka) late(ctx context.Context, t *topic, ev *transform.Event, ask boo
 func (k *Kafka) timesOf(ctx context.Context, t *topic) times {
 	ctx, cancel := context.WithTimeout(ctx, timesPatience)
 	defer cancel()
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	res := kmsg.NewDescribeConfigsRequestResource()
-	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, t.name
-	res.ConfigNames = []string{cleanupPolicy, retentionTime, timestampType, mostBefore, mostAfter, mostDifference}
-	req.Resources = append(req.Resources, res)
-	resp, err := req.RequestWith(ctx, k.client)
-	if err != nil || len(resp.Resources) != 1 || kerr.ErrorForCode(resp.Resources[0].ErrorCode) != nil {
+	settings, err := broker.TopicSettings(ctx, k.client, t.name, cleanupPolicy, retentionTime, timestampType, mostBefore, mostAfter, mostDifference)
+	if err != nil {
 		return t.times
 	}
-	return timesIn(resp.Resources[0].Configs)
-}
-
-// timesIn reads the settings of a topic.
-func timesIn(configs []kmsg.DescribeConfigsResponseResourceConfig) times {
-	values := make(map[string]string)
-	var texts []string
-	for _, c := range configs {
-		if c.Value != nil {
-			values[c.Name] = *c.Value
-			texts = append(texts, c.Name+"="+*c.Value)
-		}
-	}
-	return times{TimesOf(values), true, strings.Join(texts, ", ")}
+	return times{TimesOf(settings), true, settings.String()}
 }
 
 // untimely deals with a batch that brokers refuse for the time of a record: those that

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -90,21 +91,11 @@ type located struct {
 // lookup asks the cluster for the topic's number of partitions and its id, and for
 // nothing else: it never creates the topic.
 func (k *Kafka) lookup(ctx context.Context, name string) (located, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = &name
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, impatient{k.client})
+	t, err := broker.Topic(ctx, broker.Impatient{Client: k.client}, name)
 	if err != nil {
 		return located{}, err
 	}
-	if len(resp.Topics) != 1 {
-		return located{}, fmt.Errorf("metadata of %d topics in the answer about one", len(resp.Topics))
-	}
-	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
-		return located{}, err
-	}
-	return located{int32(len(resp.Topics[0].Partitions)), resp.Topics[0].TopicID}, nil
+	return located{int32(len(t.Partitions)), t.TopicID}, nil
 }
 
 // missing says what to do about a topic that does not exist.
@@ -132,19 +123,13 @@ func missingPolicy(cfg Options) missing {
 // missing topic again.
 func (m missing) final() bool { return m == missingBadEvent || m == missingFail }
 
-// unknownAnswers is how many times in a row brokers must say that they do not
-// know a topic, until a policy that is final takes it for missing. A broker
-// that has just started, or has not heard of a new topic, may say so too. With
-// the waits that takes a second or two.
-const unknownAnswers = 5
-
 // search is a topic that is looked for until it is found.
 type search struct {
 	name    string
 	policy  missing
 	retry   backoff.Series
 	warned  bool
-	unknown int // answers in a row
+	unknown broker.Unknown
 }
 
 func newSearch(name string, policy missing) *search {
@@ -173,8 +158,7 @@ func (k *Kafka) look(ctx context.Context, s *search) (*topic, error) {
 		return k.topics[s.name], nil
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		s.unknown++
-		if !k.absents.has(s.name) && s.unknown < unknownAnswers && s.policy.final() {
+		if missing := s.unknown.Missing(); !missing && !k.absents.has(s.name) && s.policy.final() {
 			err = passingError{fmt.Errorf("look up topic %q: %w", s.name, err)}
 		} else {
 			err = k.absent(ctx, s.name, s.policy)
@@ -290,7 +274,7 @@ func createdWith(cfg Options, letters bool) Options {
 
 // create creates the topic. It is no error if the topic exists by now.
 func (k *Kafka) create(ctx context.Context, name string) error {
-	created, err := createTopic(ctx, impatient{k.client}, k.cfg, Use{Topic: name, Letters: name == k.deadLetter}, false)
+	created, err := createTopic(ctx, broker.Impatient{Client: k.client}, k.cfg, Use{Topic: name, Letters: name == k.deadLetter}, false)
 	if created {
 		k.log.Info("created topic", zap.String("topic", name))
 	}
@@ -313,23 +297,12 @@ func createTopic(ctx context.Context, client kmsg.Requestor, cfg Options, use Us
 func requestTopic(ctx context.Context, client kmsg.Requestor, cfg Options, name string, try bool) (created bool, err error) {
 	req := CreateRequest(cfg, name, createTimeout)
 	req.ValidateOnly = try
-	resp, err := req.RequestWith(ctx, client)
-	if err != nil {
-		return false, passingError{fmt.Errorf("create topic %q: %w", name, err)}
-	}
-	if len(resp.Topics) != 1 {
-		return false, passingError{fmt.Errorf("create topic %q: %d topics in the answer", name, len(resp.Topics))}
-	}
-	answer := &resp.Topics[0]
-	err = kerr.ErrorForCode(answer.ErrorCode)
+	_, err = broker.CreateTopic(ctx, client, req)
 	switch {
 	case err == nil:
 		return !try, nil
 	case errors.Is(err, kerr.TopicAlreadyExists):
 		return false, nil
-	}
-	if answer.ErrorMessage != nil {
-		err = fmt.Errorf("%w (%s)", err, *answer.ErrorMessage)
 	}
 	return false, fmt.Errorf("create topic %q: %w", name, err)
 }
@@ -340,9 +313,7 @@ const createTimeout = 15 * time.Second
 func notCreated(cfg Options, err error, name string) error {
 	kafka, _ := errors.AsType[*kerr.Error](err)
 	switch {
-	case errors.As(err, new(passingError)):
-		return err
-	case kerr.IsRetriable(err), kafka == kerr.UnknownServerError:
+	case broker.MayPass(err), kafka == kerr.UnknownServerError:
 		return passingError{err}
 	case kafka == kerr.InvalidTopicException:
 		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: err}

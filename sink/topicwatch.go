@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // Use is a topic that a pipeline writes to.
@@ -88,10 +88,10 @@ func (w *topicWatch) uses(now time.Time) map[string]Use {
 // judge returns what has been wrong for a while with the topics of an answer of the
 // broker, in the order of their names. What is wrong at first with a topic that is always
 // in use is wrong at once: an instance is not ready until it is known to be sound.
-func (w *topicWatch) judge(ctx context.Context, broker kmsg.Requestor, uses map[string]Use, topics []kmsg.MetadataResponseTopic, now time.Time) (troubles []error) {
+func (w *topicWatch) judge(ctx context.Context, of kmsg.Requestor, uses map[string]Use, topics []kmsg.MetadataResponseTopic, now time.Time) (troubles []error) {
 	topics = slices.DeleteFunc(topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic == nil })
 	slices.SortFunc(topics, func(a, b kmsg.MetadataResponseTopic) int { return strings.Compare(*a.Topic, *b.Topic) })
-	least := inSyncOf(ctx, broker, topics)
+	least := inSyncOf(ctx, of, topics)
 	since := make(map[string]time.Time)
 	for _, t := range topics {
 		err := w.trouble(uses[*t.Topic], &t, least)
@@ -183,7 +183,7 @@ func (w *topicWatch) trouble(use Use, t *kmsg.MetadataResponseTopic, least map[s
 		return mayPass("look at the brokers' logs", fmt.Sprintf("topic %q: %v", use.Topic, err))
 	}
 	for _, op := range operations {
-		if !Permits(t.AuthorizedOperations, op) {
+		if !broker.Permits(t.AuthorizedOperations, op) {
 			return failure.Configf(AllowCommand(w.cfg, allow, use.Topic), "the broker does not allow to %s topic %q", verbs[op], use.Topic)
 		}
 	}
@@ -222,41 +222,23 @@ func mayPass(remedy, text string) error {
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
 }
 
-// Permits tells whether the operations that a broker allows, as bits numbered by
-// kmsg.ACLOperation, have this one, as far as the broker tells.
-func Permits(operations int32, op kmsg.ACLOperation) bool {
-	const untold = -1 << 31 // not asked for, no authorizer, or a broker before 2.3
-	return operations == untold || operations&(1<<op) != 0
-}
-
 // inSyncOf returns min.insync.replicas of those topics that lack replicas in sync, as
 // far as the broker tells: it takes the right to DescribeConfigs.
-func inSyncOf(ctx context.Context, broker kmsg.Requestor, topics []kmsg.MetadataResponseTopic) map[string]int {
+func inSyncOf(ctx context.Context, of kmsg.Requestor, topics []kmsg.MetadataResponseTopic) map[string]int {
 	const setting = "min.insync.replicas"
-	least := make(map[string]int)
-	req := kmsg.NewPtrDescribeConfigsRequest()
+	var lacking []string
 	for _, t := range topics {
-		lacks := slices.ContainsFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) })
-		if !lacks {
-			continue
+		if slices.ContainsFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) }) {
+			lacking = append(lacking, *t.Topic)
 		}
-		r := kmsg.NewDescribeConfigsRequestResource()
-		r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, *t.Topic, []string{setting}
-		req.Resources = append(req.Resources, r)
 	}
-	if len(req.Resources) == 0 {
+	least := make(map[string]int)
+	if len(lacking) == 0 {
 		return least
 	}
-	resp, err := req.RequestWith(ctx, broker)
-	if err != nil {
-		return least
-	}
-	for _, r := range resp.Resources {
-		for _, c := range r.Configs {
-			if c.Name == setting && c.Value != nil {
-				least[r.ResourceName], _ = strconv.Atoi(*c.Value)
-			}
-		}
+	all, _ := broker.EachTopic(ctx, of, lacking, setting)
+	for topic, settings := range all {
+		least[topic], _ = settings.Number(setting)
 	}
 	return least
 }

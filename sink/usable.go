@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // Usable returns why the transactional id could not be claimed, or nil, as far as brokers
@@ -21,10 +20,10 @@ import (
 func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) error {
 	retry := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}}
 	for {
-		err := coordinated(ctx, client, id)
+		err := broker.Coordinated(ctx, client, id)
 		if err != nil {
 			err = fmt.Errorf("find the coordinator of transactional id %q: %w", id, err)
-		} else if err = writable(ctx, client, id); err != nil {
+		} else if err = broker.Claimable(ctx, client, id); err != nil {
 			err = fmt.Errorf("write in transactions of transactional id %q: %w", id, err)
 		}
 		switch {
@@ -43,40 +42,6 @@ func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) 
 	}
 }
 
-// nobody is a producer id that no broker has given to anybody.
-const nobody = math.MaxInt64
-
-// writable returns why the id may not be written with, or nil. To find its
-// coordinator takes the right to Describe only. So it asks for the abort of a
-// transaction of a producer that is not there. Brokers look at the right to Write
-// first, and then at the producer.
-func writable(ctx context.Context, client kmsg.Requestor, id string) error {
-	req := kmsg.NewPtrEndTxnRequest()
-	req.TransactionalID, req.ProducerID = id, nobody
-	resp, err := req.RequestWith(ctx, client)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if errors.Is(err, kerr.InvalidProducerIDMapping) {
-		return nil
-	}
-	return err
-}
-
-func coordinated(ctx context.Context, client kmsg.Requestor, id string) error {
-	const transactional = 1
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = transactional, id, []string{id}
-	resp, err := req.RequestWith(ctx, client)
-	switch {
-	case err != nil:
-		return err
-	case len(resp.Coordinators) > 0:
-		return kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
-	}
-	return kerr.ErrorForCode(resp.ErrorCode)
-}
-
 // usablePatience bounds the questions of Transactions.Usable.
 const usablePatience = 5 * time.Second
 
@@ -84,7 +49,7 @@ const usablePatience = 5 * time.Second
 func (x *Transactions) Usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, usablePatience)
 	defer cancel()
-	client := impatient{x.k.client}
+	client := broker.Impatient{Client: x.k.client}
 	if err := Usable(ctx, client, x.k.cfg, x.id); err != nil {
 		return err
 	}
@@ -104,26 +69,14 @@ const maxTimeout = "transaction.max.timeout.ms"
 // longestTransaction is how long a transaction may last, as a broker has it; 0: it does
 // not tell. That takes the right to DescribeConfigs of the cluster.
 func longestTransaction(ctx context.Context, client kmsg.Requestor) time.Duration {
-	cluster, err := who(ctx, client, nil)
+	cluster, err := broker.Topics(ctx, client)
 	if err != nil {
 		return 0
 	}
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	broker := kmsg.NewDescribeConfigsRequestResource()
-	broker.ResourceType, broker.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(cluster.Brokers[0].NodeID))
-	broker.ConfigNames = []string{maxTimeout}
-	req.Resources = append(req.Resources, broker)
-	resp, err := req.RequestWith(ctx, client)
+	settings, err := broker.BrokerSettings(ctx, client, cluster.Brokers[0].NodeID, maxTimeout)
 	if err != nil {
 		return 0
 	}
-	for _, r := range resp.Resources {
-		for _, c := range r.Configs {
-			if c.Name == maxTimeout && c.Value != nil {
-				ms, _ := strconv.Atoi(*c.Value)
-				return time.Duration(ms) * time.Millisecond
-			}
-		}
-	}
-	return 0
+	ms, _ := settings.Number(maxTimeout)
+	return time.Duration(ms) * time.Millisecond
 }

@@ -80,7 +80,8 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 		_, _ = x.askEnds(ctx, endRenewal, topic)
 	}
 	retry := backoff.Series{Range: waits}
-	for asked := 1; ; asked++ {
+	var unknown broker.Unknown
+	for {
 		if end := acked.of(partition); !end.noted.IsZero() {
 			return end.offset, nil
 		}
@@ -94,7 +95,7 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 			err = kerr.UnknownTopicOrPartition
 		}
 		switch {
-		case errors.Is(err, kerr.UnknownTopicOrPartition) && asked > unknownAsked:
+		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing():
 			return 0, nil // it was deleted, which the transaction finds out
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return 0, failure.Configf(AllowCommand(x.k.cfg, "Write --operation Describe", topic), "ask for the ends of topic %q: %w", topic, err)

@@ -11,15 +11,18 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
+
+const cleanupPolicy = "cleanup.policy"
 
 // topicConfig is what the store needs of its topic. It is only compacted,
 // because a checkpoint may be older than any retention. It is compacted often:
 // the cleaner leaves the active segment alone, so segments are as small as
 // brokers allow (1 MiB since Kafka 4.0, a few thousand checkpoints).
 var topicConfig = map[string]*string{
-	"cleanup.policy":            kadm.StringPtr("compact"),
+	cleanupPolicy:               kadm.StringPtr("compact"),
 	"segment.bytes":             kadm.StringPtr("1048576"),
 	"min.cleanable.dirty.ratio": kadm.StringPtr("0.1"),
 }
@@ -124,21 +127,13 @@ func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
 }
 
 func (k *kafka) cleanupPolicy(ctx context.Context) (string, error) {
-	configs, err := k.admin.DescribeTopicConfigs(ctx, k.topic)
+	settings, err := broker.TopicSettings(ctx, k.client, k.topic, cleanupPolicy)
 	if err != nil {
 		return "", err
 	}
-	rc, err := configs.On(k.topic, nil)
-	if err == nil {
-		err = rc.Err
+	policy, ok := settings[cleanupPolicy]
+	if !ok {
+		return "", errors.New("the broker does not tell its cleanup.policy")
 	}
-	if err != nil {
-		return "", err
-	}
-	for _, c := range rc.Configs {
-		if c.Key == "cleanup.policy" {
-			return c.MaybeValue(), nil
-		}
-	}
-	return "", errors.New("the broker does not tell its cleanup.policy")
+	return policy, nil
 }

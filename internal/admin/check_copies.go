@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
@@ -97,10 +96,7 @@ func judgeCopies(replicas, least int) verdict {
 func (c *cluster) copies(ctx context.Context, topic string, ours bool) (replicas, least int, err error) {
 	state, err := c.lookup(ctx, topic)
 	if err == nil {
-		admin := broker.Admin(c.client)
-		least, err = c.setting(ctx, minInSync, func(ctx context.Context) (kadm.ResourceConfigs, error) {
-			return admin.DescribeTopicConfigs(ctx, topic)
-		})
+		least, err = c.leastInSync(ctx, topic)
 		return state.replicas, least, err
 	}
 	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
@@ -135,39 +131,20 @@ func (c *cluster) asCreated(ctx context.Context, cfg sink.Options, topic string)
 	return 0, 0, fmt.Errorf("the controller does not tell %s of topic %q", minInSync, topic)
 }
 
-// setting returns a number from the settings of one topic or broker.
-func (c *cluster) setting(ctx context.Context, key string, ask func(context.Context) (kadm.ResourceConfigs, error)) (int, error) {
-	resources, err := ask(ctx)
+// leastInSync is min.insync.replicas of a topic that exists.
+func (c *cluster) leastInSync(ctx context.Context, topic string) (int, error) {
+	settings, err := broker.TopicSettings(ctx, c.client, topic, minInSync)
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", key, err)
+		return 0, fmt.Errorf("read %s: %w", minInSync, err)
 	}
-	for _, r := range resources {
-		if r.Err != nil {
-			return 0, fmt.Errorf("read %s: %w", key, r.Err)
-		}
-		for _, s := range r.Configs {
-			if s.Key == key {
-				return strconv.Atoi(s.MaybeValue())
-			}
-		}
-	}
-	return 0, fmt.Errorf("the broker does not tell %s", key)
+	return settings.Number(minInSync)
 }
 
 // topicSettings are those of a topic that exists.
-func (c *cluster) topicSettings(ctx context.Context, topic string) (map[string]string, error) {
-	resources, err := broker.Admin(c.client).DescribeTopicConfigs(ctx, topic)
+func (c *cluster) topicSettings(ctx context.Context, topic string) (broker.Settings, error) {
+	settings, err := broker.TopicSettings(ctx, c.client, topic)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of topic %q: %w", topic, err)
-	}
-	settings := map[string]string{}
-	for _, r := range resources {
-		if r.Err != nil {
-			return nil, fmt.Errorf("read the settings of topic %q: %w", topic, r.Err)
-		}
-		for _, s := range r.Configs {
-			settings[s.Key] = s.MaybeValue()
-		}
 	}
 	return settings, nil
 }

@@ -218,25 +218,13 @@ type topicState struct {
 
 // may reports whether the operation is allowed, as far as the broker tells.
 func (s topicState) may(op kmsg.ACLOperation) bool {
-	return sink.Permits(s.operations, op)
+	return broker.Permits(s.operations, op)
 }
 
 // lookup never creates the topic.
 func (c *cluster) lookup(ctx context.Context, topic string) (topicState, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	req.IncludeTopicAuthorizedOperations = true
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = &topic
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, c.client)
+	answer, err := broker.Topic(ctx, c.client, topic)
 	if err != nil {
-		return topicState{}, err
-	}
-	if len(resp.Topics) != 1 {
-		return topicState{}, fmt.Errorf("metadata of %d topics in the answer about one", len(resp.Topics))
-	}
-	answer := resp.Topics[0]
-	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 		return topicState{}, err
 	}
 	state := topicState{partitions: len(answer.Partitions), operations: answer.AuthorizedOperations}
@@ -262,20 +250,8 @@ func (c *cluster) creatable(ctx context.Context, topic string) error {
 }
 
 // validate asks the cluster how it would create a topic.
-func (c *cluster) validate(ctx context.Context, cfg sink.Options, topic string) (kmsg.CreateTopicsResponseTopic, error) {
+func (c *cluster) validate(ctx context.Context, cfg sink.Options, topic string) (*kmsg.CreateTopicsResponseTopic, error) {
 	req := sink.CreateRequest(cfg, topic, c.patience)
 	req.ValidateOnly = true
-	resp, err := req.RequestWith(ctx, c.client)
-	if err != nil {
-		return kmsg.CreateTopicsResponseTopic{}, err
-	}
-	if len(resp.Topics) != 1 {
-		return kmsg.CreateTopicsResponseTopic{}, fmt.Errorf("%d topics in the answer about one", len(resp.Topics))
-	}
-	answer := resp.Topics[0]
-	err = kerr.ErrorForCode(answer.ErrorCode)
-	if err != nil && answer.ErrorMessage != nil {
-		err = fmt.Errorf("%w (%s)", err, *answer.ErrorMessage)
-	}
-	return answer, err
+	return broker.CreateTopic(ctx, c.client, req)
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -54,44 +53,13 @@ func (d *doctor) clock(name, whose string, ahead, give time.Duration, so string)
 // cluster tells it.
 func (d *doctor) controllerClock(ctx context.Context, c *cluster) {
 	const name = "kafka.clock"
-	ahead, give, err := c.clockAhead(ctx)
+	ahead, give, err := broker.ControllerAhead(ctx, c.client)
 	if err != nil {
 		d.skip(name, "the cluster does not tell its time: "+err.Error())
 		return
 	}
 	d.clock(name, "the clock of Kafka's controller", ahead, give,
 		"records have the time of this machine, by which brokers delete them (retention.ms), or refuse them (message.timestamp.before.max.ms, after.max.ms)")
-}
-
-// clockAhead is how far the controller's clock is ahead of this machine's. A controller
-// says of itself that it has caught up with its own log just now (KIP-836). It takes
-// Describe on the cluster.
-func (c *cluster) clockAhead(ctx context.Context) (ahead, give time.Duration, err error) {
-	req := kmsg.NewPtrDescribeQuorumRequest()
-	topic := kmsg.NewDescribeQuorumRequestTopic()
-	topic.Topic, topic.Partitions = "__cluster_metadata", []kmsg.DescribeQuorumRequestTopicPartition{kmsg.NewDescribeQuorumRequestTopicPartition()}
-	req.Topics = append(req.Topics, topic)
-	asked := time.Now()
-	resp, err := req.RequestWith(ctx, c.client)
-	give = time.Since(asked) / 2
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return 0, 0, err
-			}
-			leader := slices.IndexFunc(p.CurrentVoters, func(v kmsg.DescribeQuorumResponseTopicPartitionReplicaState) bool { return v.ReplicaID == p.LeaderID })
-			if leader >= 0 && p.CurrentVoters[leader].LastCaughtUpTimestamp > 0 {
-				return time.UnixMilli(p.CurrentVoters[leader].LastCaughtUpTimestamp).Sub(asked.Add(give)), give + time.Millisecond, nil
-			}
-		}
-	}
-	return 0, 0, errors.New("controllers before Kafka 3.3 do not")
 }
 
 // timesOf reads what event topics do with the times of records.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -67,16 +64,10 @@ func (d *doctor) heldBack(ctx context.Context, c *cluster, ours string) {
 
 func (d *doctor) transactionVersion(ctx context.Context, c *cluster) {
 	const name = "kafka.transaction_version"
-	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c.client)
+	level, err := broker.Feature(ctx, c.client, transactionFeature)
 	if err != nil {
 		d.fail(name, fmt.Errorf("ask for the cluster's features: %w", err))
 		return
-	}
-	level := int16(0)
-	for _, f := range resp.FinalizedFeatures {
-		if f.Name == transactionFeature {
-			level = f.MaxVersionLevel
-		}
 	}
 	if level < safeTransactions {
 		d.warn(name, "Apache Kafka 4.1 or later: "+sink.FeatureCommand(c.cfg, transactionFeature, safeTransactions),
@@ -95,10 +86,7 @@ func (d *doctor) transactionCopies(ctx context.Context, c *cluster) {
 		d.skip(name, fmt.Sprintf("%s: %v", transactionTopic, err))
 		return
 	}
-	admin := broker.Admin(c.client)
-	least, err := c.setting(ctx, minInSync, func(ctx context.Context) (kadm.ResourceConfigs, error) {
-		return admin.DescribeTopicConfigs(ctx, transactionTopic)
-	})
+	least, err := c.leastInSync(ctx, transactionTopic)
 	if err != nil {
 		d.skip(name, err.Error())
 		return

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // answerTime is how long a broker has to say who leads. So a broker that is silent
@@ -34,11 +36,11 @@ func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDe
 		mu    sync.Mutex
 		split error
 	)
-	for _, broker := range client.DiscoveredBrokers() {
+	for _, one := range client.DiscoveredBrokers() {
 		asked.Go(func() {
-			detail, err := describe(ctx, broker, topic)
+			detail, err := describe(ctx, one, topic)
 			if kgo.IsRetryableBrokerErr(err) { // the connection was idle, and is gone
-				detail, err = describe(ctx, broker, topic)
+				detail, err = describe(ctx, one, topic)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -52,12 +54,8 @@ func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDe
 }
 
 // describe asks who leads the topic's partitions.
-func describe(ctx context.Context, broker kmsg.Requestor, topic string) (detail kadm.TopicDetail, err error) {
-	name := kmsg.NewMetadataRequestTopic()
-	name.Topic = &topic
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = append(req.Topics, name)
-	resp, err := req.RequestWith(ctx, broker)
+func describe(ctx context.Context, of kmsg.Requestor, topic string) (detail kadm.TopicDetail, err error) {
+	resp, err := broker.Topics(ctx, of, topic)
 	if err != nil {
 		return detail, err
 	}
