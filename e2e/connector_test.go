@@ -50,6 +50,7 @@ func launch(t testing.TB, cmd *exec.Cmd) *connector {
 	c.process = must.Get(child.Start(c.cmd))(t)
 	t.Cleanup(func() {
 		c.kill()
+		c.followsTheTable()
 		if t.Failed() {
 			t.Logf("log of process %d:\n%s", c.cmd.Process.Pid, c.lastLines(30))
 		}

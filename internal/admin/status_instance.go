@@ -24,6 +24,7 @@ const instancePatience = 2 * time.Second
 type InstanceStatus struct {
 	Address string `json:"address"`
 	Role    string `json:"role"`
+	Phase   string `json:"phase,omitempty"` // empty in poll mode
 	Ready   bool   `json:"ready"`
 	// Reasons are why it is not ready, Remedies what to do: as on its page.
 	Reasons  []string `json:"reasons,omitempty"`
@@ -54,15 +55,16 @@ func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 	if !state.reads(cfg) {
 		return nil
 	}
-	return &InstanceStatus{Address: address, Role: state.Role, Ready: state.Ready, Reasons: state.Reasons, Remedies: state.Remedies}
+	return &InstanceStatus{Address: address, Role: state.Role, Phase: state.Phase, Ready: state.Ready, Reasons: state.Reasons, Remedies: state.Remedies}
 }
 
 // instanceState is the part of a connector's /status that tells whose it is, and
 // whether events get through.
 type instanceState struct {
 	Role     string   `json:"role"`
-	Slot     string   `json:"slot"` // empty in poll mode
-	Mode     string   `json:"mode"` // of poll mode only
+	Phase    string   `json:"phase"` // empty in poll mode
+	Slot     string   `json:"slot"`  // empty in poll mode
+	Mode     string   `json:"mode"`  // of poll mode only
 	Ready    bool     `json:"ready"`
 	Reasons  []string `json:"reasons"`
 	Remedies []string `json:"remedies"`

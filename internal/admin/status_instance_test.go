@@ -39,13 +39,15 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 		status func(slot string) string
 		words  []string // nil: nothing is wrong
 	}{
-		"says why, and what to do": {func(slot string) string { return `{"role": "active", "slot": "` + slot + `", ` + notReady + `}` },
-			[]string{"events do not get through", missing, "connector    active, not ready", "-> kafka-topics.sh --create\n", "-> free the disk\n"}},
+		"says why, and what to do": {func(slot string) string {
+			return `{"role": "active", "phase": "replaying", "slot": "` + slot + `", ` + notReady + `}`
+		},
+			[]string{"events do not get through", missing, "connector    active, replaying, not ready", "-> kafka-topics.sh --create\n", "-> free the disk\n"}},
 		"does not read": {func(string) string {
 			return `{"role": "failed", "ready": false, "reasons": ["role is failed", "` + missing + `"], "remedies": ["cdc-outbox setup"]}`
 		}, []string{missing, "-> cdc-outbox setup\n"}},
 		"is one of several": {func(slot string) string {
-			return `{"pipelines": {"a": {"role": "active", "slot": "` + slot + `", ` + notReady + `},
+			return `{"pipelines": {"a": {"role": "active", "phase": "ready", "slot": "` + slot + `", ` + notReady + `},
 				"b": {"role": "active", "slot": "other", "ready": false, "reasons": ["PostgreSQL: down"], "remedies": ["start it"]}}}`
 		}, []string{missing, "connector    active, not ready", "-> free the disk\n"}},
 		"of another slot is not ours": {func(string) string { return `{"role": "active", "slot": "other", ` + notReady + `}` }, nil},

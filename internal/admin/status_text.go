@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -144,6 +145,9 @@ func (i *InstanceStatus) write(l *lines) {
 	state := "ready"
 	if !i.Ready {
 		state = "not ready"
+	}
+	if !slices.Contains([]string{"", i.Role, "ready"}, i.Phase) {
+		state = i.Phase + ", " + state
 	}
 	l.line("connector", "%s, %s (http://%s)", i.Role, state, i.Address)
 	for _, reason := range i.Reasons {

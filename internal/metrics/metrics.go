@@ -50,6 +50,7 @@ type Metrics struct {
 	snapshotRunning prometheus.Gauge
 	snapshotRows    prometheus.Counter
 	role            *prometheus.GaugeVec
+	phase           *prometheus.GaugeVec
 	slot            slotGauges
 	failover        failoverGauges
 	retention       retentionMetrics
@@ -100,6 +101,7 @@ func (m *Metrics) registerConnector() {
 	m.Connected("postgres", false)
 	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active, stopping, or failed (only with pipelines: it needs an operator while others go on).", "role")
 	m.Role("starting")
+	m.phase = m.gaugeVec("phase", "1 for the present phase of a pipeline that reads a slot: connecting, standby, holding, claimed, compared, replaying, ready or ended.", "phase")
 	m.capacity = m.gauge("in_flight_capacity_bytes", "Bytes that may be in flight: at that many, reading waits.")
 	m.snapshotRunning = m.gauge("snapshot_running", "1 while the rows that were in the tables at the first start are read and published.")
 	m.snapshotRows = m.counter("snapshot_rows_total", "Rows that snapshots have read.")
@@ -197,6 +199,12 @@ func (m *Metrics) Role(role string) {
 		m.role.WithLabelValues(other).Set(0)
 	}
 	m.role.WithLabelValues(role).Set(1)
+}
+
+// Phase notes that a pipeline that reads a slot has gone from one phase to another.
+func (m *Metrics) Phase(from, to string) {
+	m.phase.WithLabelValues(from).Set(0)
+	m.phase.WithLabelValues(to).Set(1)
 }
 
 // PartitionsGrown counts a topic that was seen with more partitions than

@@ -43,6 +43,7 @@ func TestExposition(t *testing.T) {
 	m.Ignored("update")
 	m.Reconnected("postgres")
 	m.Role("active")
+	m.Phase("replaying", "ready")
 	m.PartitionsGrown("orders")
 	m.TopicRemade("orders")
 	m.TopicsMissing(2)

@@ -37,7 +37,8 @@ export function flow(into, p) {
       ["state", broken.lost ? "lost" : s.wal_status || "–"],
     ], s.server_lsn ? room : null, "of what max_slot_wal_keep_size allows");
     const full = v.totals.in_flight_capacity_bytes ? s.in_flight_bytes / v.totals.in_flight_capacity_bytes : null;
-    put(connector.name, s.role + (s.role_since ? " for " + span(v.age(s.role_since)) : ""));
+    const phase = [undefined, s.role, "ready"].includes(s.phase) ? "" : `, ${s.phase}`;
+    put(connector.name, s.role + phase + (s.role_since ? " for " + span(v.age(s.role_since)) : ""));
     connector.rows([
       ["in flight", s.in_flight_events == null ? "–" : some(s.in_flight_events, "event") + ", " + bytes(s.in_flight_bytes)],
       ["checkpoint", s.checkpoint_age_seconds == null ? "–" : s.checkpoint_age_seconds > 0 ? seconds(s.checkpoint_age_seconds) + " behind" : "up to date"],

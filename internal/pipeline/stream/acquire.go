@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -38,7 +39,6 @@ type acquired struct {
 	// predecessors may not know yet that they do not read the slot any more.
 	predecessors []catalog.Reader
 	snapshot     *catalog.HeldSnapshot // of a new slot, if it has to be published; to be released
-	fits         bool                  // found was compared once more while the slot was held
 	unbound      error                 // why events of the tables as they are now would be bad ones; see bind
 }
 
@@ -67,6 +67,9 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 // last look. It returns ErrTakenOver once the slot's holder has saved a checkpoint after
 // one of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err error) {
+	if err := s.phase.To(phase.Standby); err != nil {
+		return false, err
+	}
 	if err := s.reading().StandBy(ctx, sql); err != nil {
 		return false, err
 	}
@@ -145,7 +148,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, catalog.ErrSlotActive
 	}
 	h.found, err = s.known(ctx, sql, seen, view)
-	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.transactions != nil && !s.claimed && seen.Exists {
+	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.transactions != nil && !s.phase.Been(phase.Claimed) && seen.Exists {
 		return h, s.endOpen(ctx, repl, seen.Slot)
 	}
 	if err != nil {
@@ -257,7 +260,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 		return catalog.Unanswered(err)
 	}
 	h.tenure.stream = h.stream
-	return nil
+	return s.phase.To(phase.Holding)
 }
 
 // gatherForTransactions is how long transactions that trickle in gather before a

@@ -12,12 +12,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
 // begin starts an epoch of checkpoints as the slot's holder, and publishes the
 // snapshot where one is still owed.
 func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
+	if err := s.phase.Must(phase.Holding); err != nil {
+		return err
+	}
 	if err := s.outlive(ctx, sql, h.predecessors); err != nil {
 		return err
 	}
@@ -30,7 +34,9 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.stillFits(ctx, sql, h); err != nil {
 		return err
 	}
-	h.fits = true
+	if err := s.phase.To(phase.Compared); err != nil {
+		return err
+	}
 	until, err := h.tenure.asked(func() (catalog.Slot, error) {
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		return slot, err
@@ -65,10 +71,16 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.intake.tracker.Keepalive(cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
+	if err := s.phase.To(phase.Replaying); err != nil {
+		return err
+	}
 	past := checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark, Cut: cp.Cut, Skip: cp.Skip}
-	err = s.intake.resume(past, func() {
+	err = s.intake.resume(past, func() error {
+		if err := s.phase.To(phase.Ready); err != nil {
+			return err
+		}
 		s.checkpointer.attach(h.stream) // not earlier: positions of another log must not be confirmed
-		s.recognised.Store(true)
+		return nil
 	})
 	if err != nil {
 		return err

@@ -59,6 +59,7 @@ func (c *counts) Skipped(r transform.Reason)      { c.locked(func() { c.skipped 
 func (c *counts) Warned(w transform.Warning)      { c.locked(func() { c.warned = append(c.warned, w) }) }
 func (c *counts) Ignored(op string)               { c.locked(func() { c.ignored = append(c.ignored, op) }) }
 func (c *counts) Reconnected(string)              { c.locked(func() { c.reconnects++ }) }
+func (*counts) Phase(_, _ string)                 {}
 func (c *counts) Role(role string)                { c.locked(func() { c.roles = append(c.roles, role) }) }
 func (c *counts) TopicsMissing(int)               {}
 func (c *counts) TopicsUnusable(int)              {}

@@ -6,12 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
@@ -19,7 +22,9 @@ import (
 // Status is what /status shows.
 type Status struct {
 	delivery.Status
-	Slot string `json:"slot"`
+	// Phase is the name of a phase.Phase.
+	Phase string `json:"phase"`
+	Slot  string `json:"slot"`
 	// Positions are absent until this instance has read the slot.
 	ReceivedLSN    string  `json:"received_lsn,omitempty"`
 	ConfirmedLSN   string  `json:"confirmed_lsn,omitempty"`
@@ -80,6 +85,8 @@ type Health struct {
 
 	retention *retentionHealth
 
+	phase *phase.Machine
+
 	mu    sync.Mutex
 	role  role.State
 	slot  catalog.Slot
@@ -127,10 +134,25 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		retention:      &retentionHealth{Observer: p.Metrics},
 		role:           role.State{Tell: p.Metrics.Role},
 	}
+	h.phase = newPhase(p, h.fallsBack)
 	h.role.Set(role.Starting)
 	h.goOn(p.Past)
 	h.progress.begin(time.Now())
 	return h
+}
+
+// newPhase returns a pipeline's first phase. Metrics and log tell each change; the log at debug
+// level, if this session repeats those before it.
+func newPhase(p Parts, repeats func() bool) *phase.Machine {
+	p.Metrics.Phase(phase.Ended.String(), phase.Connecting.String()) // an earlier pipeline of this process may have ended
+	return &phase.Machine{Tell: func(from, to phase.Phase) {
+		p.Metrics.Phase(from.String(), to.String())
+		level := zap.InfoLevel
+		if repeats() {
+			level = zap.DebugLevel
+		}
+		p.Log.Log(level, "phase", zap.Stringer("from", from), zap.Stringer("to", to))
+	}}
 }
 
 // active notes that this instance reads the slot, and why the next event of the tables
@@ -447,6 +469,7 @@ func (h *Health) Status() any {
 			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
 			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
 		}),
+		Phase:          h.phase.Now().String(),
 		Slot:           h.slotName,
 		Holder:         h.holder,
 		Standbys:       h.standbys,

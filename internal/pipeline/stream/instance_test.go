@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -78,6 +80,7 @@ func (d *database) startWith(p Parts) *instance {
 	d.t.Cleanup(func() {
 		cancel()
 		<-i.done
+		i.followsTheTable()
 		if d.t.Failed() {
 			d.t.Logf("Run = %v", i.err)
 			for _, entry := range logs.All() {
@@ -86,6 +89,26 @@ func (d *database) startWith(p Parts) *instance {
 		}
 	})
 	return i
+}
+
+// followsTheTable checks the phases in the log of a pipeline that has ended.
+func (i *instance) followsTheTable() {
+	i.t.Helper()
+	var trace phase.Trace
+	for _, entry := range i.logs.FilterMessage("phase").All() {
+		fields := entry.ContextMap()
+		if err := trace.Change(fmt.Sprint(fields["from"]), fmt.Sprint(fields["to"])); err != nil {
+			i.t.Error(err)
+		}
+	}
+	if trace.Now != phase.Ended {
+		i.t.Errorf("the last phase is %s", trace.Now)
+	}
+	for _, entry := range i.logs.All() {
+		if text := fmt.Sprint(entry.ContextMap()["error"]); strings.Contains(text, "please report this") {
+			i.t.Errorf("%s: %s", entry.Message, text)
+		}
+	}
 }
 
 // wait returns Run's error once it ends by itself.

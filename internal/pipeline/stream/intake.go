@@ -43,7 +43,7 @@ type intake struct {
 	bounds  boundaries
 	moves   transform.Moves // of the present transaction
 
-	recognised func() // called once the log is known to be the same; then nil
+	recognised func() error // called once the log is known to be the same; then nil
 }
 
 func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
@@ -111,8 +111,7 @@ func (in *intake) commit(msg *wal.Message) error {
 	}
 	in.moves.End()
 	tx, again, err := in.reading.Commit(msg.End)
-	in.recognise()
-	if again || err != nil {
+	if err = in.recognise(err); again || err != nil {
 		return err
 	}
 	if tx.Extent == checkpoint.TooBig {
@@ -136,8 +135,7 @@ func (in *intake) idle(pos pg.LSN) error {
 		return err
 	}
 	again, err := in.reading.Idle(pos)
-	in.recognise()
-	if again || err != nil {
+	if err = in.recognise(err); again || err != nil {
 		return err
 	}
 	if err := in.tracker.Keepalive(pos); err != nil {
@@ -150,7 +148,7 @@ func (in *intake) idle(pos pg.LSN) error {
 // resume prepares for a stream. past is what checkpoint and slot say of the log; the
 // events up to its cut were published. fn is called once it is certain that the stream is
 // of the same log.
-func (in *intake) resume(past checkpoint.Past, fn func()) error {
+func (in *intake) resume(past checkpoint.Past, fn func() error) error {
 	if cut := in.reading.Cut(); !cut.IsZero() && cut.Commit < past.Known { // another instance has read the rest of it
 		if err := in.overtaken(past.Known, cut); err != nil {
 			return err
@@ -161,17 +159,18 @@ func (in *intake) resume(past checkpoint.Past, fn func()) error {
 	}
 	in.moves.End() // a transaction that was read in part comes again from its beginning
 	in.recognised = fn
-	err := in.reading.Resume(past)
-	in.recognise()
-	return err
+	return in.recognise(in.reading.Resume(past))
 }
 
-// recognise tells, once, that the log is known to be the same.
-func (in *intake) recognise() {
-	if in.recognised != nil && in.reading.Recognised() {
-		in.recognised()
-		in.recognised = nil
+// recognise tells, once, that the log is known to be the same, unless the step before it
+// returned err.
+func (in *intake) recognise(err error) error {
+	if err != nil || in.recognised == nil || !in.reading.Recognised() {
+		return err
 	}
+	tell := in.recognised
+	in.recognised = nil
+	return tell()
 }
 
 func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
@@ -219,7 +218,7 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	var err error
 	if msg.NonTransactional {
 		again, err = in.reading.Alone(msg.Row.Position.CommitLSN)
-		in.recognise()
+		err = in.recognise(err)
 	} else {
 		again, err = in.reading.Row(&msg.Row)
 	}

@@ -19,6 +19,8 @@ type Metrics interface {
 	intakeMetrics
 	slotMetrics
 	checkpointMetrics
+	// Phase is called at each change of the pipeline's phase.
+	Phase(from, to string)
 }
 
 // intakeMetrics is told what is read.

@@ -137,6 +137,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		unfit:        digest.NewOutage(p.Log, "this spare could take over again"),
 		lease:        p.Lease,
 		intake:       in,
+		phase:        r.health.phase,
 	}
 	h := r.health
 	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
@@ -54,7 +55,7 @@ func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoi
 // confirmed position may be further: it also passes rows that a changed
 // publication left out of the stream, until the monitor notices.
 func (s *source) published() pg.LSN {
-	if !s.recognised.Load() {
+	if s.phase.Now() != phase.Ready {
 		return 0
 	}
 	return min(s.health.confirmed(), pg.LSN(s.whole.Load()))

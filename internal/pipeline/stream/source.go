@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -56,7 +58,6 @@ type source struct {
 	stopping  func() bool            // whether the pipeline is to stop, and not only the session
 	database  string                 // that the slot must be of
 	charset   *pg.Charset            // of the database
-	claimed   bool                   // transactions have the transactional id
 	epoch     int64                  // of our checkpoints; 0 before the first stream
 	warned    bool                   // of commits that wait for us, at the last session's start
 	unseen    map[pg.Table]string    // the warnings of moves that nothing would tell, at the last session's start
@@ -72,10 +73,8 @@ type source struct {
 
 	switched bool // told of another publication than the checkpoint's
 
-	whole atomic.Uint64 // LSN up to which the stream certainly left nothing out
-	// recognised: the present stream is of the log that was read before, so
-	// their positions may be compared.
-	recognised atomic.Bool
+	whole atomic.Uint64  // LSN up to which the stream certainly left nothing out
+	phase *phase.Machine // each step checks it first
 }
 
 // run streams until ctx ends (nil; the stream stays open for close) or an error
@@ -86,7 +85,7 @@ func (s *source) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return err
+		return cmp.Or(err, s.phase.To(phase.Connecting))
 	}
 	return session.Keep(ctx, one, ErrBeginAnew, func(err error, wait time.Duration) {
 		s.health.down(err)
@@ -118,7 +117,7 @@ func (s *source) session(ctx context.Context) error {
 		return err
 	}
 	err = s.consume(ctx, sql, &h)
-	if ctx.Err() != nil && h.fits {
+	if ctx.Err() != nil && s.compared() {
 		s.stream = h.stream // close will confirm what is drained by then
 		return nil
 	}
@@ -139,7 +138,6 @@ func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) erro
 	ctx, cancel := context.WithCancel(outer)
 	defer cancel()
 	s.whole.Store(0) // another server's positions would mislead
-	s.recognised.Store(false)
 	s.checkpointer.follow(h.cp.Publication, horizon{})
 	s.server, s.tenure = h.stream.Server(), h.tenure
 	var err error
@@ -156,20 +154,24 @@ func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) erro
 		watched <- err
 	}()
 	err = s.publish(ctx, sql, h)
-	if outer.Err() == nil || !h.fits { // or the stream stays open for close
+	if outer.Err() == nil || !s.compared() { // or the stream stays open for close
 		h.tenure.end() // before the monitor ceases to show us
 	}
 	cancel()
 	if alarm := <-watched; alarm != nil {
 		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("alarm beside the stream: %w", alarm)}
 	}
-	if h.fits && s.stopping() {
+	if s.compared() && s.stopping() {
 		if lost := s.noted(ctx, s.intake.tables.learn(s.intake.reading.Furthest())); lost != nil {
 			s.log.Error("found at the stop, and the next start says it again", zap.Error(lost), remedy(lost))
 		}
 	}
 	return err
 }
+
+// compared reports whether slot and checkpoint were compared while the slot was held, in this
+// session.
+func (s *source) compared() bool { return s.phase.Now() >= phase.Compared }
 
 // publish starts an epoch as the slot's holder and takes in the stream until it
 // ends.
@@ -259,10 +261,11 @@ func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (wa
 // close confirms the last saved position to the server and ends the session
 // that run left open. What the server may not have seen is in the checkpoint.
 func (s *source) close(ctx context.Context) {
+	defer func() { _ = s.phase.To(phase.Ended) }() // every other phase allows it
 	if s.stream == nil {
 		return
 	}
-	if s.recognised.Load() {
+	if s.phase.Now() == phase.Ready {
 		s.checkpointer.attach(s.stream)
 		s.checkpointer.attach(nil)
 	}

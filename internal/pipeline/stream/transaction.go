@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -142,15 +143,16 @@ func (k *checkpointer) committed(cp checkpoint.Checkpoint, began time.Time) {
 // claim gets the transactional id for this pipeline, once, while it holds the
 // slot.
 func (s *source) claim(ctx context.Context) error {
-	if s.transactions == nil || s.claimed {
-		return nil
+	if err := s.phase.Must(phase.Holding); err != nil {
+		return err
 	}
-	s.health.claiming()
-	if err := s.transactions.Sink.Claim(ctx); err != nil {
-		return anew(err)
+	if s.transactions != nil && !s.phase.Been(phase.Claimed) {
+		s.health.claiming()
+		if err := s.transactions.Sink.Claim(ctx); err != nil {
+			return anew(err)
+		}
 	}
-	s.claimed = true
-	return nil
+	return s.phase.To(phase.Claimed)
 }
 
 // recallDoubtful finds out what counts of the transactions that are in doubt.
