@@ -167,9 +167,29 @@ func LeftBehind(seen Server, slots []string) error {
 		seen.Name, strings.Join(slots, ", "))
 }
 
-// Undecided is the error of a slot where a snapshot is asked for, and nothing
+// Undecided is the error of a slot that exists, if nothing tells where to begin: whether the
+// snapshot that is asked for was published, or, to deliver each event once, what was delivered.
+// found is the checkpoint, begun a Beginning; nil: the store has none.
+func Undecided(slot catalog.Slot, found, begun *Checkpoint, snapshot, once bool) error {
+	switch {
+	case begun != nil:
+		return nil
+	case found != nil:
+		if found.Made && snapshot {
+			return withoutSnapshot(slot)
+		}
+		return nil
+	case snapshot:
+		return snapshotUndecided(slot)
+	case once:
+		return unknown(slot)
+	}
+	return nil
+}
+
+// snapshotUndecided is the error of a slot where a snapshot is asked for, and nothing
 // tells whether it was published already.
-func Undecided(slot catalog.Slot) error {
+func snapshotUndecided(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
 			"or publish what is in the outbox table first, again or for the first time: `cdc-outbox setup --accept-gap --snapshot --yes`; "+
@@ -179,9 +199,9 @@ func Undecided(slot catalog.Slot) error {
 		slot.Name, slot.ConfirmedFlush, ErrNone)
 }
 
-// WithoutSnapshot is the error of a slot of setup's where a snapshot is asked for. Rows
+// withoutSnapshot is the error of a slot of setup's where a snapshot is asked for. Rows
 // that were in the table before are not in it, and no row tells on which side it lies.
-func WithoutSnapshot(slot catalog.Slot) error {
+func withoutSnapshot(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
 			"or publish what is in the outbox table first: `cdc-outbox setup --accept-gap --snapshot --yes`; some of it comes twice then",
@@ -197,9 +217,9 @@ func Vanished(slot catalog.Slot) error {
 		"slot %q was read before, and no checkpoint of it is there: it is read on from its own confirmed position, %s, without a look whether events before it were lost", slot.Name, slot.ConfirmedFlush)
 }
 
-// Unknown is the error of a slot where each event is to be delivered once, and
+// unknown is the error of a slot where each event is to be delivered once, and
 // nothing tells whether what lies behind its confirmed position was delivered.
-func Unknown(slot catalog.Slot) error {
+func unknown(slot catalog.Slot) error {
 	return failure.Configf(
 		"if the slot is new (`cdc-outbox setup --print`) or was read by another program, such as Debezium: "+adopt+", from its confirmed position on; "+
 			"if there was a checkpoint, name its checkpoint.key or checkpoint.topic: without it, what was delivered behind that position is delivered again",

@@ -164,19 +164,12 @@ func (v *view) mistaken() error {
 	return nil
 }
 
-// undecided is the error of a slot where nobody knows whether the snapshot that
-// is asked for was published, or what was delivered that must not be again.
+// undecided is checkpoint.Undecided, once slot and store were read.
 func (s *session) undecided(v *view) error {
-	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.looked && v.stored == nil && v.begun == nil {
-		return checkpoint.Undecided(v.Slot)
+	if !v.Exists || !v.looked {
+		return nil
 	}
-	if s.cfg.Source.Snapshot == config.SnapshotInitial && v.Exists && v.stored != nil && v.stored.Made {
-		return checkpoint.WithoutSnapshot(v.Slot)
-	}
-	if wiring.ExactlyOnce(s.cfg) && v.Exists && v.looked && v.stored == nil && v.begun == nil {
-		return checkpoint.Unknown(v.Slot)
-	}
-	return nil
+	return checkpoint.Undecided(v.Slot, v.stored, v.begun, s.cfg.Source.Snapshot == config.SnapshotInitial, wiring.ExactlyOnce(s.cfg))
 }
 
 // known is the position up to which everything counts as published.

@@ -56,10 +56,9 @@ func (s *source) suffice(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// undecided is the error of a slot without a checkpoint, where source.snapshot
-// is initial: nothing tells whether this is the first start, which publishes a
-// snapshot. A Beginning tells it, unless it is of another server.
-func (s *source) undecided(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
+// unread is why a slot without a checkpoint is not to be read, or not to be made: the Beginning
+// is of another server, the slot was read and is gone, or another one has the same events.
+func (s *source) unread(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	if s.begun != nil {
 		server, err := catalog.ReadServer(ctx, sql)
 		if err != nil {
@@ -74,16 +73,7 @@ func (s *source) undecided(ctx context.Context, sql *pgx.Conn, seen checkpoint.S
 		return failure.Lossf("find out what dropped it, such as its last reader (Debezium does with slot.drop.on.stop); then "+catalog.AcceptGap,
 			"slot %q is gone: another process read it while this one stood by, and had confirmed %s", s.opts.Slot, s.held)
 	}
-	if err := s.unnoted(ctx, sql, seen); err != nil || !seen.Exists {
-		return err
-	}
-	if s.opts.Snapshot && s.begun == nil {
-		return checkpoint.Undecided(seen.Slot)
-	}
-	if s.transactions != nil && s.begun == nil {
-		return checkpoint.Unknown(seen.Slot)
-	}
-	return nil
+	return s.unnoted(ctx, sql, seen)
 }
 
 // create makes publication and slot for a first start, in this order: a slot's

@@ -74,13 +74,15 @@ func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.
 	if invalid != nil {
 		return s.sinceCheckpoint(ctx, sql, found, view, invalid)
 	}
-	switch {
-	case found == nil:
-		return s.undecided(ctx, sql, seen)
-	case found.Made && s.opts.Snapshot:
-		return checkpoint.WithoutSnapshot(seen.Slot)
+	if found == nil {
+		if err := s.unread(ctx, sql, seen); err != nil {
+			return err
+		}
 	}
-	return nil
+	if !seen.Exists {
+		return nil
+	}
+	return checkpoint.Undecided(seen.Slot, found, s.begun, s.opts.Snapshot, s.transactions != nil)
 }
 
 // sinceCheckpoint turns the error of an unfit publication or table into a loss,

@@ -91,6 +91,19 @@ func TestSlotDroppedByItsFormerReader(t *testing.T) {
 	}
 }
 
+// A slot of setup's that was dropped is a loss, also where a snapshot is asked for.
+func TestMadeSlotDroppedBeforeTheSnapshot(t *testing.T) {
+	d := outbox(t)
+	d.run().streams().stop()
+	made := d.store.stored()
+	made.Made, made.Epoch = true, 1
+	d.store.cp = &made
+	d.exec("SELECT pg_drop_replication_slot('" + d.opts.Slot + "')")
+	d.opts.Snapshot = true
+	d.run().wantEnd(failure.Loss, "is gone, but was made by setup")
+	d.wantNoSlot()
+}
+
 // A slot that was adopted, with a checkpoint that is behind it, or not there any more.
 func TestAdoptedSlot(t *testing.T) {
 	for name, dropped := range map[string]bool{"moved on": false, "dropped": true} {
