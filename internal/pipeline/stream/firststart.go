@@ -26,14 +26,14 @@ import (
 // tells, because it may hold rows from before a change of the table.
 func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	if s.opts.Messages {
-		if err := s.intake.router.BindMessages(len(s.opts.Tables) == 0); err != nil {
+		if err := s.router.BindMessages(len(s.opts.Tables) == 0); err != nil {
 			return err
 		}
 	}
 	for _, t := range s.opts.Tables {
 		rel, ok, err := catalog.ReadSent(ctx, sql, t, s.opts.Publication)
 		if err == nil && ok { // ReadTables reports a missing table
-			err = s.intake.router.Bind(rel)
+			err = s.router.Bind(rel)
 		}
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (s *source) suffice(ctx context.Context, sql *pgx.Conn) error {
 	for _, t := range s.opts.Tables {
 		rel, ok, err := catalog.ReadSent(ctx, sql, t, s.opts.Publication)
 		if err == nil && ok {
-			_, err = s.intake.router.Needed(rel)
+			_, err = s.router.Needed(rel)
 		}
 		if err != nil {
 			return err
@@ -168,8 +168,6 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 		s.log.Warn("publishing all rows that are in the outbox now, also those that were published before; rows deleted until now are not among them",
 			zap.Stringer("lsn", cp.LSN))
 	}
-	s.intake.metrics.Snapshot(true)
-	defer s.intake.metrics.Snapshot(false)
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
 	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, s.opts.Publication, catalog.Snapshot{Name: name, Charset: s.charset}, cp.LSN)
 	if err != nil {
@@ -184,6 +182,8 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 // publication sends, as one transaction that ends at lsn, and waits until all of
 // them are acked. It returns their number.
 func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, publication string, from catalog.Snapshot, lsn pg.LSN) (int, error) {
+	in.metrics.Snapshot(true)
+	defer in.metrics.Snapshot(false)
 	defer in.queue.offer() // what there is when it fails
 	next := pg.Position{CommitLSN: lsn}
 	for _, t := range tables {

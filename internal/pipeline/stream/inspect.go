@@ -51,7 +51,7 @@ func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v *catalog.View
 
 // names are those of the configuration.
 func (s *source) names() catalog.Source {
-	return catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.intake.router.Needed}
+	return catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.router.Needed}
 }
 
 // known is the checkpoint that the server is compared with, with the present names of the

@@ -136,6 +136,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		outage:       digest.NewOutage(p.Log, "the session with PostgreSQL works again"),
 		unfit:        digest.NewOutage(p.Log, "this spare could take over again"),
 		lease:        p.Lease,
+		router:       p.Router,
 		intake:       in,
 		phase:        r.health.phase,
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
@@ -38,6 +39,7 @@ var ErrTakenOver = fmt.Errorf("another instance has read the slot in the meantim
 // whole; of the others it reads only judged, which is its own, and those that never change.
 type source struct {
 	opts         Options
+	router       *transform.Router
 	intake       *intake
 	checkpointer *checkpointer
 	kept         checkpoint.Store // for what is asked beside loads and saves
@@ -255,7 +257,7 @@ func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (wa
 	if err != nil || !ok {
 		return nil, err
 	}
-	return catalog.WarnOfMoves(ctx, sql, pub, info, s.intake.router.IDColumn(rel), s.opts.Tables)
+	return catalog.WarnOfMoves(ctx, sql, pub, info, s.router.IDColumn(rel), s.opts.Tables)
 }
 
 // close confirms the last saved position to the server and ends the session
