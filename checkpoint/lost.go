@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -21,6 +22,11 @@ func LostBy(err error) *Lost {
 		return nil
 	}
 	return &Lost{Text: err.Error(), Remedy: failure.RemedyOf(err), Found: time.Now().UTC().Truncate(time.Second)}
+}
+
+// Notes reports whether the checkpoint has noted the loss already.
+func (c *Checkpoint) Notes(loss error) bool {
+	return c.Lost != nil && strings.Contains(c.Lost.Text, loss.Error())
 }
 
 // accepted returns the loss that nobody has accepted, if there is one.

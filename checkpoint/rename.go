@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -68,7 +69,11 @@ func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, 
 		if err == nil {
 			return v.Unfit()
 		}
-		return c.leftOut(err)
+		former, asked := c.former(v.Tables, called)
+		if asked != nil {
+			return asked
+		}
+		return c.leftOut(fmt.Errorf("%w%s", err, former))
 	case !catalog.FingerprintHas(c.Publication, missing.Table):
 		return v.Unfit()
 	}
@@ -81,6 +86,26 @@ func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, 
 	}
 	return failure.Configf(catalog.InSourceTables(now)+"; docs/how-to/change-tables.md has the steps of a rename",
 		"source.tables: table %s is called %s now, and none of its events is lost", missing.Table, now)
+}
+
+// former says of a table that has the name of one that was read, and is another, what became
+// of that one; "" where none is.
+func (c *Checkpoint) former(tables []catalog.TableInfo, called func(oid uint32) (pg.Table, error)) (string, error) {
+	for _, t := range tables {
+		oid := c.Owned.named(t.String())
+		if oid == 0 || oid == t.OID {
+			continue
+		}
+		now, err := called(oid)
+		switch {
+		case err != nil:
+			return "", err
+		case now == (pg.Table{}):
+			return fmt.Sprintf("; %s is another table than the one that was read, which was dropped", t), nil
+		}
+		return fmt.Sprintf("; %s is another table than the one that was read, which is called %s now", t, now), nil
+	}
+	return "", nil
 }
 
 // leftOut is the loss that an error means for tables that were read.

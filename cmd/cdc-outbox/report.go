@@ -30,7 +30,7 @@ func ending(c failure.Class) string {
 	case failure.Loss:
 		return "ended, as events may be lost: nothing is published, and a restart ends the same, until a person decides"
 	case failure.Config:
-		return "ended by what does not pass by itself: nothing is published until it is corrected; PostgreSQL keeps the events while there is a slot"
+		return "ended by what does not pass by itself: nothing is published until it is corrected; PostgreSQL keeps the events while there is a slot (in poll mode, in the table)"
 	}
 	return "ended by an error that may pass: start it again"
 }

@@ -147,6 +147,28 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	}
 }
 
+// A log that was put back has grown past the checkpoint, so that positions do not tell. check
+// says the same as run, which would not start.
+func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
+	f := sound(t)
+	cp := f.save()
+	f.insert("order", "1", "{}")
+	f.insert("order", "2", "{}")
+	commits := f.commits(2)
+	cp.LSN, cp.Landmark = commits[1].Commit, commits[0]
+	cp.Scope = checkpoint.Scope([]pg.Table{{Schema: "public", Name: "outbox"}}, false, "")
+	cp.Epoch++
+	f.put(cp)
+	f.wantCheck("checkpoint", OK, "its log is the one that was read")
+	cp.Landmark.XID++ // as of another log
+	cp.Epoch++
+	f.put(cp)
+	f.wantCheck("checkpoint", Fail, "the server's log is not the one that was read up to")
+	if slot, _ := f.slot(); slot.Active || slot.ConfirmedFlush >= cp.LSN {
+		t.Errorf("check left the slot %+v", slot)
+	}
+}
+
 // Failure mode 75. A row of a table that has the name only now is none.
 func TestSkipTransactionOfATableThatTookTheName(t *testing.T) {
 	f := sound(t)

@@ -108,12 +108,16 @@ func (d *decision) planGap(ctx context.Context) *GapReport {
 		r.Reason = d.mismatch.Error()
 	}
 	_, lost := d.Slot.Lost()
+	same := func() bool {
+		is, _ := d.recognised(ctx)
+		return is
+	}
 	switch {
 	case !d.Exists:
 		r.Slot = "created"
 	case lost, d.Publication == nil, d.stored != nil && !samePublication(d.stored.Publication, d.Fingerprint):
 		r.Slot = "recreated"
-	case d.stored != nil && !r.elsewhere && (d.Slot.ConfirmedFlush < d.stored.LSN || r.Part != "") && d.recognised(ctx):
+	case d.stored != nil && !r.elsewhere && (d.Slot.ConfirmedFlush < d.stored.LSN || r.Part != "") && same():
 		r.resumes, r.To = true, d.known().String()
 	default:
 		r.To = d.Slot.ConfirmedFlush.String()
@@ -178,7 +182,7 @@ func (d *decision) acknowledged(ctx context.Context, r *GapReport) *sink.Compari
 	if compared.Untold != nil {
 		r.Kafka = compared.Untold.Error()
 	}
-	if loss := compared.Loss(*d.cfg.Sink.Kafka); loss != nil {
+	if loss := compared.Loss(*d.cfg.Sink.Kafka); loss != nil && !d.stored.Notes(loss) {
 		r.Reason = strings.TrimPrefix(r.Reason+"; "+loss.Error(), "; ")
 	}
 	return compared
@@ -325,9 +329,9 @@ func (r *GapReport) explain(l *lines) {
 	gap := r.Reason != ""
 	switch {
 	case r.ReadAgain:
-		l.printf("Read again: the slot still has what was committed between %s and %s, where the checkpoint is; what was published of it is published once more.\n", r.To, r.From)
+		l.printf("Read again: the slot still has what was committed between %s and %s, where the checkpoint is; what was published of it is published once more.\n", r.To, r.from())
 	case gap && r.elsewhere:
-		l.printf("Gap: events committed after %s on the server of the checkpoint, or before %s on this one, may never have been published.\n", r.From, r.To)
+		l.printf("Gap: events committed after %s on the server of the checkpoint, or before %s on this one, may never have been published.\n", r.from(), r.To)
 	case gap && r.From != r.To:
 		l.printf("Gap: events committed between %s and %s may never have been published.\n", r.from(), r.To)
 	}

@@ -13,34 +13,33 @@ import (
 // recognised reports whether the slot has the log that the checkpoint is of: it sends again
 // the last transaction that was published, and the one that was published in part. Then a
 // run can go on from the checkpoint, and nothing is published twice. It confirms nothing.
-// A log that cannot be read is not recognised.
-func (d *decision) recognised(ctx context.Context) bool {
+// A log that cannot be read is not recognised; other is the error of one that is known to be
+// another.
+func (d *decision) recognised(ctx context.Context) (same bool, other error) {
 	past := d.past()
 	past.Cut = d.stored.Cut
 	proof := past.Since.XID != 0 && past.Since.Commit >= past.Start || past.Cut.XID != 0 && past.Cut.Commit >= past.Start
 	if !proof || past.Known > d.server.FlushLSN || past.Cut.XID != 0 && d.stored.Scope != d.scope() {
-		return false
+		return false, nil
 	}
 	stream, err := d.replayed(ctx, past)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	defer catalog.Close(stream)
 	again := &skip{decision: d, past: past, replay: checkpoint.NewReplay(past), owned: d.owned(), moves: d.moves()}
 	for {
 		msg, err := stream.Next(ctx)
 		if err != nil {
-			return false
+			return false, nil
 		}
 		at, err := again.replayOf(msg)
-		done, other := again.replay.Reached(at)
-		switch {
-		case err != nil || other != nil:
-			return false
-		case done:
-			return true
-		case at >= d.server.FlushLSN:
-			return false
+		if err != nil {
+			return false, err
+		}
+		done, err := again.replay.Reached(at)
+		if done || err != nil || at >= d.server.FlushLSN {
+			return done, err
 		}
 	}
 }

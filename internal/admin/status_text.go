@@ -36,9 +36,9 @@ func (r *StatusReport) judge(mismatch error) string {
 	case !db.Slot.Active && r.stuck() != "":
 		return "nobody is reading the slot: " + r.stuck()
 	case r.unread():
-		return fmt.Sprintf("nobody is reading the slot, and nothing has been confirmed since %s: start the connector; PostgreSQL keeps the events meanwhile", r.Checkpoint.SavedAt.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("nobody is reading the slot, and nothing has been confirmed since %s: start the connector (the last line of its log says why it ended); PostgreSQL keeps the events meanwhile", r.Checkpoint.SavedAt.UTC().Format(time.RFC3339))
 	case !db.Slot.Active:
-		return "nobody is reading the slot: is the connector running?"
+		return "nobody is reading the slot: is the connector running? If it ended, the last line of its log says why"
 	case r.stuck() != "":
 		return "the slot is being read, but events do not get through: " + r.stuck()
 	case r.CheckpointError != nil:

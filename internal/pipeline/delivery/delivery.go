@@ -230,14 +230,15 @@ func (d *Delivery) stopped(ev *transform.Event, bad *transform.BadEvent) error {
 
 // PastBadEvent names the ways past a bad event that stops the pipeline.
 func PastBadEvent(bad *transform.BadEvent) string {
+	const past = "set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip (leaves it out)"
 	way := bad.Remedy()
 	switch {
 	case way == "":
-		way = "no setting publishes it as it is"
+		return "no setting publishes it as it is: " + past
 	case bad.Reason == transform.ReasonMissingColumn:
 		way = "its table had other columns when the row was written: " + way
 	}
-	return way + "; or set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip (leaves it out)"
+	return way + "; or " + past
 }
 
 // note logs what became of an event.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -18,20 +19,26 @@ import (
 // table without replica identity, object_not_in_prerequisite_state.
 var lastingErrors = []string{"0A", "22", "23", "2F", "38", "39", "44", "P0", "55000"}
 
+// remedyLocked is for a statement that is not answered. Most often it waits for a lock, and
+// goes on when that is gone.
+const remedyLocked = "if the table is locked, polling goes on by itself once it is not; this tells who waits for whom: " +
+	"SELECT pid, pg_blocking_pids(pid), query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
+
 // classify gives an error of a statement its failure.Class and a remedy. Errors
 // that it does not know stay transient: a new session is opened, which reads
 // the table's definition again.
 func classify(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return err
-	}
 	switch {
+	case !ok && pgconn.Timeout(err):
+		return &failure.Error{Class: failure.Transient, Remedy: remedyLocked, Err: fmt.Errorf("PostgreSQL has not answered in time: %w", err)}
+	case !ok:
+		return err
 	case pg.Code == pgerrcode.InsufficientPrivilege && strings.Contains(pg.Routine, "check_enable_rls"):
-		return failure.Configf("let the role see all rows: ALTER ROLE … BYPASSRLS, or read as the table's owner",
+		return failure.Configf("let the role see all rows: ALTER ROLE "+sqltext.Name(t.role)+" BYPASSRLS; or read as the table's owner",
 			"row-level security would hide events: %w", err)
 	case pg.Code == pgerrcode.InsufficientPrivilege:
-		return failure.Configf("as the table's owner: "+strings.Join(t.Grants("…"), "; ")+";", "%w", err)
+		return failure.Configf("as the table's owner: "+strings.Join(t.Grants(sqltext.Name(t.role)), "; ")+";", "%w", err)
 	case pg.Code == pgerrcode.ReadOnlySQLTransaction:
 		return &failure.Error{Class: failure.Transient, Err: err,
 			Remedy: "add target_session_attrs=read-write to source.url, and list all hosts there"}

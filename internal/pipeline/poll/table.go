@@ -31,6 +31,7 @@ type Table struct {
 	// CreatedAt is the column that tells when a row was inserted; "" for none.
 	CreatedAt string
 
+	role          string // of the connection that found out
 	building      string // an index of theirs that is not valid; "" for none
 	indexName     string // of the one that IndexSQL creates
 	zone          string // of the times in CreatedAt that have none, if it is not UTC
@@ -70,6 +71,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transfor
 		Name:        name,
 		charset:     charset,
 		OID:         info.OID,
+		role:        conn.Config().User,
 		Relation:    rel,
 		partitioned: info.Partitioned,
 		deletes:     opts.AfterPublish == AfterPublishDelete,

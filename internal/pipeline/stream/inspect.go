@@ -127,7 +127,7 @@ func (s *source) follow(found checkpoint.Checkpoint, v *catalog.View) *checkpoin
 // through has a checkpoint be of the publication of now, where that loses nothing.
 func (s *source) through(ctx context.Context, sql *pgx.Conn, found *checkpoint.Checkpoint, publication string) (*checkpoint.Checkpoint, error) {
 	now, err := found.Through(s.opts.Publication, publication, s.names().PublishedBefore(ctx, sql))
-	if err == nil && now.Publication != found.Publication && !s.switched { // a spare looks again and again
+	if err == nil && now.PublicationName != found.PublicationName && !s.switched { // a spare looks again and again
 		s.switched = true
 		s.log.Info("reading through another publication, which has published the tables since before the checkpoint",
 			zap.String("before", found.PublicationName), zap.String("now", s.opts.Publication), zap.Stringer("checkpoint", found.LSN))

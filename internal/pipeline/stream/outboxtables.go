@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"sync/atomic"
 
@@ -81,7 +82,12 @@ func (o *outboxTables) learn(judged pg.LSN) error {
 // lostRows is the loss that rows of a table, which came under another name, may have been
 // events.
 func (o *outboxTables) lostRows(oid uint32) error {
-	name := ""
+	name := fmt.Sprintf("of OID %d", oid)
+	for _, t := range o.owned {
+		if t.OID == oid && t.Name != "" {
+			name = t.Name
+		}
+	}
 	for _, t := range o.looks.Load().tables {
 		if t.OID == oid {
 			name = t.String()

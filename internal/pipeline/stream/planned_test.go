@@ -109,6 +109,21 @@ func TestARenameIsNamed(t *testing.T) {
 	}
 }
 
+// A table that took the outbox's name is not in the publication: the message says what the
+// table that was read is called now.
+func TestATableThatTookTheNameIsTold(t *testing.T) {
+	d := outbox(t)
+	i := d.run().streams()
+	d.publish(2, 1)
+	i.stop()
+	d.exec(`CREATE TABLE staged (LIKE outbox INCLUDING ALL)`)
+	d.exec(`ALTER TABLE outbox RENAME TO former`)
+	d.exec(`ALTER TABLE staged RENAME TO outbox`)
+	d.run().wantEnd(failure.Loss, `public.outbox is not in publication .*; public.outbox is another table than the one that was read, which is called public.former now; events committed`)
+	d.exec(`DROP TABLE former`)
+	d.run().wantEnd(failure.Loss, `public.outbox is another table than the one that was read, which was dropped`)
+}
+
 // Failure mode 107. A table more in source.tables: its events come from then on.
 func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	const second = `CREATE TABLE second (LIKE outbox INCLUDING ALL)`
