@@ -29,10 +29,10 @@ TAGS = nethttpomithttp2,nopgxregisterdefaulttypes
 GOBUILD  = CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags "-s -w -X main.version=$(RELEASE) -X main.commit=$(COMMIT)"
 
 # The packages whose tests import the given one of our test environments.
-users_of = $(shell go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} ' $(PKG) | grep '/internal/$(1) ' | cut -d' ' -f1)
+users_of = $(shell go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} ' $(PKG) | grep '/internal/lab/$(1) ' | cut -d' ' -f1)
 
 # Tests that need PostgreSQL find it; this gets it first where there is none.
-POSTGRES = go run -buildvcs=false ./internal/pgserver/pgbin
+POSTGRES = go run -buildvcs=false ./internal/lab/pgserver/pgbin
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -65,8 +65,8 @@ QUICK = -ldflags=-w -vet=off
 # Tests named TestE2E… are the second tier: whole programs, kills, crashes,
 # takeovers, clusters. They are judged by what was lost, repeated or reordered.
 # The packages whose tests start no program, hence no server: they do not link
-# internal/child. Those of two others compile for minutes.
-SERVERLESS = $(shell go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}} {{end}}' work | sed -n '/\/internal\/child /d; s/\.test .*//p' | grep -v '/deploy$$\|/tests/modules$$')
+# internal/lab/child. Those of two others compile for minutes.
+SERVERLESS = $(shell go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}} {{end}}' work | sed -n '/\/internal\/lab\/child /d; s/\.test .*//p' | grep -v '/deploy$$\|/tests/modules$$')
 
 .PHONY: check
 check: vet lint ## before a commit: vet, lint and the tests that need no server
@@ -93,7 +93,7 @@ test-pg: ## the tests that use PostgreSQL, against VERSION=14 to 19 (downloaded 
 .PHONY: errors
 errors: ## docs/errors.md, from what PostgreSQL 14 to 18 say (5 minutes; downloaded once)
 	@for version in 14 15 16 17 18; do \
-		bin=$$($(POSTGRES) -version $$version) && CDC_OUTBOX_PG_BIN=$$bin go test -count=1 ./internal/errordocs -update || exit 1; \
+		bin=$$($(POSTGRES) -version $$version) && CDC_OUTBOX_PG_BIN=$$bin go test -count=1 ./internal/lab/errordocs -update || exit 1; \
 	done
 
 .PHONY: test-kafka

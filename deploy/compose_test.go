@@ -9,7 +9,7 @@ import (
 	"github.com/docker/go-connections/nat"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // service is one of the compose file.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
 // Failure mode 65, and the two ways of docs/how-to/debezium.md: the slot of another

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
 // While the server sends a large transaction of another published table, what is

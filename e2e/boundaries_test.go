@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
 // whole is what a record says of its transaction of the database, and in which

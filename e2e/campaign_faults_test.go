@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
 // part is what a disturbance concerns.

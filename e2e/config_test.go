@@ -4,7 +4,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // rewriteConfig replaces text in the configuration file.

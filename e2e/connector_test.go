@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // connector is a run of the program as a process.

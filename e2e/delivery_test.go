@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // TestE2EEveryEventOnceAndAsWritten is life without trouble.

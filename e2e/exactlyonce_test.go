@@ -16,9 +16,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // TestE2EExactlyOnce disturbs every part at random moments under load, and wants

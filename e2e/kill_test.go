@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
 const (

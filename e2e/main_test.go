@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
 // patience bounds every wait for something that must happen.

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // Each metric of Kafka transactions moves when there happens what it is about.

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // mistake is what is wrong with a configuration that is rolled out.

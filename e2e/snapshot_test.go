@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
 // With source.snapshot: initial, events from before setup, from between setup and the

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
 const (

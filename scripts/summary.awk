@@ -4,7 +4,7 @@
 #
 # Counted are tests and subtests, by their last run. A package that fails without a
 # failing test (it does not build, leaks a goroutine, times out) counts as one
-# failure. What internal/checker has found once (lost, reordered, ...) no other run
+# failure. What internal/lab/checker has found once (lost, reordered, ...) no other run
 # undoes: such a test counts as failed, and the exit code is 1.
 
 # field returns the value of a member of the event.

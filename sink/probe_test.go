@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // probing is a probe in a bubble of fake time, of a cluster that answers as down

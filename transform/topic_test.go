@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // Failure mode 64: no event goes to the connectors' own topics, whichever way the

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // step is a message of the decoder at its position in the log.

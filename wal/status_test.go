@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 // The tests of what the server is told, and of where a stream begins.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
 )
 
 // The rest of an unwanted frame is thrown away, however the bytes arrive, and

@@ -19,8 +19,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
 // connectTimeout bounds a worker's start, and each request to it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
 // stage is the servers, and what was measured with them.

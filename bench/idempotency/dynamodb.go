@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamoserver"
 )
 
 func startDynamoDB(ctx context.Context, s *stage, o options) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
 // postgresPool starts a server, and connects to it.

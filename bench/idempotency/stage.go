@@ -12,7 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
-	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redisserver"
 )
 
 // stage holds what is measured, and the servers behind it. Close it after use.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
 // server is a PostgreSQL server and a connection to it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/checker"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // A directory that can be written to is not enough: the file in it is to be

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
 // actor is a process that is killed and started again. One goroutine uses it at a

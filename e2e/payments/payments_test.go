@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
-	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamoserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redisserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
 // TestE2EEachOrderShipsOnce plays the flow with each store.

@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamoserver"
 )
 
 // storeKind is where a consumer keeps what it has handled.

@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
-	"github.com/cdc-outbox/cdc-outbox/internal/redisserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamoserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redisserver"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/orders"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/orders"
 )
 
 // stepTimeout bounds one transaction. A stop lets the transaction in hand end.

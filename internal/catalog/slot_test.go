@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 func TestParseSlotOfEachVersion(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

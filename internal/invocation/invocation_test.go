@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

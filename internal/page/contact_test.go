@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/browser"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/browser"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // What is between a browser and the page may do to a request for /live.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // A replacement in a go.mod counts for nobody else, and go install refuses a

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/mod/module"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // user is somebody's program, and what it downloads: our modules without the

@@ -12,7 +12,7 @@ import (
 	_ "github.com/lib/pq"              // the driver postgres
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 

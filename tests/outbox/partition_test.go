@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 

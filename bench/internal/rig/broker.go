@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
 // KafkaTimeout is how long a broker may take for what it is asked.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
 // Database is a PostgreSQL server and a connection to it. Its methods must not

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
 // stopTimeout is how long a program may take to end by itself.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
 // Reader reads a slot up to a position and throws away what it reads.

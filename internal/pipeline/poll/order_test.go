@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
 // TestLateCommitWithALowerID has a row become visible after a later one of its

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 // Failure mode 63: under the key is the checkpoint of another connector. Neither a

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 // The server's process says nothing for longer than source.liveness_timeout, and

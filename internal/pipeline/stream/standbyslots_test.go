@@ -3,7 +3,7 @@ package stream
 import (
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 // A standby that synchronized_standby_slots names is away: the server sends nothing

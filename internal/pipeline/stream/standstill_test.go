@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
 // unready returns once the instance is not ready for the reason, and says all

@@ -8,9 +8,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
 )
 
 // A spare that is cut off from PostgreSQL for a moment is ready again after.

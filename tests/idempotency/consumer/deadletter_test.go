@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
 // silent returns a client of a broker that takes records and does not answer:

@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
 func TestKeys(t *testing.T) {

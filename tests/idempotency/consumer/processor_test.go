@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
 // processor returns one around a store in memory.

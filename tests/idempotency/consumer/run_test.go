@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
 // TestOrderAndCommits handles records that fail at random, and looks at what

@@ -24,7 +24,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
 func TestAPointerThatIsNoneIsRefused(t *testing.T) {

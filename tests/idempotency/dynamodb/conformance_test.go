@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // subject is judged to the microsecond: in fake time answers carry it exactly.

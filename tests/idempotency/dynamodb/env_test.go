@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // exchange is one request and its answer, as an HTTP client does it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamotest"
 )
 
 // connect stands for the AWS SDK's config.LoadDefaultConfig and

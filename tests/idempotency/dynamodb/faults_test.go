@@ -14,9 +14,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
 // never keeps the SDK from repeating a request.

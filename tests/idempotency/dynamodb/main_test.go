@@ -7,8 +7,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamoserver"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamoserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamotest"
 )
 
 // Examples cannot skip themselves, as tests do where DynamoDB Local is not to be

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // recorder notes the calls that pass through it, and whether its reads are

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/dynamodb"
-	"github.com/cdc-outbox/cdc-outbox/internal/dynamotest"
-	"github.com/cdc-outbox/cdc-outbox/internal/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamotest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 func TestCreateTableLeavesNothingToCheck(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	_ "github.com/lib/pq"              // the driver postgres
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }

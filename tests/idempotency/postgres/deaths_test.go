@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 // die runs a Run whose process dies in the handler: its goroutine ends, and with
@@ -86,12 +87,16 @@ func TestE2EWhatCrashesTheServerIsGivenUp(t *testing.T) {
 
 // A message whose process died is handled alone: not while another is.
 func TestWhatVanishedIsRunAlone(t *testing.T) {
-	r := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
+	gone := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
 	die(func() {
-		_, _ = r.Run(t.Context(), message("a"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
+		_, _ = gone.Run(t.Context(), message("a"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
 	})
+	// It waits for others for as long as a lease.
+	r := newRunnerOn(t, gone.pool, connect(t, gone.url), postgres.Options{}, idempotency.Options{Lease: time.Minute})
 	var others atomic.Int64
 	running, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	finish := sync.OnceFunc(func() { close(end) })
+	defer finish()
 	go func() {
 		defer close(ended)
 		_, _ = r.Run(t.Context(), message("b"), func(context.Context) ([]byte, error) {
@@ -116,7 +121,7 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 		record, err := r.store.Inspect(t.Context(), message("a").Key)
 		return err == nil && record.State == storage.Retryable && record.Vanished == 1 && record.Attempts == 1
 	})
-	close(end)
+	finish()
 	<-ended
 	result := <-results
 	if result.Disposition != idempotency.Handled || result.Attempt != 2 {

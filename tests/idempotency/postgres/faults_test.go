@@ -19,8 +19,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
 // tracer calls before and after each round trip of a pool, with what was sent:

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
 // throughAPooler returns a database with the tables, and the URL of a PgBouncer in

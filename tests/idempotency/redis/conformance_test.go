@@ -7,7 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
 func subject(t *testing.T, client goredis.UniversalClient) storetest.Subject {

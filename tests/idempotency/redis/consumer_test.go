@@ -18,9 +18,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/proxy"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
 // shop is a topic of one partition, with a consumer in key order around Redis.

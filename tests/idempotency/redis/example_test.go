@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
 // connect returns a client of a throwaway server, in an empty database.

@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
 // mates is how many calls share a round trip in these tests.

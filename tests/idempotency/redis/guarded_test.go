@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
 // What Redis forgets is run again, and the guard in the database says no. How a

@@ -10,9 +10,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
-	"github.com/cdc-outbox/cdc-outbox/internal/testserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(redistest.With(testserver.Waiting(m))) }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/redistest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
 // A completion and the claim of another key are one round trip, and each has its own

@@ -1,0 +1,7 @@
+// Package lab has the packages that only tests, benchmarks and the demo use: servers to start
+// and to kill (pgtest, kafkatest, redistest, dynamotest, and the runners below them), judges
+// (checker, exactlyonce, proxy), helpers (must, child, freeport), and the demo itself.
+//
+// What ships is beside it, in internal; what users import, outside internal. The linter
+// (depguard) keeps the laboratory out of both.
+package lab

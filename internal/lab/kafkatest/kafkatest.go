@@ -1,0 +1,215 @@
+// Package kafkatest gives tests a Kafka broker.
+//
+// It is kfake, in this process, unless CDC_OUTBOX_TEST_KAFKA is "real": then it
+// is Apache Kafka in KRaft mode, in a container where a Docker engine answers
+// (and CDC_OUTBOX_TEST_DOCKER is not 0), else from Maven Central's jars, see
+// scripts/kafka.sh. A test that passes with one passes with all.
+//
+// Invariants:
+//
+//  1. Each broker is one test's own and ends with it.
+//  2. A topic exists only if somebody created it.
+//  3. Stop and Resume keep the broker's address and what it acknowledged.
+//
+// Non-goals: faults on the network (see package proxy), and TLS: kfake itself has that.
+package kafkatest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
+)
+
+// opTimeout bounds each operation on a broker, for slow and busy machines.
+const opTimeout = 2 * time.Minute
+
+// kindEnv chooses the kind of broker; see the package's documentation.
+const kindEnv = "CDC_OUTBOX_TEST_KAFKA"
+
+// Real reports whether the brokers are Apache Kafka rather than kfake.
+func Real() bool { return os.Getenv(kindEnv) == "real" }
+
+// Option changes the broker that Start starts.
+type Option func(*options)
+
+type options struct {
+	settings   map[string]string
+	advertised string // "" for the broker's own address
+	apache     bool
+	users      []string // see Logins
+
+	oneController bool // of a cluster
+}
+
+// Apache makes the broker Apache Kafka whatever the environment says, for what
+// kfake proves nothing about. Where that does not run, the test is skipped.
+func Apache() Option { return func(o *options) { o.apache = true } }
+
+// errNoApache is why there is no Apache Kafka here.
+var errNoApache = errors.New("apache Kafka needs Java, and Maven to be downloaded")
+
+// apacheRuns tells whether scripts/kafka.sh can run a broker.
+func apacheRuns() bool {
+	_, java := exec.LookPath("java")
+	_, maven := exec.LookPath("mvn")
+	return java == nil && maven == nil
+}
+
+// Setting sets a broker setting, such as message.max.bytes.
+func Setting(name, value string) Option {
+	return func(o *options) { o.settings[name] = value }
+}
+
+// Advertised makes the broker tell its clients to connect to the address, where
+// a proxy in front of it listens. Clients that this package makes do not.
+func Advertised(address string) Option {
+	return func(o *options) { o.advertised = address }
+}
+
+// Broker is a running broker. Its methods fail the test they are given when
+// they cannot do what they say.
+type Broker struct {
+	// Brokers are the addresses to give a client.
+	Brokers  []string
+	broker   broker   // nil in a Cluster
+	all      []broker // one, or a Cluster's
+	replicas int16    // of topics
+	users    []string // see Logins
+}
+
+// broker is what the kinds of broker have in common. That it answers after a
+// start is awaited here.
+type broker interface {
+	Addr() string
+	Stop(ctx context.Context, sig syscall.Signal) error
+	Resume(ctx context.Context) error
+	// Ended returns await.ErrExited, with its last words, once it has ended by itself.
+	Ended(ctx context.Context) error
+	Close() error
+}
+
+// Start starts a broker that ends with the test.
+func Start(t testing.TB, opts ...Option) *Broker {
+	t.Helper()
+	o := options{settings: map[string]string{}}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	inner := testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
+	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, all: []broker{inner}, replicas: 1, users: o.users}
+	testserver.Do(t, "start Kafka", b.awaitReady)
+	if b.users != nil {
+		testserver.Do(t, "add logins", b.addScram)
+	}
+	return b
+}
+
+func start(ctx context.Context, t testing.TB, o options) (broker, error) {
+	if !Real() && !o.apache {
+		testserver.Used("Kafka", "kfake")
+		return startFake(t.TempDir(), o)
+	}
+	if o.advertised != "" {
+		o.settings["advertised.listeners"] = "PLAINTEXT://" + o.advertised
+	}
+	if o.users != nil {
+		maps.Copy(o.settings, secured(o.users))
+	}
+	contained, err := container.Chosen("")
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case contained:
+		tell(contained)
+		return startContainer(ctx, o)
+	case !Real() && !apacheRuns():
+		return nil, errNoApache
+	}
+	tell(contained)
+	return startReal(t, o)
+}
+
+// version is Apache Kafka's, that of scripts/kafka.sh.
+func version() string { return cmp.Or(os.Getenv(versionEnv), "4.4.0") }
+
+// versionEnv chooses the version; scripts/kafka.sh reads it, too.
+const versionEnv = "CDC_OUTBOX_KAFKA_VERSION"
+
+func tell(contained bool) {
+	testserver.Used("Apache Kafka", version()+" ("+testserver.Where(contained)+")")
+}
+
+// Kill ends the broker without giving it time to do anything. Resume starts it
+// again.
+func (b *Broker) Kill(t testing.TB) {
+	t.Helper()
+	testserver.Do(t, "kill Kafka", func(ctx context.Context) error { return b.broker.Stop(ctx, syscall.SIGKILL) })
+}
+
+// Stop stops the broker; clients see connections refused.
+func (b *Broker) Stop(t testing.TB) {
+	t.Helper()
+	testserver.Do(t, "stop Kafka", func(ctx context.Context) error { return b.broker.Stop(ctx, syscall.SIGTERM) })
+}
+
+// Resume starts a stopped broker again.
+func (b *Broker) Resume(t testing.TB) {
+	t.Helper()
+	testserver.Do(t, "start Kafka again", func(ctx context.Context) error {
+		if err := b.broker.Resume(ctx); err != nil {
+			return err
+		}
+		return b.awaitReady(ctx)
+	})
+}
+
+// Restart stops the broker and starts it again.
+func (b *Broker) Restart(t testing.TB) {
+	t.Helper()
+	b.Stop(t)
+	b.Resume(t)
+}
+
+// awaitReady returns once each broker takes part in a cluster with a controller:
+// it accepts connections earlier.
+func (b *Broker) awaitReady(ctx context.Context) error {
+	client, err := b.newClient(kgo.RetryTimeout(time.Second))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
+	ask.Topics = []kmsg.MetadataRequestTopic{}
+	return await.Ready(ctx, nil, func(ctx context.Context) error {
+		for _, broker := range b.all {
+			if err := broker.Ended(ctx); err != nil {
+				return err
+			}
+		}
+		for _, broker := range client.SeedBrokers() { // one that is known to the others may refuse connections yet
+			meta, err := ask.RequestWith(ctx, broker)
+			if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.ControllerID < 0) {
+				err = fmt.Errorf("there is no controller, or a broker of %d is missing", len(b.Brokers))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,101 @@
+package pgtest
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
+)
+
+// Pair is a primary, and a standby that copies its logical slots. In containers they
+// have a network of their own.
+type Pair struct{ Primary, Standby *Server }
+
+// StartPair starts both, of PostgreSQL 17 or later. All that the primary writes reaches
+// the standby, and slots with failover send nothing that it does not have yet
+// (synchronized_standby_slots).
+func StartPair(t testing.TB) *Pair {
+	t.Helper()
+	network, since := startNetwork(t), Since(t, 17)
+	p := &Pair{Primary: Start(t, in(network, "primary"), since), Standby: Start(t, in(network, "standby"), since)}
+
+	p.Primary.Exec(t, "SELECT pg_create_physical_replication_slot('standby')")
+	p.Standby.Stop(t, Fast)
+	p.Primary.Stop(t, Fast)
+	p.Standby.Become(t, p.Primary.Files(t))
+	p.Standby.StandBy(t)
+	p.Primary.Resume(t)
+	p.Standby.Resume(t)
+	p.Standby.follow(t, p.Primary)
+	p.Primary.follow(t, p.Standby) // as soon as it is a standby
+	p.Primary.await(t)
+	return p
+}
+
+// follow has a standby read the log and copy the slots of another server.
+func (s *Server) follow(t testing.TB, other *Server) {
+	t.Helper()
+	s.Exec(t, "ALTER SYSTEM SET primary_conninfo = '"+other.conninfo(t)+"'",
+		"ALTER SYSTEM SET primary_slot_name = 'standby'",
+		"ALTER SYSTEM SET hot_standby_feedback = on",
+		"ALTER SYSTEM SET sync_replication_slots = on",
+		"SELECT pg_reload_conf()")
+}
+
+// await has a primary send nothing of a slot that its standby does not have.
+func (s *Server) await(t testing.TB) {
+	t.Helper()
+	s.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()")
+}
+
+// FailOver has the primary crash, promotes the standby, and has that go on at the
+// primary's address.
+func (p *Pair) FailOver(t testing.TB) {
+	t.Helper()
+	p.Primary.Stop(t, Immediate)
+	p.Standby.Exec(t, "SELECT pg_promote()")
+	p.Standby.Stop(t, Fast)
+	p.Primary.Become(t, p.Standby.Files(t))
+	p.Primary.Resume(t)
+}
+
+// SwitchOver has primary and standby change their parts, each at its own address. The
+// former primary keeps what slots it has.
+func (p *Pair) SwitchOver(t testing.TB) {
+	t.Helper()
+	p.Primary.Stop(t, Fast)
+	p.Primary.StandBy(t)
+	p.Primary, p.Standby = p.Standby, p.Primary
+	p.Primary.Exec(t, "SELECT pg_promote()",
+		"SELECT pg_create_physical_replication_slot('standby') WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'standby')")
+	p.Primary.await(t)
+	p.Standby.Resume(t)
+}
+
+// conninfo is how another server connects to this one.
+func (s *Server) conninfo(t testing.TB) string {
+	t.Helper()
+	user := must.Get(url.Parse(s.URL("postgres")))(t).User
+	password, _ := user.Password()
+	host, port := s.server.Peer()
+	return fmt.Sprintf("host=%s port=%s user=%s password=%s dbname=postgres", host, port, user.Username(), password)
+}
+
+// startNetwork starts a network that ends with the test, or returns nil where servers
+// are local.
+func startNetwork(t testing.TB) *container.Network {
+	t.Helper()
+	if !must.Get(container.Chosen(pgserver.BinEnv))(t) {
+		return nil
+	}
+	return testserver.Start(t, "a network of containers", nil, container.NewNetwork)
+}
+
+// in has the server in the network, if there is one, under the name.
+func in(network *container.Network, name string) Option {
+	return func(o *options) { o.network, o.name = network, name }
+}

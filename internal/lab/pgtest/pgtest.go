@@ -1,0 +1,151 @@
+// Package pgtest gives tests a real PostgreSQL server.
+//
+// A package whose tests need one calls Main from its TestMain and Shared in
+// its tests, each with a database of its own from NewDatabase. A test that
+// restarts its server, or needs other settings, starts one with Start.
+//
+// The server comes from a container where a Docker engine answers (see package
+// container), or else from the binaries on this machine (see package pgserver).
+// CDC_OUTBOX_PG_BIN chooses binaries.
+//
+// Invariants:
+//
+//  1. No test sees another's databases, and no server outlives its test or,
+//     when shared, its package's tests.
+//  2. A test fails, it is not skipped, where there is no PostgreSQL to be had.
+package pgtest
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/container"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
+)
+
+// opTimeout bounds each operation on a server, for slow and busy machines.
+const opTimeout = 2 * time.Minute
+
+// Mode is a way to stop the server.
+type Mode = pgserver.StopMode
+
+// The modes of Restart and Stop.
+const (
+	Fast      = pgserver.Fast      // disconnects clients, writes a checkpoint
+	Immediate = pgserver.Immediate // as in a crash: recovery at the next start
+)
+
+// Option changes the server that Start starts.
+type Option func(*options)
+
+type options struct {
+	pgserver.Options
+	network *container.Network // nil if the servers are local
+	name    string             // in the network
+}
+
+// Setting sets a server setting (postgresql.conf). The defaults are those of a
+// server made ready for logical replication: wal_level=logical.
+func Setting(name, value string) Option {
+	return func(o *options) { o.Settings[name] = value }
+}
+
+// File puts a file into the data directory before the server starts: a
+// certificate, its key, pg_hba.conf. Settings name it by its bare name.
+func File(name string, content []byte) Option {
+	return func(o *options) { o.Files[name] = content }
+}
+
+// Own gives the server a system identifier and a password that no other has.
+func Own() Option { return func(o *options) { o.Own = true } }
+
+// Server is a running PostgreSQL server. Its methods fail the test they are
+// given when they cannot do what they say.
+type Server struct {
+	server server
+}
+
+// server is what a local server and a container have in common.
+type server interface {
+	URL(database string) string
+	// Peer is the place where another server finds it, of the same network if they
+	// are in containers.
+	Peer() (host, port string)
+	Stop(ctx context.Context, mode Mode) error
+	Resume(ctx context.Context) error
+	Close() error
+
+	// Of a stopped server: Save has a copy of its files at path, Restore has that in
+	// their place, and Before has a shell script run in its data directory, as its
+	// user, before it starts again.
+	Save(ctx context.Context, path string) error
+	Restore(ctx context.Context, path string) error
+	Before(ctx context.Context, script string) error
+	// Has tells whether the script finds one of PostgreSQL's programs.
+	Has(program string) bool
+}
+
+// Start starts a server that is removed when the test ends.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	return &Server{server: testserver.Start(t, "PostgreSQL", nil, starter(opts))}
+}
+
+func starter(opts []Option) func(ctx context.Context) (server, error) {
+	return func(ctx context.Context) (server, error) {
+		o := options{Options: pgserver.Options{Settings: map[string]string{}, Files: map[string][]byte{}}}
+		for _, opt := range opts {
+			opt(&o)
+		}
+		contained, err := container.Chosen(pgserver.BinEnv)
+		if err != nil {
+			return nil, err
+		}
+		return testserver.Begin(ctx, o, contained, startLocal, startContainer, tell)
+	}
+}
+
+// told is set once the version of this process's servers stands in the output.
+var told atomic.Bool
+
+// tell notes which server the tests have, as it calls itself.
+func tell(ctx context.Context, s server, contained bool) error {
+	if told.Swap(true) {
+		return nil
+	}
+	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	version, _, _ := strings.Cut(conn.ParameterStatus("server_version"), " ") // 15.18 (Debian 15.18-0+deb12u1)
+	testserver.Used("PostgreSQL", version+" ("+testserver.Where(contained)+")")
+	return conn.Close(ctx)
+}
+
+// URL returns the connection URL of a database, as superuser and over TCP.
+func (s *Server) URL(database string) string { return s.server.URL(database) }
+
+// Stop stops the server and waits until it is gone.
+func (s *Server) Stop(t testing.TB, mode Mode) {
+	t.Helper()
+	testserver.Do(t, "stop PostgreSQL", func(ctx context.Context) error { return s.server.Stop(ctx, mode) })
+}
+
+// Resume starts a stopped server again, under the same URL.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	testserver.Do(t, "start PostgreSQL again", s.server.Resume)
+}
+
+// Restart stops the server in the given mode and starts it again.
+func (s *Server) Restart(t testing.TB, mode Mode) {
+	t.Helper()
+	s.Stop(t, mode)
+	s.Resume(t)
+}
