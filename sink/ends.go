@@ -114,7 +114,9 @@ func (k *Kafka) Compare(ctx context.Context, ends checkpoint.Ends) error {
 		k.remade(topic, k.acked[topic], id)
 	}
 	if len(c.Gone) > 0 {
-		k.log.Warn("topics that events were published to do not exist any more", zap.Strings("topics", c.Gone))
+		k.log.Warn("topics that events were published to do not exist any more: events that consumers had not read there are gone",
+			zap.Strings("topics", c.Gone),
+			zap.String("remedy", "if they were not meant to be deleted: publish again from the outbox table the events that consumers have not read"))
 	}
 	if c.Untold != nil {
 		k.log.Warn("brokers do not tell yet whether they have all that they had acknowledged; what is missing shows when it is written to", zap.Error(c.Untold))

@@ -53,7 +53,7 @@ func (b bounded) within(ctx context.Context, ask func(context.Context) error) er
 	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, silent)
 	defer cancel()
 	err := ask(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errStoreSilent) {
+	if err != nil && errors.Is(context.Cause(ctx), errStoreSilent) && !errors.Is(err, errStoreSilent) {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
