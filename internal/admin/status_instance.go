@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	role "github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // instancePatience bounds the questions to a running connector: it answers from

@@ -26,7 +26,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -164,7 +164,7 @@ func kafkaConfig(t *testing.T, url, slot string, brokers ...string) config.Confi
 // active returns once the instance is.
 func (r running) active(t *testing.T) running {
 	t.Helper()
-	await.Until(t, "the instance to be active", func() bool { return r.role() == role.Active })
+	await.Until(t, "the instance to be active", func() bool { return r.role() == session.Active })
 	return r
 }
 
@@ -174,7 +174,7 @@ func (r running) ready() bool { return code(r.base+"/readyz") == http.StatusOK }
 // standsBy returns once the instance does.
 func (r running) standsBy(t *testing.T) {
 	t.Helper()
-	await.Until(t, "the instance to stand by", func() bool { return r.role() == role.Standby })
+	await.Until(t, "the instance to stand by", func() bool { return r.role() == session.Standby })
 }
 
 // get asks for url and returns the status and the text; 0 without an answer.

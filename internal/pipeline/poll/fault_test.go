@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // TestBrokerOutageHoldsNoTransactionOpen has deliveries hang for several times
@@ -286,7 +286,7 @@ func TestOutagesShow(t *testing.T) {
 	w.await("the broker as the cause", in.says("no delivery has been acknowledged for"))
 	server.Stop(t, pgtest.Immediate)
 	w.await("the server as the cause", in.says("connection refused"))
-	if st := in.status(); st.Role != role.Starting || !strings.Contains(st.PostgresError, "connection refused") || in.reconnects.Load() == 0 {
+	if st := in.status(); st.Role != session.Starting || !strings.Contains(st.PostgresError, "connection refused") || in.reconnects.Load() == 0 {
 		t.Errorf("status %+v, %d reconnects", st, in.reconnects.Load())
 	}
 	if in.unknown.Load() == 0 {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
@@ -50,7 +49,7 @@ type Health struct {
 	look session.Question // the first worker's, at the tables
 
 	mu      sync.Mutex
-	role    role.State
+	role    session.Role
 	pgErr   string // of the first worker
 	remedy  string // of pgErr
 	notices bool
@@ -60,8 +59,8 @@ type Health struct {
 
 func newHealth(p Parts, r *Pipeline) *Health {
 	h := &Health{kafka: p.Kafka, metrics: p.Metrics, pipeline: r, silentAfter: silentAfter, stuckAfter: delivery.StuckAfter,
-		role: role.State{Tell: p.Metrics.Role}}
-	h.role.Set(role.Starting)
+		role: session.Role{Tell: p.Metrics.Role}}
+	h.role.Set(session.Starting)
 	return h
 }
 
@@ -75,9 +74,9 @@ func (h *Health) setRole(to string) {
 // others' do not matter: one worker can do it all, and the others connect only
 // while there is a backlog.
 func (h *Health) postgres(err error) {
-	to, text := role.Active, ""
+	to, text := session.Active, ""
 	if err != nil {
-		to, text = role.Starting, err.Error()
+		to, text = session.Starting, err.Error()
 		h.metrics.BacklogUnknown()
 	}
 	h.mu.Lock()
@@ -108,13 +107,13 @@ func (h *Health) Live() error { return nil }
 func (h *Health) Ready() (ok bool, reasons []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role != role.Active {
-		reasons = append(reasons, "role is "+h.role.Role)
+	if h.role.Name != session.Active {
+		reasons = append(reasons, "role is "+h.role.Name)
 	}
 	switch {
 	case h.pgErr != "":
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
-	case h.role.Role == role.Starting:
+	case h.role.Name == session.Starting:
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
 	reasons = append(reasons, h.look.Unready(h.silentAfter)...)
@@ -139,7 +138,7 @@ func (h *Health) Status() any {
 	r := h.pipeline
 	return Status{
 		Status: h.kafka.Complete(delivery.Status{
-			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: r.delivery.Last(),
+			Role: h.role.Name, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: r.delivery.Last(),
 			InFlightEvents: r.inFlightEvents.Load(), InFlightBytes: r.inFlightBytes.Load(), UnackedSeconds: r.sink.stuck().Seconds(),
 		}),
 		Mode:            "poll",

@@ -13,8 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/drain"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -154,8 +153,8 @@ func (r *Pipeline) Run(ctx context.Context) error {
 // ended, or earlier if they wait for a missing topic.
 func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, stopWorking context.CancelCauseFunc) {
 	<-ctx.Done()
-	r.health.setRole(role.Stopping)
-	if why := drain.Wait(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {
+	r.health.setRole(session.Stopping)
+	if why := session.Drain(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
 		stopWorking(errDrained)

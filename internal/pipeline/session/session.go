@@ -1,5 +1,6 @@
 // Package session keeps a source connected to its server: one session after the
-// other, until there is a reason that a new one does not remove.
+// other, until there is a reason that a new one does not remove. It also has what any source
+// is at the time (Role), and bounds its wait at a stop (Drain).
 //
 // Non-goals: what a session does.
 package session

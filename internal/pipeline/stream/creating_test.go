@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // While the slot is created, which waits for a transaction, nothing that is
@@ -25,7 +25,7 @@ func TestASlotThatIsBeingCreatedHasNoHolder(t *testing.T) {
 	first.unready("the creation of slot")
 	spare := d.run()
 	spare.unready("a long report")
-	if got := spare.role(); got != role.Starting {
+	if got := spare.role(); got != session.Starting {
 		t.Errorf("the spare's role is %s", got)
 	}
 	if slot := spare.status().Slot; slot != d.opts.Slot {

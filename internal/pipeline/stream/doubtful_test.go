@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -81,7 +81,7 @@ func TestWaitForATransactionIsNotBlamedOnPostgreSQL(t *testing.T) {
 	eventually(t, "the end of the session to be seen", func() bool { return i.status().PostgresError != "" })
 	eventually(t, "the wait to be blamed on nobody but Kafka", func() bool {
 		st := i.status()
-		return st.Role == role.Starting && st.PostgresError == "" && st.CheckpointError == ""
+		return st.Role == session.Starting && st.PostgresError == "" && st.CheckpointError == ""
 	})
 	c.open()
 	i.streams().stop()

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
@@ -88,7 +87,7 @@ type Health struct {
 	phase *phase.Machine
 
 	mu    sync.Mutex
-	role  role.State
+	role  session.Role
 	slot  catalog.Slot
 	flush pg.LSN
 	known bool // slot and flush are what the last look has seen
@@ -132,10 +131,10 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		statusInterval: p.StatusInterval,
 		mute:           l.mute,
 		retention:      &retentionHealth{Observer: p.Metrics},
-		role:           role.State{Tell: p.Metrics.Role},
+		role:           session.Role{Tell: p.Metrics.Role},
 	}
 	h.phase = newPhase(p, h.fallsBack)
-	h.role.Set(role.Starting)
+	h.role.Set(session.Starting)
 	h.goOn(p.Past)
 	h.progress.begin(time.Now())
 	return h
@@ -160,7 +159,7 @@ func newPhase(p Parts, repeats func() bool) *phase.Machine {
 func (h *Health) active(unbound error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.role.Set(role.Active)
+	h.role.Set(session.Active)
 	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.looked = "", "", "", "", time.Now()
 	h.holder, h.trend, h.awaited, h.sender = nil, trend{}, catalog.StandbyWait{}, silentSender{}
 	h.bound(unbound)
@@ -206,13 +205,13 @@ func (h *Health) standby(unfit error) {
 		h.unfit, h.remedy = unfit.Error(), failure.RemedyOf(unfit)
 	}
 	h.forget()
-	h.role.Set(role.Standby)
+	h.role.Set(session.Standby)
 }
 
 func (h *Health) stopping() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.role.Set(role.Stopping)
+	h.role.Set(session.Stopping)
 	h.forget()
 }
 
@@ -234,11 +233,11 @@ func (h *Health) forget() {
 func (h *Health) down(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role == role.Active && !ofStore(err) {
+	if h.role.Name == session.Active && !ofStore(err) {
 		_, read := h.tracker.Reach()
 		h.standstill.failed(time.Now(), read, err)
 	}
-	h.role.Set(role.Starting)
+	h.role.Set(session.Starting)
 	h.forget()
 	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.remedy, h.holder = err.Error(), "", "", "", failure.RemedyOf(err), nil
 	if ofStore(err) {
@@ -310,8 +309,8 @@ func (h *Health) Live() error { return nil }
 func (h *Health) Ready() (ok bool, reasons []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role != role.Active && h.role.Role != role.Standby {
-		reasons = append(reasons, "role is "+h.role.Role)
+	if h.role.Name != session.Active && h.role.Name != session.Standby {
+		reasons = append(reasons, "role is "+h.role.Name)
 	}
 	if h.pgErr != "" {
 		reasons = append(reasons, "PostgreSQL: "+h.pgErr)
@@ -326,20 +325,20 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, "this spare could not take over: "+h.unfit)
 	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
-	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Role == role.Active {
+	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Name == session.Active {
 		reasons = append(reasons, reason)
 	}
 	now := time.Now()
 	if h.standsStill(now) {
 		reasons = append(reasons, h.standstill.reason(now))
 	}
-	if h.unbound != "" && h.role.Role == role.Active {
+	if h.unbound != "" && h.role.Name == session.Active {
 		reasons = append(reasons, "the next event would stop this instance: "+h.unbound)
 	}
-	switch h.role.Role {
-	case role.Active:
+	switch h.role.Name {
+	case session.Active:
 		reasons = append(reasons, h.stalled(now, len(reasons) > 0)...)
-	case role.Standby:
+	case session.Standby:
 		reasons = append(reasons, h.look.Unready(h.mute)...)
 		if h.orphan != 0 {
 			reasons = append(reasons, h.orphanReason(now))
@@ -351,7 +350,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 // standsStill reports whether session after session fails at one position. A spare
 // reads nothing. The caller holds mu.
 func (h *Health) standsStill(now time.Time) bool {
-	if h.role.Role == role.Standby {
+	if h.role.Name == session.Standby {
 		return false
 	}
 	h.advance(now)
@@ -362,7 +361,7 @@ func (h *Health) standsStill(now time.Time) bool {
 func (h *Health) failures() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role == role.Standby {
+	if h.role.Name == session.Standby {
 		return 0
 	}
 	h.advance(time.Now())
@@ -419,7 +418,7 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 func (h *Health) unconfirmed() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role == role.Standby || h.confirmed() == 0 && !h.waited {
+	if h.role.Name == session.Standby || h.confirmed() == 0 && !h.waited {
 		return 0
 	}
 	now := time.Now()
@@ -449,7 +448,7 @@ func (h *Health) confirmed() pg.LSN { return pg.LSN(h.checkpointer.saved.Load())
 func (h *Health) checkpointAge() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.role.Role == role.Standby {
+	if h.role.Name == session.Standby {
 		return 0
 	}
 	return h.checkpointer.progress.age()
@@ -466,7 +465,7 @@ func (h *Health) Status() any {
 	defer h.mu.Unlock()
 	st := Status{
 		Status: h.kafka.Complete(delivery.Status{
-			Role: h.role.Role, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
+			Role: h.role.Name, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
 			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
 		}),
 		Phase:          h.phase.Now().String(),
@@ -518,10 +517,10 @@ func (h *Health) Remedies() (remedies []string) {
 	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "" || h.claimErr != "" || h.unfit != "" || h.unbound != "") {
 		remedies = append(remedies, h.remedy)
 	}
-	if h.role.Role == role.Active && h.awaited.Waiting {
+	if h.role.Name == session.Active && h.awaited.Waiting {
 		remedies = append(remedies, h.awaited.Remedy())
 	}
-	if h.role.Role == role.Standby && h.orphan != 0 {
+	if h.role.Name == session.Standby && h.orphan != 0 {
 		remedies = append(remedies, h.orphanRemedy())
 	}
 	if h.standsStill(time.Now()) {

@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -148,7 +148,7 @@ func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	d.run().streams()
 	away := &unreadable{Store: d.store}
 	spare := d.start(away, &gate{topic: d.topic})
-	eventually(t, "a spare", func() bool { return spare.role() == role.Standby && spare.ready() })
+	eventually(t, "a spare", func() bool { return spare.role() == session.Standby && spare.ready() })
 	away.down.Store(true)
 	eventually(t, "the spare not to be ready", func() bool { return !spare.ready() })
 	if _, reasons := spare.health.Ready(); !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, "the store is away") }) {
@@ -159,7 +159,7 @@ func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	}
 	away.down.Store(false)
 	eventually(t, "the spare to be ready again", spare.ready)
-	if got := spare.role(); got != role.Standby {
+	if got := spare.role(); got != session.Standby {
 		t.Errorf("role %s", got)
 	}
 }
@@ -326,7 +326,7 @@ func TestSlotIsUnknownWhilePostgreSQLIsAway(t *testing.T) {
 	kill("client backend") // the stream goes on for a while
 	eventually(t, "a failing look to make the slot unknown", unknown)
 	kill("walsender")
-	eventually(t, "the end of the session", func() bool { return i.role() == role.Starting })
+	eventually(t, "the end of the session", func() bool { return i.role() == session.Starting })
 	if !unknown() {
 		t.Errorf("without a session it shows %+v", i.status())
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -142,14 +142,14 @@ func (i *instance) role() string { return i.status().Role }
 // streams returns once the instance reads the slot.
 func (i *instance) streams() *instance {
 	i.t.Helper()
-	eventually(i.t, "the instance to stream", func() bool { return i.role() == role.Active })
+	eventually(i.t, "the instance to stream", func() bool { return i.role() == session.Active })
 	return i
 }
 
 // standsBy returns once the instance waits for the slot.
 func (i *instance) standsBy() *instance {
 	i.t.Helper()
-	eventually(i.t, "the spare to stand by", func() bool { return i.role() == role.Standby })
+	eventually(i.t, "the spare to stand by", func() bool { return i.role() == session.Standby })
 	return i
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // Through pgpool-II no stream starts, and the server's process stays: no instance
@@ -30,10 +30,10 @@ func TestASpareBehindItsOwnOrphanIsNotReady(t *testing.T) {
 	second.unready("which no running instance speaks for")
 	first.stop()
 	eventually(t, "the spare to take over, as its remedy says", func() bool {
-		if second.role() == role.Standby {
+		if second.role() == session.Standby {
 			d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "' AND active")
 		}
-		return second.role() == role.Active
+		return second.role() == session.Active
 	})
 	d.arrive()
 	d.finish(second)

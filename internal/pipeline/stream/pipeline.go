@@ -50,7 +50,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/drain"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -230,7 +230,7 @@ func (r *Pipeline) drainTimeout() time.Duration {
 // errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
 func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	why := drain.Wait(delivered, r.drainTimeout(), r.health.kafka.MissingTopics)
+	why := session.Drain(delivered, r.drainTimeout(), r.health.kafka.MissingTopics)
 	if why != nil {
 		if !r.source.lease.Held() {
 			why = errNotHeld

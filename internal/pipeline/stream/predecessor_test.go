@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -120,7 +120,7 @@ func TestLeaseIsRenewedWhileItDrains(t *testing.T) {
 	i.cancel()
 	eventually(t, "a question after the monitor's end", func() bool {
 		readers, err := catalog.ReadReaders(t.Context(), d.conn, d.opts.Slot)
-		return err == nil && i.role() == role.Stopping && len(readers) == 1
+		return err == nil && i.role() == session.Stopping && len(readers) == 1
 	})
 	gate.open()
 	d.finish(i)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
@@ -80,7 +80,7 @@ func TestStopDrainsAndConfirmsTheLastCommit(t *testing.T) {
 	d.insert(40, 10)
 	i.inFlight(40)
 	i.cancel()
-	eventually(t, "the drain", func() bool { return i.role() == role.Stopping })
+	eventually(t, "the drain", func() bool { return i.role() == session.Stopping })
 	if ok, reasons := i.health.Ready(); ok {
 		t.Errorf("ready while draining: %v", reasons)
 	}

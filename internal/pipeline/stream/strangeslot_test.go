@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // Failure mode 52: a slot of this name that no instance could ever read is an
@@ -155,8 +155,8 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	d.limits.spareLook = 0
 	holder := d.run()
 	spare := d.run()
-	eventually(t, "one of them to stream", func() bool { return holder.role() == role.Active || spare.role() == role.Active })
-	if spare.role() == role.Active {
+	eventually(t, "one of them to stream", func() bool { return holder.role() == session.Active || spare.role() == session.Active })
+	if spare.role() == session.Active {
 		holder, spare = spare, holder
 	}
 	eventually(t, "the spare's readiness", spare.ready)

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // A spare that is cut off from PostgreSQL for a moment is ready again after.
@@ -23,7 +23,7 @@ func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 	p.Cut()
 	spare.reconnects()
 	eventually(t, "the spare to be ready", spare.ready)
-	if st := spare.status(); st.Role != role.Standby || st.PostgresError != "" {
+	if st := spare.status(); st.Role != session.Standby || st.PostgresError != "" {
 		t.Errorf("the spare is %s, with error %q", st.Role, st.PostgresError)
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/role"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // A claim may take minutes, in which nothing else is wrong.
 func TestClaimThatWaitsShows(t *testing.T) {
-	h := &Health{kafka: delivery.NewDownstream(new(counts)), metrics: new(counts), role: role.State{Tell: func(string) {}}}
+	h := &Health{kafka: delivery.NewDownstream(new(counts)), metrics: new(counts), role: session.Role{Tell: func(string) {}}}
 	h.claiming()
 	if h.claimErr == "" || h.remedy != "cdc-outbox txn list" {
 		t.Errorf("claiming shows %q, %q", h.claimErr, h.remedy)

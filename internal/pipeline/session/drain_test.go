@@ -1,4 +1,4 @@
-package drain
+package session
 
 import (
 	"errors"
@@ -6,13 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestWait(t *testing.T) {
+func TestDrain(t *testing.T) {
 	always := func(topics ...string) func(time.Duration) []string {
 		return func(time.Duration) []string { return topics }
 	}
@@ -34,7 +30,7 @@ func TestWait(t *testing.T) {
 				if tt.done > 0 {
 					time.AfterFunc(tt.done, func() { close(done) })
 				}
-				err := Wait(done, time.Hour, func() []string { return tt.missing(time.Since(began)) })
+				err := Drain(done, time.Hour, func() []string { return tt.missing(time.Since(began)) })
 				if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 					t.Errorf("Wait = %v, want %q", err, tt.err)
 				}

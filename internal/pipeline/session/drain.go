@@ -1,7 +1,4 @@
-// Package drain bounds the wait for what is in flight when a connector stops.
-//
-// Non-goals: stopping anything.
-package drain
+package session
 
 import (
 	"errors"
@@ -21,10 +18,11 @@ const (
 
 var errTimeout = errors.New("errors.drain_timeout has passed")
 
-// Wait returns nil once done is closed. It returns why it gave up if timeout
+// Drain bounds the wait for what is in flight when a connector stops, which it does not stop
+// itself. It returns nil once done is closed. It returns why it gave up if timeout
 // has passed, or if delivery waits for topics that do not exist: no wait would
 // bring them. missing lists those topics; it is called from this goroutine.
-func Wait(done <-chan struct{}, timeout time.Duration, missing func() []string) error {
+func Drain(done <-chan struct{}, timeout time.Duration, missing func() []string) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	ticker := time.NewTicker(look)
