@@ -1,0 +1,135 @@
+package stream
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
+)
+
+// Status is what /status shows.
+type Status struct {
+	delivery.Status
+	// Phase is the name of a phase.Phase.
+	Phase string `json:"phase"`
+	Slot  string `json:"slot"`
+	// Positions are absent until this instance has read the slot.
+	ReceivedLSN    string  `json:"received_lsn,omitempty"`
+	ConfirmedLSN   string  `json:"confirmed_lsn,omitempty"`
+	SlotLagSeconds float64 `json:"slot_lag_seconds"`
+	// What the server says of slot and log is there only while it is known: not
+	// while this instance stands by, nor while PostgreSQL is away.
+	ServerLSN     string `json:"server_lsn,omitempty"`
+	SlotLagBytes  *int64 `json:"slot_lag_bytes,omitempty"`
+	RetainedBytes *int64 `json:"slot_retained_bytes,omitempty"`
+	WALStatus     string `json:"wal_status,omitempty"`
+	// SafeWALBytes can still be written before the server may invalidate the slot;
+	// nil without a limit.
+	SafeWALBytes *int64 `json:"slot_safe_wal_bytes,omitempty"`
+	// SlotPID is the server's process that reads the slot for this instance.
+	SlotPID int32 `json:"slot_pid,omitempty"`
+	// Holder is who reads the slot, where this instance stands by.
+	Holder *catalog.Holder `json:"holder,omitempty"`
+	// Standbys are those that wait for the slot, where this instance reads it.
+	Standbys []catalog.Holder `json:"standbys,omitempty"`
+	// Failover is how failovers would find the slot, by server, where this instance
+	// reads it; absent where the slot's server is alone.
+	Failover []catalog.Candidate `json:"failover,omitempty"`
+	// Sender is there while the process has been silent for long, and works.
+	Sender *SenderStatus `json:"sender,omitempty"`
+	// Forecast is there while the slot keeps more and more log.
+	Forecast *Forecast `json:"forecast,omitempty"`
+	// Standstill is there while session after session fails at one position.
+	Standstill *Standstill `json:"standstill,omitempty"`
+	// OldestUnconfirmedSeconds is how long the server has had log that is not
+	// confirmed.
+	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
+	// CheckpointAgeSeconds is the age of the oldest acknowledged position that is
+	// not saved; 0 if all are. The other two tell for how long saves have failed,
+	// and what the store said last.
+	CheckpointAgeSeconds     float64 `json:"checkpoint_age_seconds"`
+	CheckpointFailingSeconds float64 `json:"checkpoint_failing_seconds,omitempty"`
+	CheckpointError          string  `json:"checkpoint_error,omitempty"`
+	// Retention is by table; empty while retention is off.
+	Retention map[string]RetentionStatus `json:"retention,omitempty"`
+}
+
+func (h *Health) received() pg.LSN {
+	if s := h.checkpointer.stream.Load(); s != nil {
+		return s.Received()
+	}
+	return 0
+}
+
+func (h *Health) confirmed() pg.LSN { return pg.LSN(h.checkpointer.saved.Load()) }
+
+// checkpointAge is 0 for a spare: another instance publishes again what this
+// one has not saved.
+func (h *Health) checkpointAge() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.role.Name == session.Standby {
+		return 0
+	}
+	return h.checkpointer.progress.age()
+}
+
+func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
+
+// Status returns a Status for /status.
+func (h *Health) Status() any {
+	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
+	received, confirmed := h.received(), h.confirmed()
+	failing, saveErr := h.checkpointer.progress.trouble()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Status{
+		Status: h.kafka.Complete(delivery.Status{
+			Role: h.role.Name, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
+			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
+		}),
+		Phase:          h.phase.Now().String(),
+		Slot:           h.slotName,
+		Holder:         h.holder,
+		Standbys:       h.standbys,
+		Failover:       h.candidates,
+		ReceivedLSN:    pg.LSNText(received),
+		ConfirmedLSN:   pg.LSNText(confirmed),
+		SlotLagSeconds: h.lag(time.Now()).Seconds(),
+		Standstill:     h.standstill.status(time.Now()),
+		Sender:         h.senderStatus(time.Now()),
+		Retention:      h.retention.status(),
+
+		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
+		CheckpointAgeSeconds:     age.Seconds(),
+		CheckpointError:          cmp.Or(saveErr, h.storeErr),
+	}
+	if saveErr != "" || failing > unsavedAfter {
+		st.CheckpointFailingSeconds = failing.Seconds()
+	}
+	if h.known {
+		lag, retained := max(0, int64(h.flush)-int64(confirmed)), keeps(h.slot, h.flush)
+		st.ServerLSN, st.SlotLagBytes, st.RetainedBytes = h.flush.String(), &lag, &retained
+		st.WALStatus = h.slot.WALStatus
+		st.SafeWALBytes, st.SlotPID = h.slot.SafeWALSize, h.slot.ActivePID
+		st.Forecast = h.trend.forecast(h.slot.SafeWALSize, h.heldBack())
+	}
+	return st
+}
+
+// heldBack says who keeps the slot where it is. The caller holds mu.
+func (h *Health) heldBack() string {
+	if h.keptBy != "" {
+		return h.keptBy
+	}
+	return fmt.Sprintf("this connector: what pid %d sends it is not confirmed", h.slot.ActivePID)
+}
+
+// keeps is how much log the slot keeps.
+func keeps(slot catalog.Slot, flush pg.LSN) int64 {
+	return max(0, int64(flush)-int64(slot.RestartLSN))
+}
