@@ -252,7 +252,7 @@ func samePublication(stored *Checkpoint, seen *Server) error {
 			strings.Join(gone, ", "), stored.LSN)
 	}
 	return failure.Lossf(acceptGap,
-		"the publication was recreated, an outbox table was taken out of it and added again, or another table has taken its name, since the checkpoint at %s: rows inserted in between are not in the stream, which may be any between %s and the server's position %s",
+		"the publication was recreated, another table has taken an outbox table's name, or an outbox table was taken out of it and added again, since the checkpoint at %s: rows inserted in between are not in the stream, which may be any between %s and the server's position %s",
 		stored.LSN, stored.LSN, seen.CurrentLSN)
 }
 

@@ -38,7 +38,7 @@ func classify(err error, t *Table) error {
 		return failure.Configf("let the role see all rows: ALTER ROLE "+sqltext.Name(t.role)+" BYPASSRLS; or read as the table's owner",
 			"row-level security would hide events: %w", err)
 	case pg.Code == pgerrcode.InsufficientPrivilege:
-		return failure.Configf("as the table's owner: "+strings.Join(t.Grants(sqltext.Name(t.role)), "; ")+";", "%w", err)
+		return failure.Configf("as the table's owner: "+strings.Join(t.Grants(t.role), "; ")+";", "%w", err)
 	case pg.Code == pgerrcode.ReadOnlySQLTransaction:
 		return &failure.Error{Class: failure.Transient, Err: err,
 			Remedy: "add target_session_attrs=read-write to source.url, and list all hosts there"}

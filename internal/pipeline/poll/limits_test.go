@@ -77,7 +77,7 @@ func TestRoleWithTheLeastPrivileges(t *testing.T) {
 			w.exec(w.conn, "REVOKE UPDATE ON outbox FROM "+role, "REVOKE ALL ON outbox FROM "+role, "GRANT SELECT ON outbox TO "+role)
 			w.insert(w.conn, "k0", 1)
 			err := w.start(nil).end()
-			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), w.table().Grants(`"` + role + `"`)[1]+";") {
+			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), w.table().Grants(role)[1]+";") {
 				t.Errorf("Run = %v, remedy %q; want the grants", err, failure.RemedyOf(err))
 			}
 		})

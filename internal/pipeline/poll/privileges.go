@@ -26,7 +26,7 @@ func (t *Table) Permitted(ctx context.Context, conn *pgx.Conn) error {
 	case err != nil:
 		return fmt.Errorf("read privileges: %w", err)
 	case !may:
-		return failure.Configf(strings.Join(t.Grants(sqltext.Name(role)), "; ")+";", "role %s may not do to %s what polling does", role, t.Name)
+		return failure.Configf(strings.Join(t.Grants(role), "; ")+";", "role %s may not do to %s what polling does", role, t.Name)
 	case hidden:
 		return failure.Configf("ALTER ROLE "+sqltext.Name(role)+" WITH BYPASSRLS;", "row-level security would hide events of %s from role %s", t.Name, role)
 	}

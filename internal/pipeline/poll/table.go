@@ -175,9 +175,7 @@ func (t *Table) Condition() string { return t.pending }
 // Grants are the statements that give a role what polling needs. FOR UPDATE asks
 // for UPDATE on at least one column.
 func (t *Table) Grants(role string) []string {
-	if role != "…" {
-		role = sqltext.Name(role)
-	}
+	role = sqltext.Name(role)
 	grants := []string{"GRANT USAGE ON SCHEMA " + sqltext.Name(t.Name.Schema) + " TO " + role}
 	var marked []string
 	for _, c := range t.Marked() {
