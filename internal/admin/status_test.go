@@ -108,7 +108,7 @@ func TestStatusText(t *testing.T) {
 
 postgresql   17.4, database app, primary on timeline 2, WAL at 16/B374D848
 slot         cdc_outbox, confirmed up to 16/B374D000
-lag          2.1 KiB, 250ms behind
+lag          2.1 KiB behind, flush_lag at the last answer 250ms
 wal          3.0 MiB retained, wal_status reserved, lost after another 5.0 GiB (max_slot_wal_keep_size)
 held by      pid 42, cdc-outbox as cdc from 10.0.0.7, since 2026-01-02T03:04:05Z
 publication  cdc_outbox publishes insert, update

@@ -167,11 +167,11 @@ func (s *SlotStatus) write(l *lines) {
 	if s.Copy != "" {
 		l.line("", "%s", s.Copy)
 	}
-	lag := formatBytes(s.LagBytes)
+	lag := formatBytes(s.LagBytes) + " behind"
 	if s.LagSeconds != nil {
-		lag += ", " + seconds(*s.LagSeconds)
+		lag += ", flush_lag at the last answer " + seconds(*s.LagSeconds)
 	}
-	l.line("lag", "%s behind", lag)
+	l.line("lag", "%s", lag)
 	limit := "no limit"
 	switch {
 	case s.Lost != "":
