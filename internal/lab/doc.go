@@ -2,6 +2,6 @@
 // and to kill (pgtest, kafkatest, redistest, dynamotest, and the runners below them), judges
 // (checker, exactlyonce, proxy), helpers (must, child, freeport), and the demo itself.
 //
-// What ships is beside it, in internal; what users import, outside internal. The linter
-// (depguard) keeps the laboratory out of both.
+// The packages that ship are beside it, in internal; those that users import, outside
+// internal. The linter (depguard) keeps the laboratory out of both.
 package lab

@@ -254,7 +254,7 @@ func TestAgeOfWhatWasAckedDuringASave(t *testing.T) {
 	})
 }
 
-// One warning tells of failing saves, and others at growing distances that they still fail.
+// Failing saves are a warning at first, and others at growing distances.
 func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		core, logs := observer.New(zapcore.InfoLevel)

@@ -21,7 +21,7 @@ type Status struct {
 	ReceivedLSN    string  `json:"received_lsn,omitempty"`
 	ConfirmedLSN   string  `json:"confirmed_lsn,omitempty"`
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
-	// What the server says of slot and log is there only while it is known: not
+	// The server's word on slot and log is there only while it is known: not
 	// while this instance stands by, nor while PostgreSQL is away.
 	ServerLSN     string `json:"server_lsn,omitempty"`
 	SlotLagBytes  *int64 `json:"slot_lag_bytes,omitempty"`
