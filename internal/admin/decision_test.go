@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -164,7 +165,9 @@ func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
 	cp.Epoch++
 	f.put(cp)
 	f.wantCheck("checkpoint", Fail, "the server's log is not the one that was read up to")
-	if slot, _ := f.slot(); slot.Active || slot.ConfirmedFlush >= cp.LSN {
+	// The server frees a slot a moment after it has heard that the connection is closed.
+	await.Until(t, "the slot to be free", func() bool { slot, _ := f.slot(); return !slot.Active })
+	if slot, _ := f.slot(); slot.ConfirmedFlush >= cp.LSN {
 		t.Errorf("check left the slot %+v", slot)
 	}
 }
