@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // FenceFrom returns the fencing token of the lease under which the handler with
@@ -40,15 +40,15 @@ func NotItsFault(err error) error {
 // depth, or comes from a pooler, and was not wrapped by Terminal.
 func isNotItsFault(err error) bool {
 	var e excusedError
-	return (errors.As(err, &e) || sqlstate.LostStatement(err)) && !isTerminal(err)
+	return (errors.As(err, &e) || pgsql.LostStatement(err)) && !isTerminal(err)
 }
 
 // advised says what to do about a handler's error that comes from a pooler.
 func advised(err error) error {
-	if !sqlstate.LostStatement(err) {
+	if !pgsql.LostStatement(err) {
 		return err
 	}
-	return fmt.Errorf("%w (%s)", err, sqlstate.PoolerRemedy)
+	return fmt.Errorf("%w (%s)", err, pgsql.PoolerRemedy)
 }
 
 type terminalError struct{ error }

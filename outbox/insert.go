@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // insertSQL are the statements that insert. One row has a statement of its own
@@ -32,7 +32,7 @@ func (t Table) insertSQL(payload PayloadType, id string) insertSQL {
 	parameters := make([]string, len(columns))
 	arrays := make([]string, len(columns))
 	for i, column := range columns {
-		names[i] = sqltext.Name(column)
+		names[i] = pgsql.Name(column)
 		parameters[i] = fmt.Sprintf("$%d::%s", i+1, types[i])
 		arrays[i] = parameters[i] + "[]"
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // Span is how long a partition lasts. All are cut in UTC.
@@ -85,6 +85,6 @@ func (p Partition) SQL() string {
 	partition := table
 	partition.Name = p.Name
 	const bound = "2006-01-02 15:04:05+00"
-	return fmt.Sprintf(createPartition, table.quoted(), sqltext.Literal(partition.quoted()), partition.quoted(),
-		sqltext.Literal(p.From.UTC().Format(bound)), sqltext.Literal(p.To.UTC().Format(bound)))
+	return fmt.Sprintf(createPartition, table.quoted(), pgsql.Literal(partition.quoted()), partition.quoted(),
+		pgsql.Literal(p.From.UTC().Format(bound)), pgsql.Literal(p.To.UTC().Format(bound)))
 }

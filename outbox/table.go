@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // Table names an outbox table and its columns, each as the catalog has it: names
@@ -85,15 +85,15 @@ func (t Table) validate() error {
 // quoted is the table's name in SQL.
 func (t Table) quoted() string {
 	if t.Schema == "" {
-		return sqltext.Name(t.Name)
+		return pgsql.Name(t.Name)
 	}
-	return sqltext.Name(t.Schema) + "." + sqltext.Name(t.Name)
+	return pgsql.Name(t.Schema) + "." + pgsql.Name(t.Name)
 }
 
 func checkIdentifier(option, name string) error {
 	switch {
-	case len(name) > sqltext.MaxName:
-		return fmt.Errorf("%s: %q has more than %d bytes, which PostgreSQL would cut off", option, name, sqltext.MaxName)
+	case len(name) > pgsql.MaxName:
+		return fmt.Errorf("%s: %q has more than %d bytes, which PostgreSQL would cut off", option, name, pgsql.MaxName)
 	case strings.IndexByte(name, 0) >= 0 || !utf8.ValidString(name):
 		return fmt.Errorf("%s: %q is not text that PostgreSQL can store", option, name)
 	}

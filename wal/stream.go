@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -390,7 +390,7 @@ func (s *Stream) cause(err error) error {
 // startCommand is START_REPLICATION for pgoutput's protocol version 1
 // (PostgreSQL documentation, "Streaming Replication Protocol").
 func startCommand(o Options) string {
-	publication := sqltext.Literal(pgx.Identifier{o.Charset.Encode(o.Publication)}.Sanitize())
+	publication := pgsql.Literal(pgx.Identifier{o.Charset.Encode(o.Publication)}.Sanitize())
 	cmd := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s",
 		pgx.Identifier{o.Slot}.Sanitize(), o.Start, publication)
 	if o.Messages {

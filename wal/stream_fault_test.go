@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
@@ -41,7 +41,7 @@ func TestStreamEndsWithItsWalsender(t *testing.T) {
 	r.Confirm(end)
 	failed := r.failing(t)
 	s.exec(t, `SELECT pg_terminate_backend(`+s.walsender()+`, 10000)`, `INSERT INTO t VALUES (2)`)
-	if err := <-failed; sqlstate.Of(err) != pgerrcode.AdminShutdown || failure.ClassOf(err) != failure.Transient {
+	if err := <-failed; pgsql.State(err) != pgerrcode.AdminShutdown || failure.ClassOf(err) != failure.Transient {
 		t.Errorf("next: %v; want a transient error of state %s", err, pgerrcode.AdminShutdown)
 	}
 	if _, err := r.Next(pgtest.Context(t)); err == nil {

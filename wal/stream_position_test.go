@@ -9,8 +9,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
@@ -128,7 +127,7 @@ func TestOpenClosesTheConnectionWhenItFails(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))
 	s.options.Slot = "missing"
 	s.options.Start = 1
-	if _, err := s.tryOpen(t, 1); sqlstate.Of(err) != pgerrcode.UndefinedObject {
+	if _, err := s.tryOpen(t, 1); pgsql.State(err) != pgerrcode.UndefinedObject {
 		t.Errorf("Open: %v", err)
 	}
 	s.await(t, `SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'walsender' AND datname = current_database()`)
@@ -193,7 +192,7 @@ func TestSyncStandbys(t *testing.T) {
 			query.Set("application_name", tt.application)
 			u.RawQuery = query.Encode()
 			s.url, s.sql = u.String(), connect(t, u.String())
-			s.exec(t, `ALTER SYSTEM SET synchronous_standby_names = `+sqltext.Literal(tt.setting), `SELECT pg_reload_conf()`)
+			s.exec(t, `ALTER SYSTEM SET synchronous_standby_names = `+pgsql.Literal(tt.setting), `SELECT pg_reload_conf()`)
 			s.await(t, `SELECT current_setting('synchronous_standby_names') = $1`, tt.setting)
 			stream := s.open(t, 0)
 			s.await(t, `SELECT count(flush_lsn) = 1 FROM pg_stat_replication r JOIN pg_replication_slots ON active_pid = pid

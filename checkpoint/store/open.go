@@ -9,7 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -127,5 +127,5 @@ func (o *Options) SQLTable() (table, schema string) {
 	if err != nil {
 		return o.Table, "" // PostgreSQL has more to say about it
 	}
-	return t.Quoted(), sqltext.Name(t.Schema)
+	return t.Quoted(), pgsql.Name(t.Schema)
 }

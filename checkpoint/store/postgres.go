@@ -11,7 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -49,7 +49,7 @@ func (p *postgres) Load(ctx context.Context) (cp checkpoint.Checkpoint, ok bool,
 	if errors.Is(err, pgx.ErrNoRows) {
 		return checkpoint.Checkpoint{}, false, nil
 	}
-	if sqlstate.Of(err) == pgerrcode.UndefinedColumn {
+	if pgsql.State(err) == pgerrcode.UndefinedColumn {
 		err = failure.Configf("name a table in checkpoint.table that is the connector's own", "it is no table of checkpoints: %w", err)
 	}
 	if err != nil {
@@ -181,7 +181,7 @@ func LocateTable(ctx context.Context, conn *pgx.Conn, table string) (located str
 		name = pgx.Identifier{schema, name[0]}
 	}
 	err = conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name.Sanitize()).Scan(&exists)
-	if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
+	if pgsql.State(err) == pgerrcode.InsufficientPrivilege {
 		err = failure.Configf("GRANT USAGE ON SCHEMA "+name[:1].Sanitize()+" TO "+pgx.Identifier{conn.Config().User}.Sanitize()+
 			"; (and CREATE, as long as the table is missing); or name a table of another schema in checkpoint.table", "%w", err)
 	}

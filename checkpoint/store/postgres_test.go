@@ -15,7 +15,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
@@ -183,7 +183,7 @@ func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	conn := must.Get(pgx.Connect(limited(t), url))(t)
 	defer conn.Close(limited(t))
 	must.Get(conn.Exec(limited(t), `BEGIN; LOCK TABLE checkpoints`))(t)
-	if err := s.Save(context.WithoutCancel(t.Context()), sample(2)); sqlstate.Of(err) != pgerrcode.LockNotAvailable {
+	if err := s.Save(context.WithoutCancel(t.Context()), sample(2)); pgsql.State(err) != pgerrcode.LockNotAvailable {
 		t.Errorf("Save = %v", err)
 	}
 	must.Get(conn.Exec(limited(t), `ROLLBACK`))(t)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 //go:embed schema.sql
@@ -36,7 +36,7 @@ func (a Applied) table() string { return table(a.name()) }
 func (a Applied) Schema() string {
 	const index = "_applied_at"
 	last := a.name()[strings.LastIndexByte(a.name(), '.')+1:]
-	return strings.NewReplacer(defaultApplied+index, sqltext.Name(last+index), defaultApplied, a.table()).Replace(schema)
+	return strings.NewReplacer(defaultApplied+index, pgsql.Name(last+index), defaultApplied, a.table()).Replace(schema)
 }
 
 // First remembers the event and tells whether it is the first time within the

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // ErrFenced says that somebody with a greater fencing number wrote since. Give
@@ -71,14 +71,14 @@ func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare str
 		return false, err
 	}
 	raised, err := tx.exec(ctx, fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND (%[2]s IS NULL OR %[2]s %[4]s $2)`,
-		table(m.Table), sqltext.Name(m.Column), sqltext.Name(m.Key), compare), id, value)
+		table(m.Table), pgsql.Name(m.Column), pgsql.Name(m.Key), compare), id, value)
 	if err != nil || raised > 0 {
 		return raised > 0, err
 	}
 	// Whether the row is as it was compared, now that others have committed.
 	var rows, due int
 	err = tx.query(ctx, fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE %s IS NULL OR %[1]s %[4]s $2) FROM %[2]s WHERE %[3]s = $1`,
-		sqltext.Name(m.Column), table(m.Table), sqltext.Name(m.Key), compare), id, value).Scan(&rows, &due)
+		pgsql.Name(m.Column), table(m.Table), pgsql.Name(m.Key), compare), id, value).Scan(&rows, &due)
 	switch {
 	case err != nil:
 		return false, err

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // Transition is a change of status that a message causes, such as an order's
@@ -62,10 +62,10 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 		args = append(args, state)
 	}
 	update := fmt.Sprintf(`UPDATE %s SET %s = $2 WHERE %s = $1 AND %[2]s IN (%[4]s)`,
-		table(t.Table), sqltext.Name(t.Status), sqltext.Name(t.Key), &from)
+		table(t.Table), pgsql.Name(t.Status), pgsql.Name(t.Key), &from)
 	look := fmt.Sprintf(`SELECT coalesce(max(status), ''), count(*) FROM (
 		SELECT %s::text AS status FROM %s WHERE %s = $1 FOR UPDATE) AS present`,
-		sqltext.Name(t.Status), table(t.Table), sqltext.Name(t.Key))
+		pgsql.Name(t.Status), table(t.Table), pgsql.Name(t.Key))
 	for locked := false; ; locked = true {
 		changed, err := tx.exec(ctx, update, args...)
 		if err != nil {

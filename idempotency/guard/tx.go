@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or what wraps one. R
@@ -99,7 +99,7 @@ func named(names map[string]string) error {
 func table(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
-		parts[i] = sqltext.Name(part)
+		parts[i] = pgsql.Name(part)
 	}
 	return strings.Join(parts, ".")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // poolerPatience bounds the search for a pooler: one with a single connection would
@@ -39,7 +39,7 @@ func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 		Fatal: true,
 		Text: fmt.Sprintf("a pooler gives each transaction another connection, and statements are lost there (pgx's default_query_exec_mode is %s): claims and handlers fail now and then (26000, 42P05)",
 			pool.Config().ConnConfig.DefaultQueryExecMode),
-		Remedy: sqlstate.PoolerRemedy,
+		Remedy: pgsql.PoolerRemedy,
 	}}
 }
 
@@ -60,7 +60,7 @@ func losesStatements(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	if err := a.QueryRow(ctx, backendSQL, pgx.QueryExecModeSimpleProtocol).Scan(&before); err != nil {
 		return false, err
 	}
-	if _, err := a.Exec(ctx, preparedSQL, 1); sqlstate.LostStatement(err) {
+	if _, err := a.Exec(ctx, preparedSQL, 1); pgsql.LostStatement(err) {
 		return true, nil
 	} else if err != nil {
 		return false, err
@@ -76,5 +76,5 @@ func losesStatements(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 		return true, nil // it would need a pooler that sees several messages as one
 	}
 	_, err = a.Exec(ctx, preparedSQL, 1)
-	return sqlstate.LostStatement(err), nil
+	return pgsql.LostStatement(err), nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // retryLimit bounds how often one call is repeated on conflicts. Each conflict
@@ -32,6 +32,6 @@ func retry(ctx context.Context, f func() error) error {
 }
 
 func conflicted(err error) bool {
-	code := sqlstate.Of(err)
+	code := pgsql.State(err)
 	return errors.Is(err, pgx.ErrNoRows) || code == pgerrcode.SerializationFailure || code == pgerrcode.DeadlockDetected
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // Extend implements storage.Store.
@@ -51,7 +51,7 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 			next.String(), reason, unrun, excused, after, micros(f.Retention))
 	}
 	err := fail(f.StoredReason())
-	switch sqlstate.Of(err) {
+	switch pgsql.State(err) {
 	case pgerrcode.UntranslatableCharacter, pgerrcode.CharacterNotInRepertoire:
 		// The database is not in UTF8, and has no form of some character.
 		return fail(asciiOnly(f.StoredReason()))

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 const (
@@ -159,7 +159,7 @@ func (s *Store) truncate(ctx context.Context, part string) (int, error) {
 		return err
 	})
 	switch {
-	case sqlstate.Of(err) == pgerrcode.LockNotAvailable, err == nil && live > 0:
+	case pgsql.State(err) == pgerrcode.LockNotAvailable, err == nil && live > 0:
 		return 0, nil // in use; the next sweep will see
 	case err != nil:
 		return 0, fail(err)

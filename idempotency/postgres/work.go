@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 const (
@@ -192,7 +192,7 @@ func (w *work) commit(ctx context.Context, result []byte, retention time.Duratio
 	batch.QueuedQueries = append(batch.QueuedQueries, end.QueuedQueries...)
 	results := w.conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
-	if sqlstate.Of(err) == pgerrcode.InvalidTextRepresentation {
+	if pgsql.State(err) == pgerrcode.InvalidTextRepresentation {
 		err = storage.ErrLeaseLost
 	}
 	if err == nil && claim != nil {
@@ -247,7 +247,7 @@ func rolledBack(err error) bool {
 		return true
 	}
 	const connection, intervention = "08", "57" // classes
-	code := sqlstate.Of(err)
+	code := pgsql.State(err)
 	return code != "" && !strings.HasPrefix(code, connection) && !strings.HasPrefix(code, intervention) &&
 		code != pgerrcode.StatementCompletionUnknown
 }

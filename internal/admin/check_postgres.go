@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -184,7 +184,7 @@ func (d *doctor) capacity() {
 func (d *doctor) timeouts(ctx context.Context) {
 	const name = "postgresql.wal_sender_timeout"
 	limit, interval := d.server.WALSenderTimeout, d.cfg.Source.StatusInterval
-	role := sqltext.Name(d.conn.Config().User)
+	role := pgsql.Name(d.conn.Config().User)
 	switch {
 	case limit == 0:
 		d.warn(name, "ALTER ROLE "+role+" SET wal_sender_timeout = '60s';",

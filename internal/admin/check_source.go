@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -144,7 +144,7 @@ func (d *doctor) leftOut(pub catalog.Publication) {
 // unseenUpdates mentions an option that needs what is not published.
 func (d *doctor) unseenUpdates(pub catalog.Publication) {
 	if policy := d.cfg.Event.OnUpdate; policy != transform.UpdateWarn && !pub.Update && len(d.infos) > 0 {
-		d.warn("publication", "publish them where each published table has a replica identity: ALTER PUBLICATION "+sqltext.Name(pub.Name)+
+		d.warn("publication", "publish them where each published table has a replica identity: ALTER PUBLICATION "+pgsql.Name(pub.Name)+
 			" SET (publish = '"+strings.Join(append(pub.Operations(), "update"), ", ")+"')",
 			"event.on_update: %s has no effect on an UPDATE, as publication %q publishes none", policy, pub.Name)
 	}
@@ -190,7 +190,7 @@ func (d *doctor) takenAway(ctx context.Context, pub catalog.Publication) {
 	case err != nil:
 		d.fail("publication", err)
 	case len(tables) > 0:
-		d.warn("publication", "ALTER PUBLICATION "+sqltext.Name(pub.Name)+" SET (publish = 'insert'), if nobody else reads it; or, for each table, "+catalog.IdentityRemedy,
+		d.warn("publication", "ALTER PUBLICATION "+pgsql.Name(pub.Name)+" SET (publish = 'insert'), if nobody else reads it; or, for each table, "+catalog.IdentityRemedy,
 			"publication %q publishes %s, also of tables without replica identity, in which PostgreSQL refuses UPDATEs or DELETEs to the application: %s",
 			pub.Name, operations(pub), strings.Join(tables, ", "))
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
@@ -56,31 +56,31 @@ func emitFunctions(cfg *config.Config) []emitFunction {
 
 // signature is how a caller sees it.
 func (f emitFunction) signature(schema string) string {
-	return sqltext.Name(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
+	return pgsql.Name(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
 }
 
 // create is the function's DDL, without the closing semicolon.
 func (f emitFunction) create(cfg *config.Config, schema string) string {
 	head, body := f.text(cfg, schema)
-	return head + sqltext.Dollars("emit", body)
+	return head + pgsql.Dollars("emit", body)
 }
 
 // text is the DDL up to the function's body, and the body.
 func (f emitFunction) text(cfg *config.Config, schema string) (head, body string) {
-	reserved := []string{sqltext.Literal(""), sqltext.Literal("id")}
+	reserved := []string{pgsql.Literal(""), pgsql.Literal("id")}
 	if h := cfg.Event.TypeHeader; h != "" {
-		reserved = append(reserved, sqltext.Literal(h))
+		reserved = append(reserved, pgsql.Literal(h))
 	}
 	format, payload := byte(envelope.FormatText), "convert_to($4::text, 'UTF8')"
 	if f.payload == "bytea" {
 		format, payload = envelope.FormatBytes, "$4"
 	}
 	fill := strings.NewReplacer(
-		"{name}", sqltext.Name(schema)+"."+f.name,
+		"{name}", pgsql.Name(schema)+"."+f.name,
 		"{payload}", f.payload,
 		"{body}", payload,
-		"{format}", sqltext.Literal(fmt.Sprintf("%02x", format)),
-		"{prefix}", sqltext.Literal(cfg.Source.MessagePrefix),
+		"{format}", pgsql.Literal(fmt.Sprintf("%02x", format)),
+		"{prefix}", pgsql.Literal(cfg.Source.MessagePrefix),
 		"{reserved}", strings.Join(reserved, ", "),
 		"{tombstones}", strconv.FormatBool(cfg.Event.TombstoneOnEmptyPayload),
 	)

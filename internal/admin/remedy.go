@@ -4,7 +4,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // lockRemedy shows who holds what a question waits for, also while it waits.
@@ -12,7 +12,7 @@ const lockRemedy = "see who holds the lock: SELECT pid, locktype, relation::regc
 
 // remedyOf is failure.RemedyOf, and knows what to do about a lock.
 func remedyOf(err error) string {
-	if remedy := failure.RemedyOf(err); remedy != "" || sqlstate.Of(err) != pgerrcode.LockNotAvailable {
+	if remedy := failure.RemedyOf(err); remedy != "" || pgsql.State(err) != pgerrcode.LockNotAvailable {
 		return remedy
 	}
 	return lockRemedy

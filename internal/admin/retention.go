@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -87,15 +87,15 @@ func (d *doctor) retention(ctx context.Context) {
 }
 
 func (d *doctor) retainedRows(name string, t pg.Table, r retained) {
-	role := sqltext.Name(d.conn.Config().User)
+	role := pgsql.Name(d.conn.Config().User)
 	switch {
 	case r.column == "":
 		d.fail(name, failure.Configf("set retention.column to the column with the time of writing, or: ALTER TABLE "+t.Quoted()+
-			" ADD "+sqltext.Name(d.cfg.Retention.Column)+" timestamptz DEFAULT now();", "%s has no column %q", t, d.cfg.Retention.Column))
+			" ADD "+pgsql.Name(d.cfg.Retention.Column)+" timestamptz DEFAULT now();", "%s has no column %q", t, d.cfg.Retention.Column))
 	case r.column != "timestamp with time zone" && r.column != "timestamp without time zone":
 		d.fail(name, failure.Configf("name a column of type timestamptz", "column %q of %s is of type %s", d.cfg.Retention.Column, t, r.column))
 	case !r.mayDelete:
-		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+" TO "+role+"; GRANT SELECT, DELETE ON "+t.Quoted()+" TO "+role+";",
+		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+pgsql.Name(t.Schema)+" TO "+role+"; GRANT SELECT, DELETE ON "+t.Quoted()+" TO "+role+";",
 			"the role may not delete the rows of %s", t))
 	default:
 		d.ok(name, "published rows go after %s; the table has %s", d.cfg.Retention.After, formatBytes(r.bytes))
@@ -103,18 +103,18 @@ func (d *doctor) retainedRows(name string, t pg.Table, r retained) {
 }
 
 func (d *doctor) retainedPartitions(name string, t pg.Table, r retained) {
-	role := sqltext.Name(d.conn.Config().User)
+	role := pgsql.Name(d.conn.Config().User)
 	switch {
 	case !r.byTime:
 		d.fail(name, failure.Configf("partition it by RANGE of the time of writing, or turn retention off",
 			"%s is partitioned, but not by ranges of time, so that no partition of it is ever old", t))
 		return
 	case !r.mayOwn:
-		d.fail(name, failure.Configf("GRANT "+sqltext.Name(r.owner)+" TO "+role+";",
+		d.fail(name, failure.Configf("GRANT "+pgsql.Name(r.owner)+" TO "+role+";",
 			"partitions of %s can be created and dropped only by its owner", t))
 		return
 	case !r.mayCreate && d.cfg.Retention.PartitionsAhead > 0:
-		d.fail(name, failure.Configf("GRANT CREATE ON SCHEMA "+sqltext.Name(t.Schema)+" TO "+role+";",
+		d.fail(name, failure.Configf("GRANT CREATE ON SCHEMA "+pgsql.Name(t.Schema)+" TO "+role+";",
 			"the role may not create partitions in schema %s", t.Schema))
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -16,12 +16,12 @@ func (s *session) mayRead(ctx context.Context, t pg.Table, why string) error {
 	var may, hidden bool
 	err := s.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT'), row_security_active($2)`,
 		t.Schema, t.Quoted()).Scan(&may, &hidden)
-	role := sqltext.Name(s.conn.Config().User)
+	role := pgsql.Name(s.conn.Config().User)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read privileges: %w", err)
 	case !may:
-		return failure.Configf("GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
+		return failure.Configf("GRANT USAGE ON SCHEMA "+pgsql.Name(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
 			"%s, and the role may not read %s", why, t)
 	case hidden:
 		return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;",
@@ -37,7 +37,7 @@ func (s *session) hasReplication(ctx context.Context) (may bool, err error) {
 }
 
 func (s *session) grantReplication() string {
-	role := sqltext.Name(s.conn.Config().User)
+	role := pgsql.Name(s.conn.Config().User)
 	return "ALTER ROLE " + role + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + role + ";)"
 }
 
@@ -51,7 +51,7 @@ func (s *session) mayReplicate(ctx context.Context, to string) error {
 	repl, err := s.replication(ctx)
 	if err != nil {
 		return failure.Configf(s.grantReplication()+", or do it as a role that may",
-			"role %s may not %s slot %q: %w", sqltext.Name(s.conn.Config().User), to, s.cfg.Source.Slot, err)
+			"role %s may not %s slot %q: %w", pgsql.Name(s.conn.Config().User), to, s.cfg.Source.Slot, err)
 	}
 	catalog.Close(repl)
 	return nil

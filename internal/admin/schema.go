@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
@@ -138,5 +138,5 @@ func plainIdentifier(name string) string {
 	if slices.Contains(unquoted, name) {
 		return name
 	}
-	return sqltext.Name(name)
+	return pgsql.Name(name)
 }

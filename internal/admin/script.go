@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -83,7 +83,7 @@ func createSchema(t pg.Table) string {
 	if t.Schema == "public" {
 		return ""
 	}
-	return "CREATE SCHEMA IF NOT EXISTS " + sqltext.Name(t.Schema)
+	return "CREATE SCHEMA IF NOT EXISTS " + pgsql.Name(t.Schema)
 }
 
 // roleAttributes are those of the connector's role.
@@ -96,9 +96,9 @@ func roleAttributes(cfg *config.Config) string {
 
 // roleSQL creates or completes a role.
 func roleSQL(role, attributes string, grants []string) []string {
-	name := sqltext.Name(role)
+	name := pgsql.Name(role)
 	return append([]string{
-		doUnless("SELECT FROM pg_roles WHERE rolname = "+sqltext.Literal(role), "CREATE ROLE "+name),
+		doUnless("SELECT FROM pg_roles WHERE rolname = "+pgsql.Literal(role), "CREATE ROLE "+name),
 		"ALTER ROLE " + name + " WITH " + attributes,
 	}, grants...)
 }
@@ -129,18 +129,18 @@ func passwordSQL(role string, password setting.Secret) (string, error) {
 		return "", nil
 	}
 	verifier, err := catalog.Verifier(password.Reveal())
-	return "ALTER ROLE " + sqltext.Name(role) + " PASSWORD " + sqltext.Literal(verifier), err
+	return "ALTER ROLE " + pgsql.Name(role) + " PASSWORD " + pgsql.Literal(verifier), err
 }
 
 // writerGrants are the privileges of a service that writes events. The functions of
 // message mode are in the schema.
 func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
-	to := " TO " + sqltext.Name(role)
+	to := " TO " + pgsql.Name(role)
 	for _, t := range cfg.Source.Tables {
-		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to, "GRANT INSERT ON "+t.Quoted()+to, grantSequences(t, role))
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+pgsql.Name(t.Schema)+to, "GRANT INSERT ON "+t.Quoted()+to, grantSequences(t, role))
 	}
 	if cfg.Source.Mode == config.ModeMessage {
-		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(schema)+to)
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+pgsql.Name(schema)+to)
 		for _, f := range emitFunctions(cfg) {
 			sql = append(sql, "GRANT EXECUTE ON FUNCTION "+f.signature(schema)+to)
 		}
@@ -151,11 +151,11 @@ func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 // grantSequences lets the role take from the sequences that fill columns of the
 // table. Those of identity columns ask for no right.
 func grantSequences(t pg.Table, role string) string {
-	return "DO " + sqltext.Dollars("setup", " DECLARE taken regclass; BEGIN\n"+
+	return "DO " + pgsql.Dollars("setup", " DECLARE taken regclass; BEGIN\n"+
 		"    FOR taken IN SELECT s.oid FROM pg_attrdef a JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid\n"+
 		"                   JOIN pg_class s ON d.refclassid = 'pg_class'::regclass AND s.oid = d.refobjid AND s.relkind = 'S'\n"+
-		"                  WHERE a.adrelid = to_regclass("+sqltext.Literal(t.Quoted())+") LOOP\n"+
-		"        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO %I', taken, "+sqltext.Literal(role)+");\n"+
+		"                  WHERE a.adrelid = to_regclass("+pgsql.Literal(t.Quoted())+") LOOP\n"+
+		"        EXECUTE format('GRANT USAGE ON SEQUENCE %s TO %I', taken, "+pgsql.Literal(role)+");\n"+
 		"    END LOOP;\n"+
 		"END ")
 }
@@ -163,10 +163,10 @@ func grantSequences(t pg.Table, role string) string {
 // grants are the privileges that reading the stream and the configuration ask
 // for. Decoding needs none on the tables; only a snapshot reads them.
 func grants(cfg *config.Config, role string) []string {
-	to := " TO " + sqltext.Name(role)
+	to := " TO " + pgsql.Name(role)
 	sql := []string{grantConnect(role)}
 	for _, t := range cfg.Source.Tables {
-		sql = append(sql, "GRANT USAGE ON SCHEMA "+sqltext.Name(t.Schema)+to)
+		sql = append(sql, "GRANT USAGE ON SCHEMA "+pgsql.Name(t.Schema)+to)
 		if cfg.Source.Snapshot == config.SnapshotInitial {
 			sql = append(sql, "GRANT SELECT ON "+t.Quoted()+to)
 		}
@@ -184,8 +184,8 @@ func grants(cfg *config.Config, role string) []string {
 
 // grantConnect lets the role connect to this database where PUBLIC may not.
 func grantConnect(role string) string {
-	name := sqltext.Literal(role)
-	return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
+	name := pgsql.Literal(role)
+	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
 		"    IF NOT has_database_privilege("+name+", current_database(), 'CONNECT') THEN\n"+
 		"        EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), "+name+");\n"+
 		"    END IF;\n"+
@@ -194,7 +194,7 @@ func grantConnect(role string) string {
 
 // doUnless is a DO block that runs statements unless a query finds something.
 func doUnless(query string, statements ...string) string {
-	return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
+	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
 		"    IF NOT EXISTS ("+query+") THEN\n"+
 		"        "+strings.Join(statements, ";\n        ")+";\n"+
 		"    END IF;\n"+

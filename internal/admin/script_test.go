@@ -7,7 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -97,7 +97,7 @@ func TestScriptIsSetup(t *testing.T) {
 				f := empty(t)
 				f.Source.Slot = how + "_" + f.Source.Slot[:min(len(f.Source.Slot), 30)]
 				role := "role's " + f.Source.Slot
-				t.Cleanup(func() { f.exec(`DROP OWNED BY `+sqltext.Name(role), `DROP ROLE `+sqltext.Name(role)) })
+				t.Cleanup(func() { f.exec(`DROP OWNED BY `+pgsql.Name(role), `DROP ROLE `+pgsql.Name(role)) })
 				tt.change(f.Config)
 				f.exec(tt.before...)
 				opts := SetupOptions{Schema: SchemaDebezium, Role: role}

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -116,7 +116,7 @@ func (s *setup) perform(ctx context.Context, checkpoints string) error {
 
 // denied adds the remedy to the error of a right that is missing.
 func denied(err error, remedy string) error {
-	if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege && failure.RemedyOf(err) == "" {
+	if pgsql.State(err) == pgerrcode.InsufficientPrivilege && failure.RemedyOf(err) == "" {
 		return failure.Configf(remedy, "%w", err)
 	}
 	return err
@@ -146,7 +146,7 @@ func (s *setup) writerExists(ctx context.Context) error {
 		return nil
 	}
 	_, err := s.conn.Exec(ctx, `SELECT has_schema_privilege($1::name, 'pg_catalog', 'USAGE')`, s.opts.Writer)
-	if sqlstate.Of(err) == pgerrcode.UndefinedObject {
+	if pgsql.State(err) == pgerrcode.UndefinedObject {
 		return failure.Configf("create the service's role, or correct --writer", "--writer %q: %w", s.opts.Writer, err)
 	}
 	return err

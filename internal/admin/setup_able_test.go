@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -23,9 +23,9 @@ import (
 // much of the database.
 func (f *fixture) as(attributes, onDatabase string, do func()) {
 	f.t.Helper()
-	role := sqltext.Name(slotName(f.t))
+	role := pgsql.Name(slotName(f.t))
 	f.exec(`CREATE ROLE `+role+` LOGIN PASSWORD 'pw' `+attributes, `GRANT ALL ON SCHEMA public TO `+role,
-		`GRANT `+onDatabase+` ON DATABASE `+sqltext.Name(f.conn.Config().Database)+` TO `+role)
+		`GRANT `+onDatabase+` ON DATABASE `+pgsql.Name(f.conn.Config().Database)+` TO `+role)
 	f.t.Cleanup(func() { f.exec(`DROP OWNED BY `+role, `DROP ROLE `+role) })
 	owner := f.Source.URL
 	f.Source.URL = asRole(owner, slotName(f.t), "pw")

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -23,14 +23,14 @@ func TestSetup(t *testing.T) {
 		t.Run(string(schema), func(t *testing.T) {
 			f := empty(t)
 			role := "cdc setup " + string(schema)
-			t.Cleanup(func() { f.exec(`DROP OWNED BY `+sqltext.Name(role), `DROP ROLE `+sqltext.Name(role)) })
+			t.Cleanup(func() { f.exec(`DROP OWNED BY `+pgsql.Name(role), `DROP ROLE `+pgsql.Name(role)) })
 			f.Source.Snapshot = config.SnapshotInitial
 			opts := SetupOptions{Schema: schema, Role: role}
 			f.wantSetup(opts, "table created", "publication created", "checkpoint ready", "role created", "slot left")
 			f.wantSetup(opts, "table exists", "publication exists", "checkpoint ready", "role exists", "slot left")
 			f.Source.Tables = append(f.Source.Tables, pg.Table{Schema: "app", Name: "outbox"})
 			f.wantSetup(opts, "table exists", "table created", "publication changed", "checkpoint ready", "role exists", "slot left")
-			f.exec(`ALTER ROLE ` + sqltext.Name(role) + ` PASSWORD 'pw'`)
+			f.exec(`ALTER ROLE ` + pgsql.Name(role) + ` PASSWORD 'pw'`)
 			f.Source.URL = asRole(f.Source.URL, role, "pw")
 			f.wantNothingWrong()
 		})
@@ -210,10 +210,10 @@ func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 				f := empty(t)
 				f.Source.Mode = mode
 				role, writer := slotName(t)+" role", slotName(t)+" writer"
-				f.exec(`CREATE ROLE ` + sqltext.Name(writer) + ` LOGIN PASSWORD 'pw'`)
+				f.exec(`CREATE ROLE ` + pgsql.Name(writer) + ` LOGIN PASSWORD 'pw'`)
 				t.Cleanup(func() {
 					for _, r := range []string{role, writer} {
-						f.exec(`DROP OWNED BY `+sqltext.Name(r), `DROP ROLE `+sqltext.Name(r))
+						f.exec(`DROP OWNED BY `+pgsql.Name(r), `DROP ROLE `+pgsql.Name(r))
 					}
 				})
 				opts := SetupOptions{Schema: SchemaDebezium, Role: role, Writer: writer, Password: `p@ss/w#1 'x\y`}
@@ -256,8 +256,8 @@ func TestSetupGrantsTheWriterWhatFillsColumns(t *testing.T) {
 		`CREATE TABLE outbox (id bigserial PRIMARY KEY, place bigint DEFAULT nextval('"Places"'), row bigint GENERATED ALWAYS AS IDENTITY,
 			aggregatetype text NOT NULL, aggregateid text NOT NULL, type text NOT NULL, payload jsonb)`)
 	writer := slotName(t) + " writer"
-	f.exec(`CREATE ROLE ` + sqltext.Name(writer) + ` LOGIN PASSWORD 'pw'`)
-	t.Cleanup(func() { f.exec(`DROP OWNED BY `+sqltext.Name(writer), `DROP ROLE `+sqltext.Name(writer)) })
+	f.exec(`CREATE ROLE ` + pgsql.Name(writer) + ` LOGIN PASSWORD 'pw'`)
+	t.Cleanup(func() { f.exec(`DROP OWNED BY `+pgsql.Name(writer), `DROP ROLE `+pgsql.Name(writer)) })
 	must.Get(Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium, Writer: writer}))(t)
 	conn := must.Get(catalog.Connect(f.ctx(), asRole(f.Source.URL, writer, "pw").Reveal()))(t)
 	defer catalog.Close(conn)

@@ -13,8 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -244,7 +243,7 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sql := "DROP PUBLICATION IF EXISTS " + sqltext.Name(name)
+	sql := "DROP PUBLICATION IF EXISTS " + pgsql.Name(name)
 	if ok {
 		users, err := t.othersOf(ctx, pub)
 		if err != nil {
@@ -260,13 +259,13 @@ func (t *teardown) planPublication(ctx context.Context) error {
 		}
 		if !owns {
 			return failure.Configf("run teardown as "+pub.Owner+" or a superuser (source.url), or let this role own it: ALTER PUBLICATION "+
-				sqltext.Name(name)+" OWNER TO "+sqltext.Name(t.conn.Config().User)+";",
+				pgsql.Name(name)+" OWNER TO "+pgsql.Name(t.conn.Config().User)+";",
 				"publication %q can only be dropped by its owner, %s", name, pub.Owner)
 		}
 	}
 	t.plan = append(t.plan, object{"publication", name, ok, func(ctx context.Context) error {
 		err := t.execute(ctx, sql)
-		if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
+		if pgsql.State(err) == pgerrcode.InsufficientPrivilege {
 			return failure.Configf("as its owner: "+sql, "%w", err)
 		}
 		return err

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
@@ -27,7 +27,7 @@ func (t *teardown) planPolling(ctx context.Context) error {
 		}
 		t.plan = append(t.plan, object{"trigger", table.Name.String(), there, func(ctx context.Context) error {
 			err := t.execute(ctx, table.DropNotifySQL()...)
-			if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
+			if pgsql.State(err) == pgerrcode.InsufficientPrivilege {
 				return failure.Configf("run teardown as the table's owner (source.url)", "%w", err)
 			}
 			return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -148,23 +148,23 @@ func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 	}{
 		"not the publication's owner": {"REPLICATION", func(*fixture, string) {}, `publication "cdc_outbox" can only be dropped by its owner`, "ALTER PUBLICATION"},
 		"not allowed to replicate": {"", func(f *fixture, role string) {
-			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + sqltext.Name(role))
+			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + pgsql.Name(role))
 		}, "may not drop slot", "WITH REPLICATION"},
 		"not allowed to delete the checkpoint": {"REPLICATION", func(f *fixture, role string) {
-			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + sqltext.Name(role))
+			f.exec(`ALTER PUBLICATION cdc_outbox OWNER TO ` + pgsql.Name(role))
 			f.Checkpoint.Store = store.StorePostgres
 			f.save()
-			f.exec(`GRANT SELECT, INSERT, UPDATE ON ` + f.Checkpoint.Table + ` TO ` + sqltext.Name(role))
+			f.exec(`GRANT SELECT, INSERT, UPDATE ON ` + f.Checkpoint.Table + ` TO ` + pgsql.Name(role))
 		}, "lacks privileges on the checkpoint table", "GRANT SELECT, DELETE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sound(t)
 			f.save()
 			role := slotName(t)
-			f.exec(`CREATE ROLE `+sqltext.Name(role)+` LOGIN PASSWORD 'pw' `+c.attributes,
-				`GRANT CREATE ON DATABASE `+sqltext.Name(f.conn.Config().Database)+` TO `+sqltext.Name(role))
+			f.exec(`CREATE ROLE `+pgsql.Name(role)+` LOGIN PASSWORD 'pw' `+c.attributes,
+				`GRANT CREATE ON DATABASE `+pgsql.Name(f.conn.Config().Database)+` TO `+pgsql.Name(role))
 			t.Cleanup(func() {
-				f.exec(`DROP OWNED BY `+sqltext.Name(role), `DROP ROLE `+sqltext.Name(role))
+				f.exec(`DROP OWNED BY `+pgsql.Name(role), `DROP ROLE `+pgsql.Name(role))
 			})
 			c.do(f, role)
 			owner := f.Source.URL

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -46,7 +46,7 @@ func describeTransactions(list []catalog.Writer) string {
 	for _, t := range list[:min(len(list), mostTransactions)] {
 		what := fmt.Sprintf("the transaction of pid %d", t.PID)
 		if t.GID != "" {
-			what = "the prepared transaction " + sqltext.Literal(t.GID)
+			what = "the prepared transaction " + pgsql.Literal(t.GID)
 		}
 		what += fmt.Sprintf(" (%s in database %s", cmp.Or(t.User, "unknown role"), cmp.Or(t.Database, "unknown"))
 		if t.Age != nil {
@@ -66,7 +66,7 @@ func endTransactions(list []catalog.Writer) []string {
 	var sql []string
 	for _, t := range list[:min(len(list), mostTransactions)] {
 		if t.GID != "" {
-			sql = append(sql, fmt.Sprintf("ROLLBACK PREPARED %s; or COMMIT PREPARED %s; in database %s;", sqltext.Literal(t.GID), sqltext.Literal(t.GID), t.Database))
+			sql = append(sql, fmt.Sprintf("ROLLBACK PREPARED %s; or COMMIT PREPARED %s; in database %s;", pgsql.Literal(t.GID), pgsql.Literal(t.GID), t.Database))
 			continue
 		}
 		sql = append(sql, fmt.Sprintf("SELECT pg_terminate_backend(%d);", t.PID))

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -17,8 +17,8 @@ import (
 // upper and lower case only: the application would go on to write to that one, and the
 // connector would read an empty table. It does nothing where the table is there.
 func refuseTwin(t pg.Table) string {
-	return "DO " + sqltext.Dollars("setup", strings.NewReplacer(
-		"{{schema}}", sqltext.Literal(t.Schema), "{{name}}", sqltext.Literal(t.Name)).Replace(` DECLARE
+	return "DO " + pgsql.Dollars("setup", strings.NewReplacer(
+		"{{schema}}", pgsql.Literal(t.Schema), "{{name}}", pgsql.Literal(t.Name)).Replace(` DECLARE
     twin text;
 BEGIN
     IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {{schema}} AND c.relname = {{name}}) THEN

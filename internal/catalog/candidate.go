@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // CandidateState is how a failover to a server would find the slot there.
@@ -118,7 +118,7 @@ func (p original) left(s standing) Candidate {
 	return Candidate{State: CandidateBlocked,
 		Text: fmt.Sprintf("has the slot, confirmed up to %s, and the primary has none: what was committed since can be read there only", s.slot.ConfirmedFlush),
 		Remedy: "if it was read before, make that server the primary again, and start the connector: nothing is lost. Only if it never was, or once the gap is accepted, on that server: " +
-			"SELECT pg_drop_replication_slot(" + sqltext.Literal(s.slot.Name) + ");"}
+			"SELECT pg_drop_replication_slot(" + pgsql.Literal(s.slot.Name) + ");"}
 }
 
 // unmarked is a slot of that name that the server has not copied.
@@ -130,7 +130,7 @@ func (p original) unmarked(s standing) Candidate {
 		return c
 	}
 	c.Text = "has a slot of that name that is no copy, " + behind + ", as the former primary has after a switchover: it keeps the copy away, and holds log and dead rows"
-	c.Remedy = "on that server, a standby: SELECT pg_drop_replication_slot(" + sqltext.Literal(s.slot.Name) + "); "
+	c.Remedy = "on that server, a standby: SELECT pg_drop_replication_slot(" + pgsql.Literal(s.slot.Name) + "); "
 	if hindrance, remedy := p.hindrance(s); hindrance != "" {
 		c.Text += "; nor would the copy come without it: " + hindrance
 		c.Remedy += "then " + remedy
@@ -160,7 +160,7 @@ func (p original) copied(s standing) Candidate {
 		c.State, c.Text, c.Remedy = CandidateStale, "has a copy of the slot, "+behind+", that is not moved on: "+hindrance, remedy
 	case len(s.awaited) > 0:
 		c.State, c.Text = CandidateHeld, fmt.Sprintf("has a copy of the slot, but would send nothing after a promotion: its synchronized_standby_slots names %s, which it does not have", strings.Join(s.awaited, ", "))
-		c.Remedy = "on that server: SELECT pg_create_physical_replication_slot(" + sqltext.Literal(s.awaited[0]) + ", true); for the standby that will read it; " +
+		c.Remedy = "on that server: SELECT pg_create_physical_replication_slot(" + pgsql.Literal(s.awaited[0]) + ", true); for the standby that will read it; " +
 			"or name the slots that it has: ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf();"
 	default:
 		c.State, c.Text = CandidateReady, "has a copy of the slot, "+behind
@@ -210,7 +210,7 @@ func (p original) hindrance(s standing) (text, remedy string) {
 		return "primary_slot_name is empty there", "on the primary: SELECT pg_create_physical_replication_slot('…', true); " + set("primary_slot_name", "'…'")
 	case !slices.Contains(p.physical, s.slotName):
 		return fmt.Sprintf("the primary has no slot %q, its primary_slot_name", s.slotName),
-			"on the primary: SELECT pg_create_physical_replication_slot(" + sqltext.Literal(s.slotName) + ", true);"
+			"on the primary: SELECT pg_create_physical_replication_slot(" + pgsql.Literal(s.slotName) + ", true);"
 	case s.dbname != nil && !*s.dbname:
 		add := "add it, as it is otherwise: " + set("primary_conninfo", "'… dbname="+p.server.Database+"'")
 		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // which would go before what a tool writes later
@@ -223,5 +223,5 @@ func (p original) hindrance(s standing) (text, remedy string) {
 
 // MakeFailoverSlot is how a slot becomes one that standbys copy.
 func MakeFailoverSlot(slot Slot) string {
-	return "while nobody reads it: psql 'dbname=" + slot.Database + " replication=database' -c 'ALTER_REPLICATION_SLOT " + sqltext.Name(slot.Name) + " (FAILOVER true)'"
+	return "while nobody reads it: psql 'dbname=" + slot.Database + " replication=database' -c 'ALTER_REPLICATION_SLOT " + pgsql.Name(slot.Name) + " (FAILOVER true)'"
 }

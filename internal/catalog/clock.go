@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -33,7 +33,7 @@ func WALAge(ctx context.Context, conn *pgx.Conn, at pg.LSN) (age time.Duration, 
 		SELECT extract(epoch FROM clock_timestamp() - max(modification))::float8
 		  FROM pg_ls_waldir() WHERE name = pg_walfile_name($1::text::pg_lsn)`, at.String()).Scan(&seconds)
 	switch {
-	case sqlstate.Of(err) == pgerrcode.InsufficientPrivilege:
+	case pgsql.State(err) == pgerrcode.InsufficientPrivilege:
 		return 0, false, nil
 	case err != nil:
 		return 0, false, fmt.Errorf("read the age of the log: %w", err)

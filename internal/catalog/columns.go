@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -83,7 +83,7 @@ func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication s
 func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, remedy string) {
 	const another = "name a column that is not generated, or have the application write this one"
 	list := p.ColumnList(t)
-	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
+	alter := "ALTER PUBLICATION " + pgsql.Name(p.Name)
 	switch {
 	case c.generated == "v":
 		return "it is a virtual generated column, which PostgreSQL never sends", another

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // connectFailed puts the error of a connection attempt into one line, and gives
@@ -26,9 +26,9 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case answered && pg.Code == pgerrcode.InsufficientPrivilege && pg.Routine == routineConnect:
-		return failure.Configf("GRANT CONNECT ON DATABASE "+sqltext.Name(cfg.Database)+" TO "+sqltext.Name(cfg.User)+";", "%w", short)
+		return failure.Configf("GRANT CONNECT ON DATABASE "+pgsql.Name(cfg.Database)+" TO "+pgsql.Name(cfg.User)+";", "%w", short)
 	case answered && pg.Code == pgerrcode.InsufficientPrivilege:
-		return failure.Configf("ALTER ROLE "+sqltext.Name(cfg.User)+" WITH REPLICATION;", "%w", short)
+		return failure.Configf("ALTER ROLE "+pgsql.Name(cfg.User)+" WITH REPLICATION;", "%w", short)
 	case answered && pg.Code == pgerrcode.ProtocolViolation:
 		return failure.Configf(remedyPooler, "%w", short)
 	case answered && pg.Routine == routineEncoding:

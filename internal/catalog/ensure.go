@@ -3,7 +3,7 @@ package catalog
 import (
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -46,8 +46,8 @@ const IdentityRemedy = "give it, and each of its partitions, a primary key that 
 // (SQLSTATE 55000, with a hint).
 func EnsurePublicationSQL(name string, tables []pg.Table) string {
 	if len(tables) == 0 {
-		return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
-			"    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = "+sqltext.Literal(name)+") THEN\n"+
+		return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
+			"    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = "+pgsql.Literal(name)+") THEN\n"+
 			"        "+CreatePublicationSQL(name, nil)+";\n"+
 			"    END IF;\n"+
 			"END ")
@@ -55,12 +55,12 @@ func EnsurePublicationSQL(name string, tables []pg.Table) string {
 	names := make([]string, len(tables))
 	literals := make([]string, len(tables))
 	for i, t := range tables {
-		names[i], literals[i] = t.Quoted(), sqltext.Literal(t.Quoted())
+		names[i], literals[i] = t.Quoted(), pgsql.Literal(t.Quoted())
 	}
-	return "DO " + sqltext.Dollars("setup", strings.NewReplacer(
-		"{{name}}", sqltext.Literal(name),
+	return "DO " + pgsql.Dollars("setup", strings.NewReplacer(
+		"{{name}}", pgsql.Literal(name),
 		"{{tables}}", strings.Join(literals, ", "),
-		"{{create}}", sqltext.Literal("CREATE PUBLICATION "+sqltext.Name(name)+" FOR TABLE "+strings.Join(names, ", ")),
+		"{{create}}", pgsql.Literal("CREATE PUBLICATION "+pgsql.Name(name)+" FOR TABLE "+strings.Join(names, ", ")),
 		"{{identity}}", hasIdentity,
 		"{{await writers}}", awaitWriters,
 		"{{remedy}}", IdentityRemedy,
@@ -116,9 +116,9 @@ END `
 // true}, where there is none. It must not share a transaction with a statement
 // that writes.
 func EnsureSlotSQL(name string) string {
-	slot := sqltext.Literal(name) + ", " + sqltext.Literal(Plugin)
-	return "DO " + sqltext.Dollars("setup", " BEGIN\n"+
-		"    IF EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = "+sqltext.Literal(name)+") THEN\n"+
+	slot := pgsql.Literal(name) + ", " + pgsql.Literal(Plugin)
+	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
+		"    IF EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = "+pgsql.Literal(name)+") THEN\n"+
 		"        RETURN;\n"+
 		"    END IF;\n"+
 		"    IF current_setting('server_version_num')::int >= 170000 THEN -- synchronised to standbys\n"+

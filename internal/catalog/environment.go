@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // environment is what a session of ours sets, by the parameter's name. Roles,
@@ -34,7 +34,7 @@ var textForm = environment{
 	"extra_float_digits":          "3",
 	"timezone":                    "UTC",
 	"bytea_output":                "hex",
-	"standard_conforming_strings": "on", // package sqltext quotes for that
+	"standard_conforming_strings": "on", // package pgsql quotes for that
 	"client_min_messages":         "warning",
 	"client_encoding":             "UTF8",
 }
@@ -78,7 +78,7 @@ func (e environment) joined(others ...environment) environment {
 func (e environment) sql(local bool) string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		parameter, value := sqltext.Literal(name), sqltext.Literal(e[name])
+		parameter, value := pgsql.Literal(name), pgsql.Literal(e[name])
 		if name == "client_encoding" {
 			value = clientEncoding
 		}
@@ -136,7 +136,7 @@ func (e environment) sets() (statements []string) {
 			set := strings.Replace(environment{name: e[name]}.sql(false), "SELECT", "PERFORM", 1)
 			statements = append(statements, "DO $setup$ BEGIN "+set+"; END $setup$")
 		default:
-			statements = append(statements, "SET "+name+" = "+sqltext.Literal(e[name]))
+			statements = append(statements, "SET "+name+" = "+pgsql.Literal(e[name]))
 		}
 	}
 	return statements

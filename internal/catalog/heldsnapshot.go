@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // HeldSnapshot is an exported snapshot that outlives the next command of the
@@ -28,7 +28,7 @@ func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) 
 	held := &HeldSnapshot{conn: conn}
 	held.Name, err = queryText(ctx, conn.PgConn(), `
 		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-		SET TRANSACTION SNAPSHOT `+sqltext.Literal(name)+`;
+		SET TRANSACTION SNAPSHOT `+pgsql.Literal(name)+`;
 		SET LOCAL idle_in_transaction_session_timeout = 0;
 		SELECT pg_export_snapshot()`)
 	if err != nil {

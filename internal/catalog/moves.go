@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -114,7 +114,7 @@ func tellMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo, 
 		steps = append(steps, "give these tables of the publication a primary key, as PostgreSQL would refuse to delete their rows otherwise: "+strings.Join(without, ", "))
 	}
 	if !p.Delete {
-		steps = append(steps, behindWriters("ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = '"+strings.Join(publishing.Operations(), ", ")+"')", tables...))
+		steps = append(steps, behindWriters("ALTER PUBLICATION "+pgsql.Name(p.Name)+" SET (publish = '"+strings.Join(publishing.Operations(), ", ")+"')", tables...))
 	}
 	return strings.TrimSuffix(strings.Join(steps, "; then "), ";") + ".", nil
 }

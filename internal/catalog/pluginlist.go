@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // AllowPlugin is the remedy where the server does not let slots use the plugin.
@@ -32,7 +32,7 @@ func PluginAllowed(ctx context.Context, conn *pgx.Conn) error {
 // one without pg_read_all_settings.
 func pluginList(ctx context.Context, conn *pgx.Conn) (list *string, err error) {
 	err = conn.QueryRow(ctx, `SELECT current_setting('output_plugin_libraries', true)`).Scan(&list)
-	if sqlstate.Of(err) == pgerrcode.InsufficientPrivilege {
+	if pgsql.State(err) == pgerrcode.InsufficientPrivilege {
 		return nil, nil
 	}
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -20,7 +20,7 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]s
 	}
 	if !p.Insert && len(tables) > 0 {
 		failures = append(failures, failure.Configf(
-			behindWriters("ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = '"+strings.Join(append([]string{"insert"}, p.Operations()...), ", ")+"')", names...),
+			behindWriters("ALTER PUBLICATION "+pgsql.Name(p.Name)+" SET (publish = '"+strings.Join(append([]string{"insert"}, p.Operations()...), ", ")+"')", names...),
 			"publication %q does not publish inserts, so no event would ever arrive", p.Name))
 	}
 	for _, t := range tables {
@@ -84,7 +84,7 @@ func (t TableInfo) PublishableRemedy() string {
 }
 
 func checkMember(p Publication, t TableInfo, needed []string) []error {
-	alter := "ALTER PUBLICATION " + sqltext.Name(p.Name)
+	alter := "ALTER PUBLICATION " + pgsql.Name(p.Name)
 	if err := p.Excepts(t.Table); err != nil {
 		return []error{err}
 	}
@@ -119,7 +119,7 @@ func (p Publication) Excepts(t pg.Table) error {
 	if !p.excepts(t) {
 		return nil
 	}
-	return failure.Configf(behindWriters("ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET ALL TABLES"+p.exceptions(t), t),
+	return failure.Configf(behindWriters("ALTER PUBLICATION "+pgsql.Name(p.Name)+" SET ALL TABLES"+p.exceptions(t), t),
 		"publication %q is of all tables EXCEPT table %s, so no event would ever arrive", p.Name, t)
 }
 
@@ -145,7 +145,7 @@ func warnAbout(p Publication, t TableInfo) []error {
 		return nil
 	}
 	return []error{failure.Configf(
-		"ALTER PUBLICATION "+sqltext.Name(p.Name)+" SET (publish = 'insert'); or "+IdentityRemedy,
+		"ALTER PUBLICATION "+pgsql.Name(p.Name)+" SET (publish = 'insert'); or "+IdentityRemedy,
 		"table %s, or a partition of it, has no replica identity but publication %q publishes updates or deletes: PostgreSQL refuses them to the application", t.Table, p.Name)}
 }
 
@@ -173,7 +173,7 @@ func (p Publication) withColumns(t pg.Table, columns []string) string {
 		if m.Columns != nil {
 			cols := make([]string, len(m.Columns))
 			for j, c := range m.Columns {
-				cols[j] = sqltext.Name(c)
+				cols[j] = pgsql.Name(c)
 			}
 			items[i] += " (" + strings.Join(cols, ", ") + ")"
 		}
@@ -183,7 +183,7 @@ func (p Publication) withColumns(t pg.Table, columns []string) string {
 	}
 	list := strings.Join(items, ", ")
 	for _, s := range p.Schemas {
-		list += ", TABLES IN SCHEMA " + sqltext.Name(s.Name)
+		list += ", TABLES IN SCHEMA " + pgsql.Name(s.Name)
 	}
 	return list
 }

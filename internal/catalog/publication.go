@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -281,7 +281,7 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 		forTables = " FOR TABLE " + strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("CREATE PUBLICATION %s%s WITH (publish = '%s'%s)",
-		sqltext.Name(name), forTables, operations, viaRoot)
+		pgsql.Name(name), forTables, operations, viaRoot)
 }
 
 // ClassifyPublicationError adds class and remedy to the errors of a publication's

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -154,7 +154,7 @@ func TestCreatePublicationRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := connect(t, pgtest.Shared(t).NewDatabase(t), strings.Split(tt.setup, ";")...)
 			err := CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{readTable(t, conn, outbox)})
-			if sqlstate.Of(err) != tt.state {
+			if pgsql.State(err) != tt.state {
 				t.Errorf("got %v, want SQLSTATE %s", err, tt.state)
 			}
 			wantConfig(t, err)
@@ -169,7 +169,7 @@ func TestCreatePublicationOfALockedTable(t *testing.T) {
 	info := readTable(t, conn, outbox)
 	connect(t, url, "BEGIN", "LOCK TABLE outbox IN SHARE MODE")
 	err := CreatePublication(pgtest.Context(t), conn, "p", []TableInfo{info})
-	if sqlstate.Of(err) != "55P03" || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) == "" {
+	if pgsql.State(err) != "55P03" || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) == "" {
 		t.Errorf("got %v (class %d), remedy %q", err, failure.ClassOf(err), failure.RemedyOf(err))
 	}
 }

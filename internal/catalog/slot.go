@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -78,7 +78,7 @@ func (s Slot) Unfit(database string) error {
 	case s.Type == "physical":
 		return failure.Configf(rename+again, "slot %q is a physical slot, for a standby", s.Name)
 	case s.Plugin != Plugin && s.Plugin != "":
-		return failure.Configf(rename+", or, if nobody needs it, drop it: SELECT pg_drop_replication_slot("+sqltext.Literal(s.Name)+")"+again,
+		return failure.Configf(rename+", or, if nobody needs it, drop it: SELECT pg_drop_replication_slot("+pgsql.Literal(s.Name)+")"+again,
 			"slot %q uses the output plugin %q, not %s", s.Name, s.Plugin, Plugin)
 	case s.Database != database:
 		return failure.Configf("correct the database in source.url, or "+rename+again,
@@ -87,7 +87,7 @@ func (s Slot) Unfit(database string) error {
 		return failure.Configf(rename+again, "slot %q is temporary: it ends with the session that made it", s.Name)
 	case s.TwoPhase:
 		return failure.Configf("PostgreSQL 18, while nobody reads it: psql 'dbname="+database+" replication=database' -c 'ALTER_REPLICATION_SLOT "+
-			sqltext.Name(s.Name)+" (TWO_PHASE false)'; before 18: "+rename+again,
+			pgsql.Name(s.Name)+" (TWO_PHASE false)'; before 18: "+rename+again,
 			"slot %q was created with two_phase: it has prepared transactions sent before they are committed, which cannot be published", s.Name)
 	}
 	return nil
@@ -177,7 +177,7 @@ func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version i
 // createSlotCommand uses the syntax of 14, which later servers still take,
 // unless it needs the option list that came with 15 for FAILOVER.
 func createSlotCommand(name string, version int, opts SlotOptions) string {
-	sql := "CREATE_REPLICATION_SLOT " + sqltext.Name(name)
+	sql := "CREATE_REPLICATION_SLOT " + pgsql.Name(name)
 	if opts.Temporary {
 		sql += " TEMPORARY"
 	}

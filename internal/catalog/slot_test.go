@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
@@ -159,7 +159,7 @@ func TestCreateSlotRefused(t *testing.T) {
 			if err == nil && walSuffices(t, server.URL("postgres")) {
 				t.Skip("from PostgreSQL 19 on, wal_level = replica is enough")
 			}
-			if sqlstate.Of(err) != tt.state {
+			if pgsql.State(err) != tt.state {
 				t.Errorf("got %v, want SQLSTATE %s", err, tt.state)
 			}
 			wantConfig(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -69,7 +69,7 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.R
 	// Streaming needs no right to read the table, so that the role may lack it, nor
 	// is it bound by policies.
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == pgerrcode.InsufficientPrivilege {
-		role := sqltext.Name(conn.Config().User)
+		role := pgsql.Name(conn.Config().User)
 		if pg.Routine == routineRowSecurity {
 			return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;", "%w", err)
 		}
@@ -102,7 +102,7 @@ func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*p
 func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.Time, error) {
 	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\n"
 	if name != "" {
-		sql += "SET TRANSACTION SNAPSHOT " + sqltext.Literal(name) + ";\n"
+		sql += "SET TRANSACTION SNAPSHOT " + pgsql.Literal(name) + ";\n"
 	}
 	sql += `SET LOCAL row_security = off;
 		SET LOCAL synchronize_seqscans = off;
@@ -119,7 +119,7 @@ func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.
 
 // snapshotOrder returns an ORDER BY clause or "".
 func snapshotOrder(ctx context.Context, conn *pgconn.PgConn, table pg.Table) (string, error) {
-	literal := sqltext.Literal(table.Quoted()) + "::regclass"
+	literal := pgsql.Literal(table.Quoted()) + "::regclass"
 	key, err := queryText(ctx, conn, `
 		SELECT quote_ident(a.attname) || ' ' || t.typname
 		  FROM pg_index x
@@ -150,7 +150,7 @@ func snapshotOrder(ctx context.Context, conn *pgconn.PgConn, table pg.Table) (st
 func snapshotSelect(s Snapshot, order string) string {
 	columns := make([]string, len(s.Relation.Columns))
 	for i, c := range s.Relation.Columns {
-		columns[i] = sqltext.Name(c.Name)
+		columns[i] = pgsql.Name(c.Name)
 	}
 	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted()
 	if s.Where != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -38,10 +38,10 @@ func (l *loader) validateSource(report setting.Report) {
 		}
 	}
 	l.validateTables(s.Tables)
-	if !slotName.MatchString(s.Slot) || len(s.Slot) > sqltext.MaxName {
+	if !slotName.MatchString(s.Slot) || len(s.Slot) > pgsql.MaxName {
 		l.report("source.slot", "is not a legal slot name", "use 1 to 63 lower-case letters, digits or underscores")
 	}
-	if s.Publication == "" || len(s.Publication) > sqltext.MaxName {
+	if s.Publication == "" || len(s.Publication) > pgsql.MaxName {
 		l.report("source.publication", "is not a legal publication name", "use 1 to 63 bytes")
 	}
 	report.OneOf("source.mode", s.Mode, ModeWAL, ModeMessage, ModePoll)

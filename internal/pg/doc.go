@@ -1,4 +1,4 @@
 // Package pg has the values of PostgreSQL that all parts speak of: positions in
-// the log, tables and rows. It imports only sqltext of our packages, for
+// the log, tables and rows. It imports only pgsql of our packages, for
 // quoting, and asks no server.
 package pg

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // Table names a table the way the catalogs do: without quotes, in its real
@@ -40,7 +40,7 @@ func ParseTable(s string) (Table, error) {
 // Quoted returns the name as SQL text with both parts quoted, which is safe to
 // put into a statement.
 func (t Table) Quoted() string {
-	return sqltext.Name(t.Schema) + "." + sqltext.Name(t.Name)
+	return pgsql.Name(t.Schema) + "." + pgsql.Name(t.Name)
 }
 
 // String returns schema.table with quotes only where ParseTable needs them.
@@ -52,7 +52,7 @@ func displayIdentifier(name string) string {
 	if name != "" && identifierLength(name) == len(name) && foldASCII(name) == name {
 		return name
 	}
-	return sqltext.Name(name)
+	return pgsql.Name(name)
 }
 
 // SplitNames returns the parts of a list of names with commas between them. A comma in
@@ -101,8 +101,8 @@ func nextIdentifier(s string) (name, rest string, err error) {
 		return "", "", errors.New("a name is empty")
 	case name == "":
 		return "", "", fmt.Errorf("unexpected %q; quote a name that is not plain", rest)
-	case len(name) > sqltext.MaxName:
-		return "", "", fmt.Errorf("%q is longer than %d bytes", name, sqltext.MaxName)
+	case len(name) > pgsql.MaxName:
+		return "", "", fmt.Errorf("%q is longer than %d bytes", name, pgsql.MaxName)
 	case strings.ContainsRune(name, 0):
 		return "", "", errors.New("a name contains a zero byte")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -18,7 +18,7 @@ import (
 // It then takes an exclusive lock, and we wait for that only shortly.
 func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
-	comment := sqltext.Literal(marked(p.comment, detachedFrom(parent)))
+	comment := pgsql.Literal(marked(p.comment, detachedFrom(parent)))
 	var err error
 	switch {
 	case hasDefault && !p.pending: // both in one transaction, or neither
@@ -67,7 +67,7 @@ func unmarked(comment, mark string) string {
 	if comment == mark {
 		return "NULL"
 	}
-	return sqltext.Literal(strings.TrimSuffix(comment, "\n"+mark))
+	return pgsql.Literal(strings.TrimSuffix(comment, "\n"+mark))
 }
 
 func commentOn(t pg.Table, comment string) string {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -32,7 +32,7 @@ const leaveDefault = "none needed: they go when they are old. Do not insert them
 // isHeld reports whether an error means that somebody else holds the same rows:
 // they are left for the next pass.
 func isHeld(err error) bool {
-	state := sqlstate.Of(err)
+	state := pgsql.State(err)
 	return state == pgerrcode.LockNotAvailable || state == pgerrcode.DeadlockDetected || state == pgerrcode.SerializationFailure
 }
 
@@ -62,7 +62,7 @@ func deletion(table pg.Table, err error) error {
 
 // withRemedy adds what to do about an error of PostgreSQL, or is nil for nil.
 func withRemedy(err error) error {
-	remedy, ok := remedies[sqlstate.Of(err)]
+	remedy, ok := remedies[pgsql.State(err)]
 	if errors.Is(err, errInFunction) {
 		remedy, ok = catalog.TriggerRemedy, true
 	}

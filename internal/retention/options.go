@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -58,7 +58,7 @@ func (o *Options) Validate(report setting.Report) {
 	if o.PartitionsAhead < 0 || o.PartitionsAhead > mostPartitionsAhead {
 		report.Problem("retention.partitions_ahead", "must be between 0 and 1000", "3 is the default")
 	}
-	if strings.TrimSpace(o.Column) == "" || len(o.Column) > sqltext.MaxName {
+	if strings.TrimSpace(o.Column) == "" || len(o.Column) > pgsql.MaxName {
 		report.Problem("retention.column", "is not a column name", "name the column with the time of writing, for example created_at")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
@@ -112,7 +112,7 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent pg.T
 		at = p.To
 		err = r.create(ctx, conn, parent, p)
 		errs = append(errs, err)
-		if sqlstate.Of(err) != "" {
+		if pgsql.State(err) != "" {
 			break // the others would fail for the same reason, and hold up writers once more
 		}
 	}
@@ -145,7 +145,7 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 		return nameTaken(parent, name)
 	}
 	_, err = conn.Exec(ctx, p.SQL())
-	if sqlstate.Of(err) == pgerrcode.CheckViolation {
+	if pgsql.State(err) == pgerrcode.CheckViolation {
 		r.full[name] = time.Now().Add(fullWait)
 		r.opts.Log.Warn("partition not created: the default partition holds rows of its time, and takes the others, too",
 			zap.Stringer("partition", name), zap.String("remedy", leaveDefault))

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -49,7 +49,7 @@ func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Tab
 	if err != nil {
 		return 0, fmt.Errorf("read the size of %s: %w", table, err)
 	}
-	statement := fmt.Sprintf(deleteRange, table.Quoted(), sqltext.Name(r.opts.Column))
+	statement := fmt.Sprintf(deleteRange, table.Quoted(), pgsql.Name(r.opts.Column))
 	horizon := fmt.Sprint(h.xmin)
 	var locked error // the last
 	size := int64(firstPages)

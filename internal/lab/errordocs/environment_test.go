@@ -22,7 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
@@ -73,7 +73,7 @@ func (e *environment) insert(aggregate, key, payload string) {
 	e.t.Helper()
 	e.exec(`CREATE PUBLICATION cdc_outbox FOR TABLE outbox`, `SELECT pg_create_logical_replication_slot('cdc_outbox', 'pgoutput')`,
 		fmt.Sprintf(`INSERT INTO outbox VALUES ('0198b2c0-0000-7000-8000-000000000001', %s, %s, 'Placed', %s)`,
-			sqltext.Literal(aggregate), sqltext.Literal(key), sqltext.Literal(payload)))
+			pgsql.Literal(aggregate), pgsql.Literal(key), pgsql.Literal(payload)))
 }
 
 // useServer moves to a server of its own with a setting.

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
@@ -79,7 +79,7 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	for {
 		err := execute(ctx, conn, statements)
 		// Of a slot that is read, and of a database that somebody is connected to.
-		if sqlstate.Of(err) == pgerrcode.ObjectInUse && backoff.Sleep(ctx, dropPause) == nil {
+		if pgsql.State(err) == pgerrcode.ObjectInUse && backoff.Sleep(ctx, dropPause) == nil {
 			continue
 		}
 		if err != nil {

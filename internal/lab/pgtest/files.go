@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
@@ -45,5 +45,5 @@ func (s *Server) Has(program string) bool { return s.server.Has(program) }
 // Shell has the running server run a shell command in its data directory.
 func (s *Server) Shell(t testing.TB, command string) {
 	t.Helper()
-	s.Exec(t, `COPY (SELECT WHERE false) TO PROGRAM `+sqltext.Literal(command))
+	s.Exec(t, `COPY (SELECT WHERE false) TO PROGRAM `+pgsql.Literal(command))
 }

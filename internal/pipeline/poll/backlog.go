@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // BacklogCounted is up to how many unpublished rows are counted. A long backlog
@@ -24,14 +24,14 @@ type Backlog struct {
 func ReadBacklog(ctx context.Context, conn *pgx.Conn, t *Table) (Backlog, error) {
 	created := "NULL::float8"
 	if t.CreatedAt != "" {
-		c := sqltext.Name(t.CreatedAt)
+		c := pgsql.Name(t.CreatedAt)
 		created = "CASE WHEN isfinite(" + c + ") THEN extract(epoch FROM " + c + ") END"
 	}
 	var b Backlog
 	var age *float64
 	err := conn.QueryRow(ctx, fmt.Sprintf(
 		"SELECT count(*), (extract(epoch FROM now()) - min(c))::float8 FROM (SELECT %s AS c FROM %s WHERE %s ORDER BY %s LIMIT %d) waiting",
-		created, t.Name.Quoted(), t.pending, sqltext.Name(t.Order.Columns[0]), BacklogCounted)).Scan(&b.Rows, &age)
+		created, t.Name.Quoted(), t.pending, pgsql.Name(t.Order.Columns[0]), BacklogCounted)).Scan(&b.Rows, &age)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count unpublished rows of %s: %w", t.Name, classify(err, t))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -96,7 +96,7 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 	}
 	c.held = nil
 	rollback(ctx, c.conn)
-	if sqlstate.Of(err) == pgerrcode.LockNotAvailable {
+	if pgsql.State(err) == pgerrcode.LockNotAvailable {
 		return nil
 	}
 	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
@@ -153,7 +153,7 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 			}
 		}
 	}
-	if err := results.Close(); cancelled && sqlstate.Of(err) == pgerrcode.QueryCanceled {
+	if err := results.Close(); cancelled && pgsql.State(err) == pgerrcode.QueryCanceled {
 		return nil, 0, &surplusError{fit: len(rows)}
 	} else if err != nil {
 		return nil, 0, fmt.Errorf("claim rows of %s: %w", c.table.Name, classify(err, c.table))

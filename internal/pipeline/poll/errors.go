@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -35,7 +35,7 @@ func classify(err error, t *Table) error {
 	case !ok:
 		return err
 	case pg.Code == pgerrcode.InsufficientPrivilege && strings.Contains(pg.Routine, "check_enable_rls"):
-		return failure.Configf("let the role see all rows: ALTER ROLE "+sqltext.Name(t.role)+" BYPASSRLS; or read as the table's owner",
+		return failure.Configf("let the role see all rows: ALTER ROLE "+pgsql.Name(t.role)+" BYPASSRLS; or read as the table's owner",
 			"row-level security would hide events: %w", err)
 	case pg.Code == pgerrcode.InsufficientPrivilege:
 		return failure.Configf("as the table's owner: "+strings.Join(t.Grants(t.role), "; ")+";", "%w", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // flagRows is how many rows are looked at for the column that marks published ones.
@@ -25,7 +25,7 @@ func (t *Table) Unmarked(ctx context.Context, conn *pgx.Conn) error {
 		err := conn.QueryRow(ctx, fmt.Sprintf(`
 			SELECT COALESCE(bool_or(at) AND bool_and(other OR NOT at) AND NOT bool_or(own), false)
 			  FROM (SELECT %s IS NOT NULL AS at, %s IS TRUE AS other, %s IS TRUE AS own FROM %s LIMIT %d) AS looked`,
-			sqltext.Name(t.publishedAt), sqltext.Name(flag), sqltext.Name(t.published), t.Name.Quoted(), flagRows)).Scan(&meant)
+			pgsql.Name(t.publishedAt), pgsql.Name(flag), pgsql.Name(t.published), t.Name.Quoted(), flagRows)).Scan(&meant)
 		if err != nil {
 			return fmt.Errorf("look for the column that marks published rows of %s: %w", t.Name, classify(err, t))
 		}

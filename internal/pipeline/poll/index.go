@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -39,7 +39,7 @@ func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for _, x := range list {
 		condition := strings.Trim(x.condition, "()")
-		if x.column != t.Order.Columns[0] && x.column != sqltext.Name(t.Order.Columns[0]) || !t.means(condition) {
+		if x.column != t.Order.Columns[0] && x.column != pgsql.Name(t.Order.Columns[0]) || !t.means(condition) {
 			continue
 		}
 		if !x.valid {
@@ -80,10 +80,10 @@ func (t *Table) means(condition string) bool {
 	}
 	var forms []string
 	for _, form := range []string{"NOT %s", "%s = false", "%s IS FALSE", "%s" + isNotTrue} {
-		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, sqltext.Name(t.published)))
+		forms = append(forms, fmt.Sprintf(form, t.published), fmt.Sprintf(form, pgsql.Name(t.published)))
 	}
 	if t.published == "" {
-		forms = []string{t.publishedAt + " IS NULL", sqltext.Name(t.publishedAt) + " IS NULL"}
+		forms = []string{t.publishedAt + " IS NULL", pgsql.Name(t.publishedAt) + " IS NULL"}
 	}
 	return slices.Contains(forms, condition)
 }
@@ -108,19 +108,19 @@ func indexNames(t pg.Table) []string {
 
 // suffixed cuts a name so that it is an identifier with the suffix.
 func suffixed(name, suffix string) string {
-	return strings.ToValidUTF8(name[:min(len(name), sqltext.MaxName-len(suffix))], "") + suffix
+	return strings.ToValidUTF8(name[:min(len(name), pgsql.MaxName-len(suffix))], "") + suffix
 }
 
 func indexSQL(t pg.Table, name string, columns []string, condition string, concurrently bool) string {
 	quoted := make([]string, len(columns))
 	for i, c := range columns {
-		quoted[i] = sqltext.Name(c)
+		quoted[i] = pgsql.Name(c)
 	}
 	sql := "CREATE INDEX "
 	if concurrently {
 		sql += "CONCURRENTLY "
 	}
-	sql += "IF NOT EXISTS " + sqltext.Name(name) + " ON " + t.Quoted() + " (" + strings.Join(quoted, ", ") + ")"
+	sql += "IF NOT EXISTS " + pgsql.Name(name) + " ON " + t.Quoted() + " (" + strings.Join(quoted, ", ") + ")"
 	if condition != "" {
 		sql += " WHERE " + condition
 	}
@@ -140,7 +140,7 @@ func NewTable(opts Options, name pg.Table) *Table {
 		deletes:     p.AfterPublish == AfterPublishDelete,
 		published:   p.Published,
 		publishedAt: p.PublishedAt,
-		pending:     "NOT " + sqltext.Name(p.Published),
+		pending:     "NOT " + pgsql.Name(p.Published),
 	}
 	if len(p.OrderBy) > 0 {
 		t.Order.Columns = p.OrderBy
@@ -165,8 +165,8 @@ func (t *Table) NotifySQL(channel string) []string {
 	n := t.notifier()
 	return []string{
 		"CREATE OR REPLACE FUNCTION " + n.Quoted() + "() RETURNS trigger LANGUAGE plpgsql AS " +
-			sqltext.Dollars("notify", "\nBEGIN\n    PERFORM pg_catalog.pg_notify("+sqltext.Literal(channel)+", '');\n    RETURN NULL;\nEND "),
-		"CREATE OR REPLACE TRIGGER " + sqltext.Name(n.Name) + " AFTER INSERT ON " + t.Name.Quoted() +
+			pgsql.Dollars("notify", "\nBEGIN\n    PERFORM pg_catalog.pg_notify("+pgsql.Literal(channel)+", '');\n    RETURN NULL;\nEND "),
+		"CREATE OR REPLACE TRIGGER " + pgsql.Name(n.Name) + " AFTER INSERT ON " + t.Name.Quoted() +
 			" FOR EACH STATEMENT EXECUTE FUNCTION " + n.Quoted() + "()",
 	}
 }
@@ -175,7 +175,7 @@ func (t *Table) NotifySQL(channel string) []string {
 func (t *Table) DropNotifySQL() []string {
 	n := t.notifier()
 	return []string{
-		"DROP TRIGGER IF EXISTS " + sqltext.Name(n.Name) + " ON " + t.Name.Quoted(),
+		"DROP TRIGGER IF EXISTS " + pgsql.Name(n.Name) + " ON " + t.Name.Quoted(),
 		"DROP FUNCTION IF EXISTS " + n.Quoted() + "()",
 	}
 }

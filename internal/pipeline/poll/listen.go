@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
@@ -73,7 +73,7 @@ func (l *listener) listen(ctx context.Context) error {
 		return err
 	}
 	defer catalog.Close(conn)
-	if _, err := conn.Exec(ctx, "LISTEN "+sqltext.Name(l.channel)); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgsql.Name(l.channel)); err != nil {
 		return err
 	}
 	if err := l.probe(ctx, conn); err != nil {

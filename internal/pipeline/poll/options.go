@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
@@ -67,7 +67,7 @@ func (o *Options) Validate(report setting.Report) {
 	}
 	report.Between("source.poll.claim_timeout", o.ClaimTimeout, 100*time.Millisecond, 10*time.Minute)
 	report.OneOf("source.poll.after_publish", o.AfterPublish, AfterPublishMark, AfterPublishDelete)
-	if len(o.Notify) > sqltext.MaxName {
+	if len(o.Notify) > pgsql.MaxName {
 		report.Problem("source.poll.notify", "is longer than a channel's name may be", "use at most 63 bytes")
 	}
 	if slices.Contains(o.OrderBy, "") {

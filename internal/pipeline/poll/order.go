@@ -10,7 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -192,7 +192,7 @@ func idColumn(event transform.EventOptions) string {
 func AddSequenceSQL(t pg.Table) string {
 	seq := pg.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
 	return "ALTER TABLE " + t.Quoted() + " ADD COLUMN seq bigint NOT NULL DEFAULT 0; CREATE SEQUENCE " + seq + " OWNED BY " + t.Quoted() + ".seq; " +
-		"ALTER TABLE " + t.Quoted() + " ALTER COLUMN seq SET DEFAULT nextval(" + sqltext.Literal(seq) + ");"
+		"ALTER TABLE " + t.Quoted() + " ALTER COLUMN seq SET DEFAULT nextval(" + pgsql.Literal(seq) + ");"
 }
 
 // sql is the ORDER BY list. Ties are broken by the command within the inserting
@@ -200,7 +200,7 @@ func AddSequenceSQL(t pg.Table) string {
 func (o Order) sql() string {
 	parts := make([]string, len(o.Columns), len(o.Columns)+2)
 	for i, name := range o.Columns {
-		parts[i] = sqltext.Name(name)
+		parts[i] = pgsql.Name(name)
 	}
 	if !o.unique {
 		parts = append(parts, "cmin::text::bigint", "ctid")

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
 // Permitted returns why the role of the connection may not read, lock and mark or delete
@@ -28,7 +28,7 @@ func (t *Table) Permitted(ctx context.Context, conn *pgx.Conn) error {
 	case !may:
 		return failure.Configf(strings.Join(t.Grants(role), "; ")+";", "role %s may not do to %s what polling does", role, t.Name)
 	case hidden:
-		return failure.Configf("ALTER ROLE "+sqltext.Name(role)+" WITH BYPASSRLS;", "row-level security would hide events of %s from role %s", t.Name, role)
+		return failure.Configf("ALTER ROLE "+pgsql.Name(role)+" WITH BYPASSRLS;", "row-level security would hide events of %s from role %s", t.Name, role)
 	}
 	return nil
 }

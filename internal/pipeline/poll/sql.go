@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -29,7 +29,7 @@ func (t *Table) lockClass() int32 { return int32(t.OID) }
 // statistics, from a time when rows waited, EXISTS would rather read the table
 // from its beginning.
 func (t *Table) anySQL() string {
-	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + sqltext.Name(t.Order.Columns[0]) + " LIMIT 1"
+	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + pgsql.Name(t.Order.Columns[0]) + " LIMIT 1"
 }
 
 // beginSQL begins a claim's transaction and takes the presence. The server ends
@@ -73,7 +73,7 @@ const fetchColumns = 4
 func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 	row := []string{"t.tableoid", "t.ctid", t.createdSQL()}
 	for _, c := range t.Relation.Columns {
-		row = append(row, "t."+sqltext.Name(c.Name))
+		row = append(row, "t."+pgsql.Name(c.Name))
 	}
 	as, again := catalog.SendAsStored(t.charset, true), ""
 	if as != "" {
@@ -88,7 +88,7 @@ func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 // no more than a claim of all lanes would take. Otherwise a long backlog of one
 // lane would be read through again and again by the holders of the others.
 func (t *Table) headSQL(held []int, all, limit int, without []string) string {
-	key := sqltext.Name(t.key)
+	key := pgsql.Name(t.key)
 	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"
 	rest := fmt.Sprintf(" FROM %s WHERE %s ORDER BY %s LIMIT ", t.Name.Quoted(), t.pending+t.withoutSQL(without), t.Order.sql())
 	if len(held) == all {
@@ -107,7 +107,7 @@ func (t *Table) withoutSQL(keys []string) string {
 	for i, key := range keys {
 		quoted[i] = " E'" + literalEscapes.Replace(key) + "'"
 	}
-	return " AND COALESCE(" + sqltext.Name(t.key) + "::text, '') <> ALL (ARRAY[" + strings.Join(quoted, ",") + "])"
+	return " AND COALESCE(" + pgsql.Name(t.key) + "::text, '') <> ALL (ARRAY[" + strings.Join(quoted, ",") + "])"
 }
 
 // literalEscapes are for text within E'…'.
@@ -119,7 +119,7 @@ func (t *Table) createdSQL() string {
 	if t.CreatedAt == "" {
 		return "NULL::bigint"
 	}
-	c := "t." + sqltext.Name(t.CreatedAt)
+	c := "t." + pgsql.Name(t.CreatedAt)
 	return "CASE WHEN isfinite(" + c + ") THEN (extract(epoch FROM " + c + ") * 1000000)::bigint END"
 }
 
@@ -140,10 +140,10 @@ func (t *Table) changeSQL() string {
 	}
 	var set []string
 	if t.published != "" {
-		set = append(set, sqltext.Name(t.published)+" = true")
+		set = append(set, pgsql.Name(t.published)+" = true")
 	}
 	if t.publishedAt != "" {
-		set = append(set, sqltext.Name(t.publishedAt)+" = now()")
+		set = append(set, pgsql.Name(t.publishedAt)+" = now()")
 	}
 	return "UPDATE " + t.Name.Quoted() + " SET " + strings.Join(set, ", ")
 }

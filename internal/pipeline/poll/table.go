@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -119,10 +119,10 @@ func (t *Table) choosePending(opts Options, cs columns) error {
 	case hasFlag:
 		t.published, t.Nullable = published.name, !published.notNull
 		t.otherFlags = slices.DeleteFunc(flag.fitting(cs), func(c string) bool { return c == published.name })
-		t.pending = "NOT " + sqltext.Name(published.name)
+		t.pending = "NOT " + pgsql.Name(published.name)
 		t.pendingWanted = t.pending
 	case hasAt:
-		t.pending = sqltext.Name(at.name) + " IS NULL"
+		t.pending = pgsql.Name(at.name) + " IS NULL"
 		t.pendingWanted = t.pending
 	case t.deletes:
 		t.pending = "true"
@@ -136,8 +136,8 @@ func (t *Table) choosePending(opts Options, cs columns) error {
 // addMarks are the statements that add the columns which published rows are marked in. They
 // are for a table of which no row tells whether it is published.
 func (t *Table) addMarks(opts Options) string {
-	alter, published := "ALTER TABLE "+t.Name.Quoted(), sqltext.Name(opts.Published)
-	return alter + " ADD COLUMN " + published + " boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS " + sqltext.Name(opts.PublishedAt) + " timestamptz; " +
+	alter, published := "ALTER TABLE "+t.Name.Quoted(), pgsql.Name(opts.Published)
+	return alter + " ADD COLUMN " + published + " boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS " + pgsql.Name(opts.PublishedAt) + " timestamptz; " +
 		alter + " ALTER COLUMN " + published + " SET DEFAULT false; (rows that are there count as published; with DEFAULT false at once they are published too)"
 }
 
@@ -175,15 +175,15 @@ func (t *Table) Condition() string { return t.pending }
 // Grants are the statements that give a role what polling needs. FOR UPDATE asks
 // for UPDATE on at least one column.
 func (t *Table) Grants(role string) []string {
-	role = sqltext.Name(role)
-	grants := []string{"GRANT USAGE ON SCHEMA " + sqltext.Name(t.Name.Schema) + " TO " + role}
+	role = pgsql.Name(role)
+	grants := []string{"GRANT USAGE ON SCHEMA " + pgsql.Name(t.Name.Schema) + " TO " + role}
 	var marked []string
 	for _, c := range t.Marked() {
-		marked = append(marked, sqltext.Name(c))
+		marked = append(marked, pgsql.Name(c))
 	}
 	privileges := "SELECT, UPDATE (" + strings.Join(marked, ", ") + ")"
 	if t.deletes {
-		privileges = "SELECT, DELETE, UPDATE (" + sqltext.Name(t.Order.Columns[0]) + ")"
+		privileges = "SELECT, DELETE, UPDATE (" + pgsql.Name(t.Order.Columns[0]) + ")"
 	}
 	return append(grants, "GRANT "+privileges+" ON "+t.Name.Quoted()+" TO "+role)
 }

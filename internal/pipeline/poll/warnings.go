@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -35,7 +35,7 @@ func (t *Table) MissingIndex() error {
 // DoubtfulOrder is an error where the order column's values need not rise with
 // the commits of a key's transactions.
 func (t *Table) DoubtfulOrder() error {
-	column := sqltext.Name(t.Order.Columns[0])
+	column := pgsql.Name(t.Order.Columns[0])
 	switch t.Order.Kind {
 	case OrderTransactionTime:
 		return failure.Configf("ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT clock_timestamp(); (rewrites nothing)",
@@ -54,7 +54,7 @@ func (t *Table) nulls() error {
 	if !t.Nullable {
 		return nil
 	}
-	column := sqltext.Name(t.published)
+	column := pgsql.Name(t.published)
 	return failure.Configf("UPDATE "+t.Name.Quoted()+" SET "+column+" = false WHERE "+column+" IS NULL; ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" SET DEFAULT false, ALTER COLUMN "+column+" SET NOT NULL;",
 		"column %s may be NULL, and a row in which it is NULL is never published", t.published)
 }
@@ -63,7 +63,7 @@ func (t *Table) otherZone() error {
 	if t.zone == "" {
 		return nil
 	}
-	column := sqltext.Name(t.CreatedAt)
+	column := pgsql.Name(t.CreatedAt)
 	return failure.Configf("ALTER TABLE "+t.Name.Quoted()+" ALTER COLUMN "+column+" TYPE timestamptz USING "+column+" AT TIME ZONE '"+t.zone+"'; (rewrites the table)",
 		"column %s has no time zone and counts as UTC, but its default is the time in %s: records' timestamps, latency and age of the oldest row are off by the difference", t.CreatedAt, t.zone)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -127,7 +127,7 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 // to be created did not exist.
 func yieldTo(err error) error {
 	// Which error comes depends on how close the two creations were in time.
-	if code := sqlstate.Of(err); code == pgerrcode.DuplicateObject || code == pgerrcode.UniqueViolation {
+	if code := pgsql.State(err); code == pgerrcode.DuplicateObject || code == pgerrcode.UniqueViolation {
 		return fmt.Errorf("%w: %w", catalog.ErrSlotActive, err)
 	}
 	return err

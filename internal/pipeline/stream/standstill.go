@@ -8,8 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqlstate"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/sqltext"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/wal"
@@ -94,7 +93,7 @@ func (s *standstill) remedy(slot string) string {
 	if remedy := failure.RemedyOf(s.err); remedy != "" {
 		return remedy
 	}
-	if sqlstate.Of(s.err) == "" {
+	if pgsql.State(s.err) == "" {
 		return "look at what is between this machine and PostgreSQL, such as a proxy or a firewall that ends connections, and at the server's log"
 	}
 	mend := "remove the cause that PostgreSQL's error names (its log may say more); the stream then goes on by itself"
@@ -104,9 +103,9 @@ func (s *standstill) remedy(slot string) string {
 	if at := s.transaction(); at != 0 {
 		return mend + fmt.Sprintf("; if it cannot be removed, leave out the transaction that commits at %s: stop the connector, "+
 			"SELECT pg_replication_slot_advance(%s, '%s'); then `cdc-outbox setup --accept-gap --yes`, and start it again: "+
-			"events of that transaction, and only those, are not published", at, sqltext.Literal(slot), at+1)
+			"events of that transaction, and only those, are not published", at, pgsql.Literal(slot), at+1)
 	}
-	return mend + fmt.Sprintf("; if it cannot be removed: stop the connector, SELECT pg_drop_replication_slot(%s); then %s", sqltext.Literal(slot), catalog.AcceptGap)
+	return mend + fmt.Sprintf("; if it cannot be removed: stop the connector, SELECT pg_drop_replication_slot(%s); then %s", pgsql.Literal(slot), catalog.AcceptGap)
 }
 
 // fallsBack reports whether session after session has failed where this one is.

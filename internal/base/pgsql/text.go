@@ -1,5 +1,8 @@
-// Package sqltext writes names and strings into SQL where no parameter can stand.
-package sqltext
+// Package pgsql writes names and strings into SQL where no parameter can stand, and
+// tells errors of PostgreSQL apart by their SQLSTATE (pgerrcode names them): messages
+// are in the server's language. Both libraries and the connector use it, so it
+// imports no driver.
+package pgsql
 
 import (
 	"strconv"

@@ -1,4 +1,4 @@
-package sqlstate
+package pgsql
 
 // The codes of a pooler that gives each transaction another connection and keeps no
 // prepared statements: the statement that the driver has prepared is another
@@ -15,6 +15,6 @@ const PoolerRemedy = "a pooler gives each transaction another connection and kee
 // LostStatement reports whether a pooler has lost a statement that the driver has
 // prepared.
 func LostStatement(err error) bool {
-	code := Of(err)
+	code := State(err)
 	return code == noSuchStatement || code == duplicateStatement
 }
