@@ -54,7 +54,7 @@ type Checkpoint struct {
 	Timeline        int32  `json:"timeline"`
 	Database        string `json:"database"`
 	Slot            string `json:"slot"`
-	Publication     string `json:"publication"` // wal.Publication.Fingerprint
+	Publication     string `json:"publication"` // catalog.Publication.Fingerprint
 	PublicationName string `json:"publication_name,omitempty"`
 	// Horizon is that of a catalog.View whose end is not behind LSN: what transactions with
 	// an id before it changed in the catalogs was so at LSN. 0: not known.

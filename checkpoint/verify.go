@@ -25,7 +25,7 @@ type Server struct {
 	// CurrentLSN is the end of the WAL that is on disk
 	// (pg_current_wal_flush_lsn).
 	CurrentLSN pg.LSN
-	// Publication is its wal.Publication.Fingerprint.
+	// Publication is its catalog.Publication.Fingerprint.
 	Publication, PublicationName string
 	Exists                       bool // whether the slot does
 	Slot                         catalog.Slot

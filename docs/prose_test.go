@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -55,31 +56,52 @@ var (
 	homely   = regexp.MustCompile(`^(What|Who|One|That|Nobody|Nothing)$`)
 )
 
+// density counts the pronouns and the sentences of a text.
+type density struct{ words, pronouns, sentences, begun float64 }
+
+func (d *density) add(text string) {
+	for _, w := range word.FindAllString(text, -1) {
+		d.words++
+		if pronoun.MatchString(w) {
+			d.pronouns++
+		}
+	}
+	for _, m := range sentence.FindAllStringSubmatch(text, -1) {
+		d.sentences++
+		if homely.MatchString(m[1]) {
+			d.begun++
+		}
+	}
+}
+
+func (d *density) merge(other density) {
+	d.words += other.words
+	d.pronouns += other.pronouns
+	d.sentences += other.sentences
+	d.begun += other.begun
+}
+
+func (d density) String() string {
+	return fmt.Sprintf("%.1f pronouns in 1,000 words, %.1f sentences in 1,000 that begin with What, Who, One, That, Nobody or Nothing",
+		1000*d.pronouns/d.words, 1000*d.begun/d.sentences)
+}
+
+// holds reports a density beyond the bounds, both in 1,000.
+func (d density) holds(t *testing.T, pronouns, beginning float64) {
+	t.Helper()
+	t.Log(d)
+	if 1000*d.pronouns > pronouns*d.words || 1000*d.begun > beginning*d.sentences {
+		t.Errorf("%v: more than %.1f or %.1f", d, pronouns, beginning)
+	}
+}
+
 // Nouns are read faster than relative clauses.
 func TestProseIsPlain(t *testing.T) {
-	var counted, found, sentences, begun int
-	for _, path := range slices.Sorted(maps.Keys(pages(t))) {
-		text := noProse.ReplaceAllString(read(t, path), "X")
-		for _, w := range word.FindAllString(text, -1) {
-			counted++
-			if pronoun.MatchString(w) {
-				found++
-			}
-		}
-		for _, m := range sentence.FindAllStringSubmatch(text, -1) {
-			sentences++
-			if homely.MatchString(m[1]) {
-				begun++
-			}
-		}
+	var all density
+	for path := range pages(t) {
+		all.add(noProse.ReplaceAllString(read(t, path), "X"))
 	}
-	if per := 1000 * float64(found) / float64(counted); per > pronouns {
-		t.Errorf("%.1f pronouns in 1,000 words, more than %.1f", per, pronouns)
-	}
-	if per := 1000 * float64(begun) / float64(sentences); per > beginning {
-		t.Errorf("%.1f sentences in 1,000 begin with What, Who, One, That, Nobody or Nothing, more than %.1f", per, beginning)
-	}
-	t.Logf("%.1f pronouns in 1,000 words, %.1f sentences in 1,000", 1000*float64(found)/float64(counted), 1000*float64(begun)/float64(sentences))
+	all.holds(t, pronouns, beginning)
 }
 
 // A page that no other page links to is not found.

@@ -51,7 +51,7 @@ var errNotCanonical = errors.New("no canonical form")
 const maxJSONDepth = 1000
 
 // canonicalJSON returns the canonical form: members sorted by name, strings as
-// strconv quotes them, numbers as canonicalNumber writes them.
+// strconv quotes them, numbers as appendNumber writes them.
 func canonicalJSON(payload []byte) ([]byte, error) {
 	if !utf8.Valid(payload) || !json.Valid(payload) {
 		return nil, errNotCanonical

@@ -63,7 +63,7 @@ func TestLinkedModulesAreWanted(t *testing.T) {
 	}
 }
 
-// text/template and html/template call methods by name: with one of them the
+// The packages text/template and html/template call methods by name: with one of them the
 // linker keeps every exported method of the program, which then is a fifth
 // larger.
 func TestNoTemplateIsLinked(t *testing.T) {

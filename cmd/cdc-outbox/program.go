@@ -23,7 +23,7 @@ type program struct {
 	environ        []string
 	stdout, stderr io.Writer
 	// connect runs the connector until ctx ends or it fails; nil is
-	// connector.Run.
+	// pipeline.Run.
 	connect func(context.Context, pipeline.Options) error
 	// command completes the commands in remedies, once flags are read.
 	command invocation.Invocation

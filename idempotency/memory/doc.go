@@ -7,7 +7,7 @@
 //  1. A Store never evicts a record whose lease is live.
 //  2. A Bloom filter's hit is never taken for a duplicate: it may be false, and
 //     the message would be lost.
-//  3. A Layered store skips a message on its own memory only with Options.Trust,
+//  3. A Layered store skips a message on its own memory only with LayerOptions.Trust,
 //     and then only if this process completed the key.
 //
 // Non-goals: durability, sharing between processes.

@@ -19,7 +19,7 @@ import (
 type LayerOptions struct {
 	// Trust answers the duplicate of a message that this process completed
 	// within its retention, and that the Window remembers exactly, without
-	// asking the store: with idempotency.LayerMemory. What others did to the
+	// asking the store: with storage.LayerMemory. What others did to the
 	// key meanwhile, such as an operator who purged it to have it run again, is
 	// then not seen until the Window forgets it.
 	Trust bool

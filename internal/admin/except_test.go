@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// setup takes a publication of all tables, unless the outbox is one of its
+// The verb setup takes a publication of all tables, unless the outbox is one of its
 // exceptions (19).
 func TestSetupOverAPublicationOfAllTables(t *testing.T) {
 	f := sound(t)

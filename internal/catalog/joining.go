@@ -8,7 +8,7 @@ import (
 
 // A transaction that has written to a table before its publication changes is
 // decoded by what was published then: without what it wrote before or, with
-// servers that have DefectJoin, without all of it and of what others write
+// servers with the defect losesRows, without all of it and of what others write
 // later. So whoever changes a publication waits for the table's writers first.
 // New writers wait behind that, which is why it gives up soon.
 const (

@@ -44,7 +44,7 @@ func (s Server) WALSuffices() bool {
 	return s.WALLevel == "logical" || s.WALLevel == "replica" && s.Major() >= 19
 }
 
-// pg_control_checkpoint's timeline lags behind a promotion until the next
+// The timeline of pg_control_checkpoint lags behind a promotion until the next
 // checkpoint; the name of the WAL file that is being written does not. It may
 // not be asked for on a standby.
 const serverQuery = `

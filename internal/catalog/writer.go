@@ -20,7 +20,7 @@ type Writer struct {
 	Age *time.Duration
 }
 
-// pg_locks shows the transactions of all roles; pg_stat_activity shows the id and
+// The view pg_locks shows the transactions of all roles; pg_stat_activity shows the id and
 // the age of the role's own only. A session has a lock for each subtransaction, too.
 const writersQuery = `
 SELECT l.pid, '' AS gid, COALESCE(a.application_name, '') AS application, COALESCE(a.datname::text, '') AS database,

@@ -54,7 +54,7 @@ func TestE2EOtherClientsCompile(t *testing.T) {
 	inClients(t, append([]string{"build"}, packages...)...)
 }
 
-// segmentio/kafka-go returns what was aborted, and the markers of transactions. The
+// The client segmentio/kafka-go returns what was aborted, and the markers of transactions. The
 // loop around it handles each event once all the same. What kfake answers proves
 // nothing about that.
 func TestE2EKafkaGoHandlesEachEventOnce(t *testing.T) {

@@ -96,7 +96,8 @@ func counted(t testing.TB, payload string) (size int) {
 	return size - len(e.AggregateID)
 }
 
-// jsonb writes numbers out: what is small here may be too large for the topic.
+// PostgreSQL writes the numbers of jsonb out: a small payload may become too large
+// for the topic.
 func TestAPayloadThatJSONBMakesLarge(t *testing.T) {
 	small := json.RawMessage("[" + strings.TrimSuffix(strings.Repeat("5e-324,", 4000), ",") + "]")
 	e := order("1")

@@ -34,7 +34,7 @@ func (p *pace) wait(ctx context.Context) error {
 	}
 }
 
-// shareEvery is how often the workers of all instances are counted while there
+// countEvery is how often the workers of all instances are counted while there
 // is a backlog.
 const countEvery = time.Second
 

@@ -123,7 +123,7 @@ func (t *Table) createdSQL() string {
 	return "CASE WHEN isfinite(" + c + ") THEN (extract(epoch FROM " + c + ") * 1000000)::bigint END"
 }
 
-// settleSQL marks or deletes rows, given by table and place, one statement for
+// markSQL marks or deletes rows, given by table and place, one statement for
 // each table, and commits.
 func (t *Table) markSQL(places map[string][]string) string {
 	var b strings.Builder

@@ -217,7 +217,7 @@ func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table
 	return int(next.Seq), in.acked(ctx)
 }
 
-// settled waits until everything taken in is acked.
+// acked waits until everything taken in is acked.
 func (in *intake) acked(ctx context.Context) error {
 	for in.tracker.InFlight() > 0 {
 		if err := backoff.Sleep(ctx, ackPoll); err != nil {

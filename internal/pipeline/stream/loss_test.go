@@ -155,7 +155,7 @@ func TestOtherCluster(t *testing.T) {
 const forAllTables = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
 
 // Failure modes 13 and 48: what would leave rows out is found before a slot is
-// made, which would hold back the server's log. (Which tables catalog.CheckTables
+// made, which would hold back the server's log. (Which tables catalog.CheckPublication
 // refuses, its own tests ask the server.)
 func TestFoundBeforeTheSlotIsMade(t *testing.T) {
 	t.Parallel()
