@@ -91,6 +91,11 @@ func (k *identifiers) missing(file *ast.File) (names []string) {
 				names = append(names, m[0])
 			}
 		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if !k.words[m[1]] {
+				names = append(names, m[0])
+			}
+		}
 		for _, word := range camel.FindAllString(text, -1) {
 			if !k.words[word] {
 				names = append(names, word)
@@ -141,6 +146,7 @@ func documented(d ast.Decl) (*ast.CommentGroup, map[string]bool) {
 
 var (
 	camel     = regexp.MustCompile(`\b[A-Za-z][a-z0-9]*[a-z0-9][A-Z]\w*\b`)
+	link      = regexp.MustCompile(`\[([A-Z][a-z]\w*)\]`)
 	qualified = regexp.MustCompile(`\b([a-z][a-z0-9]*)\.([A-Z]\w*)(?:\.([A-Za-z]\w*))?`)
 	method    = regexp.MustCompile(`(?:^|[^.\w/])([A-Z]\w*)\.([A-Za-z]\w*)\b`)
 )
