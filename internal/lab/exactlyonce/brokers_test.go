@@ -1,31 +1,20 @@
 package exactlyonce
 
 // broker are the steps of brokers and of another pipeline.
-func (m *model) broker(w *world, add, fault adder) {
-	switch {
-	case w.state == ongoing:
-		late := fault
-		if w.orphaned() {
-			late = add // sooner or later
-		}
-		late("transaction timeout", func(w *world) { w.epoch++; m.end(w, abort) })
-	case w.state == empty:
-	case w.told == w.enrolled:
-		add("transaction complete", (*world).complete)
-	default:
-		for _, p := range []parts{first, second, checkpoints} {
-			if w.enrolled&p != 0 && w.told&p == 0 {
-				add("marker in "+p.String(), func(w *world) { m.tell(w, p) })
-			}
-		}
+func (m *model) broker(w *world, x *moves) {
+	switch w.state {
+	case ongoing:
+		x.take("transaction timeout", !w.orphaned(), func(w *world) { w.epoch++; m.end(w, abort) }) // of an orphan, sooner or later
+	case prepareCommit, prepareAbort:
+		m.markers(w, x)
 	}
 	if m.shared && w.state == empty && w.had(w.epoch) {
-		fault("partition added late", func(w *world) { // the request was repeated; this one begins a transaction
-			w.state, w.current, w.owner, w.enrolled = ongoing, w.unused(), w.epoch, checkpoints
+		x.fault("partition added late", func(w *world) { // the request was repeated; this one begins a transaction
+			w.state, w.current, w.owner, w.enrolled = ongoing, fresh, w.epoch, checkpoints
 		})
 	}
 	if m.halves && w.state == prepareCommit && !w.known {
-		fault("commit forgotten", (*world).lose)
+		x.fault("commit forgotten", (*world).lose)
 	}
 	open := -1
 	for i := range w.n {
@@ -34,14 +23,33 @@ func (m *model) broker(w *world, add, fault adder) {
 		}
 	}
 	if open >= 0 {
-		add("another pipeline's commit", func(w *world) { w.marks[open].stable = true })
+		x.add("another pipeline's commit", func(w *world) { w.marks[open].stable = true })
 	} else if !w.meddled {
-		fault("another pipeline's transaction", func(w *world) {
+		x.fault("another pipeline's transaction", func(w *world) {
 			w.meddled = true
 			w.append(mark{foreign: true})
 		})
 	}
 }
+
+// markers are the steps of the end of a transaction.
+func (m *model) markers(w *world, x *moves) {
+	awaited := w.enrolled
+	if !m.partsSeen(w) {
+		awaited &= checkpoints
+	}
+	if w.told == awaited {
+		x.add("transaction complete", (*world).complete)
+		return
+	}
+	for p := first; p <= checkpoints; p <<= 1 {
+		if awaited&^w.told&p != 0 {
+			x.add(markerIn[p], func(w *world) { m.tell(w, p) })
+		}
+	}
+}
+
+var markerIn = map[parts]string{first: "marker in first partition", second: "marker in second partition", checkpoints: "marker in checkpoints"}
 
 // had reports whether there was a transaction with the epoch.
 func (w *world) had(epoch int8) bool {
@@ -69,7 +77,7 @@ func (m *model) end(w *world, o outcome) { w.end(o, m.refused) }
 // network are the ways of a request for a commit. A broker knows the transaction by its
 // epoch. So where transactions share one, a request that comes late ends the next one,
 // and the client sends it only once.
-func (m *model) network(w *world, i int8, add, fault adder) {
+func (m *model) network(w *world, i int8, x *moves) {
 	q := w.requests[i]
 	if q.answer != asked {
 		return
@@ -88,20 +96,20 @@ func (m *model) network(w *world, i int8, add, fault adder) {
 		}
 		w.requests[i].answer = a
 	}
-	add("EndTxn answered", func(w *world) {
+	x.add("EndTxn answered", func(w *world) {
 		a := decide(w)
 		w.known = w.known || a == committed && !w.requests[i].stale
 		give(w, a)
 	})
-	fault("EndTxn lost", func(w *world) { give(w, silence) })
-	fault("answer to EndTxn lost", func(w *world) { decide(w); give(w, silence) })
+	x.fault("EndTxn lost", func(w *world) { give(w, silence) })
+	x.fault("answer to EndTxn lost", func(w *world) { decide(w); give(w, silence) })
 	if !q.stale {
-		fault("EndTxn late", func(w *world) { // the client gives up; the request arrives later
+		x.fault("EndTxn late", func(w *world) { // the client gives up; the request arrives later
 			w.requests[i].stale = true
 			m.unknown(w, i)
 		})
 		if !m.shared || m.mistake == endRepeated {
-			fault("EndTxn late and repeated", func(w *world) { // the answer is to the second one
+			x.fault("EndTxn late and repeated", func(w *world) { // the answer is to the second one
 				w.requests[i].stale = true
 				if decide(w) != committed {
 					m.fencedOff(w, i)

@@ -1,15 +1,13 @@
 package exactlyonce
 
-import "fmt"
-
 // postgres are the crashes of PostgreSQL. They end the stream, and the slot is where it
 // was when its position was last written to disk. What lies behind that is sent again.
-func (m *model) postgres(w *world, fault adder) {
+func (m *model) postgres(w *world, x *moves) {
 	for back := range w.confirmed {
 		if !w.earlier.has(back) {
 			continue
 		}
-		fault(fmt.Sprintf("PostgreSQL crashes, slot back at %d", back), func(w *world) {
+		x.fault(backAt[back], func(w *world) {
 			if m.mistake == replayWritten && w.holder != nobody {
 				if in := &w.instances[w.holder]; in.phase == ready {
 					in.done = min(in.done, back)
@@ -19,6 +17,8 @@ func (m *model) postgres(w *world, fault adder) {
 		})
 	}
 }
+
+var backAt = [...]string{"PostgreSQL crashes, slot back at 0", "PostgreSQL crashes, slot back at 1", "PostgreSQL crashes, slot back at 2"}
 
 // confirm moves the slot. PostgreSQL need not write its position to disk.
 func (w *world) confirm(done int8) {

@@ -43,63 +43,72 @@ func (m mistake) String() string {
 	}[m]
 }
 
-// step is a state that may follow.
+// step leads to a state that may follow.
 type step struct {
-	name  string
-	of    int8 // the instance, or nobody
-	fault bool
+	name string
+	of   int8 // the instance, or nobody
 	// swapped: the instances have changed places in next.
 	swapped bool
 	next    world
 }
 
-// steps appends all that may happen next.
-func (m *model) steps(w *world, all []step) []step {
-	of := int8(nobody)
-	take := func(name string, change func(*world), faults int8) {
-		all = append(all, step{name: name, of: of, fault: faults > 0, next: *w})
-		s := &all[len(all)-1]
-		s.next.faults -= faults
-		change(&s.next)
-		s.next.forget(m.halves || m.shared)
-		s.swapped = s.next.order()
-	}
-	add := func(name string, change func(*world)) { take(name, change, 0) }
-	fault := func(name string, change func(*world)) {
-		if w.faults > 0 {
-			take(name, change, 1)
-		}
-	}
-	m.broker(w, add, fault)
-	m.postgres(w, fault)
-	for of = range int8(2) {
-		m.network(w, of, add, fault)
-		m.instance(w, of, add, fault)
-	}
-	return all
+// moves finds the steps from a state.
+type moves struct {
+	m      *model
+	w      *world
+	of     int8 // the instance whose step comes next, or nobody
+	faults bool // only steps that are faults; false: only others
+	visit  func(*step)
+	step   step
 }
 
-type adder func(name string, change func(*world))
+// steps visits all that may happen next: the faults, or all else.
+func (m *model) steps(w *world, faults bool, visit func(*step)) {
+	x := moves{m: m, w: w, of: nobody, faults: faults, visit: visit}
+	m.broker(w, &x)
+	m.postgres(w, &x)
+	for i := range int8(2) {
+		x.of = i
+		m.network(w, i, &x)
+		m.instance(w, i, &x)
+	}
+}
+
+func (x *moves) add(name string, change func(*world)) { x.take(name, false, change) }
+
+func (x *moves) fault(name string, change func(*world)) { x.take(name, true, change) }
+
+func (x *moves) take(name string, fault bool, change func(*world)) {
+	if fault != x.faults {
+		return
+	}
+	s := &x.step
+	s.name, s.of, s.next = name, x.of, *x.w
+	change(&s.next)
+	x.m.forget(&s.next)
+	s.swapped = s.next.order()
+	x.visit(s)
+}
 
 // instance are the steps of one process.
-func (m *model) instance(w *world, i int8, add, fault adder) {
+func (m *model) instance(w *world, i int8, x *moves) {
 	in := &w.instances[i]
 	holds := w.holder == i
 	if holds && in.phase <= standby { // the walsender of a process that crashed
-		add("slot released", func(w *world) { w.holder = nobody })
+		x.add("slot released", func(w *world) { w.holder = nobody })
 	}
 	if in.phase == down {
-		add("start", func(w *world) { w.instances[i].phase = standby })
+		x.add("start", func(w *world) { w.instances[i].phase = standby })
 		return
 	}
-	fault("crash", func(w *world) {
+	x.fault("crash", func(w *world) {
 		w.instances[i] = instance{}
 		w.abandon(i)
 	})
 	if holds && in.phase > standby {
-		fault("slot lost unnoticed", func(w *world) { w.holder = nobody })
+		x.fault("slot lost unnoticed", func(w *world) { w.holder = nobody })
 	} else if in.phase == ready && w.holder == nobody && w.stable() == w.n {
-		add("slot taken again", func(w *world) {
+		x.add("slot taken again", func(w *world) {
 			in, k := &w.instances[i], m.checkpoint(w, w.n)
 			if k.epoch > in.epoch {
 				w.leave(i)
@@ -111,12 +120,12 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 		})
 	}
 	if done := endOf(in.done); holds && in.phase >= ready && w.confirmed < done {
-		add("confirm", func(w *world) { w.confirm(done) })
+		x.add("confirm", func(w *world) { w.confirm(done) })
 	}
 	switch in.phase {
 	case standby:
 		if w.holder == nobody {
-			add("slot taken", func(w *world) {
+			x.add("slot taken", func(w *world) {
 				w.holder = i
 				w.instances[i].phase = holding
 				if m.mistake == readBeforeClaim {
@@ -125,40 +134,40 @@ func (m *model) instance(w *world, i int8, add, fault adder) {
 			})
 		}
 	case holding:
-		m.claim(w, i, claimed, add)
+		m.claim(w, i, claimed, x)
 	case unsettled:
-		m.claim(w, i, ready, add)
+		m.claim(w, i, ready, x)
 	case claimed:
-		m.read(w, i, add)
+		m.read(w, i, x)
 	case ready:
-		m.begin(w, i, add)
+		m.begin(w, i, x)
 	case wrote:
-		add("checkpoint written", func(w *world) { m.mark(w, i) })
+		x.add("checkpoint written", func(w *world) { m.mark(w, i) })
 		if m.shared && w.current == in.txn && w.enrolled&checkpoints == 0 { // the abort's marker follows the former commit's
-			add("checkpoints enrolled", func(w *world) { w.enrolled |= checkpoints })
+			x.add("checkpoints enrolled", func(w *world) { w.enrolled |= checkpoints })
 		}
 	case marked:
 		if w.requests[i].answer == none {
-			add("EndTxn sent", func(w *world) {
+			x.add("EndTxn sent", func(w *world) {
 				in := &w.instances[i]
 				w.requests[i] = request{answer: asked, epoch: in.epoch, txn: in.txn}
 				in.phase = ending
 			})
 		}
 		if done := endOf(in.to); m.mistake == confirmedBeforeCommit && holds && w.confirmed < done {
-			add("confirm", func(w *world) { w.confirm(done) })
+			x.add("confirm", func(w *world) { w.confirm(done) })
 		}
 	case ending:
-		m.answered(w, i, add)
+		m.answered(w, i, x)
 	}
 }
 
 // claim is InitProducerID. It ends what a former owner left open, and until that
 // is complete the answer is CONCURRENT_TRANSACTIONS.
-func (m *model) claim(w *world, i int8, then phase, add adder) {
+func (m *model) claim(w *world, i int8, then phase, x *moves) {
 	switch w.state {
 	case empty:
-		add("id claimed", func(w *world) {
+		x.add("id claimed", func(w *world) {
 			w.epoch++
 			w.instances[i].epoch, w.instances[i].phase = w.epoch, then
 			if m.mistake == readBeforeClaim && then == claimed {
@@ -166,19 +175,19 @@ func (m *model) claim(w *world, i int8, then phase, add adder) {
 			}
 		})
 	case ongoing:
-		add("claim fences", func(w *world) { w.epoch++; m.end(w, abort) })
+		x.add("claim fences", func(w *world) { w.epoch++; m.end(w, abort) })
 	}
 }
 
 // read waits until no transaction is open before the high watermark. What is read
 // counts once the instance has committed a checkpoint of its own after it, which is
 // this step's end here.
-func (m *model) read(w *world, i int8, add adder) {
+func (m *model) read(w *world, i int8, x *moves) {
 	upTo := w.stable()
 	if upTo < w.n && m.mistake != readToLastStableOffset {
 		return
 	}
-	add("checkpoint read", func(w *world) {
+	x.add("checkpoint read", func(w *world) {
 		in := &w.instances[i]
 		if in.epoch != w.epoch && m.mistake != believedUnproved {
 			m.fencedOff(w, i)
@@ -193,7 +202,7 @@ func (m *model) read(w *world, i int8, add adder) {
 }
 
 // begin writes one or two events in a new transaction.
-func (m *model) begin(w *world, i int8, add adder) {
+func (m *model) begin(w *world, i int8, x *moves) {
 	in := w.instances[i]
 	if w.state == prepareCommit || w.state == prepareAbort {
 		return // CONCURRENT_TRANSACTIONS
@@ -205,7 +214,7 @@ func (m *model) begin(w *world, i int8, add adder) {
 		if m.whole && to != endOf(to) && !(m.mistake == partBeforeRefused && in.bad) {
 			continue
 		}
-		add([...]string{1: "first event written", 2: "events up to 2 written", 3: "events up to 3 written"}[to], func(w *world) { m.write(w, i, to) })
+		x.add([...]string{1: "first event written", 2: "events up to 2 written", 3: "events up to 3 written"}[to], func(w *world) { m.write(w, i, to) })
 	}
 }
 
@@ -215,7 +224,7 @@ func (m *model) write(w *world, i, to int8) {
 		m.fencedOff(w, i)
 		return
 	}
-	w.state, w.current, w.owner = ongoing, w.unused(), in.epoch
+	w.state, w.current, w.owner = ongoing, fresh, in.epoch
 	in.txn, in.to, in.phase = w.current, to, wrote
 	for e := in.done + 1; e <= to; e++ {
 		if e == 2 && m.refused && !in.bad {
@@ -231,7 +240,7 @@ func (m *model) write(w *world, i, to int8) {
 		}
 		bit := e
 		if e == 2 && m.refused {
-			bit += 8
+			bit += dead
 		}
 		w.written |= 1 << bit
 		w.enrolled |= partition(e)
@@ -257,20 +266,20 @@ func (m *model) mark(w *world, i int8) {
 }
 
 // answered goes on after EndTxn.
-func (m *model) answered(w *world, i int8, add adder) {
+func (m *model) answered(w *world, i int8, x *moves) {
 	switch w.requests[i].answer {
 	case committed:
-		add("commit known", func(w *world) {
+		x.add("commit known", func(w *world) {
 			w.requests[i] = request{}
 			w.instances[i].settle(w.instances[i].to)
 		})
 	case fenced:
-		add("fenced", func(w *world) {
+		x.add("fenced", func(w *world) {
 			w.requests[i] = request{}
 			m.fencedOff(w, i)
 		})
 	case silence:
-		add("outcome unknown", func(w *world) {
+		x.add("outcome unknown", func(w *world) {
 			w.requests[i] = request{}
 			m.unknown(w, i)
 		})

@@ -1,6 +1,9 @@
 package exactlyonce
 
-import "slices"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // events are in the log of the database, numbered from 1. The first two are one
 // transaction of the database, the third is another.
@@ -32,13 +35,11 @@ const (
 	checkpoints
 )
 
-func (p parts) String() string {
-	return map[parts]string{first: "first partition", second: "second partition", checkpoints: "checkpoints"}[p]
-}
-
 // set is a set of events, bit e for event e. In what a transaction has written, bit
-// e+8 is a dead letter.
-type set uint16
+// e+dead is a dead letter.
+type set uint8
+
+const dead = 4
 
 func (s set) has(event int8) bool { return s>>event&1 == 1 }
 
@@ -49,14 +50,14 @@ func (s set) after(event int8) set { return s &^ (2<<event - 1) }
 func (s set) in(some parts) (part set) {
 	for e := int8(1); e <= events; e++ {
 		if partition(e)&some != 0 {
-			part |= s & (1<<e | 1<<(e+8))
+			part |= s & (1<<e | 1<<(e+dead))
 		}
 	}
 	return part
 }
 
 // plain counts dead letters as events.
-func (s set) plain() set { return (s | s>>8) & 0xff }
+func (s set) plain() set { return (s | s>>dead) & (1<<dead - 1) }
 
 // nobody stands for no instance.
 const nobody = -1
@@ -145,9 +146,8 @@ func (k *mark) counts() bool { return !k.foreign && k.outcome == commit && !k.to
 
 const mostMarks = 10
 
-// world is a state of everything. It is comparable, so that the search knows
-// which it has been in, and has no more history than matters, so that they are
-// few.
+// world is a state of everything. It has no more history than matters, so that its states
+// are few, and each field is one byte, so that its bytes are its key.
 type world struct {
 	state   coordinator
 	epoch   int8
@@ -163,9 +163,7 @@ type world struct {
 	forgotten                 bool    // a commit was
 	published                 set     // events in committed transactions
 	wrong                     bool    // a consumer would read something else
-	marks                     [mostMarks]mark
-	n                         int8 // marks
-	meddled                   bool // another pipeline has written in marks
+	meddled                   bool    // another pipeline has written in marks
 
 	holder    int8 // of the slot
 	confirmed int8
@@ -173,11 +171,25 @@ type world struct {
 
 	instances [2]instance
 	requests  [2]request
-	faults    int8 // that may still happen
+
+	n     int8 // marks
+	marks [mostMarks]mark
 }
 
-func start(faults int8) world {
-	w := world{holder: nobody, faults: faults, n: 1}
+// key has all that w consists of.
+func (w *world) key() []byte {
+	size := unsafe.Offsetof(w.marks) + uintptr(w.n)*unsafe.Sizeof(mark{})
+	return unsafe.Slice((*byte)(unsafe.Pointer(w)), size)
+}
+
+// of returns the world that has the key.
+func of(key []byte) (w world) {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&w)), unsafe.Sizeof(w)), key)
+	return w
+}
+
+func start() world {
+	w := world{holder: nobody, n: 1}
 	w.marks[0] = mark{outcome: commit, stable: true}
 	w.instances[0].phase, w.instances[1].phase = standby, standby
 	return w
@@ -240,12 +252,12 @@ func (w *world) end(o outcome, refused bool) {
 func (w *world) publish(refused bool) {
 	fresh := w.written &^ w.written.in(w.committed)
 	for e := int8(1); e <= events; e++ {
-		live, dead := fresh.has(e), fresh.has(e+8)
-		if !live && !dead {
+		live, letter := fresh.has(e), fresh.has(e+dead)
+		if !live && !letter {
 			continue
 		}
 		later := w.published.after(e).in(partition(e))
-		w.wrong = w.wrong || w.published.has(e) || later != 0 || w.published.prefix() < e-1 || dead != (refused && e == 2)
+		w.wrong = w.wrong || w.published.has(e) || later != 0 || w.published.prefix() < e-1 || letter != (refused && e == 2)
 		w.published |= 1 << e
 	}
 }
@@ -297,60 +309,110 @@ func (w *world) lose() {
 	}
 }
 
-// forget drops history that nobody can see, and renumbers epochs. Where checkpoints may
-// be torn, the last one that counts may cease to, and one that is torn may count yet: if
-// the slot is beyond what counts.
-func (w *world) forget(torn bool) {
+// forget drops what makes no difference to any later step.
+func (m *model) forget(w *world) {
+	m.forgetMarks(w)
+	m.forgetTransactions(w)
+	w.rankEpochs()
+}
+
+// forgetMarks drops checkpoints that nobody can see. Where checkpoints may be torn, the last
+// one that counts may cease to, and one that is torn may count yet: if the slot is beyond
+// what counts.
+func (m *model) forgetMarks(w *world) {
 	enough := 1
-	if torn {
+	if m.halves || m.shared {
 		enough = 2
 	}
-	kept := w.marks
-	w.marks = [mostMarks]mark{}
-	n := w.n
-	w.n = 0
+	n, kept := w.n, int8(0)
 	for i := range n {
-		k := kept[i]
+		k := &w.marks[i]
 		later := 0 // checkpoints that count
-		for j := i + 1; j < n && kept[j].stable; j++ {
-			if kept[j].counts() && (!k.torn || kept[j].done >= k.done) {
+		for j := i + 1; j < n && w.marks[j].stable; j++ {
+			if w.marks[j].counts() && (!k.torn || w.marks[j].done >= k.done) {
 				later++
 			}
 		}
 		if k.stable && (k.foreign || later >= enough || k.outcome == abort && k.written&w.published == 0) {
 			continue
 		}
-		w.append(k)
+		w.marks[kept] = *k
+		kept++
 	}
-	epochs := []*int8{&w.epoch, &w.owner}
-	for i := range 2 {
-		epochs = append(epochs, &w.instances[i].epoch, &w.requests[i].epoch)
+	for i := kept; i < n; i++ {
+		w.marks[i] = mark{}
+	}
+	w.n = kept
+}
+
+// The names of transactions. A transaction is only ever compared with the present one, and
+// one that is over never becomes the present one again. So two names are enough, and a third
+// for the step that begins one.
+const (
+	present int8 = iota + 1
+	former
+	fresh
+)
+
+// forgetTransactions names the transactions anew, and drops what has no effect any more:
+// markers that nobody sees, and requests of the past.
+func (m *model) forgetTransactions(w *world) {
+	if !m.partsSeen(w) {
+		w.told &= checkpoints
+	}
+	for i := range w.instances {
+		in, q := &w.instances[i], &w.requests[i]
+		in.txn, q.txn = w.renamed(in.txn), w.renamed(q.txn)
+		// Epochs only grow. So nobody gets an answer to such a request, and it ends nothing.
+		if q.stale && (q.epoch != w.epoch || !m.shared && q.txn != present) {
+			*q = request{}
+		}
+	}
+	w.current = w.renamed(w.current)
+}
+
+func (w *world) renamed(txn int8) int8 {
+	switch txn {
+	case 0:
+		return 0
+	case w.current:
+		return present
+	}
+	return former
+}
+
+// partsSeen reports whether the markers in the events' own partitions make a difference, which
+// they do only while the commit may be forgotten. Otherwise they are written with the
+// transaction's completion, which waits for them: no step between reads them, and none can
+// keep them from being written.
+func (m *model) partsSeen(w *world) bool {
+	return m.halves && w.state == prepareCommit && !w.known
+}
+
+// rankEpochs gives the epochs the numbers from 1 on: only their order counts.
+func (w *world) rankEpochs() {
+	used := 1<<w.epoch | 1<<w.owner
+	for i := range w.instances {
+		used |= 1<<w.instances[i].epoch | 1<<w.requests[i].epoch
 	}
 	for i := range w.n {
-		epochs = append(epochs, &w.marks[i].epoch)
+		used |= 1 << w.marks[i].epoch
 	}
-	var used [128]bool
-	for _, e := range epochs {
-		used[*e] = true
+	used &^= 1 // there is no epoch 0
+	rank := func(e int8) int8 { return int8(bits.OnesCount(uint(used & (2<<e - 1)))) }
+	w.epoch, w.owner = rank(w.epoch), rank(w.owner)
+	for i := range w.instances {
+		w.instances[i].epoch, w.requests[i].epoch = rank(w.instances[i].epoch), rank(w.requests[i].epoch)
 	}
-	for _, e := range epochs {
-		rank := int8(0)
-		for lower := range *e {
-			if lower > 0 && used[lower] {
-				rank++
-			}
-		}
-		if *e > 0 {
-			*e = rank + 1
-		}
+	for i := range w.n {
+		w.marks[i].epoch = rank(w.marks[i].epoch)
 	}
 }
 
 // order puts the instances in an order, as which of them is which makes no
 // difference. It reports whether they have changed places.
 func (w *world) order() (swapped bool) {
-	a, b := w.rank(0), w.rank(1)
-	if slices.Compare(a[:], b[:]) <= 0 {
+	if w.rank(0) <= w.rank(1) {
 		return false
 	}
 	w.instances[0], w.instances[1] = w.instances[1], w.instances[0]
@@ -361,8 +423,8 @@ func (w *world) order() (swapped bool) {
 	return true
 }
 
-// rank is all that a world has of an instance.
-func (w *world) rank(i int8) [12]int8 {
+// rank is all that a world has of an instance, in five bits each.
+func (w *world) rank(i int8) (r uint64) {
 	in, q := &w.instances[i], &w.requests[i]
 	flag := func(b bool) int8 {
 		if b {
@@ -370,15 +432,9 @@ func (w *world) rank(i int8) [12]int8 {
 		}
 		return 0
 	}
-	return [...]int8{flag(w.holder == i), int8(in.phase), in.epoch, in.txn, in.done, in.to, flag(in.bad),
-		int8(q.answer), q.epoch, q.txn, flag(q.stale), int8(in.visible)}
-}
-
-// unused names a new transaction.
-func (w *world) unused() int8 {
-	for n := int8(1); ; n++ {
-		if n != w.current && n != w.instances[0].txn && n != w.instances[1].txn && n != w.requests[0].txn && n != w.requests[1].txn {
-			return n
-		}
+	for _, field := range [...]int8{flag(w.holder == i), int8(in.phase), in.epoch, in.txn, in.done, in.to, flag(in.bad),
+		int8(q.answer), q.epoch, q.txn, flag(q.stale), int8(in.visible)} {
+		r = r<<5 | uint64(field)
 	}
+	return r
 }
