@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -167,7 +167,7 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
 	go func() {
 		var claim storage.Claim
-		err := recovered.Call(func() error {
+		err := usercode.Call(func() error {
 			return a.try(asking, func(ctx context.Context) (err error) {
 				claim, err = a.options.Store.Claim(ctx, next.message.Key, a.request(next.message, next.owner))
 				return err

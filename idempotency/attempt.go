@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/stuck"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -92,7 +91,7 @@ func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 		defer cancel()
 	}
 	if tell := a.options.Observer.HandlerStuck; tell != nil {
-		defer stuck.Watch(ctx, a.options.Margin, func(stuck bool) { tell(a.message, stuck) })()
+		defer watchStuck(ctx, a.options.Margin, func(stuck bool) { tell(a.message, stuck) })()
 	}
 	value, err := call(ctx, handler)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, storage.ErrHandlerTimeout) {
@@ -103,7 +102,7 @@ func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 
 // call returns what the handler does; a panic is an error.
 func call(ctx context.Context, handler Handler) (value []byte, err error) {
-	err = recovered.Call(func() (err error) {
+	err = usercode.Call(func() (err error) {
 		value, err = handler(ctx)
 		return err
 	})
@@ -292,7 +291,7 @@ func (a *attempt) compensate(loss Loss) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), a.options.Timeout)
 	defer cancel()
-	err := recovered.Call(func() error { a.options.Compensate(storage.ContextWithLease(ctx, loss.Lease), loss); return nil })
+	err := usercode.Call(func() error { a.options.Compensate(storage.ContextWithLease(ctx, loss.Lease), loss); return nil })
 	if err != nil {
 		return fmt.Errorf("compensate: %w", err)
 	}

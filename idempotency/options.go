@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
@@ -155,7 +155,7 @@ func (o Options) validate() error {
 	switch {
 	case o.HandlerTimeout < 0:
 		return fmt.Errorf("HandlerTimeout, %s, is negative", o.HandlerTimeout)
-	case isnil.Value(o.Store):
+	case usercode.IsNil(o.Store):
 		return errors.New("Store is missing")
 	case o.Heartbeat+o.Margin >= o.Lease:
 		return fmt.Errorf("Heartbeat, %s, and Margin, %s, leave no time within Lease, %s", o.Heartbeat, o.Margin, o.Lease)

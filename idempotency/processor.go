@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/solo"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -233,7 +233,7 @@ var errNoDeadLetter = errors.New("no dead letter is configured")
 func (p *Processor) deadLetter(ctx context.Context, d DeadLetter) error {
 	err := errNoDeadLetter
 	if p.options.DeadLetter != nil {
-		err = recovered.Call(func() error { return p.options.DeadLetter(ctx, d) })
+		err = usercode.Call(func() error { return p.options.DeadLetter(ctx, d) })
 	}
 	switch {
 	case err == nil:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 )
 
 // The defaults of Config.
@@ -111,7 +111,7 @@ func (c *Config) complete() error {
 	c.BackoffFirst = cmp.Or(c.BackoffFirst, defaultBackoffFirst)
 	c.BackoffLongest = cmp.Or(c.BackoffLongest, max(c.BackoffFirst, defaultBackoffLongest))
 	c.Once.Scope = cmp.Or(c.Once.Scope, c.Group)
-	if r, ok := c.Once.Runner.(interface{ Retention() time.Duration }); ok && !isnil.Value(r) {
+	if r, ok := c.Once.Runner.(interface{ Retention() time.Duration }); ok && !usercode.IsNil(r) {
 		c.retention = r.Retention()
 	}
 	if c.Logger == nil {

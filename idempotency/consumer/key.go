@@ -11,7 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -96,7 +96,7 @@ func checkPointer(pointer string) error {
 
 // checkID finds out whether the function can give any record an id.
 func checkID(id func(r *kgo.Record) (string, error)) (err error) {
-	_ = recovered.Call(func() error { // somebody else's may expect what an empty record lacks
+	_ = usercode.Call(func() error { // somebody else's may expect what an empty record lacks
 		_, err = id(&kgo.Record{})
 		return nil
 	})

@@ -9,8 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -63,7 +62,7 @@ func (o Once) protect(h Handler) (Process, error) {
 	switch {
 	case h == nil:
 		return nil, errors.New("the handler is missing")
-	case isnil.Value(o.Runner):
+	case usercode.IsNil(o.Runner):
 		return nil, errors.New("the runner is missing")
 	}
 	if err := (storage.Key{Scope: o.Scope, ID: "any"}).Validate(); err != nil {
@@ -114,7 +113,7 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 // following returns the message of the record that comes next. One that has none
 // is left to its own turn.
 func (o *Once) following(next func() *kgo.Record) (key storage.Key, fingerprint storage.Fingerprint, ok bool) {
-	err := recovered.Call(func() error {
+	err := usercode.Call(func() error {
 		r := next()
 		if r == nil {
 			return nil

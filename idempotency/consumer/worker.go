@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -57,7 +57,7 @@ func (s *session) do(j job) (next *job) {
 // attempt processes the record. The Runner recovers the handler's panics; those
 // of middlewares and of the functions that read a record are left to it.
 func (s *session) attempt(ctx context.Context, r *kgo.Record) (result idempotency.Result, err error) {
-	panicked := recovered.Call(func() error {
+	panicked := usercode.Call(func() error {
 		result, err = s.process(ctx, r)
 		return nil
 	})
@@ -77,7 +77,7 @@ func (s *session) reachable(closed bool) {
 func (s *session) tell(j job, result idempotency.Result, err error, done settlement) {
 	r := j.record
 	log := s.cfg.Logger.With("topic", r.Topic, "partition", r.Partition, "offset", r.Offset)
-	if p, ok := errors.AsType[*recovered.Panic](err); ok {
+	if p, ok := errors.AsType[*usercode.Panic](err); ok {
 		log = log.With("stack", string(p.Stack()))
 	}
 	switch {

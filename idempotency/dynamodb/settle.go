@@ -43,12 +43,8 @@ func (s *Store) Extend(ctx context.Context, lease storage.Lease, d time.Duration
 // Complete implements storage.Store. A result of more than maxResultBytes is
 // refused before anything is sent.
 func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
-	if err := storage.CheckRetention(retention); err != nil {
+	if err := storage.CheckCompletion(lease, result, maxResultBytes, retention); err != nil {
 		return err
-	}
-	if len(result) > maxResultBytes {
-		return fmt.Errorf("complete %s: %w: %d bytes, more than the %d that fit in an item of DynamoDB",
-			lease.Key, storage.ErrResultTooLarge, len(result), maxResultBytes)
 	}
 	return s.settle(ctx, "complete", settlement{
 		lease: lease, changes: onComplete,

@@ -10,7 +10,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -69,7 +69,7 @@ var (
 // must not be that of DAX, which caches.
 func New(client Client, o Options) (*Store, error) {
 	switch {
-	case isnil.Value(client):
+	case usercode.IsNil(client):
 		return nil, errors.New("make idempotency store: a DynamoDB client is required")
 	case o.Table == "":
 		return nil, errNoTable

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -58,7 +58,7 @@ const maxClaims = 4096
 // Layer puts the window in front of the store. A window may serve several.
 func Layer(s storage.Store, w *Window, o LayerOptions) (*Layered, error) {
 	switch {
-	case isnil.Value(s):
+	case usercode.IsNil(s):
 		return nil, errors.New("put a window in front of a store: the store is missing")
 	case w == nil:
 		return nil, errors.New("put a window in front of a store: the window is missing")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -102,7 +101,7 @@ func (s *Store) Extend(_ context.Context, lease storage.Lease, d time.Duration) 
 
 // Complete implements storage.Store.
 func (s *Store) Complete(_ context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
-	if err := completion.Check(lease, result, s.options.MaxResultBytes, retention); err != nil {
+	if err := storage.CheckCompletion(lease, result, s.options.MaxResultBytes, retention); err != nil {
 		return err
 	}
 	return s.change(lease, func(r storage.Record, now time.Time) (storage.Record, error) {

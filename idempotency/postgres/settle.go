@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
@@ -25,7 +24,7 @@ func (s *Store) Extend(ctx context.Context, lease storage.Lease, d time.Duration
 
 // Complete implements storage.Store.
 func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte, retention time.Duration) error {
-	if err := completion.Check(lease, result, s.options.MaxResultBytes, retention); err != nil {
+	if err := storage.CheckCompletion(lease, result, s.options.MaxResultBytes, retention); err != nil {
 		return err
 	}
 	return s.settle(ctx, "complete", lease, storage.Completed, s.sql(lease.Key).complete, result, micros(retention))

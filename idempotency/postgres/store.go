@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -79,7 +79,7 @@ func New(db database, o Options) (*Store, error) {
 }
 
 func newStore(db database, o Options) (*Store, error) {
-	if isnil.Value(db) {
+	if usercode.IsNil(db) {
 		return nil, errors.New("make idempotency store: a pool of PostgreSQL is required")
 	}
 	table, err := parseTable(o.Table)

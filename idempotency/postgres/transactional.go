@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
@@ -75,7 +75,7 @@ var _ storage.Transactor = (*Transactional)(nil)
 // pool stays the caller's; handlers must not wait for another of its
 // connections, or all of them may wait for each other.
 func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
-	if isnil.Value(pool) {
+	if usercode.IsNil(pool) {
 		return nil, errors.New("make transactional store: a pool of PostgreSQL is required")
 	}
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, defaultIdleTimeout)

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
@@ -182,7 +181,7 @@ func (w *work) commit(ctx context.Context, result []byte, retention time.Duratio
 	if err := w.tx.check(); err != nil {
 		return err
 	}
-	if err := completion.Check(w.lease, result, w.options.MaxResultBytes, retention); err != nil {
+	if err := storage.CheckCompletion(w.lease, result, w.options.MaxResultBytes, retention); err != nil {
 		return err
 	}
 	w.tx.over.Store(true)

@@ -11,7 +11,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/recovered"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 )
 
 const (
@@ -156,7 +156,7 @@ func (b *batch) send(server *goredis.Client) {
 	ctx, cancel := b.context()
 	defer close(b.sent)
 	defer cancel()
-	err := recovered.Call(func() error {
+	err := usercode.Call(func() error {
 		pipe := server.Pipeline()
 		commands := b.commands()
 		for _, calls := range commands {

@@ -9,7 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/isnil"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 )
 
 // The defaults of Options.
@@ -59,7 +59,7 @@ func (o Options) withDefaults(client goredis.UniversalClient) (Options, error) {
 		return o, fmt.Errorf("option WaitTimeout, %s, is shorter than 1ms", o.WaitTimeout)
 	}
 	var readTimeout time.Duration
-	if isnil.Value(client) {
+	if usercode.IsNil(client) {
 		return o, errors.New("a Redis client is required")
 	}
 	switch c := client.(type) {

@@ -10,7 +10,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/completion"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
@@ -103,7 +102,7 @@ func (s *Store) checkCompletion(lease storage.Lease, result []byte, retention ti
 	if err := lease.Validate(); err != nil {
 		return err
 	}
-	return completion.Check(lease, result, s.options.MaxResultBytes, retention)
+	return storage.CheckCompletion(lease, result, s.options.MaxResultBytes, retention)
 }
 
 func completionArgs(lease storage.Lease, result []byte, retention time.Duration) []any {

@@ -133,6 +133,10 @@ func TestValidation(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	lease := storage.Lease{Key: storage.Key{Scope: "a", ID: "b"}}
+	if err := storage.CheckCompletion(lease, []byte("abc"), 2, time.Second); !errors.Is(err, storage.ErrResultTooLarge) {
+		t.Error(err)
+	}
 	if err := (storage.Filter{Scope: "a", ID: "\x00"}).Validate(); !errors.Is(err, storage.ErrBadKey) {
 		t.Error(err)
 	}

@@ -120,3 +120,16 @@ func checkOwner(owner string) error {
 
 // isText tells whether every store can keep s as text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// CheckCompletion returns an error unless a store that keeps results of up to most
+// bytes can complete the lease with the result: one that wraps ErrBadRequest for the
+// retention, or ErrResultTooLarge.
+func CheckCompletion(lease Lease, result []byte, most int, retention time.Duration) error {
+	if err := CheckRetention(retention); err != nil {
+		return err
+	}
+	if len(result) > most {
+		return fmt.Errorf("complete %s: %w: %d bytes, more than %d", lease.Key, ErrResultTooLarge, len(result), most)
+	}
+	return nil
+}

@@ -1,11 +1,10 @@
-// Package isnil finds what is missing where an interface is asked for.
-package isnil
+package usercode
 
 import "reflect"
 
-// Value tells whether v is nil, or an interface that holds a nil pointer, map,
+// IsNil tells whether v is nil, or an interface that holds a nil pointer, map,
 // slice, function or channel.
-func Value(v any) bool {
+func IsNil(v any) bool {
 	if v == nil {
 		return true
 	}

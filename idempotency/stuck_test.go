@@ -1,19 +1,13 @@
-package stuck_test
+package idempotency
 
 import (
 	"context"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/goleak"
-
-	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/stuck"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestWatch(t *testing.T) {
+func TestStuckWorkIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		context, work time.Duration // how long they last
 		want          []string
@@ -28,7 +22,7 @@ func TestWatch(t *testing.T) {
 				defer cancel()
 				begun := time.Now()
 				var got []string
-				stop := stuck.Watch(ctx, 5*time.Second, func(stuck bool) {
+				stop := watchStuck(ctx, 5*time.Second, func(stuck bool) {
 					text := "false"
 					if stuck {
 						text = "true"

@@ -1,5 +1,4 @@
-// Package stuck notices work that goes on after its context has ended.
-package stuck
+package idempotency
 
 import (
 	"context"
@@ -7,11 +6,11 @@ import (
 	"time"
 )
 
-// Watch calls tell(true) if the work still runs when its context has been over
+// watchStuck calls tell(true) if the work still runs when its context has been over
 // for patience. The caller calls stop when the work has ended; that calls
 // tell(false) if tell(true) was called. tell is called once at a time.
-func Watch(ctx context.Context, patience time.Duration, tell func(stuck bool)) (stop func()) {
-	w := &watch{tell: tell}
+func watchStuck(ctx context.Context, patience time.Duration, tell func(stuck bool)) (stop func()) {
+	w := &overtime{tell: tell}
 	unwatch := context.AfterFunc(ctx, func() { w.overdue(patience) })
 	return func() {
 		unwatch()
@@ -19,7 +18,8 @@ func Watch(ctx context.Context, patience time.Duration, tell func(stuck bool)) (
 	}
 }
 
-type watch struct {
+// overtime watches work that goes on after its context has ended.
+type overtime struct {
 	tell func(stuck bool)
 
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type watch struct {
 	ended bool
 }
 
-func (w *watch) overdue(patience time.Duration) {
+func (w *overtime) overdue(patience time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
@@ -44,7 +44,7 @@ func (w *watch) overdue(patience time.Duration) {
 	})
 }
 
-func (w *watch) end() {
+func (w *overtime) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true

@@ -1,5 +1,6 @@
-// Package recovered turns the panics of somebody else's code into errors.
-package recovered
+// Package usercode runs the user's functions, whose panics become errors, and finds
+// missing values where the user gives an interface.
+package usercode
 
 import (
 	"fmt"
