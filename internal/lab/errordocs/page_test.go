@@ -14,20 +14,16 @@ import (
 
 const introduction = `# What you see when something is wrong
 
-Each line was produced by giving the program that input; the test that did it fails
-when this page no longer says what the program says. The message is the last thing on
-standard error, the remedy the line below it; where the log is JSON, as by
-default, both are fields of its last line.
+Each line is the program's answer to that input, by test: the message is the last line
+on standard error, the remedy the line below (in a JSON log both are fields of the last
+line). Where versions of PostgreSQL differ, each has its line. ` + "`make errors`" + ` writes
+the page anew from PostgreSQL 14 to 18;
+` + "`CDC_OUTBOX_PG_BIN=… go test ./internal/lab/errordocs -update`" + ` writes the answers
+of that version, and keeps those of others.
 
-An input has several lines where versions of PostgreSQL say different things, each
-with its versions. ` + "`make errors`" + ` writes the page anew, from what PostgreSQL 14 to 18
-say. For one more version, or a change that no version makes a difference to:
-` + "`CDC_OUTBOX_PG_BIN=… go test ./internal/lab/errordocs -update`" + ` writes what that version
-says, and keeps what others say.
-
-Exit codes: 1 an error that may pass, start again; 2 bad usage or
-configuration; 3 events may have been lost, an operator must decide. Where the
-program goes on, the message is in its log, and in the answer of /readyz.
+Exit codes: 1 may pass, start again; 2 bad usage or configuration; 3 events may have been
+lost, an operator must decide. Where the program goes on, the message is in its log and
+in the answer of /readyz.
 
 | Input | Exit code | Message | Remedy |
 |---|---|---|---|
