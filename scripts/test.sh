@@ -4,8 +4,8 @@
 # (summary.awk): the count, what the tests ran against, and what was skipped and why.
 # GOTESTSUM is the command to run gotestsum with.
 #
-# RETRIES is how often a test that fails runs again; 0 by default. One that passes
-# then is flaky: the summary names it.
+# RETRIES is how often a test that fails runs again; 0 by default. A test that passes
+# then is flaky: the summary names it. After a data race, nothing runs again.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ events=.cache/test-events.json
 : >"$events" # those of another run do not count
 status=0
 $GOTESTSUM --format standard-quiet --hide-summary skipped --jsonfile "$events" \
-	--rerun-fails="${RETRIES:-0}" --rerun-fails-run-root-test --packages="$PACKAGES" -- "$@" </dev/null || status=$?
+	--rerun-fails="${RETRIES:-0}" --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --packages="$PACKAGES" -- "$@" </dev/null || status=$?
 
 awk -f "$here/summary.awk" "$events" >.cache/test-summary || status=1
 cat .cache/test-summary
