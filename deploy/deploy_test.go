@@ -1,5 +1,5 @@
-// Package deploy has no code: its tests hold the files beside it to the
-// program and the documents that they name.
+// Package deploy has no code: the tests hold the files beside it to the program
+// and the documents that they name.
 package deploy
 
 import (
@@ -138,7 +138,7 @@ func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// What is measured is of no use where nobody looks.
+// Everything measured is of no use where nobody looks.
 func TestDashboardShowsEveryMetric(t *testing.T) {
 	var shown strings.Builder
 	for _, expr := range expressions(t) {
@@ -180,7 +180,8 @@ func exported(t *testing.T) map[string]bool {
 	return names
 }
 
-// consumers returns the metrics of package idempotency, with one record seen.
+// consumers returns the metrics of package idempotency, with a single record
+// seen.
 func consumers(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -103,7 +103,7 @@ func TestProgramsAreBuiltWithTheSameTags(t *testing.T) {
 	}
 }
 
-// The image's Go does not download another one, as that of a machine does.
+// The image's Go does not download another, as that of a machine does.
 func TestImageHasTheGoThatIsNeeded(t *testing.T) {
 	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.work"))
 	image := regexp.MustCompile(`golang:([\d.]+)`).FindStringSubmatch(read(t, "../Dockerfile"))
@@ -187,13 +187,13 @@ func stages(t *testing.T) []stage {
 }
 
 // builder carries out the Dockerfile's instructions, with directories for
-// images. Of images that are not made by the Dockerfile it has nothing: the
-// machine's Go compiles.
+// images. Of images not made by the Dockerfile it has nothing: the machine's Go
+// compiles.
 type builder struct {
 	context string
 	stages  []stage
 	images  string            // a directory
-	roots   map[string]string // the file system of each stage that was built, in images
+	roots   map[string]string // the file system of each stage built, in images
 	started int               // how many of them start a program
 }
 
@@ -246,8 +246,8 @@ var given = map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}
 const debianPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // checkImage refuses an image that would not start: there is nothing in it but
-// what was copied, and no shell that looks for a program. What it starts is on PATH, for
-// those who type a verb in it.
+// everything copied, and no shell that looks for a program. What it starts is
+// on PATH, for those who type a verb in it.
 func (s *step) checkImage(t *testing.T) {
 	t.Helper()
 	if uid, _, _ := strings.Cut(s.user, ":"); !regexp.MustCompile(`^[1-9]\d*$`).MatchString(uid) {
@@ -351,8 +351,8 @@ func (s *step) copy(words []string) error {
 	return nil
 }
 
-// copyTree copies a file, into the directory where to ends with a slash, or what
-// is in a directory.
+// copyTree copies a file, into the directory where to ends with a slash, or
+// everything in a directory.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

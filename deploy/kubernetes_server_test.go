@@ -19,7 +19,8 @@ type apiServer struct {
 	namespace string
 }
 
-// newAPIServer skips the test where there is none. KUBECONFIG alone may be of a cluster that is in use.
+// newAPIServer skips the test where there is none. KUBECONFIG alone may be of a
+// cluster in use.
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	config := os.Getenv("CDC_OUTBOX_TEST_KUBECONFIG")
@@ -62,8 +63,9 @@ func (s *apiServer) apply(folder string) {
 	s.run("diff", "--kustomize", filepath.Dir(file)) // ends with 1 where anything differs
 }
 
-// A real API server, with controllers, takes two connectors in one namespace and their
-// pods under restricted, gives each a budget of its own, and takes the pod of a verb.
+// A real API server, with controllers, takes two connectors in one namespace
+// and their pods under restricted, gives each a separate budget, and takes the
+// pod of a verb.
 func TestKubernetesOnAnAPIServer(t *testing.T) {
 	s := newAPIServer(t)
 	for folder, name := range map[string]string{".": "cdc-outbox", "overlays/second": "billing-cdc-outbox"} {

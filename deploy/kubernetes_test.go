@@ -119,7 +119,7 @@ func built(t *testing.T, folder string) []object {
 	}
 }
 
-// edited is a copy of kubernetes with one file changed.
+// edited is a copy of kubernetes with a single file changed.
 func edited(t *testing.T, file, before, after string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -222,8 +222,8 @@ func matches(selector, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-// Failure mode 148. A namespace, in which others may be, is neither made, labelled nor
-// deleted with a connector.
+// Failure mode 148. A namespace, where others may be, is neither made, labelled
+// nor deleted with a connector.
 func TestKubernetesConnectorsHaveNoNamespace(t *testing.T) {
 	for _, folder := range append(connectors, "base") {
 		for _, o := range built(t, "kubernetes/"+folder) {

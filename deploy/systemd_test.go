@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Systemd reads the unit as it is, but for the program, which is not on this machine.
+// Systemd reads the unit as it is, but for the program, not on this machine.
 func TestSystemdUnitIsValid(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// foreign are names in comments that are not of Go code in this repository:
-// products, and the code of others.
+// foreign are names in comments not of Go code in this repository: products,
+// and the code of others.
 var foreign = names(`
 	BuildKit CloudFormation GitHub JavaScript OpenTelemetry pgSQL ReplicaSet W3C
 	CdcOutboxRetainedWALHigh IdempotencyTable
@@ -72,7 +72,7 @@ func (k *identifiers) read(file *ast.File) {
 	})
 }
 
-// missing returns the names in a file's comments that are not declared.
+// missing returns the names in a file's comments not declared.
 func (k *identifiers) missing(file *ast.File) (names []string) {
 	elsewhere, local := imported(file), identifiersOf(file)
 	for _, group := range file.Comments {
@@ -116,8 +116,8 @@ func identifiersOf(file *ast.File) map[string]bool {
 	return all
 }
 
-// TestCommentsBeginWithTheName reads what stands before a declaration: a word in
-// lower case at its beginning is the name.
+// TestCommentsBeginWithTheName reads what stands before a declaration: a word
+// in lower case at the beginning is the name.
 func TestCommentsBeginWithTheName(t *testing.T) {
 	first := regexp.MustCompile(`^[a-z]\w*`)
 	for path, file := range parsed(t) {

@@ -45,7 +45,7 @@ func decode(t *testing.T, path string, into any) {
 	}
 }
 
-// A command that only a workflow has cannot be tried before it is pushed.
+// A command that only a workflow has cannot be tried before being pushed.
 func TestWorkflowsRunMakeTargets(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	command := regexp.MustCompile(`^make ([a-z0-9-]+)( [A-Z]+=(\$\{\{ [a-z.]+ \}\}|[\w.]+))*$`)

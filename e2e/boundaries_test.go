@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
-// whole is what a record says of its transaction of the database, and in which
+// whole is what a record says of the transaction of the database, and in which
 // Kafka transaction it is: each one has an epoch of its own, by
 // transaction.version 2.
 type whole struct {
@@ -40,8 +40,8 @@ func wholeOf(r *kgo.Record) whole {
 }
 
 // wantWhole checks that each transaction of the database is in one Kafka
-// transaction, with as many records as each of them says. It returns the numbers
-// of both.
+// transaction, with as many records as each of them says. wantWhole returns the
+// numbers of both.
 func (w *world) wantWhole() (transactions, kafka int) {
 	w.t.Helper()
 	records := map[whole]int{}
@@ -132,7 +132,8 @@ func large(r *checker.Reader) (n int) {
 	return n
 }
 
-// killCoordinator kills the connector together with its transaction coordinator.
+// killCoordinator kills the connector together with the transaction
+// coordinator.
 func (w *world) killCoordinator(c *connector) *connector {
 	w.t.Helper()
 	n := w.cluster.Coordinator(w.t, w.transactionalID())
@@ -143,8 +144,8 @@ func (w *world) killCoordinator(c *connector) *connector {
 	return c
 }
 
-// A transaction that is larger than the bound is not published in parts unless
-// the configuration says so.
+// A transaction larger than the bound is not published in parts unless the
+// configuration says so.
 func TestE2EExactlyOnceOversizedTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true, kafka: "transaction_boundaries: true\n    max_buffered_bytes: 1MiB"})
 	c := w.start()

@@ -18,8 +18,8 @@ import (
 // explained is of how many events explain tells: each costs a look at all records.
 const explained = 20
 
-// repeated returns the events that consumers saw more than once. It looks at the
-// latest records: what comes again comes soon.
+// repeated returns the events that consumers saw more than once. repeated looks
+// at the latest records: what comes again comes soon.
 func (k *campaign) repeated() (ids []string) {
 	records := k.reader.Records()
 	for _, rep := range checker.Repetitions(records[max(0, len(records)-20_000):]) {
@@ -28,15 +28,16 @@ func (k *campaign) repeated() (ids []string) {
 	return ids
 }
 
-// explain logs what is known of events: where and how often they were written, what
-// a new consumer sees there, who leads these partitions, what brokers say of the
-// transaction, and what they all wrote then. It tells of the first events only.
+// explain logs what is known of events: where and how often they were written,
+// what a new consumer sees there, who leads these partitions, what brokers say
+// of the transaction, and what they all wrote then. explain tells of the first
+// events only.
 func (k *campaign) explain(ids []string) {
 	k.t.Helper()
 	k.t.Logf("%d events", len(ids))
 	ids = ids[:min(len(ids), explained)]
 	var first time.Time           // of the records
-	spans := map[position]int64{} // from a partition's first offset of these to behind its last
+	spans := map[position]int64{} // from a partition's first offset of these to behind the last
 	for i, id := range ids {
 		copies := k.all.Find(id)
 		k.t.Logf("event %d of %d, %s, was written %d times", i+1, len(ids), id, len(copies))
@@ -72,8 +73,9 @@ func (k *campaign) explain(ids []string) {
 	}
 }
 
-// timeline logs what was written to all partitions, checkpoints and the
-// coordinators' log included, from 5 seconds before a time to 20 seconds after it.
+// timeline logs everything written to all partitions, checkpoints and the
+// coordinators' log included, from 5 seconds before a time to 20 seconds after
+// it.
 func (k *campaign) timeline(ctx context.Context, admin *kadm.Client, around time.Time) {
 	k.t.Helper()
 	topics := append(k.topics(), k.checkpoints(), coordinatorsLog)
@@ -98,7 +100,7 @@ func (k *campaign) timeline(ctx context.Context, admin *kadm.Client, around time
 
 const coordinatorsLog = "__transaction_state"
 
-// about tells what is in a record: the end of a transaction, its state, a
+// about tells everything in a record: the end of a transaction, the state, a
 // checkpoint, or an event's headers.
 func (k *campaign) about(r *kgo.Record) string {
 	switch {

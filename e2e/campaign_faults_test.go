@@ -171,15 +171,15 @@ var campaignDisturbances = []disturbance{
 	{"transactional id claimed by a stranger", 2, network, "", false, func(k *campaign) func() { k.claim(); return nothing }},
 }
 
-// ofBrokers tells whether the disturbance is of one broker or several.
+// ofBrokers tells whether the disturbance is of a single broker or several.
 func (d *disturbance) ofBrokers() bool {
 	return d.part == brokers || d.part == coordinator || d.part == leader
 }
 
-// start begins the disturbance. It returns nil if there was nothing to do.
+// start begins the disturbance. start returns nil if there was nothing to do.
 func (d *disturbance) start(k *campaign) (end func()) {
 	k.t.Helper()
-	if d.ofBrokers() && len(k.down) == 0 { // or another one is to be had beside it
+	if d.ofBrokers() && len(k.down) == 0 { // or another is to be had beside it
 		if !k.calm {
 			k.awaitCalm()
 		}

@@ -35,13 +35,13 @@ func TestE2ECampaign(t *testing.T) {
 		report:   report{began: time.Now(), kills: map[string]int{}, done: map[string]*outcome{}},
 	}
 	if whole {
-		k.versions = upgrades[1:2] // wantWhole knows a transaction by its epoch
+		k.versions = upgrades[1:2] // wantWhole knows a transaction by the epoch
 	}
 	k.rewriteConfig("  slot: ", fmt.Sprintf("  status_interval: 1s\n  liveness_timeout: %s\n  slot: ", campaignLiveness))
 	k.awaitCalm()
 	k.upgrade(0)
 	goal := number(t, campaignEnv, 6)
-	if goal >= wearing { // so that the producer id is worn out about halfway
+	if goal >= wearing { // so the producer id is worn out about halfway
 		k.broker.Wear(t, k.transactionalID(), int16(max(0, kafkatest.LastEpoch-2*goal)))
 	}
 	k.connectors = []*connector{k.start()}
@@ -101,7 +101,7 @@ type campaign struct {
 	calm       bool  // the brokers were not disturbed since awaitCalm
 	down       []int // the brokers that are killed or paused now
 	version    int16
-	noted      int // transactions of the ledger that are known to be published
+	noted      int // transactions of the ledger known to be published
 	report     report
 }
 
@@ -159,8 +159,8 @@ func (k *campaign) upgrade(part int) {
 	k.t.Logf("campaign: transaction.version is %d", version)
 }
 
-// disturb does one thing, or two at a time, and returns what it was. How many random
-// numbers that takes depends on the cluster, so the next one begins anew.
+// disturb does one thing, or two at a time, and returns what it was. How many
+// random numbers that takes depends on the cluster, so the next begins anew.
 func (k *campaign) disturb() string {
 	k.t.Helper()
 	k.random = rand.New(rand.NewPCG(k.seed, 500+k.disturbed))
@@ -245,7 +245,7 @@ func (k *campaign) progress(name string) {
 	k.report.add(name, time.Since(began))
 }
 
-// holder is the index of the instance that has the slot, or had it last.
+// holder is the index of the instance with the slot, or had it last.
 func (k *campaign) holder() (n int) {
 	var latest time.Time
 	for i, c := range k.connectors {

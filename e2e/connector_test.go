@@ -29,7 +29,7 @@ type connector struct {
 }
 
 // startConnector runs the program with the configuration file. It is killed
-// when the test ends; if that has failed, its log is shown.
+// when the test ends; if that has failed, the log is shown.
 func startConnector(t testing.TB, config string) *connector {
 	t.Helper()
 	cmd := exec.Command(binary, "run", "-c", config)
@@ -63,7 +63,7 @@ func environment(t testing.TB) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 }
 
-// kill kills the process and waits for its end.
+// kill kills the process and waits for the end.
 func (c *connector) kill() { c.end(syscall.SIGKILL) }
 
 // stop ends the process as operators do, and wants it to drain.
@@ -74,7 +74,7 @@ func (c *connector) stop() {
 	}
 }
 
-// end signals the process, waits for its end and returns the exit code, -1 for
+// end signals the process, waits for the end and returns the exit code, -1 for
 // a signal's.
 func (c *connector) end(sig syscall.Signal) int {
 	c.t.Helper()
@@ -164,7 +164,7 @@ func (c *connector) peakRSS() int64 {
 	return 0
 }
 
-// run runs a command of the program to its end.
+// run runs a command of the program to the end.
 func (w *world) run(args ...string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), binary, append(args, "-c", w.config)...)

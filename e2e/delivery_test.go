@@ -38,8 +38,8 @@ func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
 	}
 }
 
-// wantDrained wants the slot to be beyond all that was delivered, once the server
-// has read what the connector, which has ended, told it last.
+// wantDrained wants the slot to be beyond all delivered, once the server has
+// read what the connector, which has ended, told it last.
 func (w *world) wantDrained(h checker.History) {
 	w.t.Helper()
 	var last pglogrepl.LSN

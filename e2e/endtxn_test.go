@@ -28,13 +28,13 @@ type endTxns struct {
 	lost     atomic.Int32 // all of these, so far
 	running  sync.WaitGroup
 
-	// repeatedly: of each two requests the first has its answer lost, so that
-	// each end of a transaction is asked for twice.
+	// repeatedly: of each two requests the first has the answer lost, so each end
+	// of a transaction is asked for twice.
 	repeatedly atomic.Bool
 	odd        atomic.Bool  // the next request is the second of two
 	held       atomic.Int32 // requests that reached the gate
 	gate       sync.RWMutex // before requests; hold has it
-	silent     atomic.Bool  // what is sent does not arrive
+	silent     atomic.Bool  // everything sent does not arrive
 
 	mu    sync.Mutex
 	conns map[net.Conn]string // by the broker's address
@@ -124,9 +124,9 @@ func (e *endTxns) wait() {
 	defer e.gate.RUnlock()
 }
 
-// deliver has brokers get the requests that were kept, and returns the answers.
-// The clients have given these up. A broker that is paused reads its request when it
-// goes on, and its answer is not waited for longer than that.
+// deliver has brokers get the requests kept, and returns the answers. The
+// clients have given these up. A broker paused reads the request when it goes
+// on, and the answer is not waited for longer than that.
 func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse) {
 	e.delayed.Store(0)
 	e.mu.Lock()
@@ -150,7 +150,7 @@ func (e *endTxns) keeps() int {
 
 func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
-	var late atomic.Bool    // the next answer is to a request that was kept
+	var late atomic.Bool    // the next answer is to a request kept
 	lateAnswer := make(chan []byte, 1)
 	var gap atomic.Bool // something was lost: TCP passes nothing on behind that
 	silent := func() bool {
@@ -229,7 +229,7 @@ func (e *endTxns) join(client, server net.Conn) {
 			if silent() {
 				continue
 			}
-			if swallow.Load() { // a client has one such request at a time on its connection
+			if swallow.Load() { // a client has one such request at a time on the connection
 				e.lost.Add(1)
 				return
 			}
@@ -264,7 +264,7 @@ func take(n *atomic.Int32) bool {
 	}
 }
 
-// frame reads a request or an answer, with its length.
+// frame reads a request or an answer, with the length.
 func frame(from io.Reader) ([]byte, error) {
 	size := make([]byte, 4)
 	if _, err := io.ReadFull(from, size); err != nil {

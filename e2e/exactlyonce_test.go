@@ -21,8 +21,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// TestE2EExactlyOnce disturbs every part at random moments under load, and wants
-// each event once, in order, for consumers that read what is committed.
+// TestE2EExactlyOnce disturbs every part at random moments under load, and
+// wants each event once, in order, for consumers that read everything
+// committed.
 func TestE2EExactlyOnce(t *testing.T) {
 	for name, disturb := range disturbances {
 		t.Run(name, func(t *testing.T) { exactlyOnce(t, disturb) })
@@ -78,7 +79,7 @@ var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *c
 	},
 }
 
-// takeOver has the spare take over from the connector, which is paused until then.
+// takeOver has the spare take over from the connector, paused until then.
 func (w *world) takeOver(spare, c *connector) {
 	w.t.Helper()
 	c.signal(syscall.SIGSTOP)
@@ -157,8 +158,8 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 	w.verifyAll(h)
 }
 
-// allRead returns once everything is read by the consumer that reads what is not
-// committed.
+// allRead returns once everything is read by the consumer that reads everything
+// not committed.
 func (w *world) allRead() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -168,7 +169,7 @@ func (w *world) allRead() {
 	}
 }
 
-// verifyAll judges what consumers see that read what is not committed, too:
+// verifyAll judges what consumers see that read everything not committed, too:
 // repetitions are no fault.
 func (w *world) verifyAll(h checker.History) {
 	w.t.Helper()
@@ -180,8 +181,8 @@ func (w *world) verifyAll(h checker.History) {
 	}
 }
 
-// A transaction of the database spans several Kafka transactions, and a connector
-// that is killed in the middle goes on in the middle.
+// A transaction of the database spans several Kafka transactions, and a
+// connector killed in the middle goes on in the middle.
 func TestE2EExactlyOnceWithinALargeTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	c := w.start()
@@ -215,8 +216,7 @@ func TestE2EExactlyOnceWithinALargeTransaction(t *testing.T) {
 	}
 }
 
-// A refused record aborts its transaction, which is written again with a dead
-// letter.
+// A refused record aborts the transaction, written again with a dead letter.
 func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	s := seed(t)
@@ -235,9 +235,9 @@ func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 	}
 }
 
-// While a transaction of somebody else is open in the checkpoint topic, its last
-// checkpoint cannot be read, and an older one must not be taken for it. One that
-// is open in the topic of another pipeline keeps nobody waiting.
+// While a transaction of somebody else is open in the checkpoint topic, the
+// last checkpoint cannot be read, and an older one must not be taken for it.
+// One that is open in the topic of another pipeline keeps nobody waiting.
 func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	const others = "cdc-outbox.checkpoints.another"
@@ -341,9 +341,9 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 	}
 }
 
-// The client loses its connection with a request to end a transaction on its way.
-// The request comes when another transaction is open, which it must not end. Only
-// its epoch tells, and transactions of version 1 do not change it.
+// The client loses the connection with a request to end a transaction on its
+// way. The request comes when another transaction is open, which it must not
+// end. Only the epoch tells, and transactions of version 1 do not change it.
 func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_%d", version), func(t *testing.T) {
@@ -372,10 +372,10 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	}
 }
 
-// A coordinator that is killed before other brokers have its decision, and started
-// again before the controller has noticed, has a part of the partitions write the end
-// of a transaction of which its successor knows nothing. The successor aborts it in the
-// others. Whatever part that is, each event comes once.
+// A coordinator killed before other brokers have its decision, and started
+// again before the controller has noticed, has a part of the partitions write
+// the end of a transaction of which its successor knows nothing. The successor
+// aborts it in the others. Whatever part that is, each event comes once.
 func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 	claimed := func(*world) {}
 	mark := func(w *world, topic string) bool { return topic == w.checkpoints() }
@@ -400,7 +400,7 @@ func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 				goOn := w.holdEnd(con)
 				w.broker.EndHalf(t, w.transactionalID(), version, func(topic string, _ int32) bool { return c.committed(w, topic) })
 				con.kill()
-				w.endTxn.part(true, w.kafka.Addr()) // what was held back does not arrive
+				w.endTxn.part(true, w.kafka.Addr()) // everything held back does not arrive
 				goOn()
 				w.endTxn.part(false, w.kafka.Addr())
 				c.aborted(w)

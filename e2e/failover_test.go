@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// The primary crashes under load, and a standby takes its place, with a copy of the
-// slot that may be behind the checkpoint, and a timeline of its own.
+// The primary crashes under load, and a standby takes the place, with a copy of
+// the slot that may be behind the checkpoint, and a separate timeline.
 func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world, c *connector, failOver func()) *connector{
 		"connector goes on": func(_ *world, c *connector, failOver func()) *connector {
@@ -35,7 +35,7 @@ func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 			beside := connect(t, servers.Standby.URL("postgres"))
 			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // for which a copy that is temporary waits
 			pgtest.Await(t, beside, `SELECT count(*) > 0 FROM pg_replication_slots WHERE synced AND NOT temporary AND slot_name = $1`, w.slot)
-			// Or what is acknowledged to services could be lost with the primary.
+			// Or everything acknowledged to services could be lost with the primary.
 			servers.Primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 			load := w.write(seed(t), 8*time.Millisecond, 0)
 			load.await(500)

@@ -54,7 +54,7 @@ func connectionsCut(t *testing.T, ways ways) {
 		switch random.IntN(3) {
 		case 0:
 			p.Cut()
-		case 1: // what was asked is done, the answer is lost
+		case 1: // everything asked is done, the answer is lost
 			p.Set(proxy.Down, proxy.Fault{Cut: true})
 			load.await(10)
 			p.Set(proxy.Down, proxy.Fault{})
@@ -98,7 +98,7 @@ func TestE2ESilentBroker(t *testing.T) {
 		t.Errorf("the slot's lag after the silence is %d bytes: the broker was not silent", during.lag)
 	}
 	w.kafka.Set(proxy.Down, proxy.Fault{})
-	w.kafka.Cut() // what was swallowed is lost
+	w.kafka.Cut() // everything swallowed is lost
 
 	load.stop()
 	w.arrived()
@@ -111,9 +111,9 @@ func TestE2ESilentBroker(t *testing.T) {
 	w.wantNoneAgain(report, "though the producer is idempotent")
 }
 
-// TestE2EReconnectBesideSilentBroker cuts the connection to PostgreSQL while the
-// broker is silent: neither the old session nor the new one may confirm what is
-// in flight, nor may the new one send it again.
+// TestE2EReconnectBesideSilentBroker cuts the connection to PostgreSQL while
+// the broker is silent: neither the old session nor the new one may confirm
+// everything in flight, nor may the new one send it again.
 func TestE2EReconnectBesideSilentBroker(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "then_healed", true: "then_killed"}[killed], func(t *testing.T) {

@@ -57,12 +57,12 @@ func TestE2EGuide(t *testing.T) {
 	if n := m.number(`SELECT count(DISTINCT aggregateid) FROM outbox`); n != orders+1 {
 		t.Errorf("events of %d orders, want %d", n, orders+1)
 	}
-	for _, dead := range m.events("orders.dead-letter", 1) { // two, if the kill came between it and its key
+	for _, dead := range m.events("orders.dead-letter", 1) { // two, if the kill came between it and the key
 		if string(dead.Key) != strconv.Itoa(unknown) {
 			t.Errorf("order %s is a dead letter", dead.Key)
 		}
 	}
-	// Each event is handled once: two of the order that was placed here.
+	// Each event is handled once: two of the order placed here.
 	m.send(2, m.events(topicOf("order"), orders+2+2)...)
 	m.finished("shipping")
 	shipped := map[string]int{}

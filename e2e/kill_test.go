@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// repeatWindow is how much a kill -9 may repeat: what was committed, or became
-	// readable at the broker, in the time before it. The rest is confirmed. On an
-	// idle machine it is the checkpoint's interval, a tenth of that.
+	// repeatWindow is how much a kill -9 may repeat: everything committed, or
+	// became readable at the broker, in the time before it. The rest is confirmed.
+	// On an idle machine it is the checkpoint's interval, a tenth of that.
 	repeatWindow = time.Second
 	// firstLife is how long the first process delivers, with so few events that their
 	// bytes are no reason to save: one that saves too seldom has much more to
@@ -92,7 +92,7 @@ func (w *world) kill(c *connector) death {
 func (d *death) beyond(r checker.Record) bool { return r.Offset >= d.ends[r.Topic][r.Partition] }
 
 // judge compares each repetition with the death that caused it: the first after
-// the record that is repeated.
+// the record repeated.
 func judge(t *testing.T, deaths []death, h checker.History) {
 	t.Helper()
 	repeated := make([]int, len(deaths))

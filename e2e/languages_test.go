@@ -54,7 +54,7 @@ var languages = []language{
 			{"npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"},
 			{"npx", "prisma", "generate", "--schema", "schema.prisma"},
 		},
-		// Engines that are named are not downloaded; the client needs none.
+		// Engines named are not downloaded; the client needs none.
 		environ: []string{"PRISMA_SCHEMA_ENGINE_BINARY=/bin/true", "PRISMA_QUERY_ENGINE_LIBRARY=/bin/true", "PRISMA_HIDE_UPDATE_MESSAGE=1"},
 		writer:  []string{"node", "writer.js"}, database: asURL,
 		consumer: []string{"node", "consumer.js"}, consumedBy: asURL,

@@ -22,9 +22,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// TestE2ELatestRecordsStayLast takes the slot away from an instance that cannot know
-// it, again and again, and has it come back when its successor has published
-// everything: the last record of each key is its latest (failure mode 138).
+// TestE2ELatestRecordsStayLast takes the slot away from an instance that cannot
+// know it, again and again, and has it come back when its successor has
+// published everything: the last record of each key is the latest (failure mode
+// 138).
 func TestE2ELatestRecordsStayLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration // wal_sender_timeout
@@ -122,7 +123,7 @@ type duel struct {
 type duellist struct {
 	*connector
 	postgres *proxy.Proxy
-	client   string // its client.id
+	client   string // the client.id
 }
 
 func newDuel(t *testing.T, timeout time.Duration) *duel {
@@ -177,7 +178,7 @@ func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	return outdated(d.t, d.reader.Records()[since:])
 }
 
-// delay delays what is sent to brokers.
+// delay delays everything sent to brokers.
 func (d *duel) delay(by time.Duration) {
 	for _, broker := range d.brokers {
 		broker.Set(proxy.Up, proxy.Fault{Delay: by})
@@ -216,7 +217,7 @@ func outdated(t testing.TB, records []checker.Record) (keys []string) {
 	type key struct{ topic, key string }
 	type seen struct {
 		latest pg.Position
-		behind int // records after the last one of that position
+		behind int // records after the last of that position
 	}
 	all := map[key]*seen{}
 	for _, rec := range records {

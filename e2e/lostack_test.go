@@ -18,9 +18,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// A replica that was behind becomes the leader, so that brokers lose what they had
-// acknowledged. With exactly once, no sequence number tells: each transaction has an
-// epoch of its own.
+// A replica that was behind becomes the leader, so brokers lose what they had
+// acknowledged. With exactly once, no sequence number tells: each transaction
+// has an epoch of its own.
 func TestE2EUncleanElection(t *testing.T) {
 	for _, delivery := range []string{"at_least_once", "exactly_once"} {
 		t.Run(delivery, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestE2EUncleanElection(t *testing.T) {
 	}
 }
 
-// behind is a world in which broker 2, the only replica beside the leader, broker 1, lacks
-// the events 40 to 79, which were acknowledged.
+// behind is a world in which broker 2, the only replica beside the leader,
+// broker 1, lacks the events 40 to 79, acknowledged.
 func behind(t *testing.T, delivery string) (w *world, c *connector, topic string) {
 	t.Helper()
 	w = newWorld(t, options{exactlyOnce: true, brokers: 3, unread: true,
@@ -155,8 +155,8 @@ func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
 	}
 }
 
-// says runs a command until it says so. The front of the broker that was killed may refuse
-// it first.
+// says runs a command until it says so. The front of the broker killed may
+// refuse it first.
 func (w *world) says(want string, args ...string) {
 	w.t.Helper()
 	await.Until(w.t, "cdc-outbox "+strings.Join(args, " "), func() bool {

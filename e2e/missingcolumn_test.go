@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// Failure mode 58: a row that was written while the key column had another name.
-// By default the connector stops before it, also when the column has its name
+// Failure mode 58: a row written while the key column had another name. By
+// default the connector stops before it, also when the column has the name
 // again; and each way past it that it names gets past it and past nothing else.
 func TestE2ERenamedKeyColumn(t *testing.T) {
 	for _, policy := range []string{"stop", "dead_letter", "skip"} {
@@ -101,7 +101,7 @@ func (w *world) typeRemedy(printed string) {
 	}
 }
 
-// wantRawLetter wants the row of event 2 in the dead letters, with all of its
+// wantRawLetter wants the row of event 2 in the dead letters, with all of the
 // columns.
 func (w *world) wantRawLetter() {
 	w.t.Helper()

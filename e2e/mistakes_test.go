@@ -16,11 +16,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// mistake is what is wrong with a configuration that is rolled out.
+// mistake is the faults of a configuration rolled out.
 type mistake struct {
 	name    string
 	set     []string // key=value on top of the good configuration
-	url     string   // of PostgreSQL in its file; "": the good one
+	url     string   // of PostgreSQL in the file; "": the good one
 	prepare func(*rollout) (set []string)
 	exit    int    // exit code; 0: it goes on, and is not ready
 	says    string // in the last line of the log, or in /readyz

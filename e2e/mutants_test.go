@@ -251,7 +251,7 @@ var mutants = []mutant{
 	},
 }
 
-// TestE2EMutants shows that the tests of this package find mistakes.
+// TestE2EMutants shows the tests of this package find mistakes.
 func TestE2EMutants(t *testing.T) {
 	if os.Getenv(mutantsEnv) == "" {
 		t.Skip("runs other tests with broken programs; " + mutantsEnv + "=1 or make mutants turns it on")

@@ -68,8 +68,8 @@ func TestE2EBrokerOutDuringHugeTransaction(t *testing.T) {
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
-// insertSeries inserts rows of about 600 bytes in one transaction. The payload
-// begins with the row's number, from 1; the key is its last two digits.
+// insertSeries inserts rows of about 600 bytes in a single transaction. The
+// payload begins with the row's number, from 1; the key is the last two digits.
 func (w *world) insertSeries(rows int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*patience)

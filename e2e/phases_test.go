@@ -8,13 +8,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
-// followsTheTable checks the phases in the log. A process that was killed may have ended in
-// any of them, and sessions that repeat those before them leave theirs out.
+// followsTheTable checks the phases in the log. A process killed may have ended
+// in any of them, and sessions that repeat those before them leave theirs out.
 func (c *connector) followsTheTable() {
 	c.t.Helper()
 	log, err := os.Open(c.log)
 	if err != nil {
-		return // its directory is gone
+		return // the directory is gone
 	}
 	defer log.Close()
 	told := map[string]bool{} // a phase, by pipeline

@@ -176,15 +176,15 @@ func polledSilentBroker(t *testing.T, ddl string) {
 	load := w.write(seed(t), 20*time.Millisecond, 0)
 	load.await(50)
 	w.kafka.Set(proxy.Down, proxy.Fault{Swallow: true})
-	// Twice as long as the server lets a transaction be idle, and more: one that
-	// is kept open shows, one that a busy machine ends late does not.
+	// Twice as long as the server lets a transaction be idle, and more: one kept
+	// open shows, one that a busy machine ends late does not.
 	const ended = 2*claimTimeout + 2*time.Second
 	load.during(5*ended/2, func() bool { return true })
 	if held := w.oldestTransaction(); held > 2*ended {
 		t.Errorf("a transaction was open for %s", held)
 	}
 	w.kafka.Set(proxy.Down, proxy.Fault{})
-	w.kafka.Cut() // what was swallowed is lost
+	w.kafka.Cut() // everything swallowed is lost
 	load.await(100)
 	w.broker.Stop(t)
 	load.during(2*claimTimeout, func() bool { return true })
@@ -215,7 +215,7 @@ func polledCut(t *testing.T, ddl string) {
 	for range cuts {
 		load.await(20 + random.IntN(200))
 		p := []*proxy.Proxy{w.postgres, w.kafka}[random.IntN(2)]
-		if random.IntN(2) == 0 { // what was asked is done, the answer is lost
+		if random.IntN(2) == 0 { // everything asked is done, the answer is lost
 			p.Set(proxy.Down, proxy.Fault{Cut: true})
 			load.await(10)
 			p.Set(proxy.Down, proxy.Fault{})
@@ -258,7 +258,7 @@ func (w *world) started() string {
 // entity is what an event is about.
 type entity struct{ aggregate, key string }
 
-// entity is a random one, in polled mode of those that have been locked.
+// entity is a random one, in polled mode of those locked.
 func (w *writer) entity() entity {
 	if w.polled {
 		return w.keys[w.random.IntN(len(w.keys))]

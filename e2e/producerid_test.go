@@ -18,8 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A producer id has 32,767 epochs. With transactions of version 2 each takes one,
-// so that it is used up within the hour; with version 1 each claim takes one.
+// A producer id has 32,767 epochs. With transactions of version 2 each takes
+// one, so it is used up within the hour; with version 1 each claim takes one.
 func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
@@ -56,10 +56,11 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 	}
 }
 
-// The connector is suspended while its request for the end of a transaction is on
-// the way, until brokers have aborted that. With version 2 the client asks again, and
-// brokers refuse that. With version 1 it asks once, and loses its patience when brokers do.
-// They look for such transactions often here, or it always would.
+// The connector is suspended while the request for the end of a transaction is
+// on the way, until brokers have aborted that. With version 2 the client asks
+// again, and brokers refuse that. With version 1 it asks once, and loses its
+// patience when brokers do. They look for such transactions often here, or it
+// always would.
 func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// TestE2EReadmeOnYourOwnDatabase types what the README says, with other hosts, ports
-// and passwords: at most six lines lead from a server that has only the database
-// app to the first event.
+// TestE2EReadmeOnYourOwnDatabase types what the README says, with other hosts,
+// ports and passwords: at most six lines lead from a server with only the
+// database app to the first event.
 func TestE2EReadmeOnYourOwnDatabase(t *testing.T) {
 	said := docblocks.Section(t, "../README.md", "## In front of your own database")
 	lines := strings.Split(strings.TrimSpace(said["sh"]), "\n")

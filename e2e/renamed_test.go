@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// Failure mode 75: a table that was filled under another name takes the outbox's
-// while the connector is stopped, as a migration does.
+// Failure mode 75: a table filled under another name takes the outbox's while
+// the connector is stopped, as a migration does.
 func TestE2EATableThatTakesTheOutboxsName(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})
 	w.exec(`CREATE PUBLICATION ` + w.slot + ` FOR ALL TABLES`)
@@ -30,7 +30,7 @@ func TestE2EATableThatTakesTheOutboxsName(t *testing.T) {
 	}
 }
 
-// idsUpTo are the ids of the topic up to the event, which is the last one.
+// idsUpTo are the ids of the topic up to the event, the last.
 func (w *world) idsUpTo(n int) []string {
 	w.t.Helper()
 	last := func(records []*kgo.Record) bool { return slices.Contains(ids(records), eventID(n)) }

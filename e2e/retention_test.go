@@ -49,9 +49,9 @@ const (
 		CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`
 )
 
-// TestE2ERetention kills the connector, the connections and the broker while the
-// rows go behind it: nothing is lost, no row goes that is not published, and all
-// go in the end.
+// TestE2ERetention kills the connector, the connections and the broker while
+// the rows go behind it: nothing is lost, no row goes not published, and all go
+// in the end.
 func TestE2ERetention(t *testing.T) {
 	for name, table := range map[string]string{
 		"rows":                     plainTable,
@@ -100,18 +100,18 @@ func retained(t *testing.T, table string) {
 	gone.judge(h.Records)
 }
 
-// rows watches the rows that are in the table, and finds out which have gone
-// without the writer's doing.
+// rows watches the rows in the table, and finds out which have gone without the
+// writer's doing.
 type rows struct {
 	*world
 	conn *pgx.Conn
 
 	mu      sync.Mutex // also guards conn
 	removed []removal
-	known   int // of removed: those that have their ends
+	known   int // of removed: those with their ends
 }
 
-// removal is a row that was found to have gone.
+// removal is a row found to have gone.
 type removal struct {
 	id   string
 	n    int64              // of the row, in the order of the inserts
@@ -119,7 +119,7 @@ type removal struct {
 }
 
 // watchSQL notes each row that is written and not withdrawn by the writer. A
-// partition stays in view until it is dropped.
+// partition stays in view until dropped.
 const watchSQL = `
 CREATE TABLE written (id uuid PRIMARY KEY, n bigserial);
 CREATE FUNCTION note_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -167,7 +167,7 @@ func (w *world) watchRows() *rows {
 }
 
 // look notes the rows that have gone, and then how far the topics are, if the
-// broker says so. It fails while a partition is dropped beside it; the next one
+// broker says so. look fails while a partition is dropped beside it; the next
 // finds the same.
 func (r *rows) look(ctx context.Context) (ok bool) {
 	r.mu.Lock()
@@ -237,8 +237,7 @@ func (r *rows) whileBrokerIsDown(l *load, do func()) {
 	r.broker.Resume(r.t)
 }
 
-// awaitEmpty returns once no row is left, in a partition that is detached
-// neither.
+// awaitEmpty returns once no row is left, in a partition detached neither.
 func (r *rows) awaitEmpty() {
 	r.t.Helper()
 	await.Until(r.t, "empty table", func() bool {
@@ -249,8 +248,8 @@ func (r *rows) awaitEmpty() {
 	await.Until(r.t, "last look at the rows", func() bool { return r.look(context.Background()) && r.complete() })
 }
 
-// complete tells whether it is known of each row that went how far the topics
-// were by then.
+// complete tells whether known of each row that went how far the topics were by
+// then.
 func (r *rows) complete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

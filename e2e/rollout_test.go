@@ -22,9 +22,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Failure mode 130. A rolling update starts an instance whose configuration has a mistake
-// beside the good one, and stops the good one once the other says that it is ready, as
-// Kubernetes does. That one is never ready, so the good one goes on.
+// Failure mode 130. A rolling update starts an instance whose configuration has
+// a mistake beside the good one, and stops the good one once the other says it
+// is ready, as Kubernetes does. That one is never ready, so the good one goes
+// on.
 func TestE2EARolloutOfAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		more      string // of the good configuration
@@ -47,7 +48,7 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 	}
 }
 
-// rollout is a database, a cluster and a connector that is replaced.
+// rollout is a database, a cluster and a connector replaced.
 type rollout struct {
 	t      *testing.T
 	url    string
@@ -90,7 +91,7 @@ func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
 		mode = "  mode: poll\n"
 	}
 	r.exec(table)
-	if polls { // as of a row that was published before the table had published_at
+	if polls { // as of a row published before the table had published_at
 		r.exec(`INSERT INTO outbox (aggregatetype, aggregateid, type, payload, published) VALUES ('order', 'o-1', 'Placed', '0', true)`)
 	}
 	r.config = filepath.Join(t.TempDir(), "cdc-outbox.yaml")
@@ -134,7 +135,7 @@ func (r *rollout) as(role, options string) string {
 	return u.String()
 }
 
-// start starts an instance with a port of its own.
+// start starts an instance with a separate port.
 func (r *rollout) start(t *testing.T, config string, set ...string) served {
 	address := must.Get(freeport.TakeAddress())(t)
 	args := []string{"run", "-c", config, "--set", "http.listen=" + address}

@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Failure mode 127. The checkpoint knows the slot from setup on: what becomes of it before
-// the first run is noticed, whatever the store and the delivery. What an operator corrects
-// in the configuration until then is no loss.
+// Failure mode 127. The checkpoint knows the slot from setup on: the outcome of
+// it before the first run is noticed, whatever the store and the delivery. What
+// an operator corrects in the configuration until then is no loss.
 func TestE2EBetweenSetupAndTheFirstRun(t *testing.T) {
 	stores := map[string]string{
 		"kafka":        "checkpoint:\n  store: kafka\n",

@@ -7,9 +7,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// With source.snapshot: initial, events from before setup, from between setup and the
-// first start, and from after it arrive once each: the rows that are published first
-// are those of the position at which the slot begins.
+// With source.snapshot: initial, events from before setup, from between setup
+// and the first start, and from after it arrive once each: the rows published
+// first are those of the position at which the slot begins.
 func TestE2ESnapshotAfterSetup(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})
 	w.rewriteConfig("source:\n", "source:\n  snapshot: initial\n")

@@ -17,9 +17,9 @@ import (
 const switchoversEnv = "CDC_OUTBOX_E2E_SWITCHOVERS"
 
 // Under load, primary and standby change their parts, there and back, and the
-// connector follows. After the first switchover the former primary has its slot still,
-// which keeps the copy away: that is said, until what is said to do about it is done. A
-// slot that was a copy once does not keep one away later.
+// connector follows. After the first switchover the former primary has the slot
+// still, which keeps the copy away: that is said, until what is said to do
+// about it is done. A slot that was a copy once does not keep one away later.
 func TestE2ESwitchoverThereAndBack(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	w := newWorld(t, options{pair: pair, direct: true})
@@ -81,8 +81,8 @@ func (w *world) failoverCheck() (found string) {
 	return found
 }
 
-// A slot that nobody has read yet is lost with its server: the next run does not begin
-// anew with another, as if nothing had been committed in between.
+// A slot that nobody has read yet is lost with the server: the next run does
+// not begin anew with another, as if nothing had been committed in between.
 func TestE2EFailoverRightAfterSetup(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	pair.Standby.Exec(t, "ALTER SYSTEM SET sync_replication_slots = off", "SELECT pg_reload_conf()") // there was no time for a copy
@@ -101,9 +101,9 @@ func TestE2EFailoverRightAfterSetup(t *testing.T) {
 	must.Contain(t, c.lastLines(1), w.slot, "is gone")
 }
 
-// A standby takes over that had no copy of the slot. The former primary has the slot
-// still, and what was committed since: once it is the primary again, the connector goes
-// on, as it was told.
+// A standby takes over that had no copy of the slot. The former primary has the
+// slot still, and everything committed since: once it is the primary again, the
+// connector goes on, as it was told.
 func TestE2ESwitchoverBackToTheSlot(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	for _, server := range []*pgtest.Server{pair.Primary, pair.Standby} {

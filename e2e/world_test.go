@@ -44,7 +44,7 @@ func topicOf(aggregate string) string { return "outbox.event." + aggregate }
 type world struct {
 	t        testing.TB
 	url      string // of the database, past the proxy
-	host     string // and port of its server, the first one of a pair
+	host     string // and port of the server, the first of a pair
 	slot     string
 	broker   *kafkatest.Broker
 	postgres *proxy.Proxy   // between the connector and the two servers
@@ -58,7 +58,7 @@ type world struct {
 	polled  bool
 	ledger  *checker.Ledger
 	reader  *checker.Reader
-	all     *checker.Reader // reads what is not committed, too; only with exactlyOnce
+	all     *checker.Reader // reads everything not committed, too; only with exactlyOnce
 	endTxn  *endTxns        // only with exactlyOnce: all ways to brokers
 	cluster *kafkatest.Cluster
 	watcher *checker.Watcher
@@ -70,15 +70,15 @@ type options struct {
 	server      *pgtest.Server // nil: the shared one
 	pair        *pgtest.Pair   // in place of server: the URL leads to the primary of the two
 	ways        ways           // in which events are written; 0: to the table
-	polled      string         // DDL of the table that is polled; "" for another mode
+	polled      string         // DDL of the table polled; "" for another mode
 	kafka       string         // a line more under sink.kafka
 	config      string         // sections more of the configuration file
 	topicConfig map[string]string
 	strict      string // the only aggregate whose topic has topicConfig; "" for all
 	direct      bool   // no proxies
 	unread      bool   // nobody reads or watches: what arrives is too much
-	// exactlyOnce: delivery is that, into Apache Kafka, and only what is committed
-	// is read.
+	// exactlyOnce: delivery is that, into Apache Kafka, and only everything
+	// committed is read.
 	exactlyOnce bool
 	brokers     int // so many, if more than one, of Apache Kafka
 	broker      []kafkatest.Option
@@ -136,7 +136,7 @@ func newWorld(t testing.TB, o options) *world {
 	return w
 }
 
-// startBroker starts a broker that sends its clients through the proxy.
+// startBroker starts a broker that sends the clients through the proxy.
 func (w *world) startBroker(o options) {
 	w.t.Helper()
 	port := must.Get(freeport.Take())(w.t)
@@ -336,7 +336,7 @@ func (w *world) look() (s slotState, ok bool) {
 }
 
 // start runs the connector and returns once it streams. (The slot is active for
-// a moment while it is created, too.)
+// a moment while created, too.)
 func (w *world) start() *connector {
 	w.t.Helper()
 	c := startConnector(w.t, w.config)

@@ -24,8 +24,8 @@ const (
 // each.
 var entityKeys = []string{"1", "-2", "клиент-3", "顧客-4", "a b", "ünï", "7", "Καλημέρα"}
 
-// writer does random transactions, as services do, and notes what it did. One
-// goroutine uses it.
+// writer does random transactions, as services do, and notes what it did. A
+// single goroutine uses it.
 type writer struct {
 	url    string
 	number int
@@ -117,11 +117,11 @@ func (w *writer) transaction() (err error) {
 // step does one of the things that transactions do.
 func (w *writer) step(ctx context.Context) error {
 	switch w.random.IntN(10) {
-	case 0: // a savepoint that is rolled back
+	case 0: // a savepoint rolled back
 		before := len(w.tx.Events)
 		defer func() { w.tx.Events = w.tx.Events[:before] }()
 		return w.all(ctx, "SAVEPOINT s", w.publish, "ROLLBACK TO SAVEPOINT s")
-	case 1: // one that is kept, with one inside that is not
+	case 1: // one kept, with one inside that is not
 		return w.all(ctx, "SAVEPOINT s", w.publish, "RELEASE SAVEPOINT s")
 	case 2: // insert and delete: keeps the table empty, must publish
 		if err := w.publish(ctx); err != nil {
@@ -251,7 +251,7 @@ func (w *world) writeTo(seed uint64, pace time.Duration, strict strictness) *loa
 	return l
 }
 
-// stop lets each writer end its transaction. It may be called more than once.
+// stop lets each writer end the transaction. stop may be called more than once.
 func (l *load) stop() {
 	l.cancel()
 	l.done.Wait()
@@ -266,8 +266,8 @@ func (l *load) await(events int) {
 	})
 }
 
-// during returns once the time has passed and an event been committed since. It
-// looks in, after each event, at what may end it early.
+// during returns once the time has passed and an event been committed since.
+// during looks in, after each event, at what may end it early.
 func (l *load) during(d time.Duration, goOn func() bool) {
 	l.world.t.Helper()
 	for until := time.Now().Add(d); time.Now().Before(until) && goOn(); {
@@ -291,13 +291,12 @@ func eventsOf(txs []checker.Transaction) []string {
 	return ids
 }
 
-// standstill is how long nothing may arrive before what is missing counts as
+// standstill is how long nothing may arrive before everything missing counts as
 // lost: several times the longest back-off, and more than a machine stalls.
 const standstill = time.Minute
 
-// arrived returns once all that is committed has been delivered, or nothing
-// comes any more: Verify then says what is missing. The load must have been
-// stopped.
+// arrived returns once all committed has been delivered, or nothing comes any
+// more: Verify then says everything missing. The load must have been stopped.
 func (w *world) arrived() {
 	w.t.Helper()
 	ids := w.committed()

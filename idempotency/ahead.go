@@ -35,7 +35,7 @@ func (e *early) Live() bool { return e.live }
 func (e *early) answered() bool { return e.live || e.claim.Outcome == storage.Duplicate }
 
 // Drop implements ahead.Claim. If the claim cannot be given back, it is this
-// process's still, by its owner.
+// process's still, by the owner.
 func (e *early) Drop(ctx context.Context) {
 	if !e.Live() {
 		return
@@ -51,14 +51,14 @@ func (e *early) Drop(ctx context.Context) {
 // transaction that is idle. Others are of use while the lease lasts.
 const keptFor = time.Second
 
-// aged reports whether it is too late for the claim's message to begin.
+// aged reports whether too late for the claim's message to begin.
 func (e *early) aged() bool {
 	age := time.Since(e.asked)
 	return age > e.options.Lease-e.options.Margin || e.transactor != nil && age > keptFor
 }
 
-// early returns what the context knows of the message's claim. A live claim is the
-// Run's from then on; one that is of no use any more is dropped.
+// early returns what the context knows of the message's claim. A live claim is
+// the Run's from then on; one of no use any more is dropped.
 func (p *Processor) early(ctx context.Context, m Message, pending *Pending) *early {
 	t := ahead.Take(ctx, m.Key)
 	if t != nil && t.Claimed != nil {
@@ -149,11 +149,11 @@ func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool,
 // be answered. After it, the claim is given up, and that message's Run asks for it.
 const late = 50 * time.Millisecond
 
-// claimMeanwhile asks for the claim of next, which may be nil, at the same time as
-// the caller completes this attempt: the store sees both at the same moment, and may
-// answer both in one round trip. wait waits for the answer until late after it is
-// called. The goroutine ends then or, if the store does not heed its context, when that
-// answers.
+// claimMeanwhile asks for the claim of next, which may be nil, at the same time
+// as the caller completes this attempt: the store sees both at the same moment,
+// and may answer both in a single round trip. wait waits for the answer until
+// late after being called. The goroutine ends then or, if the store does not
+// heed the context, when that answers.
 func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	if next == nil {
 		return func() {}
@@ -193,7 +193,7 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	}
 }
 
-// leaveNext leaves what became of next to the message's turn.
+// leaveNext leaves the outcome of next to the message's turn.
 func (a *attempt) leaveNext(next *early) {
 	a.turn.Following = next
 	if !next.Live() {

@@ -45,8 +45,8 @@ func (l *line) runs(h idempotency.Handler, want idempotency.Disposition) {
 	l.left, l.message = turn.Following, l.second
 }
 
-// follows runs the second message, and returns how often its claim was asked for
-// by that.
+// follows runs the second message, and returns how often the claim was asked
+// for by that.
 func (l *line) follows(h idempotency.Handler) (r idempotency.Result, claims int) {
 	l.Helper()
 	before := l.store.count(storage.OpClaim)
@@ -58,7 +58,7 @@ func (l *line) follows(h idempotency.Handler) (r idempotency.Result, claims int)
 	return r, l.store.count(storage.OpClaim) - before
 }
 
-// handledOnce asserts that the second message is handled by its first attempt.
+// handledOnce asserts that the second message is handled by the first attempt.
 func (l *line) handledOnce(claims int) {
 	l.Helper()
 	r, asked := l.follows(succeed)
@@ -144,7 +144,7 @@ func TestAClaimOfTheNextMessageDoesNotAge(t *testing.T) {
 	})
 }
 
-// The claim is carried out, and its answer lost: the same owner asks again.
+// The claim is carried out, and the answer lost: the same owner asks again.
 func TestAClaimOfTheNextMessageInDoubt(t *testing.T) {
 	inLine(t, func(t *testing.T, l *line) {
 		l.runs(func(ctx context.Context) ([]byte, error) {
@@ -183,7 +183,7 @@ func TestAClaimOfTheNextMessageThatHangs(t *testing.T) {
 	})
 }
 
-// A store that panics does so when its caller is there to recover it.
+// A store that panics does so when the caller is there to recover it.
 type panicking struct {
 	storage.Store
 	claims int
@@ -204,8 +204,8 @@ func TestAClaimOfTheNextMessageThatPanics(t *testing.T) {
 	})
 }
 
-// One attempt of each is all that a processor that fails open makes, and a trial
-// claims nothing that it may not run.
+// A single attempt of each is all that a processor that fails open makes, and a
+// trial claims nothing that it may not run.
 func TestWhoDoesNotClaimTheNextMessage(t *testing.T) {
 	for name, set := range map[string]func(o *idempotency.Options){
 		"fail open": func(o *idempotency.Options) { o.FailOpen = true },

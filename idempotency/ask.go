@@ -81,8 +81,8 @@ func (p *Processor) reserve(ctx context.Context) (storage.Work, error) {
 	return work, err
 }
 
-// ask repeats a call until it is answered: at most most times, if most is above
-// 0, and for at most Timeout.
+// ask repeats a call until answered: at most most times, if most is above 0,
+// and for at most Timeout.
 func (p *Processor) ask(ctx context.Context, most int, call func(ctx context.Context) error) error {
 	deadline := time.Now().Add(p.options.Timeout)
 	err := p.try(ctx, call)

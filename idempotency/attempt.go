@@ -17,7 +17,7 @@ type attempt struct {
 	ctx     context.Context // the caller's
 	message Message
 	claim   storage.Claim
-	work    storage.Work // nil unless the store is a Transactor; then until it is released
+	work    storage.Work // nil unless the store is a Transactor; then until released
 	asked   time.Time    // before the claim was
 	ran     bool         // the handler was called
 	failure error        // the handler's
@@ -65,8 +65,8 @@ func (a *attempt) hopeless() error {
 	return a.options.exhausted(a.claim)
 }
 
-// failed settles an attempt whose handler, or commit, failed. It was interrupted
-// if its context had ended. There is no hold after a transaction.
+// failed settles an attempt whose handler, or commit, failed. It was
+// interrupted if the context had ended. There is no hold after a transaction.
 func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	a.failure = err
 	switch {
@@ -122,7 +122,7 @@ func (a *attempt) standAside() (Result, error) {
 
 // complete settles the key after the handler succeeded. If the lease has run
 // out by our clock, the key may still be ours at the store. So the store is
-// asked, unless it has said that the lease is lost.
+// asked, unless it has said the lease is lost.
 func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	if a.pending == nil {
 		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Lease: a.claim.Lease, Value: value}
@@ -224,7 +224,7 @@ func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 	return r, nil
 }
 
-// postpone leaves a message for later, because its dead letter could not be
+// postpone leaves a message for later, because the dead letter could not be
 // written. The attempt counts if the handler ran, even if the dead letter was
 // only interrupted. If the handler did not run, the record stays as it was.
 func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {

@@ -2,21 +2,21 @@
 //
 // A message's key is claimed in a Store before the work and completed after it;
 // between the two a lease, on the server's clock, keeps others away, and a
-// fencing number tells a holder that was paused too long from its successor.
-// A Processor does the claiming, extending and settling around a handler; the
-// package consumer does it for records of franz-go.
+// fencing number tells a holder paused too long from its successor. A Processor
+// does the claiming, extending and settling around a handler; the package
+// consumer does it for records of franz-go.
 //
 // Invariants:
 //
-//  1. A completed key is never run again within its retention.
+//  1. A completed key is never run again within the retention.
 //  2. At most one owner has a live lease, and no two claims have one fence.
-//  3. A message is done only when its key is completed, was completed before,
-//     or its dead letter is durable. Whatever else happens, it is tried again.
+//  3. A message is done only when the key is completed, was completed before,
+//     or the dead letter is durable. Whatever else happens, it is tried again.
 //  4. What a handler came to stands: while the process lives and has the message,
 //     only its recording is tried again (Pending).
-//  5. An attempt is counted when it is claimed. One that takes the process down
-//     is not forgotten, nor counted as a failure: it vanished, and the message
-//     is run alone until it has an outcome.
+//  5. An attempt is counted when claimed. One that takes the process down is
+//     not forgotten, nor counted as a failure: it vanished, and the message is
+//     run alone until it has an outcome.
 //
 // What no store can give: work outside the store's own transaction may happen
 // twice when a process dies between the work and the completion. Only

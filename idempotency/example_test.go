@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// A message that is delivered twice is handled once; the duplicate gets the
-// first one's result.
+// A message delivered twice is handled once; the duplicate gets the first one's
+// result.
 func ExampleProcessor() {
 	processor, err := idempotency.New(idempotency.Options{
 		Store: memory.New(memory.Options{}), // in earnest one that others share
@@ -117,7 +117,7 @@ func ExampleOperator() {
 }
 
 // A handler hands its fence to what it writes to, which can then refuse a
-// handler that was paused beyond its lease.
+// handler paused beyond the lease.
 func ExampleFenceFrom() {
 	lease := storage.Lease{Key: storage.Key{Scope: "shipping", ID: "1"}, Owner: "a", Fence: 42}
 	handler := func(ctx context.Context) ([]byte, error) {

@@ -12,14 +12,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// How a Processor that fails open asks its store: once, and not for long. After
+// How a Processor that fails open asks the store: once, and not for long. After
 // failures about silentKeys keys it asks no more, except in the background.
 const (
 	silentKeys = 3
 	// openPatience bounds a call while the store is thought to be there: a third
 	// of a second in which it is found out that it is not.
 	openPatience = 250 * time.Millisecond
-	// silentPatience bounds the settlement of what was claimed before.
+	// silentPatience bounds the settlement of everything claimed before.
 	silentPatience = 40 * time.Millisecond
 )
 
@@ -29,7 +29,7 @@ var silentWaits = backoff.Range{First: time.Second, Longest: 10 * time.Second}
 // errSilent is why a handler runs unclaimed without a call of the store.
 var errSilent = errors.New("the store has not answered lately")
 
-// outage is what a Processor that fails open knows of its store.
+// outage is what a Processor that fails open knows of the store.
 type outage struct {
 	mu      sync.Mutex
 	breaker *circuit.Breaker[int, storage.Key]
@@ -70,7 +70,7 @@ func (o *outage) begin() int {
 	return o.calls
 }
 
-// end takes the outcome of a call. One that its caller cancelled tells nothing.
+// end takes the outcome of a call. One that the caller cancelled tells nothing.
 func (o *outage) end(ctx context.Context, call int, key storage.Key, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,10 +117,10 @@ func (p *Processor) short(ctx context.Context, patience time.Duration, call func
 	return call(ctx)
 }
 
-// lookForStore finds out whether the store answers again, on a goroutine of its
-// own that ends within Timeout: no message waits for that. It claims a key that
-// is forgotten at once. Reading one would not tell: a store that is full, or
-// read only, still answers that.
+// lookForStore finds out whether the store answers again, on a separate
+// goroutine that ends within Timeout: no message waits for that. It claims a
+// key that is forgotten at once. Reading one would not tell: a store that is
+// full, or read only, still answers that.
 func (p *Processor) lookForStore(ctx context.Context, call int, scope string) {
 	ctx = context.WithoutCancel(ctx)
 	// Some keys, as one may be on a shard that is down.

@@ -84,7 +84,8 @@ func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
 	}
 }
 
-// What was claimed before the store fell silent is settled with one short call.
+// Everything claimed before the store fell silent is settled with one short
+// call.
 func TestFailOpenEndsWhatItClaimed(t *testing.T) {
 	for name, test := range map[string]struct {
 		handler idempotency.Handler

@@ -177,7 +177,7 @@ func twice(doc []byte) bool {
 	return false
 }
 
-// rewrite writes the document with its members in another order, other white
+// rewrite writes the document with the members in another order, other white
 // space and other numerals.
 func rewrite(to []byte, v value, random *rand.Rand) []byte {
 	space := func() { to = append(to, []string{"", " ", "\n\t"}[random.IntN(3)]...) }

@@ -11,16 +11,16 @@ import (
 )
 
 // hold extends a lease while work is done under it: until release is called, in
-// a process that lives, even if the work goes on after its context has ended.
+// a process that lives, even if the work goes on after the context has ended.
 // Somebody else would begin the same work otherwise.
 //
-// The server's clock is not known here, only that the lease began after it was
+// The server's clock is not known here, only that the lease began after being
 // asked for: on the local, monotonic clock it lasts until asked+Lease at least.
-// The context of the work ends Margin earlier, by a timer of its own, so that a
-// store that hangs cannot delay it; not so with FailOpen, where a store that
-// hangs is no reason to end the work.
+// The context of the work ends Margin earlier, by a separate timer, so a store
+// that hangs cannot delay it; not so with FailOpen, where a store that hangs is
+// no reason to end the work.
 type hold struct {
-	// ctx is that of the work. Its cause wraps ErrLeaseLost if the lease was, or
+	// ctx is that of the work. The cause wraps ErrLeaseLost if the lease was, or
 	// may soon be, lost.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -30,7 +30,7 @@ type hold struct {
 	options *Options
 	expires time.Time // by the local clock, Margin earlier
 
-	beat  *time.Timer   // starts the goroutine that extends, when that is due
+	beat  *time.Timer   // starts the goroutine that extends, when due
 	ended chan struct{} // closed when the goroutine has ended, or is not to start
 	err   error         // ErrLeaseLost if the store said so; to be read after ended
 
@@ -42,8 +42,8 @@ type hold struct {
 // errLeaseEnds is the cause when no extension was acknowledged in time.
 var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", storage.ErrLeaseLost)
 
-// newHold sees to it that the lease is extended, by a goroutine that starts when
-// that is due, which it is not for most work. It ends when release is called, or
+// newHold sees to it that the lease is extended, by a goroutine that starts
+// when due, which it is not for most work. It ends when release is called, or
 // when the lease is lost.
 func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked time.Time, o *Options) *hold {
 	h := &hold{store: s, lease: lease, options: o, expires: asked.Add(o.Lease - o.Margin), ended: make(chan struct{})}
@@ -64,9 +64,9 @@ func (h *hold) expire() {
 	}
 }
 
-// release ends the goroutine and waits for it. The lease itself is not given up.
-// It returns an error that wraps ErrLeaseLost if the store said that it is lost.
-// It may be called again.
+// release ends the goroutine and waits for it. The lease itself is not given
+// up. release returns an error that wraps ErrLeaseLost if the store said it is
+// lost. release may be called again.
 func (h *hold) release() error {
 	h.mu.Lock()
 	h.released = true

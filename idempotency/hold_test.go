@@ -13,7 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// stubborn returns a handler that goes on for d whatever becomes of its context.
+// stubborn returns a handler that goes on for d whatever becomes of the
+// context.
 func stubborn(d time.Duration, err error) idempotency.Handler {
 	return func(context.Context) ([]byte, error) { wait(d); return []byte("result"), err }
 }
@@ -33,7 +34,7 @@ func (f *fixture) background(ctx context.Context, h idempotency.Handler) (outcom
 	return func() (idempotency.Result, error) { <-done; return r, err }
 }
 
-// A handler that ignores the end of its context keeps its lease: nobody begins
+// A handler that ignores the end of the context keeps the lease: nobody begins
 // the same work beside it.
 func TestTheLeaseLastsAsLongAsTheHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
@@ -107,7 +108,7 @@ func TestHandlerTimeout(t *testing.T) {
 			t.Errorf("%+v, %+v, %v", r, got, told())
 		}
 		wait(r.Wait)
-		// The second one does not heed its context, and is told of.
+		// The second does not heed the context, and is told of.
 		outcome := f.background(t.Context(), stubborn(10*time.Minute, errHandler))
 		wait(5 * time.Minute)
 		synctest.Wait()

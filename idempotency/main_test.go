@@ -179,7 +179,7 @@ func after(m idempotency.Message, p *idempotency.Pending) idempotency.Message {
 	return m
 }
 
-// tries handles the message once and checks what becomes of it.
+// tries handles the message once and checks the outcome of it.
 func (f *fixture) tries(want idempotency.Disposition, h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
 	r, err := f.run(h)
@@ -221,7 +221,7 @@ var errHandler = errors.New("handler failed")
 
 func failing(context.Context) ([]byte, error) { return nil, errHandler }
 
-// until returns a handler that works until its context ends, and the cause.
+// until returns a handler that works until the context ends, and the cause.
 func until(cause *error) idempotency.Handler {
 	return func(ctx context.Context) ([]byte, error) {
 		<-ctx.Done()

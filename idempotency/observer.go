@@ -21,12 +21,12 @@ type Observer struct {
 	// ResultDropped: the store cannot hold a result of so many bytes; the key
 	// is completed without.
 	ResultDropped func(m Message, size int)
-	// HandlerStuck: a handler still runs though its context has been over for a
+	// HandlerStuck: a handler still runs though the context has been over for a
 	// while (Options.Margin), or, with false, such a one has returned. It is
 	// called on any goroutine.
 	HandlerStuck func(m Message, stuck bool)
 	// DeadLetterFailed: the message's dead letter could not be kept, because of
-	// err. The message waits, and with it what is behind it, until it is.
+	// err. The message waits, and with it everything behind it, until it is.
 	DeadLetterFailed func(m Message, err error)
 	// FailOpen: the handler is about to run unclaimed, because of err.
 	FailOpen func(m Message, err error)

@@ -36,22 +36,23 @@ type Options struct {
 	// Margin is how long before the lease may be lost the handler's context
 	// ends; a tenth of Lease if 0. The handler must stop within it.
 	Margin time.Duration
-	// Timeout bounds the asking of the store: how long a claim or a settlement
-	// is repeated before the store counts as unavailable, how long Run waits for
-	// a Transactor's connection, and by how much it may outlive its context. A third of Lease if 0, 10 s with a Transactor.
+	// Timeout bounds the asking of the store: how long a claim or a settlement is
+	// repeated before the store counts as unavailable, how long Run waits for a
+	// Transactor's connection, and by how much it may outlive the context. A third
+	// of Lease if 0, 10 s with a Transactor.
 	Timeout time.Duration
-	// HandlerTimeout bounds a call of the handler: its context ends after it,
-	// and if the handler then returns an error, the attempt has failed. No bound
-	// if 0. A handler that goes on all the same keeps its lease, and is told of
-	// by Observer.HandlerStuck. With postgres.Transactional it must not be longer
+	// HandlerTimeout bounds a call of the handler: the context ends after it, and
+	// if the handler then returns an error, the attempt has failed. No bound if 0.
+	// A handler that goes on all the same keeps the lease, and is told of by
+	// Observer.HandlerStuck. With postgres.Transactional it must not be longer
 	// than its IdleTimeout.
 	HandlerTimeout time.Duration
 	// Retention is how long a settled key is kept. It must be longer than a
-	// message can be delivered again: the topic's retention, if its offsets may
-	// be reset. A week if 0.
+	// message can be delivered again: the topic's retention, if the offsets may be
+	// reset. A week if 0.
 	Retention time.Duration
-	// MaxAttempts is how often a message may fail before it is given up;
-	// 12 if 0, no bound if negative.
+	// MaxAttempts is how often a message may fail before being given up; 12 if 0,
+	// no bound if negative.
 	MaxAttempts int
 	// MaxVanished is how many attempts at a message may end without an outcome,
 	// because their process died, before it is given up; 10 if 0, no bound if negative, or if MaxAttempts is.
@@ -61,43 +62,42 @@ type Options struct {
 	// minute if 0. With the defaults a message is given up after
 	// three to six minutes.
 	FirstRetry, LastRetry time.Duration
-	// DeadLetter makes a message that is given up durable elsewhere. It returns
-	// nil once the message is durable. It may be called again for a message
-	// whose key could not be settled afterwards. Required unless MaxAttempts is
-	// negative: without it nothing is given up, a terminal error is retried
-	// like any other, and a message that contradicts its key or has a bad one
-	// is not done either.
+	// DeadLetter makes a message given up durable elsewhere. It returns nil once
+	// the message is durable. It may be called again for a message whose key could
+	// not be settled afterwards. Required unless MaxAttempts is negative: without
+	// it nothing is given up, a terminal error is retried like any other, and a
+	// message that contradicts the key or has a bad one is not done either.
 	DeadLetter func(ctx context.Context, d DeadLetter) error
 	// Compensate is called when the lease was lost while, or after, the handler
 	// ran. Optional. ctx does not end with Run's, but after Timeout. Not with a
 	// Transactor: what the handler wrote is rolled back then.
 	Compensate func(ctx context.Context, l Loss)
 	// FailOpen says what to do when a claim cannot be asked for. By default the
-	// message is left for later: Result.Disposition is Unavailable. With
-	// FailOpen the handler runs without a claim: there is no lease in its
-	// context, no heartbeat and no count of attempts, and the message may be
-	// handled twice, also at the same time. What was claimed and cannot be
-	// settled counts as handled. Calls of the store are made once, and for a
-	// quarter of a second at most; after three keys without an answer none is
-	// made, except in the background, until the store answers again. So a message
-	// waits for a store that is silent for 40 ms at most, after the first second; a
-	// client of Redis needs ContextTimeoutEnabled for that.
+	// message is left for later: Result.Disposition is Unavailable. With FailOpen
+	// the handler runs without a claim: there is no lease in the context, no
+	// heartbeat and no count of attempts, and the message may be handled twice,
+	// also at the same time. Everything claimed and cannot be settled counts as
+	// handled. Calls of the store are made once, and for a quarter of a second at
+	// most; after three keys without an answer none is made, except in the
+	// background, until the store answers again. So a message waits for a store
+	// that is silent for 40 ms at most, after the first second; a client of Redis
+	// needs ContextTimeoutEnabled for that.
 	FailOpen bool
 	// Shadow is for a trial beside what there is already. Each message is claimed
-	// and settled, and Observer.Shadow told what would become of it; but its
+	// and settled, and Observer.Shadow told what would become of it; but the
 	// handler runs whatever that is, and neither waits for the store (FailOpen)
-	// nor ends with its lease. Nothing is given up: DeadLetter and Compensate are
+	// nor ends with the lease. Nothing is given up: DeadLetter and Compensate are
 	// not called, nor are the Observer's LeaseLost, FailOpen and HandlerStuck. The
-	// keys that are completed meanwhile are known when Shadow is taken away; what
-	// failed, or died, starts anew. Not with a Transactor.
+	// keys completed meanwhile are known when Shadow is taken away; what failed,
+	// or died, starts anew. Not with a Transactor.
 	Shadow bool
 	// Observer is told what happens.
 	Observer Observer
 }
 
-// What a Transactor needs instead: its transaction keeps others away, also
-// while it is completed, so the lease only says how long a message waits after
-// a crash.
+// What a Transactor needs instead: the transaction keeps others away, also
+// while completed, so the lease only says how long a message waits after a
+// crash.
 const (
 	transactionLease   = 10 * time.Second
 	transactionTimeout = 10 * time.Second

@@ -125,7 +125,7 @@ func TestALateHandlerMayStillComplete(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(always(storage.OpExtend), nil)
 		f.becomes(idempotency.Handled, func(context.Context) ([]byte, error) {
-			wait(2 * 30 * time.Second) // its context has ended, but nobody else came
+			wait(2 * 30 * time.Second) // the context has ended, but nobody else came
 			return nil, nil
 		})
 		if len(f.losses) != 0 {

@@ -14,8 +14,8 @@ import (
 // handler again that has ended. A Pending lives as long as the caller keeps it.
 // Another process that gets the message begins anew.
 //
-// A Pending is not changed once it is returned, and is for one Run at a time:
-// two that ask for the same claim would both be granted it.
+// A Pending is not changed once returned, and is for one Run at a time: two
+// that ask for the same claim would both be granted it.
 type Pending struct {
 	// Key is the message's.
 	Key storage.Key
@@ -46,7 +46,7 @@ func (p *Pending) of(key Key) *Pending {
 }
 
 // givenUp tells whether the handler, or the number of attempts, gave the
-// message up. It may be called on nil.
+// message up. givenUp may be called on nil.
 func (p *Pending) givenUp() bool { return p != nil && p.Reason != nil }
 
 // claiming returns the owner to claim for: that of the claim in doubt, or a new
@@ -59,7 +59,7 @@ func (p *Pending) claiming() string {
 }
 
 // claimed returns what is pending, nil if nothing is, after a claim for the
-// owner that came back with this error, if any. It may be called on nil.
+// owner that came back with this error, if any. claimed may be called on nil.
 func (p *Pending) claimed(key storage.Key, owner string, err error) *Pending {
 	if storage.Answered(err) {
 		owner = ""
@@ -83,7 +83,7 @@ func (p Pending) unburied() *Pending {
 	return &p
 }
 
-// buried is p after its dead letter was written. lease is still to be settled.
+// buried is p after the dead letter was written. lease is still to be settled.
 func (p Pending) buried(lease storage.Lease) *Pending {
 	p.Buried, p.Lease = true, lease
 	return &p

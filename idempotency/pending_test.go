@@ -159,8 +159,8 @@ func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 	})
 }
 
-// A store may do as asked and say that it did not, again and again: too few of
-// its replicas have it. That must not use up attempts of which none was made.
+// A store may do as asked and say it did not, again and again: too few of the
+// replicas have it. That must not use up attempts of which none was made.
 func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(nil, always(storage.OpClaim))
@@ -212,7 +212,7 @@ func TestAClaimInDoubtThatIsInItsOwnWayIsOneAttempt(t *testing.T) {
 	})
 }
 
-// Nor does the dead letter of a message that is given up depend on them.
+// Nor does the dead letter of a message given up depend on them.
 func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		keep := f.options.DeadLetter

@@ -11,24 +11,24 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Processor is the Runner around a Store. Make one with New. It is safe
-// for concurrent use.
+// Processor is the Runner around a Store. Make one with New. Safe for
+// concurrent use.
 //
-// Around a Transactor, what the handler writes in its transaction is committed
+// Around a Transactor, what the handler writes in the transaction is committed
 // together with the key's completion, or not at all: success is never Pending,
 // and Lost leaves nothing behind there. If a commit is not answered, Run asks
-// what became of it; if that cannot be told, the result is Unavailable, and the
+// the outcome of it; if that cannot be told, the result is Unavailable, and the
 // next Run finds out.
 //
 // A panic of the handler is recovered, and is an error like any other; its stack
 // is had by errors.As of an interface with the method Stack() []byte.
 //
 // What cannot be recovered takes the process down, and with it the other
-// messages that are being handled. All of their attempts count as vanished, and
-// such a message is run alone from then on: it waits until no other Run of the
-// same Processor holds a claim, and others wait for it, each up to Lease. So
-// only the message that is the reason vanishes again, until it is given up after
-// MaxVanished. Consumers of one process should share a Processor for that.
+// messages being handled. All of their attempts count as vanished, and such a
+// message is run alone from then on: it waits until no other Run of the same
+// Processor holds a claim, and others wait for it, each up to Lease. So only
+// the message that is the reason vanishes again, until given up after
+// MaxVanished. Consumers of a single process should share a Processor for that.
 type Processor struct {
 	options Options
 	store   storage.Store
@@ -58,8 +58,8 @@ func New(o Options) (*Processor, error) {
 // Retention returns how long settled keys are kept (Options.Retention).
 func (p *Processor) Retention() time.Duration { return p.options.Retention }
 
-// Check implements storage.Checker for the store. A store that has nothing to
-// look at has no problems.
+// Check implements storage.Checker for the store. A store with nothing to look
+// at has no problems.
 func (p *Processor) Check(ctx context.Context) ([]storage.Problem, error) {
 	if c, ok := p.options.Store.(storage.Checker); ok {
 		return c.Check(ctx)
@@ -154,7 +154,7 @@ func (p *Processor) alone(ctx context.Context, m Message, pending *Pending, hand
 	return p.run(context.WithValue(ctx, insideKey{}, p), m, pending, handler, true, nil)
 }
 
-// run runs the message. e is nil if nothing is known of its claim.
+// run runs the message. e is nil if nothing is known of the claim.
 func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handler Handler, alone bool, e *early) (Result, error) {
 	if pending.toSettle() {
 		return p.settlePending(ctx, m, pending)
@@ -199,7 +199,7 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 	case storage.GivenUp:
 		r.Disposition, r.Reason = DeadLettered, claim.Reason
 		return r, nil
-	case storage.InProgress: // perhaps this very claim, if it was made before and not answered
+	case storage.InProgress: // perhaps this very claim, if made before and not answered
 		r.Disposition, r.Pending = Elsewhere, pending.claimed(m.Key, owner, errInProgress)
 		return r, errInProgress
 	case storage.NotDue:
@@ -212,14 +212,14 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 }
 
 // Refuse gives up a message that cannot be run, such as one without an id, by
-// Options.DeadLetter, and leaves its key alone. The Result is Done once the
+// Options.DeadLetter, and leaves the key alone. The Result is Done once the
 // message is durable.
 func (p *Processor) Refuse(ctx context.Context, m Message, reason error) (Result, error) {
 	return p.refuse(ctx, DeadLetter{Message: m, Reason: reason})
 }
 
 // refuse gives up a message without a claim: no attempt can be made of it, and
-// its key, if it has a record, is another message's; or the store is down.
+// the key, if it has a record, is another message's; or the store is down.
 func (p *Processor) refuse(ctx context.Context, d DeadLetter) (Result, error) {
 	if err := p.deadLetter(ctx, d); err != nil {
 		return Result{Disposition: Retry, Wait: p.options.retryAfter(1)}, errors.Join(d.Reason, err)

@@ -86,8 +86,8 @@ func TestAnOutageOfMinutesBuriesNothing(t *testing.T) {
 	})
 }
 
-// A handler that says that the message is not to blame is called again for as
-// long as it says so, and the message has all of its attempts afterwards.
+// A handler that says the message is not to blame is called again for as long
+// as it says so, and the message has all of its attempts afterwards.
 func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2
@@ -191,8 +191,8 @@ func TestTheKeyFailsOnlyBehindItsDeadLetter(t *testing.T) {
 	})
 }
 
-// However long dead letters cannot be kept, the one that is kept in the end
-// tells how often the handler ran, and why.
+// However long dead letters cannot be kept, the one kept in the end tells how
+// often the handler ran, and why.
 func TestAnOutageOfTheDeadLettersIsNotCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2
@@ -221,7 +221,7 @@ func TestAnOutageOfTheDeadLettersIsNotCounted(t *testing.T) {
 	})
 }
 
-// A handler that failed did run, though its dead letter was cut off.
+// A handler that failed did run, though the dead letter was cut off.
 func TestAnAttemptCountsThoughItsDeadLetterIsCutOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 1

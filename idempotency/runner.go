@@ -18,11 +18,11 @@ type Message struct {
 	Pending *Pending
 }
 
-// Key identifies a message for one consumer.
+// Key identifies a message for a single consumer.
 type Key = storage.Key
 
-// Handler does the work of one message. Its result, which may be nil, is kept
-// for duplicates. The context ends before the lease can be lost; FenceFrom
+// Handler does the work of a single message. Its result, which may be nil, is
+// kept for duplicates. The context ends before the lease can be lost; FenceFrom
 // gives the fencing token. An error wrapped by Terminal is not tried again, one
 // wrapped by NotItsFault however often.
 type Handler func(ctx context.Context) (result []byte, err error)
@@ -32,14 +32,14 @@ type Handler func(ctx context.Context) (result []byte, err error)
 // together with the completion.
 type Runner interface {
 	// Run claims the message's key, runs the handler and settles the key. It
-	// blocks until then and may be called concurrently; handler is called at
-	// most once, on the caller's goroutine. A message that contradicts its key is
-	// given up here, too.
+	// blocks until then and may be called concurrently; handler is called at most
+	// once, on the caller's goroutine. A message that contradicts the key is given
+	// up here, too.
 	//
-	// The error is nil when the message is finished (Result.Done). Otherwise
-	// the message must be given to Run again, after Result.Wait, with
-	// Result.Pending as its Pending: otherwise a handler that has done its work
-	// may be called again.
+	// The error is nil when the message is finished (Result.Done). Otherwise the
+	// message must be given to Run again, after Result.Wait, with Result.Pending
+	// as its Pending: otherwise a handler that has done the work may be called
+	// again.
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
 }
 
@@ -62,7 +62,7 @@ type Result struct {
 	Pending *Pending
 }
 
-// Disposition says what became of a message.
+// Disposition says the outcome of a message.
 type Disposition uint8
 
 // The dispositions. A message is done after the first three.
@@ -87,7 +87,7 @@ func (d Disposition) String() string {
 	return dispositionNames[0]
 }
 
-// Done tells whether the message is finished: its offset may be committed.
+// Done tells whether the message is finished: the offset may be committed.
 func (r Result) Done() bool {
 	switch r.Disposition {
 	case Handled, Skipped, DeadLettered:
@@ -97,15 +97,15 @@ func (r Result) Done() bool {
 	}
 }
 
-// DeadLetter is a message that is given up.
+// DeadLetter is a message given up.
 type DeadLetter struct {
 	Message  Message
 	Attempts int
 	Reason   error
 }
 
-// Loss is a lease that was lost while, or after, the handler ran. Its side
-// effects may have happened, and somebody else may do the same work too.
+// Loss is a lease lost while, or after, the handler ran. Its side effects may
+// have happened, and somebody else may do the same work too.
 type Loss struct {
 	Message Message
 	Lease   storage.Lease

@@ -64,8 +64,8 @@ func TestAShadowDecidesAndSkipsNothing(t *testing.T) {
 	})
 }
 
-// What was handled under a shadow is known when it becomes earnest; nothing was
-// given up, which would be skipped then.
+// Everything handled under a shadow is known when it becomes earnest; nothing
+// was given up, which would be skipped then.
 func TestAShadowLeavesWhatCanBeUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		earnest := f.options
@@ -108,9 +108,9 @@ func TestDeathsUnderAShadowAreForgotten(t *testing.T) {
 	})
 }
 
-// Neither a store that is silent, nor somebody else's lease, nor a lease that is
-// lost is anything to the handler, nor to those who watch for messages that are
-// handled twice.
+// Neither a store that is silent, nor somebody else's lease, nor a lease lost
+// is anything to the handler, nor to those who watch for messages handled
+// twice.
 func TestAShadowIsInNobodysWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.Observer.LeaseLost = func(l idempotency.Loss) { t.Errorf("a lost lease is told: %+v", l) }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// watchStuck calls tell(true) if the work still runs when its context has been over
-// for patience. The caller calls stop when the work has ended; that calls
+// watchStuck calls tell(true) if the work still runs when the context has been
+// over for patience. The caller calls stop when the work has ended; that calls
 // tell(false) if tell(true) was called. tell is called once at a time.
 func watchStuck(ctx context.Context, patience time.Duration, tell func(stuck bool)) (stop func()) {
 	w := &overtime{tell: tell}
@@ -18,7 +18,7 @@ func watchStuck(ctx context.Context, patience time.Duration, tell func(stuck boo
 	}
 }
 
-// overtime watches work that goes on after its context has ended.
+// overtime watches work that goes on after the context has ended.
 type overtime struct {
 	tell func(stuck bool)
 

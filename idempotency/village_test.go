@@ -145,9 +145,10 @@ func (v *village) untilAllAreDone(ids []string, handle func(ctx context.Context,
 	v.Fatalf("not done: %v", v.left(ids))
 }
 
-// work takes d. It makes no timer that is due at once: in a bubble, several
+// work takes d. work makes no timer due at once: in a bubble, several
 // goroutines that receive from such ones crash the race detector (Go 1.26.8:
-// runtime.maybeRunChan runs them side by side in the bubble's one race context).
+// runtime.maybeRunChan runs them side by side in the bubble's one race
+// context).
 func work(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -33,13 +33,13 @@ var (
 	errNoValue  = errors.New("is nil: use NoPayload for an event without one")
 )
 
-// checker makes rows of events and collects what is wrong.
+// checker makes rows of events and collects the fault.
 type checker struct {
 	opts     *Options
 	message  bool // not a row: PostgreSQL leaves the payload as it is
 	index    int
 	problems []Problem
-	ids      map[uuid.UUID]int // the ids that were given, with their events
+	ids      map[uuid.UUID]int // the ids given, with their events
 }
 
 func (c *checker) err() error {

@@ -1,5 +1,5 @@
 // Package outbox is for the service that writes events: it adds them to the
-// transaction that changes the business tables, so that both are committed or
+// transaction that changes the business tables, so both are committed or
 // neither is. The connector, cdc-outbox, does the rest.
 //
 // With pgx:
@@ -13,10 +13,10 @@
 //
 // With database/sql it is [WriteSQL]. Where the connector runs in message mode,
 // [Emit] and [EmitSQL] write no row but a message in the WAL. All take any
-// number of events and write them with one statement, or a few for very many.
-// These four use the table outbox with Debezium's column names, or the message
-// prefix outbox; a [Writer] is for all else: another table, other columns,
-// payloads that are not JSON, headers from the context.
+// number of events and write them with a single statement, or a few for very
+// many. These four use the table outbox with Debezium's column names, or the
+// message prefix outbox; a [Writer] is for all else: another table, other
+// columns, payloads that are not JSON, headers from the context.
 //
 // [Schema] and [PartitionedSchema] create the table; "cdc-outbox setup" does too.
 //
@@ -24,8 +24,8 @@
 //
 //  1. Nothing reaches the database unless all events of a call are valid; an
 //     [InvalidError] lists everything that is wrong with them.
-//  2. Events are written in the order given, which is the order in which the
-//     connector publishes those of one key.
+//  2. Events are written in the order given, the order in which the connector
+//     publishes those of a single key.
 //  3. Only an open transaction is taken, by type: a pool or a connection does not
 //     compile. The package begins, commits and rolls back nothing.
 //  4. An event's id is known to the caller, and no other is ever made for it.
@@ -34,7 +34,7 @@
 //
 // An error from the database leaves the transaction failed, as any failed
 // statement does: roll it back. It wraps the driver's error and says what to do
-// where that is known.
+// where known.
 //
 // Non-goals: transactions, retries, creating topics, reading the outbox.
 package outbox

@@ -38,14 +38,14 @@ type Event struct {
 }
 
 // NoPayload as an event's payload is SQL's NULL, and so a record without a
-// value: in a compacted topic, a tombstone that deletes its key.
+// value: in a compacted topic, a tombstone that deletes the key.
 var NoPayload = noPayload{}
 
 type noPayload struct{}
 
-// NewID returns a new event id, a UUID of version 7. Those of one process
+// NewID returns a new event id, a UUID of version 7. Those of a single process
 // ascend; they start with the time, which keeps the index of the table compact.
-// It is safe for concurrent use.
+// Safe for concurrent use.
 func NewID() (uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {

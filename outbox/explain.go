@@ -12,7 +12,7 @@ type sqlStater interface {
 	SQLState() string
 }
 
-// remedies say what to do about an error of the server, by its SQLSTATE
+// remedies say the remedy for an error of the server, by its SQLSTATE
 // (PostgreSQL documentation, "PostgreSQL Error Codes").
 var remedies = map[string]string{
 	"22001": "the column is shorter than the value; the library's limit is 255 characters",                                                     // string_data_right_truncation
@@ -29,7 +29,7 @@ var remedies = map[string]string{
 	"42P01": "create it with cdc-outbox setup or the SQL in outbox.Schema, or name its schema in Options.Table",
 }
 
-// explain adds what to do, where that is known. The error stays inside.
+// explain adds the remedy, where known. The error stays inside.
 func explain(err error) error {
 	var server sqlStater
 	if !errors.As(err, &server) {

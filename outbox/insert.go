@@ -9,8 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// insertSQL are the statements that insert. One row has a statement of its own
-// as it is by far the most frequent case, and takes half the time that way.
+// insertSQL are the statements that insert. A single row has a separate
+// statement as it is by far the most frequent case, and takes half the time
+// that way.
 type insertSQL struct{ one, many string }
 
 // encoded is the first parameter where rows have other characters than ASCII: it
@@ -46,7 +47,7 @@ func (t Table) insertSQL(payload PayloadType, id string) insertSQL {
 	}
 }
 
-// insertRows inserts rows with one statement.
+// insertRows inserts rows with a single statement.
 func (w *Writer) insertRows(ctx context.Context, tx Tx, rows []row) error {
 	var (
 		insert    = w.insert
@@ -91,8 +92,8 @@ func plain[T string | []byte](text T) bool {
 	return true
 }
 
-// values are the parameters for one row. Bytes would become bytea in the hands
-// of a driver, hence the strings.
+// values are the parameters for a single row. Bytes would become bytea in the
+// hands of a driver, hence the strings.
 func (w *Writer) values(r *row) []any {
 	var payload, headers any
 	switch {

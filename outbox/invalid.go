@@ -9,18 +9,18 @@ import (
 // ErrInvalid is what errors.Is finds in an InvalidError.
 var ErrInvalid = errors.New("invalid event")
 
-// Problem is one thing that is wrong with one event.
+// Problem is one thing that is wrong with a single event.
 type Problem struct {
 	// Event is the event's index in the call.
 	Event int
 	// Field is the field of Event; for a header, Headers["name"].
 	Field string
-	// Err says what is wrong. It holds no part of a payload, except for an
-	// error of a payload's own MarshalJSON.
+	// Err says the fault. It holds no part of a payload, except for an error of a
+	// payload's own MarshalJSON.
 	Err error
 }
 
-// Error tells event, field and what is wrong.
+// Error tells event, field and the fault.
 func (p Problem) Error() string { return fmt.Sprintf("event %d: %s %v", p.Event, p.Field, p.Err) }
 
 // Unwrap returns Err.

@@ -16,7 +16,7 @@ const (
 		"(SELECT content FROM unnest($2::bytea[]) WITH ORDINALITY AS events (content, position) ORDER BY position) AS ordered"
 )
 
-// emitRows emits rows with one statement.
+// emitRows emits rows with a single statement.
 func (w *Writer) emitRows(ctx context.Context, tx Tx, rows []row) error {
 	var (
 		content  []byte // of the row at hand
@@ -42,7 +42,7 @@ func (w *Writer) emitRows(ctx context.Context, tx Tx, rows []row) error {
 	return nil
 }
 
-// envelope appends the row's message to buf. Its error, content of a gigabyte,
+// envelope appends the row's message to buf. The error, content of a gigabyte,
 // is ruled out by the limits of Options.
 func (w *Writer) envelope(buf []byte, r *row) ([]byte, error) {
 	m := envelope.Message{

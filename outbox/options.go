@@ -18,7 +18,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate returns what is wrong with options that have their defaults.
+// validate returns the faults of options with their defaults.
 func (o Options) validate() error {
 	errs := []error{o.Table.validate()}
 	if !legalPrefix(o.Prefix) {

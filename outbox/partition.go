@@ -17,7 +17,7 @@ const (
 	Hourly             // outbox_p20260101_15
 )
 
-// Partition is a partition of an outbox table that is partitioned by its time of
+// Partition is a partition of an outbox table partitioned by the time of
 // writing, as that of PartitionedSchema is. Table.Partition makes one; one for
 // another span may be made by hand.
 type Partition struct {
@@ -25,12 +25,12 @@ type Partition struct {
 	Table Table
 	// Name is the partition's name, in the table's schema.
 	Name string
-	// From is its first moment, To that of the next one.
+	// From is the first moment, To that of the next.
 	From, To time.Time
 }
 
 // Partition returns the partition for a moment. The one after p is
-// t.Partition(span, p.To). An error means that the name would be too long, or that
+// t.Partition(span, p.To). An error means the name would be too long, or that
 // the span or the table is none that there is a statement for.
 func (t Table) Partition(span Span, at time.Time) (Partition, error) {
 	t = t.withDefaults()
@@ -76,7 +76,7 @@ END
 ` + bodyQuote
 
 // SQL is the statement that creates the partition unless it exists. Run it as
-// the table's owner, ahead of time. It waits for other changes to the table's
+// the table's owner, ahead of time. SQL waits for other changes to the table's
 // definition, not for transactions that write events, except for those that
 // wrote to the default partition; that one is searched for rows that belong
 // into the new one, and such a row is an error.

@@ -8,14 +8,14 @@ import (
 )
 
 // PayloadType says what payloads are, and so what their column must be. For
-// messages JSONB and JSON are the same, except for what is refused.
+// messages JSONB and JSON are the same, except for everything refused.
 type PayloadType uint8
 
 // The types of payload.
 const (
 	// JSONB is JSON for a column of type jsonb. PostgreSQL stores its meaning:
-	// consumers see other spaces, and members in another order. It refuses more
-	// than JSON does, so that is refused here: the escape \u0000, half a surrogate
+	// consumers see other spaces, and members in another order. JSONB refuses more
+	// than JSON does, so is refused here: the escape \u0000, half a surrogate
 	// pair, numbers beyond those of the type numeric.
 	JSONB PayloadType = iota
 	// JSON is JSON for a column of type json or text, kept byte for byte.
@@ -41,8 +41,8 @@ func (t PayloadType) String() string {
 
 var errNotJSON = errors.New("is not valid JSON")
 
-// encode returns the bytes that are stored, nil for NULL, and how many they become
-// in a column of the type.
+// encode returns the bytes stored, nil for NULL, and how many they become in a
+// column of the type.
 func (t PayloadType) encode(payload any) (encoded []byte, size int, err error) {
 	if s, ok := payload.(string); ok && (t == Text || t == Bytes) {
 		payload = []byte(s)

@@ -22,7 +22,8 @@ func (r *row) size() int {
 }
 
 // rows checks the events and completes them: ids, encoded payloads, headers.
-// Its error is an InvalidError, except for that of NewID. A message is not a row.
+// The error is an InvalidError, except for that of NewID. A message is not a
+// row.
 func (w *Writer) rows(ctx context.Context, events []Event, message bool) ([]row, error) {
 	if len(events) == 0 {
 		return nil, nil

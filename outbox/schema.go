@@ -3,7 +3,7 @@ package outbox
 import _ "embed" // for the SQL
 
 // Schema is the SQL that creates the default table where it is missing. Give it
-// to your migrations, or run it: it is one statement.
+// to your migrations, or run it: it is a single statement.
 //
 //go:embed schema.sql
 var Schema string

@@ -10,8 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// Table names an outbox table and its columns, each as the catalog has it: names
-// are quoted, so upper case is kept. The zero value is the table of Schema.
+// Table names an outbox table and the columns, each as the catalog has it:
+// names are quoted, so upper case is kept. The zero value is the table of
+// Schema.
 type Table struct {
 	// Schema is where the table is. The default is the search path's.
 	Schema string
@@ -19,14 +20,14 @@ type Table struct {
 	Name string
 	// Columns are the names of the columns; those left empty are Debezium's.
 	Columns Columns
-	// NoHeaders tells that the table has no column for headers. Events must not
-	// have any then.
+	// NoHeaders tells the table has no column for headers. Events must not have
+	// any then.
 	NoHeaders bool
 }
 
-// Columns are the columns that are written. All others need a default. Their
-// types: uuid or text for ID, text or varchar for AggregateType, AggregateID and
-// Type, what PayloadType says for Payload, jsonb or json for Headers.
+// Columns are the columns written. All others need a default. Their types: uuid
+// or text for ID, text or varchar for AggregateType, AggregateID and Type, what
+// PayloadType says for Payload, jsonb or json for Headers.
 type Columns struct {
 	ID            string // id
 	AggregateType string // aggregatetype
@@ -65,7 +66,7 @@ func (t Table) columns() []string {
 	return all
 }
 
-// validate returns what is wrong with a table that has its defaults.
+// validate returns the faults of a table with the defaults.
 func (t Table) validate() error {
 	errs := []error{checkIdentifier("Table.Name", t.Name)}
 	if t.Schema != "" {

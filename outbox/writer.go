@@ -6,15 +6,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// DefaultMaxBytes is the size of an event that a Kafka with its default settings
-// takes: max.message.bytes is 1 MiB for a whole batch, of which the rest is left
-// to Kafka's own fields and the connector's headers.
+// DefaultMaxBytes is the size of an event that a Kafka with the default
+// settings takes: max.message.bytes is 1 MiB for a whole batch, of which the
+// rest is left to Kafka's own fields and the connector's headers.
 const DefaultMaxBytes = 1_000_000
 
 // DefaultPrefix is that of messages, here and in the connector.
 const DefaultPrefix = "outbox"
 
-// Options say how a Writer writes. The zero value of each field is its default.
+// Options say how a Writer writes. The zero value of each field is the default.
 type Options struct {
 	// Table is where Write inserts. The default is outbox, found through the
 	// search path, with Debezium's column names.
@@ -27,9 +27,9 @@ type Options struct {
 	// is JSONB.
 	Payload PayloadType
 	// MaxBytes bounds payload, aggregate id and headers of an event together. The
-	// default is DefaultMaxBytes. A payload counts as PostgreSQL writes it, which is
-	// what is published: jsonb has a space after each colon and comma, and 1e3 as
-	// 1000.
+	// default is DefaultMaxBytes. A payload counts as PostgreSQL writes it, which
+	// is everything published: jsonb has a space after each colon and comma, and
+	// 1e3 as 1000.
 	MaxBytes int
 	// ContextHeaders returns headers for all events of a call, such as the trace
 	// context: see package tracing. An event's own headers prevail. It must be
@@ -37,9 +37,9 @@ type Options struct {
 	ContextHeaders func(ctx context.Context) map[string]string
 }
 
-// Writer writes events to one place. Make one with New; the zero value has the
-// default Options. It keeps no transaction and no event, and is safe for
-// concurrent use.
+// Writer writes events to a single place. Make one with New; the zero value has
+// the default Options. Writer keeps no transaction and no event, and is safe
+// for concurrent use.
 type Writer struct {
 	opts                  Options
 	insert, insertEncoded insertSQL
@@ -119,8 +119,8 @@ func send(rows []row, statement func([]row) error) ([]uuid.UUID, error) {
 	return ids, nil
 }
 
-// Limits of one statement. More events gain nothing; more bytes would be held in
-// memory several times, here, in the driver and in the server.
+// Limits of a single statement. More events gain nothing; more bytes would be
+// held in memory several times, here, in the driver and in the server.
 const (
 	chunkEvents = 1000
 	chunkBytes  = 4 << 20

@@ -6,7 +6,7 @@ import "github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 // cdc_outbox_events_dead_lettered_total and a header of the dead letter.
 type Reason string
 
-// The reasons. Those of the sink stand here too, so that the list is whole.
+// The reasons. Those of the sink stand here too, so the list is whole.
 const (
 	ReasonIllegalTopic       Reason = "illegal_topic"
 	ReasonMissingTopic       Reason = "missing_topic"
@@ -23,7 +23,7 @@ const (
 	ReasonUnreadableContents Reason = "unreadable"
 	ReasonNotTransactional   Reason = "not_transactional"
 	ReasonMissingColumn      Reason = "missing_column"
-	ReasonPassedOver         Reason = "passed_over" // its transaction, by an operator
+	ReasonPassedOver         Reason = "passed_over" // the transaction, by an operator
 )
 
 // BadEvent is the error of a row that cannot become a record, or of a record

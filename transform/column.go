@@ -27,7 +27,7 @@ var (
 )
 
 // text returns the value as record keys, headers and raw payloads show it:
-// bytea as its bytes, bool as true and false (what a cast to text gives, and
+// bytea as the bytes, bool as true and false (what a cast to text gives, and
 // Kafka Connect), anything else as PostgreSQL's text. It is nil for NULL only.
 func (c column) text(v pg.Value) ([]byte, error) {
 	switch {
@@ -46,9 +46,9 @@ func (c column) text(v pg.Value) ([]byte, error) {
 	return v.Data, nil
 }
 
-// validText reports whether b, which is the column's text, may stand where
-// readers expect UTF-8. PostgreSQL checks that itself, except in databases with
-// the encoding SQL_ASCII.
+// validText reports whether b, the column's text, may stand where readers
+// expect UTF-8. PostgreSQL checks that itself, except in databases with the
+// encoding SQL_ASCII.
 func (c column) validText(b []byte) bool { return c.oid == pgtype.ByteaOID || utf8.Valid(b) }
 
 // decodeBytea reads bytea's hex format, \xDEADBEEF, into new memory.

@@ -14,10 +14,10 @@
 //  4. What an operator has to fix (options, missing columns) is an error of
 //     class failure.Config, found by New or Bind and never by a value.
 //
-// The way of a row: Bind compiles a plan for its table once (plan.go), Route
+// The way of a row: Bind compiles a plan for the table once (plan.go), Route
 // follows it (route.go) with the parts of the record each in their file: topic,
-// value, headers, timestamp. Parts take column values, not rows, so that a
-// source without columns, such as logical messages, can use them too.
+// value, headers, timestamp. Parts take column values, not rows, so a source
+// without columns, such as logical messages, can use them too.
 //
 // Where the result differs from Debezium's on purpose:
 //

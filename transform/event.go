@@ -25,9 +25,9 @@ const (
 	// JSON string, because it is no text that starts with { or [, or because it
 	// has an array whose members differ in type.
 	WarningNotExpanded Warning = "payload_not_expanded"
-	// WarningTimeReplaced: the topic would not have taken the record with the time that
-	// was asked for, or would have deleted it soon. It has the time of its publication;
-	// the header cdc-timestamp has the other.
+	// WarningTimeReplaced: the topic would not have taken the record with the time
+	// asked for, or would have deleted it soon. It has the time of the
+	// publication; the header cdc-timestamp has the other.
 	WarningTimeReplaced Warning = "timestamp_replaced"
 	// WarningNoTrace: the tracing column holds no valid traceparent; the event
 	// was published without one.
@@ -35,9 +35,9 @@ const (
 )
 
 // Event is an outbox row on its way to Kafka: the record, and where the row
-// came from. It is written by Router.Route and read-only afterwards, except
-// for SetTotal and Retime, and the fields that the sink and franz-go set on the record
-// when it is produced.
+// came from. It is written by Router.Route and read-only afterwards, except for
+// SetTotal and Retime, and the fields that the sink and franz-go set on the
+// record when produced.
 type Event struct {
 	Record     kgo.Record
 	Table      string // schema.table, each quoted where SQL needs it
@@ -45,8 +45,8 @@ type Event struct {
 	Position   pg.Position
 	XID        uint32
 	CommitTime time.Time
-	// Asked is the time that the record is to have; zero: that of its publication. The
-	// sink writes it into the record.
+	// Asked is the time that the record is to have; zero: that of the publication.
+	// The sink writes it into the record.
 	Asked   time.Time
 	Warning Warning
 
@@ -76,8 +76,8 @@ func (e *Event) Size() int64 {
 	return int64(n)
 }
 
-// SetTotal makes text, which is kept, the last header of the record,
-// cdc-tx-total. It is not for a record that is on its way to a broker.
+// SetTotal makes text, kept, the last header of the record, cdc-tx-total. It is
+// not for a record on its way to a broker.
 func (e *Event) SetTotal(text []byte) {
 	if last := len(e.Record.Headers) - 1; last >= 0 && e.Record.Headers[last].Key == headerTotal {
 		e.Record.Headers[last].Value = text
@@ -86,7 +86,7 @@ func (e *Event) SetTotal(text []byte) {
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
 }
 
-// Time is the event's own: the one that was asked for, or its commit's.
+// Time is the event's own: the one asked for, or the commit's.
 func (e *Event) Time() time.Time {
 	if e.Asked.IsZero() {
 		return e.CommitTime
@@ -94,9 +94,9 @@ func (e *Event) Time() time.Time {
 	return e.Asked
 }
 
-// Retime has the record published with the time of its publication, and keeps the one
-// that was asked for as a header. It reports whether one was. It is not for a record that
-// is on its way to a broker.
+// Retime has the record published with the time of the publication, and keeps
+// the one asked for as a header. Retime reports whether one was. It is not for
+// a record on its way to a broker.
 func (e *Event) Retime() bool {
 	if e.Asked.IsZero() {
 		return false
@@ -127,7 +127,7 @@ func (e *Event) Name() string {
 	return name
 }
 
-// Memory is about the number of bytes of memory that were made for the event:
-// its own, and those of key, value and headers where they are not the row's. The
-// row's bytes, all of them and not only those in the record, are kept beside it.
+// Memory is about the number of bytes of memory made for the event: its own,
+// and those of key, value and headers where they are not the row's. The row's
+// bytes, all of them and not only those in the record, are kept beside it.
 func (e *Event) Memory() int64 { return pooledMemory + int64(e.made) }

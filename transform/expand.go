@@ -28,11 +28,11 @@ var (
 // stay as they are written. Elements of arrays are never dropped.
 //
 // Debezium infers a Connect schema first (JsonSchemaData), and does not expand
-// what has none. We do the same, so that consumers see the same. Its rules: the
-// elements of an array, nulls aside, are of one kind, where int32, int64 and
-// other numbers are kinds of their own; at least one is not null, unless nulls
-// are kept; the first such one is not an empty array, unless those are kept. An
-// array within an array needs a type only where it is the first.
+// what has none. We do the same, so consumers see the same. Its rules: the
+// elements of an array, nulls aside, are of a single kind, where int32, int64
+// and other numbers are kinds of their own; at least one is not null, unless
+// nulls are kept; the first such one is not an empty array, unless those are
+// kept. An array within an array needs a type only where it is the first.
 //
 // The error is errNotJSON where src starts with { or [ and is not valid JSON.
 // dst is not changed on error. An object with the same name twice is copied
@@ -141,7 +141,7 @@ func (x *expander) object(typed bool) error {
 	}
 }
 
-// array copies an array and checks, if typed, that its type can be told.
+// array copies an array and checks, if typed, that the type can be told.
 func (x *expander) array(typed bool) (kind, error) {
 	x.punctuation()
 	if x.Peek() == ']' {
@@ -169,8 +169,8 @@ func (x *expander) array(typed bool) (kind, error) {
 	return kindArray, nil
 }
 
-// elementKind returns the kind of an array's elements when the next one is of
-// kind k and those before it were of kind element; kindNull means any.
+// elementKind returns the kind of an array's elements when the next is of kind
+// k and those before it were of kind element; kindNull means any.
 func (x *expander) elementKind(element, k kind) (kind, error) {
 	switch {
 	case k == kindNull:

@@ -77,8 +77,8 @@ func (b *builder) header(c column, name string) {
 	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: name, Value: value})
 }
 
-// trace appends the trace context of the tracing column. It reports whether the
-// record has its traceparent now, or gets it from an additional column.
+// trace appends the trace context of the tracing column. trace reports whether
+// the record has its traceparent now, or gets it from an additional column.
 func (b *builder) trace() (traced bool) {
 	v := b.get(b.plan.tracing)
 	if v.Kind == pg.Null {
@@ -136,11 +136,12 @@ func (t *transactionHeaders) of(ev *Event) (lsn, xid, at []byte) {
 	return t.lsn, t.xid, t.timeAt
 }
 
-// appendTime writes a time as the headers have it: in UTC, with microseconds, so that
-// texts sort as times do.
+// appendTime writes a time as the headers have it: in UTC, with microseconds,
+// so texts sort as times do.
 func appendTime(b []byte, t time.Time) []byte { return (&secondText{}).append(b, t) }
 
-// secondText is the text of a second, up to the point. Commits of one second are many.
+// secondText is the text of a second, up to the point. Commits of a single
+// second are many.
 type secondText struct {
 	unix int64
 	text []byte

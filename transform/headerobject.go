@@ -17,16 +17,16 @@ import (
 // reservedPrefix begins the names of headers that are the connector's alone.
 const reservedPrefix = "cdc-"
 
-// mostHeaders bounds the room that is made for the headers of an object before
-// they are read.
+// mostHeaders bounds the room made for the headers of an object before they are
+// read.
 const mostHeaders = 32
 
 var errNoObject = errors.New("it is no JSON object")
 
 // objectHeaders appends a header for each member of the headers column's
-// object, in the order of its text (jsonb has one of its own). Where the object
-// is not as it must be, its text becomes a header under the column's name
-// instead, so that a dead letter holds it.
+// object, in the order of the text (jsonb has one of its own). Where the object
+// is not as it must be, the text becomes a header under the column's name
+// instead, so a dead letter holds it.
 func (b *builder) objectHeaders(traced bool) {
 	v := b.get(b.plan.object)
 	if v.Kind == pg.Null {
@@ -52,8 +52,8 @@ func (b *builder) objectHeaders(traced bool) {
 	b.event.Record.Headers = headers
 }
 
-// appendMembers appends the members of the JSON object src. traced tells that
-// the record has its traceparent already.
+// appendMembers appends the members of the JSON object src. traced tells the
+// record has its traceparent already.
 func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced bool) ([]kgo.RecordHeader, error) {
 	if !utf8.Valid(src) {
 		return headers, errNotUTF8

@@ -53,8 +53,7 @@ func TestHeadersColumnSharesTheRowsBytes(t *testing.T) {
 	}
 }
 
-// Names that are not kept, because they are too many or too long, become
-// headers too.
+// Names not kept, because they are too many or too long, become headers too.
 func TestManyHeaderNames(t *testing.T) {
 	router := newRouter(t, nil)
 	for i := range 3000 {

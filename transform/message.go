@@ -45,8 +45,8 @@ type messages struct {
 // BindMessages checks that the options can be used for messages. With strict,
 // an option that names a column which messages do not have is an error; without
 // it, such options are for the tables beside them, and messages use the
-// defaults. It returns everything that is wrong, joined, as errors of class
-// failure.Config.
+// defaults. BindMessages returns everything that is wrong, joined, as errors of
+// class failure.Config.
 func (r *Router) BindMessages(strict bool) error {
 	o, unknown := r.messageOptions()
 	if strict && unknown != nil {
@@ -57,7 +57,7 @@ func (r *Router) BindMessages(strict bool) error {
 }
 
 // RouteMessage is Route for a wal.LogicalMessage whose content is an envelope:
-// the event is that of a row with its fields. The event refers to the content's
+// the event is that of a row with the fields. The event refers to the content's
 // bytes. A content that is no envelope, or a message that belongs to no
 // transaction, is a BadEvent.
 func (r *Router) RouteMessage(msg *wal.Message) (*Event, error) {

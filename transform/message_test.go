@@ -68,7 +68,7 @@ func routed(t *testing.T, ev *transform.Event, err error) outcome {
 	return recorded(ev, bad)
 }
 
-// A message becomes what a row with its fields becomes, whatever is in them and
+// A message becomes what a row with the fields becomes, whatever is in them and
 // whatever is configured, good or bad.
 func TestMessageBecomesWhatARowBecomes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

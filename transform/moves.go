@@ -18,12 +18,12 @@ const (
 )
 
 // Moves tells the rows that a transaction moves from those that it inserts.
-// PostgreSQL moves a row from one partition to another by a deletion and an
-// insertion, and so do people. Moves remembers the ids of the deleted rows until
-// the transaction ends, up to a limit; the last one always. Its answers depend on
-// the rows of the transaction only, so that a replay gives the same.
+// PostgreSQL moves a row from a single partition to another by a deletion and
+// an insertion, and so do people. Moves remembers the ids of the deleted rows
+// until the transaction ends, up to a limit; the last one always. The answers
+// depend on the rows of the transaction only, so a replay gives the same.
 type Moves struct {
-	// Limit is the most ids that are remembered.
+	// Limit is the most ids remembered.
 	Limit int
 
 	any     bool // a row was deleted
@@ -38,7 +38,8 @@ func MovesWithin(bytes int64) Moves { return Moves{Limit: int(bytes / movedMemor
 // movedMemory is about the most memory that one id takes.
 const movedMemory = 64
 
-// movedRow is a row's table and a digest of its event id, which no two ids share.
+// movedRow is a row's table and a digest of the event id, which no two ids
+// share.
 type movedRow struct {
 	table uint32
 	id    [16]byte
@@ -62,8 +63,9 @@ func (r *Router) id(row *pg.Row) (id []byte, ok bool) {
 	return row.Values[i].Data, true
 }
 
-// IDColumn returns the name of the column with the event id; "" where the table has
-// none. It changes nothing and may be called at any time, from any goroutine.
+// IDColumn returns the name of the column with the event id; "" where the table
+// has none. IDColumn changes nothing and may be called at any time, from any
+// goroutine.
 func (r *Router) IDColumn(rel *pg.Relation) string {
 	if i := r.idIndex(rel); i >= 0 {
 		return rel.Columns[i].Name
@@ -79,8 +81,8 @@ func (r *Router) idIndex(rel *pg.Relation) int {
 	return slices.IndexFunc(rel.Columns, func(c pg.Column) bool { return slices.Contains(names, c.Name) })
 }
 
-// Deleted notes a row that the transaction deletes, by its old key or as a whole.
-// A row whose key has no event id is not noted.
+// Deleted notes a row that the transaction deletes, by the old key or as a
+// whole. A row whose key has no event id is not noted.
 func (m *Moves) Deleted(r *Router, row *pg.Row) {
 	gone, ok := r.movedRow(row)
 	if !ok {

@@ -75,7 +75,7 @@ func TestMovesNeedTheEventID(t *testing.T) {
 	}
 }
 
-// Rows that are only inserted cost nothing.
+// Rows only inserted cost nothing.
 func TestMovesOfInsertsDoNotAllocate(t *testing.T) {
 	router := must.Get(New(DefaultEvent(), DefaultRoute()))(t)
 	var moves Moves

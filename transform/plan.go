@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Column names that are looked for where an option names none: Debezium's
-// first, then the snake-case ones of common tutorials.
+// Column names looked for where an option names none: Debezium's first, then
+// the snake-case ones of common tutorials.
 var (
 	idNames      = []string{"id"}
 	keyNames     = []string{"aggregateid", "aggregate_id"}
@@ -40,10 +40,10 @@ type plan struct {
 	detected                    []string // the columns of those that no option names
 	headerCount                 int      // the most that a row can have, without object's
 
-	unfit error // why no row of the table becomes an event; the columns are then those that were found
+	unfit error // why no row of the table becomes an event; the columns are then those found
 }
 
-// namedColumn is an additional column with its name in the record.
+// namedColumn is an additional column with the name in the record.
 type namedColumn struct {
 	column
 	alias string
@@ -55,11 +55,11 @@ type options struct {
 	routeBy string
 	fields  []field
 	table   string // what errors call the table: "table public.outbox"
-	// expected are columns that were detected before, and must not be gone.
+	// expected are columns detected before, and must not be gone.
 	expected []string
 }
 
-// binder looks up columns and collects what is wrong.
+// binder looks up columns and collects the fault.
 type binder struct {
 	rel   *pg.Relation
 	table string
@@ -69,8 +69,8 @@ type binder struct {
 	detected []string // optional columns that no option names
 }
 
-// bind makes the plan of a table. With an error, which is the plan's unfit, it
-// serves dead letters.
+// bind makes the plan of a table. With an error, the plan's unfit, it serves
+// dead letters.
 func bind(rel *pg.Relation, o options) (*plan, error) {
 	b := &binder{rel: rel, table: o.table, expected: o.expected}
 	p := &plan{
@@ -109,8 +109,8 @@ func (b *binder) builtInHeaders(p *plan, ev EventOptions) {
 	}
 }
 
-// object finds the headers column. One that is only detected must be of a JSON
-// type, and is not placed otherwise by the configuration.
+// object finds the headers column. One only detected must be of a JSON type,
+// and is not placed otherwise by the configuration.
 func (b *binder) object(ev EventOptions, fields []field) column {
 	switch ev.Headers {
 	case HeadersNone:
@@ -185,8 +185,8 @@ func (b *binder) optional(key, configured string, names []string) column {
 	return column{}
 }
 
-// detect is optional. A column that was detected before must not be gone: events
-// would lose a header without a word. without is the way to have it so.
+// detect is optional. A column detected before must not be gone: events would
+// lose a header without a word. without is the way to have it so.
 func (b *binder) detect(key, configured string, names []string, without string) column {
 	c := b.optional(key, configured, names)
 	if configured != "" {
@@ -195,7 +195,7 @@ func (b *binder) detect(key, configured string, names []string, without string) 
 	return b.expect(key, c, names, without)
 }
 
-// expect notes the column that was detected, or that one of names is gone, or is in the
+// expect notes the column detected, or that one of names is gone, or is in the
 // table and not in the stream. Only columns of the types count; none are all.
 func (b *binder) expect(key string, c column, names []string, without string, oids ...uint32) column {
 	if c.present {
@@ -222,8 +222,9 @@ func (b *binder) find(name string) (column, bool) {
 	return column{}, false
 }
 
-// unsent adds the error of the first of the names that is a column of the table, of one
-// of the types (none are all), and not in the stream. It reports whether there is one.
+// unsent adds the error of the first of the names that is a column of the
+// table, of one of the types (none are all), and not in the stream. unsent
+// reports whether there is one.
 func (b *binder) unsent(key string, names []string, otherwise string, oids ...uint32) bool {
 	for _, name := range names {
 		for _, c := range b.rel.Unsent {

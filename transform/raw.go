@@ -7,7 +7,7 @@ import (
 )
 
 // raw makes the event of a row whose table lacks a column: the value is an
-// object of all its columns, each as PostgreSQL's text or null. Id and key are
+// object of all the columns, each as PostgreSQL's text or null. Id and key are
 // there if their columns are.
 func (b *builder) raw() {
 	b.reject(ReasonMissingColumn, b.plan.unfit)

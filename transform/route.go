@@ -14,7 +14,7 @@ import (
 )
 
 // pooledEvent makes an event and its usual headers one allocation. They are not
-// taken from a larger slab: one event in flight would keep the payloads of its
+// taken from a larger slab: one event in flight would keep the payloads of the
 // whole slab alive, and no bound on bytes would count them. It is used again
 // once the event is released, because events would be most of the garbage.
 type pooledEvent struct {
@@ -52,8 +52,8 @@ func (r *Router) Route(row *pg.Row) (*Event, error) {
 	return b.build(pooled)
 }
 
-// builder fills one event. Its parts go on after a problem, so that the event
-// of a dead letter is as whole as it can be.
+// builder fills one event. Its parts go on after a problem, so the event of a
+// dead letter is as whole as it can be.
 type builder struct {
 	router *Router
 	plan   *plan

@@ -9,13 +9,13 @@ import (
 )
 
 // Router turns outbox rows into events, for any number of outbox tables, each
-// with its own columns. It caches without locks: its methods must be called
-// from one goroutine at a time.
+// with its own columns. It caches without locks: the methods must be called
+// from a single goroutine at a time.
 type Router struct {
 	event   EventOptions
 	routeBy string
 	fields  []field
-	// envelope is whether any field has its place there.
+	// envelope is whether any field has the place there.
 	envelope bool
 	topics   *topics
 
@@ -31,7 +31,7 @@ type Router struct {
 	tx     transactionHeaders
 	names  interned
 	moment moment
-	pool   sync.Pool // of *pooledEvent that were released
+	pool   sync.Pool // of *pooledEvent released
 }
 
 // New compiles the options. ev and route have passed the configuration's own
@@ -61,13 +61,13 @@ func New(ev EventOptions, route RouteOptions) (*Router, error) {
 
 // Bind checks that the table has every column the options need, of a usable
 // type, and remembers where they are. Route binds by itself; Bind is for
-// finding out before streaming. It returns everything that is wrong, joined,
+// finding out before streaming. Bind returns everything that is wrong, joined,
 // as errors of class failure.Config. Binding a table again is cheap.
 func (r *Router) Bind(rel *pg.Relation) error {
 	return r.plan(rel).unfit
 }
 
-// Expect has a table of this OID refused, from its next definition on, if it
+// Expect has a table of this OID refused, from the next definition on, if it
 // lacks one of the columns and no option says where to look, or that events do
 // without. Detected names such columns.
 func (r *Router) Expect(oid uint32, columns []string) {
@@ -83,7 +83,7 @@ func (r *Router) Expect(oid uint32, columns []string) {
 func (r *Router) Detected(rel *pg.Relation) []string { return r.plan(rel).detected }
 
 // Needed returns the table's columns without each of which Bind would fail. An
-// error says that it fails as it is. It changes nothing and may be called at any
+// error says it fails as it is. Needed changes nothing and may be called at any
 // time, from any goroutine.
 func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 	if _, err := bind(rel, r.options(rel)); err != nil {

@@ -14,8 +14,8 @@ var (
 	errMilliseconds   = errors.New("it is no number of milliseconds since 1970")
 )
 
-// Kafka takes no negative timestamp (-1 means none), and RFC 3339, in which
-// tools show them, no year of five digits.
+// Kafka takes no negative timestamp (-1 means none), and RFC 3339, where tools
+// show them, no year of five digits.
 const maxTimestampMillis = 253402300799999 // 9999-12-31T23:59:59.999Z
 
 // These read what PostgreSQL prints in DateStyle ISO, which our sessions set.

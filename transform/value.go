@@ -9,13 +9,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// payloadMember is the member of an envelope that holds the payload; its name
+// payloadMember is the member of an envelope that holds the payload; the name
 // is not an option in Debezium either.
 const payloadMember = "payload"
 
 // value sets the record's value.
 //
-// Without an envelope, raw is the payload's text (StringConverter; bytea as its
+// Without an envelope, raw is the payload's text (StringConverter; bytea as the
 // bytes) and json what Connect's JsonConverter makes of the column, see
 // appendJSON. NULL stays a null value in raw and is the JSON null otherwise, as
 // those two converters have it.
@@ -93,7 +93,7 @@ func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 var errNotJSON = errors.New("the payload is not valid JSON")
 
 // appendExpanded expands a payload of text that starts like an object or array.
-// Any error but errNotJSON means that it stays a string.
+// Any error but errNotJSON means it stays a string.
 func (b *builder) appendExpanded(dst []byte, v pg.Value) ([]byte, error) {
 	if b.plan.payload.oid == pgtype.ByteaOID {
 		return nil, errNotExpandable

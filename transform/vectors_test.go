@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite what the vectors in testdata wa
 
 const vectorFile = "testdata/vectors.yaml"
 
-// vector is one entry of testdata/vectors.yaml, whose head says what its
+// vector is one entry of testdata/vectors.yaml, whose head says what the
 // members mean.
 type vector struct {
 	Name    string         `yaml:"name"`
@@ -60,7 +60,7 @@ type refusal struct {
 	Remedy string `yaml:"remedy"`
 }
 
-// typeOIDs are PostgreSQL's; an enum's OID is its database's own.
+// typeOIDs are PostgreSQL's; an enum's OID is the database's own.
 var typeOIDs = map[string]uint32{
 	"bool": 16, "bytea": 17, "int8": 20, "int2": 21, "int4": 23, "text": 25, "json": 114,
 	"float4": 700, "float8": 701, "varchar": 1043, "timestamp": 1114, "timestamptz": 1184,
@@ -216,7 +216,7 @@ func recorded(ev *transform.Event, bad *transform.BadEvent) outcome {
 	return out
 }
 
-// asked is the time that the record is to have; "" for that of its publication.
+// asked is the time that the record is to have; "" for that of the publication.
 func asked(ev *transform.Event) string {
 	if ev.Asked.IsZero() {
 		return ""

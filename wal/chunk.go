@@ -11,8 +11,8 @@ import (
 // and the two have no effect. The methods may be called from any goroutine,
 // also on nil.
 //
-// Memory that is used again is still in the processor's cache, and is no work
-// for the garbage collector.
+// Memory used again is still in the processor's cache, and is no work for the
+// garbage collector.
 type Chunk struct {
 	buf  []byte
 	refs atomic.Int32
@@ -67,10 +67,10 @@ func (p *chunkPool) put(c *Chunk) {
 }
 
 // kept counts the memory that cannot be reused because of retained messages. A
-// message keeps its whole chunk alive, even if little else in the chunk is
+// message keeps the whole chunk alive, even if little else in the chunk is
 // needed: for example a small row between large rows of another table. Places
-// count bytes over all chunks, as if they lay end to end. One goroutine uses
-// it.
+// count bytes over all chunks, as if they lay end to end. A single goroutine
+// uses it.
 type kept struct {
 	end   int64 // of the last message retained
 	limit int64 // of its chunk

@@ -78,8 +78,8 @@ func TestChunksWithoutAPoolAreLeftAlone(t *testing.T) {
 	none.Release(1)
 }
 
-// What Retain returns adds up to the chunks that are held, whatever part of the
-// stream is retained and however large its messages are.
+// What Retain returns adds up to the chunks held, whatever part of the stream
+// is retained and however large the messages are.
 func TestRetainCountsTheChunksThatAreHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		size  func(*rand.Rand) int // of a message
@@ -135,7 +135,7 @@ func TestRetainCountsTheChunksThatAreHeld(t *testing.T) {
 					t.Fatalf("%d messages hold %d bytes of chunks, counted as %d", len(queue), memory, counted)
 				}
 				compared++
-				if compared > 3000 && c.every == 1 { // the comparison takes its time
+				if compared > 3000 && c.every == 1 { // the comparison takes the time
 					return
 				}
 			}

@@ -28,7 +28,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// connect opens an ordinary connection for one test and runs statements on it.
+// connect opens an ordinary connection for a single test and runs statements on
+// it.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
 	conn := must.Get(catalog.Connect(pgtest.Context(t), url))(t)
@@ -38,7 +39,7 @@ func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	return conn
 }
 
-// replication opens a replication connection for one test.
+// replication opens a replication connection for a single test.
 func replication(t *testing.T, url string) *pgconn.PgConn {
 	t.Helper()
 	conn := must.Get(catalog.ConnectReplication(pgtest.Context(t), url))(t)
@@ -108,7 +109,7 @@ func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 }
 
 // As long as the server answers, silence is no reason to leave it; when it does
-// not, the stream ends. (A server of its own clock: the real one may be late.)
+// not, the stream ends. (A separate server clock: the real one may be late.)
 func TestStreamOutlivesIdleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const liveness, interval = 10 * time.Second, 4 * time.Second
@@ -153,15 +154,15 @@ func answer(conn net.Conn, silent *atomic.Bool) {
 			continue
 		}
 		keepalive := binary.BigEndian.AppendUint64([]byte{pglogrepl.PrimaryKeepaliveMessageByteID}, 0x100)
-		keepalive = append(keepalive, make([]byte, 9)...) // its time; no answer wanted
+		keepalive = append(keepalive, make([]byte, 9)...) // the time; no answer wanted
 		if _, err := conn.Write(frame(frameCopyData, keepalive)); err != nil {
 			return
 		}
 	}
 }
 
-// A TLS record holds one row: a stream that rests after each small read would
-// take longer for them than the server.
+// A TLS record holds a single row: a stream that rests after each small read
+// would take longer for them than the server.
 func TestStreamOverTLS(t *testing.T) {
 	certificate, key := selfSigned(t)
 	server := pgtest.Start(t, pgtest.Setting("ssl", "on"),
@@ -193,7 +194,7 @@ func TestStreamOverTLS(t *testing.T) {
 	s.wantConfirmed(t, end)
 }
 
-// selfSigned makes a certificate and its key, as PEM.
+// selfSigned makes a certificate and the key, as PEM.
 func selfSigned(t *testing.T) (certificate, key []byte) {
 	t.Helper()
 	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

@@ -6,7 +6,7 @@ import (
 )
 
 // cursor reads big-endian fields. Past the end it returns zeros and remembers
-// that it did, so that a message is checked once, at its end.
+// that it did, so a message is checked once, at the end.
 type cursor struct {
 	buf   []byte
 	short bool

@@ -34,11 +34,12 @@ var (
 	errProtocol = errors.New("protocol violation")
 )
 
-// decoder turns pgoutput messages into Messages. It keeps the state that the
-// protocol spreads over messages: the open transaction, the relations and the
-// domains announced so far. It does no I/O and is used by one goroutine.
+// decoder turns pgoutput messages into Messages. decoder keeps the state that
+// the protocol spreads over messages: the open transaction, the relations and
+// the domains announced so far. decoder does no I/O and is used by a single
+// goroutine.
 type decoder struct {
-	prefix    string                  // of logical messages that are delivered; empty: all
+	prefix    string                  // of logical messages delivered; empty: all
 	wanted    func(*pg.Row) bool      // see Options.Wanted; nil: every row is
 	keep      func(*pg.Relation) bool // see Options.Keep; nil: every relation is kept
 	charset   *pg.Charset             // of the values; nil: UTF-8, or no matter
@@ -61,9 +62,9 @@ func newDecoder() *decoder {
 	}
 }
 
-// decode reads one pgoutput message. It returns nil for a message that only the
-// decoder needs. The next call reuses the result and its slices; the bytes they
-// point to are those of data.
+// decode reads one pgoutput message. decode returns nil for a message that only
+// the decoder needs. The next call reuses the result and its slices; the bytes
+// they point to are those of data.
 func (d *decoder) decode(data []byte) (*Message, error) {
 	if len(data) == 0 {
 		return nil, errShort
@@ -147,9 +148,9 @@ func (d *decoder) commit(c *cursor) (*Message, error) {
 }
 
 // abort passes over the end of a transaction of which nothing was sent: it was
-// larger than logical_decoding_work_mem, had a released savepoint and was rolled
-// back. Within a transaction it would be the end of what was sent, which
-// protocol version 1 does not have.
+// larger than logical_decoding_work_mem, had a released savepoint and was
+// rolled back. Within a transaction it would be the end of everything sent,
+// which protocol version 1 does not have.
 func (d *decoder) abort() (*Message, error) {
 	if d.open {
 		return nil, fmt.Errorf("%w: stream abort inside a transaction", errProtocol)
@@ -275,7 +276,7 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 func (d *decoder) delivers(prefix []byte) bool { return d.prefix == "" || d.prefix == string(prefix) }
 
 // unwanted judges a message by its head: whether nobody needs the rest. The
-// message still counts as a change of its transaction.
+// message still counts as a change of the transaction.
 func (d *decoder) unwanted(head []byte) bool {
 	c := cursor{buf: head[1:]}
 	switch head[0] {
@@ -288,7 +289,7 @@ func (d *decoder) unwanted(head []byte) bool {
 		return d.open && known
 	case pgoutputMessage:
 		c.byte()   // whether it belongs to the transaction
-		c.uint64() // its position
+		c.uint64() // the position
 		prefix := c.string()
 		return !c.short && !d.delivers(prefix)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// FuzzDecode compares the decoder with pglogrepl.Parse on sequences of messages,
-// each preceded by its length: what both accept means the same, and what is
-// valid both accept.
+// FuzzDecode compares the decoder with pglogrepl.Parse on sequences of
+// messages, each preceded by the length: what both accept means the same, and
+// what is valid both accept.
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(pack(randomSession(seed)))
@@ -53,7 +53,7 @@ func TestDecodeDamagedSessions(t *testing.T) {
 }
 
 // compare feeds messages to a decoder, until it refuses one, and to the model.
-// It returns how many the decoder took.
+// compare returns how many the decoder took.
 func compare(t *testing.T, messages [][]byte) (taken int) {
 	t.Helper()
 	d, model := newDecoder(), newModel()

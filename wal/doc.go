@@ -1,11 +1,11 @@
-// Package wal speaks the replication protocol: it takes over a connection, reads
-// what the walsender sends from a slot, decodes pgoutput, puts rows and logical
-// messages in their order, and reports back what is confirmed.
+// Package wal speaks the replication protocol: it takes over a connection,
+// reads what the walsender sends from a slot, decodes pgoutput, puts rows and
+// logical messages in their order, and reports back everything confirmed.
 //
-// The way of a byte: socket → pace (rests after small reads) → frame (cuts copy
-// data) → decode (pgoutput) → order (rows and messages) → Stream.Next. Beside it,
-// one goroutine sends the standby status on a timer, so that a slow reader keeps
-// its connection.
+// The way of a byte: socket → pace (rests after small reads) → frame (cuts
+// copy data) → decode (pgoutput) → order (rows and messages) →
+// Stream.Next. Beside it, one goroutine sends the standby status on a timer, so
+// a slow reader keeps the connection.
 //
 // Invariants:
 //
@@ -15,7 +15,7 @@
 //     released.
 //  3. A frame that is cut short or garbled is an error, never a panic.
 //  4. A server that is silent for longer than Options.LivenessTimeout, although
-//     it was asked for a reply, is an error.
+//     asked for a reply, is an error.
 //
 // Non-goals: questions to the catalogs, creating slots and publications
 // (internal/catalog), what is to be confirmed (checkpoint).

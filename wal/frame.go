@@ -12,12 +12,12 @@ const (
 	// chunkSize is how much is read at once. A chunk lives as long as a value
 	// in it is in flight.
 	chunkSize = 128 << 10
-	// maxFrame is more than PostgreSQL ever sends (a field is at most 1 GiB);
-	// a longer frame means that the stream is garbled.
+	// maxFrame is more than PostgreSQL ever sends (a field is at most 1 GiB); a
+	// longer frame means the stream is garbled.
 	maxFrame = 1<<30 + 1<<20
 	// frameHeader is the type byte and the length, which counts itself.
 	frameHeader = 5
-	// headSize is how much of a large frame's body arrives before its rest is
+	// headSize is how much of a large frame's body arrives before the rest is
 	// judged: a name of PostgreSQL (63 bytes), and what stands before it.
 	headSize = 128
 )
@@ -37,15 +37,15 @@ type frameReader struct {
 	buf   []byte
 	r, w  int // buf[r:w] is read from src and not yet returned
 
-	// unwanted says of a frame that is larger than a chunk, by the first bytes of
-	// its body, whether the rest is thrown away while it arrives. It may be nil.
+	// unwanted says of a frame larger than a chunk, by the first bytes of its
+	// body, whether the rest is thrown away while it arrives. It may be nil.
 	unwanted func(kind byte, head []byte) bool
 	cut      bool // the last frame was unwanted: its body ends after headSize bytes
 	drop     int  // bytes of that frame that are still to be thrown away
 }
 
 // place is where the next frame begins, counted over all chunks as if they lay
-// end to end. It never goes back.
+// end to end. place never goes back.
 func (f *frameReader) place() int64 { return f.base + int64(f.r) }
 
 // next returns the next frame, reading from src only when no whole frame is
@@ -94,7 +94,7 @@ func (f *frameReader) judge() (head []byte, err error) {
 	return bytes.Clone(head), nil
 }
 
-// throwAway reads what is left of an unwanted frame.
+// throwAway reads the rest of an unwanted frame.
 func (f *frameReader) throwAway() error {
 	for f.drop > 0 {
 		if err := f.fill(1); err != nil {
@@ -130,7 +130,7 @@ func (f *frameReader) fill(n int) error {
 	return nil
 }
 
-// grow begins a new chunk with what is left of the full one. The chunk's size
+// grow begins a new chunk with the rest of the full one. The chunk's size
 // follows what has arrived, not what a length field claims, so a garbled length
 // cannot exhaust memory.
 func (f *frameReader) grow(n int) {

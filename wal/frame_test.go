@@ -96,7 +96,7 @@ func TestFrameEndsEarly(t *testing.T) {
 	}
 }
 
-// A read that fails, as when its context ends, loses nothing: the next call
+// A read that fails, as when the context ends, loses nothing: the next call
 // goes on where it stopped.
 func TestFrameGoesOnAfterAnError(t *testing.T) {
 	interrupted := errors.New("interrupted")
@@ -116,7 +116,7 @@ func TestFrameGoesOnAfterAnError(t *testing.T) {
 	}
 }
 
-// What is allocated follows what arrives, not what a length field claims.
+// Everything allocated follows what arrives, not what a length field claims.
 func TestFrameDoesNotAllocateWhatIsOnlyClaimed(t *testing.T) {
 	data := append(binary.BigEndian.AppendUint32([]byte{'d'}, 1<<30), make([]byte, 3*chunkSize)...)
 	var before, after runtime.MemStats

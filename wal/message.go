@@ -21,16 +21,16 @@ const (
 	Abort               // a transaction of which nothing was sent was rolled back; nothing is set
 )
 
-// Message is one step of the stream. The struct and its slices belong to the
-// stream and are valid until the next call to Next. The bytes that the slices'
-// elements point to are never written again and may be kept. With
+// Message is a single step of the stream. The struct and its slices belong to
+// the stream and are valid until the next call to Next. The bytes that the
+// slices' elements point to are never written again and may be kept. With
 // Options.Recycle they may be kept only while Chunk is retained.
 type Message struct {
 	Kind Kind
 	// Chunk is the memory that the bytes lie in.
 	Chunk *Chunk
-	// Row is set for row operations. Its position, transaction id and commit
-	// time are also set for LogicalMessage and Commit.
+	// Row is set for row operations. The position, transaction id and commit time
+	// are also set for LogicalMessage and Commit.
 	Row pg.Row
 	// End is the position to confirm: the transaction's end for Commit, the
 	// server's sent position for Keepalive.
@@ -51,10 +51,10 @@ type Message struct {
 	span span
 }
 
-// Retain is Chunk.Retain for a message of a Stream. It returns how many more
-// bytes of memory cannot be reused because of that: those of the message, and
-// those between it and the message retained before, in chunks that one of the
-// two keeps. It is called at most once for a message, while the message is
+// Retain is Chunk.Retain for a message of a Stream. Retain returns how many
+// more bytes of memory cannot be reused because of that: those of the message,
+// and those between it and the message retained before, in chunks that one of
+// the two keeps. It is called at most once for a message, while the message is
 // valid. The sum over all retained messages is the memory that they hold,
 // except for part of the first and the last chunk.
 func (m *Message) Retain() int64 {

@@ -41,7 +41,7 @@ func (s *sequencer) deliver() *Message {
 	return msg
 }
 
-// take takes a message of the decoder and its position, and returns the message
+// take takes a message of the decoder and the position, and returns the message
 // to deliver now, or nil. It is called when nothing is ready any more.
 func (s *sequencer) take(msg *Message, at pg.LSN) *Message {
 	row := msg.Kind <= Truncate
@@ -67,8 +67,8 @@ func (s *sequencer) take(msg *Message, at pg.LSN) *Message {
 	return s.deliver()
 }
 
-// hold copies a row, into memory that was used before. The bytes of its values
-// stay where they are.
+// hold copies a row, into memory used before. The bytes of the values stay
+// where they are.
 func (s *sequencer) hold(msg *Message, at pg.LSN) {
 	n := len(s.held)
 	if n == cap(s.held) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// step is a message of the decoder at its position in the log.
+// step is a message of the decoder at the position in the log.
 type step struct {
 	at  pg.LSN
 	msg Message
@@ -36,7 +36,7 @@ func transaction(random *rand.Rand, at pg.LSN) (steps []step) {
 			at += 8
 			add(LogicalMessage)
 			continue
-		case 1: // rows of one record
+		case 1: // rows of a single record
 			for range random.IntN(3) {
 				add(Insert)
 			}
@@ -48,7 +48,7 @@ func transaction(random *rand.Rand, at pg.LSN) (steps []step) {
 }
 
 // confuse does what the server does: it takes a message for later than the row
-// at its position, or than some of them, and numbers what it sends.
+// at the position, or than some of them, and numbers what it sends.
 func confuse(random *rand.Rand, steps []step) []step {
 	out := slices.Clone(steps)
 	for i := len(out) - 2; i >= 0; i-- {
@@ -189,7 +189,7 @@ func TestStreamKeepsMessagesAndRowsInOrder(t *testing.T) {
 	r.close(t)
 }
 
-// copyThree writes three rows by COPY, which makes one record of them.
+// copyThree writes three rows by COPY, which makes a single record of them.
 func (s *source) copyThree(t *testing.T, from string) {
 	t.Helper()
 	var first int

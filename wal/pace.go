@@ -37,10 +37,10 @@ const (
 // connection under a liveness deadline, and after a small read it pauses before
 // the next.
 //
-// A nap spares the walsender. It sends every row by itself, and each send
-// has to wake a reader that sleeps, which costs the walsender up to a third of
-// its CPU time. There is no nap under TLS: a read returns one TLS record,
-// which is one row, and does not tell how much more has arrived.
+// A nap spares the walsender. pacedReader sends every row by itself, and each
+// send has to wake a reader that sleeps, which costs the walsender up to a
+// third of its CPU time. There is no nap under TLS: a read returns one TLS
+// record, one row, and does not tell how much more has arrived.
 //
 // A rest spares us. Where transactions trickle in, one wake-up for all that
 // come in a few milliseconds costs a fraction of one for each.
@@ -67,8 +67,8 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// wait reads once the server has said something. It gives up when the server has
-// been silent for too long, and there is nothing to excuse that.
+// wait reads once the server has said something. wait gives up when the server
+// has been silent for too long, and there is nothing to excuse that.
 func (p *pacedReader) wait(b []byte, now time.Time) (int, error) {
 	for {
 		if now.Sub(p.deadlined) > deadlineSlack {
@@ -133,7 +133,7 @@ func (p *pacedReader) napTime() time.Duration {
 	return max(shortNap, min(time.Duration(took), longNap))
 }
 
-// between reports whether all that was read are whole transactions.
+// between reports whether all read are whole transactions.
 func (p *pacedReader) between() bool { return !p.decoder.open && p.frames.r == p.frames.w }
 
 // trickles reports whether so little arrives that the socket does not fill during a

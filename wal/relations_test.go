@@ -62,7 +62,7 @@ func TestDecodeKeepsNoDefinitionOfOtherTables(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// A table that is renamed is judged anew, one way and the other.
+// A table renamed is judged anew, one way and the other.
 func TestDecodeJudgesARenamedTableAnew(t *testing.T) {
 	d := keepOutbox()
 	named := func(name string) *pglogrepl.RelationMessage {

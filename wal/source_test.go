@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // slots numbers the slots of a test binary: a server's slots share a name space.
 var slots atomic.Int64
 
-// source is a database with a publication and a slot, for one test.
+// source is a database with a publication and a slot, for a single test.
 type source struct {
 	url     string // for replication connections; a test may point it elsewhere
 	sql     *pgx.Conn
@@ -56,7 +56,7 @@ func (s *source) exec(t *testing.T, statements ...string) {
 	pgtest.Execute(t, s.sql, statements...)
 }
 
-// written is the end of what is committed and flushed by now.
+// written is the end of everything committed and flushed by now.
 func (s *source) written(t *testing.T) pg.LSN {
 	t.Helper()
 	var text string
@@ -64,7 +64,7 @@ func (s *source) written(t *testing.T) pg.LSN {
 	return must.Get(pglogrepl.ParseLSN(text))(t)
 }
 
-// confirmedFlush is what the server believes that we have.
+// confirmedFlush is what the server believes we have.
 func (s *source) confirmedFlush(t *testing.T) pg.LSN {
 	t.Helper()
 	slot, ok, err := catalog.ReadSlot(pgtest.Context(t), s.sql, s.options.Slot)
@@ -89,14 +89,14 @@ func (s *source) await(t *testing.T, query string, args ...any) {
 	pgtest.Await(t, s.sql, query, args...)
 }
 
-// reader is a Stream under test, with what its test needs to know.
+// reader is a Stream under test, with what the test needs to know.
 type reader struct {
 	*Stream
 	closed bool
 }
 
-// open streams from start, or from where the slot is if that is 0. It waits for
-// the walsender of an earlier stream to be gone.
+// open streams from start, or from where the slot is if that is 0. open waits
+// for the walsender of an earlier stream to be gone.
 func (s *source) open(t *testing.T, start pg.LSN) *reader {
 	t.Helper()
 	s.await(t, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, s.options.Slot)
@@ -163,7 +163,7 @@ func (r *reader) upTo(t *testing.T, end pg.LSN) []Message {
 	})
 }
 
-// all returns the messages of what is committed by now.
+// all returns the messages of everything committed by now.
 func (r *reader) all(t *testing.T, s *source) []Message {
 	t.Helper()
 	return r.upTo(t, s.written(t))
@@ -198,9 +198,9 @@ func (r *reader) failing(t *testing.T) <-chan error {
 	return failed
 }
 
-// lines shows messages as a test writes them. It leaves out keepalives, and the
-// ends of transactions without a change, which PostgreSQL 14 sends and 15 does
-// not.
+// lines shows messages as a test writes them. lines leaves out keepalives, and
+// the ends of transactions without a change, which PostgreSQL 14 sends and 15
+// does not.
 func lines(messages []Message) []string {
 	var out []string
 	var last pg.Position // of a change

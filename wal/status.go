@@ -18,7 +18,7 @@ import (
 const writeTimeout = 10 * time.Second
 
 // readGrace is how long the reader may go on after a failed write. A server
-// that has closed the connection has often said why, and its message is still
+// that has closed the connection has often said why, and the message is still
 // unread in the socket.
 const readGrace = time.Second
 
@@ -94,7 +94,7 @@ func (s *statusSender) confirm(lsn pg.LSN) {
 	}
 }
 
-// poke asks for an update now. It never blocks.
+// poke asks for an update now. poke never blocks.
 func (s *statusSender) poke() {
 	select {
 	case s.wake <- struct{}{}:

@@ -42,7 +42,7 @@ func newStatusServer(t *testing.T, start pg.LSN, interval time.Duration) (*statu
 	sender := startStatusSender(client, &s.received, start, interval, nil)
 	t.Cleanup(func() {
 		_ = conn.Close()
-		sender.poke() // fails, which ends the sender if its test has not
+		sender.poke() // fails, which ends the sender if the test has not
 		sender.done.Wait()
 		_ = client.Close()
 	})

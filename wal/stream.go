@@ -63,14 +63,14 @@ type Options struct {
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
 	// Wanted tells whether the values of a row are needed, by its relation and
-	// position. It is asked of rows that are larger than a read (128 KiB): those of
-	// tables that are of no interest are thrown away while they arrive, and
-	// delivered without values. It is called within Next. nil: all are wanted.
+	// position. It is asked of rows larger than a read (128 KiB): those of tables
+	// of no interest are thrown away while they arrive, and delivered without
+	// values. It is called within Next. nil: all are wanted.
 	Wanted func(*pg.Row) bool
-	// Keep tells of a table that is announced whether rows of it may ever be wanted.
-	// The definitions of others are not kept, however many tables there are, and
-	// their rows are delivered without values, of a relation that has an OID only.
-	// It is called within Next. nil: all are kept.
+	// Keep tells of a table announced whether rows of it may ever be wanted. The
+	// definitions of others are not kept, however many tables there are, and their
+	// rows are delivered without values, of a relation with an OID only. It is
+	// called within Next. nil: all are kept.
 	Keep func(*pg.Relation) bool
 	// Recycle uses the memory of messages again that nobody retains; see Chunk.
 	Recycle bool
@@ -78,10 +78,10 @@ type Options struct {
 
 // Stream reads the changes of committed transactions from a replication slot.
 //
-// Next is called by one goroutine, the sole reader of the connection. A second
-// goroutine, owned by the Stream from Open to Close, sends the standby status
-// updates, so that a caller that is busy or blocked between two calls of Next
-// keeps its connection (failure mode 14, docs/failure-modes.md).
+// Next is called by a single goroutine, the sole reader of the connection. A
+// second goroutine, owned by the Stream from Open to Close, sends the standby
+// status updates, so a caller that is busy or blocked between two calls of Next
+// keeps the connection (failure mode 14, docs/failure-modes.md).
 type Stream struct {
 	conn    net.Conn
 	frames  frameReader
@@ -203,8 +203,8 @@ func (s *Stream) start(ctx context.Context, o Options) error {
 }
 
 // Next returns the stream's next message; see Message for how long it is valid.
-// It blocks until there is one, ctx ends or the connection ends. After an error
-// the stream can only be closed.
+// Next blocks until there is one, ctx ends or the connection ends. After an
+// error the stream can only be closed.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -254,26 +254,27 @@ func (s *Stream) fail(err error) error {
 }
 
 // Received is the last position up to which everything was delivered by Next.
-// It may be called from any goroutine.
+// Received may be called from any goroutine.
 func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
 
-// Sent is when the last standby status update was sent, or before that the request for
-// the stream. It may be called from any goroutine.
+// Sent is when the last standby status update was sent, or before that the
+// request for the stream. Sent may be called from any goroutine.
 func (s *Stream) Sent() lease.Instant {
 	return max(s.requested, lease.Instant(s.status.sent.Load()))
 }
 
-// Answered is when the server sent the last answer that Next has read, or earlier; 0
-// before the first. While the server has heard nothing from us for half of its
-// wal_sender_timeout or more, it does not answer, but asks (walsender.c,
-// WalSndKeepaliveIfNecessary). It may be called from any goroutine.
+// Answered is when the server sent the last answer that Next has read, or
+// earlier; 0 before the first. While the server has heard nothing from us for
+// half of its wal_sender_timeout or more, it does not answer, but asks
+// (walsender.c, WalSndKeepaliveIfNecessary). Answered may be called from any
+// goroutine.
 func (s *Stream) Answered() lease.Instant { return lease.Instant(s.heard.last.Load()) }
 
 // Server is the address that the stream comes from.
 func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }
 
 // Silent is how long Next has waited for the server to say anything; 0 while it
-// does not wait. The server is asked every StatusInterval. It may be called
+// does not wait. The server is asked every StatusInterval. Silent may be called
 // from any goroutine.
 func (s *Stream) Silent() time.Duration {
 	if began := s.reading.Load(); began != 0 {
@@ -283,16 +284,17 @@ func (s *Stream) Silent() time.Duration {
 }
 
 // Confirm tells the server that everything up to and including lsn is durable
-// downstream. It never blocks and may be called from any goroutine; a position
-// beyond what the server sent on this connection is cut to that (docs/internals/DESIGN.md,
-// invariant 3), and one before an earlier one is ignored.
+// downstream. Confirm never blocks and may be called from any goroutine; a
+// position beyond what the server sent on this connection is cut to that
+// (docs/internals/DESIGN.md, invariant 3), and one before an earlier one is
+// ignored.
 func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 
 // Close sends a last status update, ends the copy, waits until the server has
-// taken note or ctx ends, and closes the connection. It returns an error if the
-// server may not have seen the last confirmed position; nothing is lost then,
-// but events may be sent again. It is called once, and not while Next is in
-// progress.
+// taken note or ctx ends, and closes the connection. Close returns an error if
+// the server may not have seen the last confirmed position; nothing is lost
+// then, but events may be sent again. It is called once, and not while Next is
+// in progress.
 func (s *Stream) Close(ctx context.Context) error {
 	defer s.release()
 	defer func() { s.uninterrupt() }()
@@ -300,7 +302,7 @@ func (s *Stream) Close(ctx context.Context) error {
 		return fmt.Errorf("send last standby status: %w", err)
 	}
 	if s.broken {
-		return nil // the connection is gone, and the caller has its error
+		return nil // the connection is gone, and the caller has the error
 	}
 	s.interruptible(ctx)
 	if err := s.endCopy(); err != nil {

@@ -65,7 +65,7 @@ func TestStreamNoticesAHalfOpenConnection(t *testing.T) {
 	}
 }
 
-// A server that has nothing to send answers each request for a reply; see
+// A server with nothing to send answers each request for a reply; see
 // TestStreamOutlivesIdleness.
 func TestIdleServerAnswers(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))

@@ -101,7 +101,7 @@ func wantLines(t *testing.T, got []Message, want []string) {
 	}
 }
 
-// Failure mode 20: a prepared transaction is delivered when it is committed.
+// Failure mode 20: a prepared transaction is delivered when committed.
 func TestStreamDeliversPreparedTransactions(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "4"))
 	s := newSource(t, server, `CREATE TABLE t (id int)`)
@@ -164,7 +164,7 @@ func TestStreamDeliversManyRowsInOrder(t *testing.T) {
 }
 
 // wantPositions asserts that positions rise, and that each transaction's end
-// lies after its commit and before the next transaction's.
+// lies after the commit and before the next transaction's.
 func wantPositions(t *testing.T, messages []Message) {
 	t.Helper()
 	var last pg.Position

@@ -76,8 +76,8 @@ func TestFrameGoesOnInTheMiddleOfWhatIsUnwanted(t *testing.T) {
 	}
 }
 
-// Values of tables that are of no interest do not enter memory, and the rows
-// around them keep their values and their places in the transaction.
+// Values of tables of no interest do not enter memory, and the rows around them
+// keep their values and their places in the transaction.
 func TestStreamThrowsAwayLargeValuesOfOtherTables(t *testing.T) {
 	const large = 4 << 20
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE outbox (id int PRIMARY KEY, v text)`,
@@ -129,7 +129,7 @@ func TestStreamPassesOverARolledBackTransaction(t *testing.T) {
 	s.exec(t, `BEGIN`, `SAVEPOINT s`, `INSERT INTO t VALUES (0, 'in the savepoint')`, `RELEASE s`,
 		`INSERT INTO t SELECT n, repeat('x', 300) FROM generate_series(1, 3000) n`, `ROLLBACK`,
 		`INSERT INTO t VALUES (1, 'a')`)
-	r := s.open(t, 0) // when it has been rolled back
+	r := s.open(t, 0) // when rolled back
 	for _, m := range r.all(t, s) {
 		if m.Kind == Insert && string(m.Row.Values[1].Data) != "a" {
 			t.Fatalf("a row that was rolled back: %s", m.Row.Values[0].Data)

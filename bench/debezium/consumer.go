@@ -18,7 +18,7 @@ type consumer struct {
 	failed error // once done
 }
 
-// startConsumer reads a topic from its beginning until closed.
+// startConsumer reads a topic from the beginning until closed.
 func startConsumer(ctx context.Context, k *rig.Broker, topic string, log *journal) (*consumer, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.Addr), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMinBytes(1), kgo.FetchIsolationLevel(kgo.ReadCommitted()))

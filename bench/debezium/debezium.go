@@ -19,7 +19,7 @@ const (
 )
 
 // debezium is the connector on Kafka Connect. A warm one keeps its JVM from run
-// to run, in which each run is a new connector: what the JVM compiled, it has.
+// to run, where each run is a new connector: what the JVM compiled, it has.
 type debezium struct {
 	title     string
 	dir, heap string

@@ -40,7 +40,7 @@ func TestJournal(t *testing.T) {
 	for number, at := range []int64{1000, 2000, 3000} {
 		j.commits[number].Store(at)
 	}
-	for number, at := range []int64{1500, 1900} { // the second one before its commit's answer
+	for number, at := range []int64{1500, 1900} { // the second before the commit's answer
 		if err := j.received(j.id(int64(number)), at); err != nil {
 			t.Fatal(err)
 		}

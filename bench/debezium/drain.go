@@ -15,9 +15,10 @@ func (s *stage) drains(ctx context.Context) error {
 	return s.drainEach(ctx, "", s.drain, s.limit, s.ours(), s.tuned(warmName, forThroughput, true), s.tuned(coldName, forThroughput, false))
 }
 
-// drainEach commits a backlog, and has each subject empty it, with a slot of its own
-// at the backlog's beginning and a topic of its own. where says more of it. measure
-// waits until the backlog is in the topic; limit, unless nil, is taken beside the subjects.
+// drainEach commits a backlog, and has each subject empty it, with a separate
+// slot at the backlog's beginning and a separate topic. where says more of it.
+// measure waits until the backlog is in the topic; limit, unless nil, is taken
+// beside the subjects.
 func (s *stage) drainEach(ctx context.Context, where string,
 	measure func(context.Context, task, running, rig.Backlog) (map[string]float64, error),
 	limit func(context.Context, rig.Backlog) (map[string]float64, error), subjects ...subject,

@@ -7,8 +7,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// idles measures how long each subject takes from the start of its process to
-// the record of a row that waits for it, and what it costs when nothing happens.
+// idles measures how long each subject takes from the start of the process to
+// the record of a row that waits for it, and what it costs when nothing
+// happens.
 func (s *stage) idles(ctx context.Context) error {
 	return s.play(ctx, game{
 		load:     "start and idle",
@@ -19,7 +20,7 @@ func (s *stage) idles(ctx context.Context) error {
 	})
 }
 
-// slotWithRow makes a slot behind which there is one row.
+// slotWithRow makes a slot behind which there is a single row.
 func (s *stage) slotWithRow(ctx context.Context, t task) error {
 	if err := s.newSlot(ctx, t); err != nil {
 		return err

@@ -1,16 +1,16 @@
 // Command debezium compares cdc-outbox with Debezium: its PostgreSQL connector
 // with the outbox event router, on Kafka Connect standalone. Both read from one
-// PostgreSQL and write to one broker of Apache Kafka, by turns in one run,
-// because the speed of a machine drifts: only neighbours are compared.
+// PostgreSQL and write to a single broker of Apache Kafka, by turns in a single
+// run, because the speed of a machine drifts: only neighbours are compared.
 //
 //	go run ./bench/debezium [-modes drain,steady,idle] [-rounds N] [-json FILE] …
 //
 // With -modes delivery it compares our two ways to deliver instead, without
 // Debezium.
 //
-// docs/internals/BENCHMARKS-debezium.md says what is measured, and how it is kept
-// fair. Linux only: processor time and memory are read from the kernel. Needs Java
-// 17 and, once, Maven.
+// docs/internals/BENCHMARKS-debezium.md says everything measured, and how it is
+// kept fair. Linux only: processor time and memory are read from the kernel.
+// Needs Java 17 and, once, Maven.
 package main
 
 import (
@@ -115,7 +115,7 @@ func run(ctx context.Context, o options) (err error) {
 	modes := map[string]func(context.Context) error{modeDrain: s.drains, modeSteady: s.steadies, modeIdle: s.idles, modeDelivery: s.deliveries}
 	for _, mode := range o.modes {
 		if err := modes[mode](ctx); err != nil {
-			// What was measured before is still worth a look.
+			// Everything measured before is still worth a look.
 			return errors.Join(fmt.Errorf("%s: %w", mode, err), s.results.Finish(os.Stdout, o.base(), s.json))
 		}
 	}

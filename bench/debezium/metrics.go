@@ -4,7 +4,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
-// The names of what is measured.
+// The names of everything measured.
 const (
 	metricRate    = "events_per_second"
 	metricCPU     = "cpu_us_per_event"

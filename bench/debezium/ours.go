@@ -9,7 +9,7 @@ import (
 
 const oursName = "cdc-outbox"
 
-// ours is cdc-outbox with its defaults, except for where it reads and writes.
+// ours is cdc-outbox with the defaults, except for where it reads and writes.
 type ours struct {
 	connector *rig.Connector
 	db        *rig.Database

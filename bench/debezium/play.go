@@ -44,7 +44,7 @@ func (s *stage) play(ctx context.Context, g game) (err error) {
 	return s.results.Play(ctx, os.Stdout, g.load, s.rounds, turns)
 }
 
-// on starts the subject on a task of its own, measures and stops it. prepare
+// on starts the subject on a separate task, measures and stops it. prepare
 // makes the slot.
 func (s *stage) on(ctx context.Context, who subject, prepare func(context.Context, task) error,
 	take func(context.Context, task, running) (map[string]float64, error),

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// stage is the servers, and what was measured with them.
+// stage is the servers, and everything measured with them.
 type stage struct {
 	options
 	connector *rig.Connector
@@ -107,7 +107,7 @@ func (s *stage) tuned(title string, end properties, keep bool) *debezium {
 		connector: tuned.with(end).with(s.debezium.Map()), db: s.db, kafka: s.kafka}
 }
 
-// untuned is Debezium with its defaults, and Kafka Connect's.
+// untuned is Debezium with the defaults, and Kafka Connect's.
 func (s *stage) untuned(keep bool) *debezium {
 	return &debezium{title: defaultName, dir: s.dir, heap: defaultHeap, keep: keep, db: s.db, kafka: s.kafka}
 }

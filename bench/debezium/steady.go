@@ -118,7 +118,7 @@ func snapshot(r running, log *journal) (rig.Usage, int64, error) {
 	return u, log.now(), err
 }
 
-// awaitAll returns when every event that was committed was received.
+// awaitAll returns when every event committed was received.
 func awaitAll(ctx context.Context, log *journal, r running) error {
 	began := time.Now()
 	return rig.Await(ctx, looking, func() (bool, error) {

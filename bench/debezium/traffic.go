@@ -76,7 +76,7 @@ func (t *traffic) write(ctx context.Context, due time.Time) error {
 			}
 			events[i], ids[i], aggregates[i] = number, t.log.id(number), fmt.Sprint(number%10_000)
 		}
-		// One that has begun ends, so that its outcome is known.
+		// One that has begun ends, so its outcome is known.
 		_, err := conn.Exec(context.WithoutCancel(ctx),
 			`INSERT INTO outbox SELECT id, 'order', aggregate, 'OrderPlaced', $3 FROM unnest($1::uuid[], $2::text[]) AS e (id, aggregate)`,
 			ids, aggregates, t.payload)

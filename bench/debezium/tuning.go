@@ -8,19 +8,22 @@ import (
 
 // How Debezium is set up. What each setting rests on:
 //
-//   - Debezium's reference, "PostgreSQL connector", https://debezium.io/documentation/reference/stable/connectors/postgresql.html:
+//   - Debezium's reference, "PostgreSQL connector",
+//     https://debezium.io/documentation/reference/stable/connectors/postgresql.html:
 //     plugin.name=pgoutput, which needs nothing to be installed; a slot and a
-//     publication of its own, the publication made beforehand;
-//     snapshot.mode=no_data streams from where the slot begins, when no offset is
-//     stored; max.queue.size larger than max.batch.size: the defaults of 8192 and
-//     2048, as guides' larger ones (four and twice as many, tried here) drain no
-//     faster, or slower; poll.interval.ms is how long a batch waits for more events
-//     where it is not full, and also how long a full queue waits: most of the
-//     latency, and with the default of 500 half of the throughput;
-//     statistics.metrics.enabled and extended.headers.enabled only add work.
-//   - "Outbox Event Router", …/transformations/outbox-event-router.html: the only
-//     transformation, with its defaults except for the name of the topic; a jsonb
-//     payload goes out as the text that it is with StringConverter, as ours does.
+//     separate publication, the publication made beforehand;
+//     snapshot.mode=no_data streams from where the slot begins, when no offset
+//     is stored; max.queue.size larger than max.batch.size: the defaults of
+//     8192 and 2048, as guides' larger ones (four and twice as many, tried
+//     here) drain no faster, or slower; poll.interval.ms is how long a batch
+//     waits for more events where not full, and also how long a full queue
+//     waits: most of the latency, and with the default of 500 half of the
+//     throughput; statistics.metrics.enabled and extended.headers.enabled only
+//     add work.
+//   - "Outbox Event Router", …/transformations/outbox-event-router.html: the
+//     only transformation, with the defaults except for the name of the topic;
+//     a jsonb payload goes out as the text that it is with StringConverter, as
+//     ours does.
 //   - Kafka's reference, "Producer Configs", and Confluent's and Red Hat's guides
 //     ("How to Tune Kafka Connect Source Connectors to Optimize Throughput";
 //     "Handling high volumes of messages"): larger batch.size, linger.ms, a

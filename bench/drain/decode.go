@@ -50,8 +50,8 @@ func decode(ctx context.Context, s *stage, name string) error {
 	return nil
 }
 
-// split measures what two databases on one server gain: each walsender reads the
-// log of both, and decodes its own.
+// split measures what two databases on a single server gain: each walsender
+// reads the log of both, and decodes its own.
 func split(ctx context.Context, s *stage, name string) error {
 	db, err := s.database(ctx, 2, s.load)
 	if err != nil {

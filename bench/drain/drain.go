@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// drain measures the connector on a backlog, with its defaults except for where
-// it reads and writes: from the start of its process until the slot's confirmed
+// drain measures the connector on a backlog, with the defaults except for where
+// it reads and writes: from the start of the process until the slot's confirmed
 // position is the backlog's end.
 func (s *stage) drain(from source) take {
 	return func(ctx context.Context) (_ map[string]float64, err error) {

@@ -1,13 +1,14 @@
-// Command drain measures how fast a backlog is read and written to Kafka, against
-// the limit that PostgreSQL sets: one walsender, read by pg_recvlogical into
-// /dev/null, and by the connector's package wal alone. They take turns on one
-// server in one run, because the speed of a machine drifts; only the ratios of
-// neighbours count.
+// Command drain measures how fast a backlog is read and written to Kafka,
+// against the limit that PostgreSQL sets: one walsender, read by pg_recvlogical
+// into /dev/null, and by the connector's package wal alone. They take turns on
+// a single server in a single run, because the speed of a machine drifts; only
+// the ratios of neighbours count.
 //
 //	go run ./bench/drain [-scenarios NAME,…] [-rounds N] [-json FILE] …
 //
-// docs/internals/BENCHMARKS.md says what the scenarios are, and docs/internals/SCALING.md what
-// follows from those without a connector. Linux only.
+// docs/internals/BENCHMARKS.md says what the scenarios are, and
+// docs/internals/SCALING.md the rest from those without a connector. Linux
+// only.
 package main
 
 import (
@@ -80,7 +81,7 @@ func run(ctx context.Context, o options) (err error) {
 	defer s.close()
 	for _, name := range o.scenarios {
 		if err := find(name).play(ctx, s, name); err != nil {
-			// What was measured before is still worth a look.
+			// Everything measured before is still worth a look.
 			return errors.Join(fmt.Errorf("%s: %w", name, err), s.report(os.Stdout))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // take measures something once.
 type take = func(ctx context.Context) (map[string]float64, error)
 
-// source is a backlog, and how its database is reached.
+// source is a backlog, and how the database is reached.
 type source struct {
 	db  *rig.Database
 	url string

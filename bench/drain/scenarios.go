@@ -11,7 +11,7 @@ import (
 // scenario is something to measure.
 type scenario struct {
 	name, about string
-	usual       bool // part of what is measured when nothing is asked for
+	usual       bool // part of everything measured when nothing is asked for
 	play        func(ctx context.Context, s *stage, name string) error
 }
 
@@ -46,7 +46,7 @@ func names(list []scenario) (all rig.List) {
 	return all
 }
 
-// usual are the names of what is measured when nothing is asked for.
+// usual are the names of everything measured when nothing is asked for.
 func usual() rig.List {
 	var list []scenario
 	for _, s := range scenarios {

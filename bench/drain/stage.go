@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// The names of what is measured.
+// The names of everything measured.
 const (
 	metricRate    = "events_per_second"
 	metricCPU     = "cpu_us_per_event"
@@ -31,7 +31,7 @@ var metrics = []figures.Metric{
 
 const oursName = "cdc-outbox"
 
-// stage is what all scenarios share. Each has a database of its own.
+// stage is what all scenarios share. Each has a separate database.
 type stage struct {
 	options
 	connector *rig.Connector
@@ -82,8 +82,8 @@ func (s *stage) database(ctx context.Context, backlogs int, load rig.Load) (*rig
 	return db, nil
 }
 
-// checkRoom tells whether the backlogs fit: as a table, as its log, and as what a
-// walsender spills of a large transaction.
+// checkRoom tells whether the backlogs fit: as a table, as the log, and as what
+// a walsender spills of a large transaction.
 func checkRoom(dir string, backlogs int, load rig.Load) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -119,7 +119,7 @@ func (s *stage) compare(ctx context.Context, name string, load rig.Load, socket 
 	})
 }
 
-// label names what is measured, and with what.
+// label names everything measured, and with what.
 func label(scenario, with string, load rig.Load) string {
 	return scenario + ", " + with + ": " + load.String()
 }

@@ -181,7 +181,7 @@ func (b *backlog) bare(ctx context.Context, group string, once func(ctx context.
 
 func recordID(r *kgo.Record) string { return string(r.Headers[0].Value) }
 
-// library is the consumer around the store, with its defaults but for what is
+// library is the consumer around the store, with the defaults but for what is
 // said.
 func (b *backlog) library(ctx context.Context, group string, store storage.Store, c consumer.Config, handle consumer.Handler) error {
 	processor, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
@@ -208,7 +208,8 @@ func (b *backlog) library(ctx context.Context, group string, store storage.Store
 	return member.Run(ctx)
 }
 
-// orders are the library with its defaults in both orders, and with more at once.
+// orders are the library with the defaults in both orders, and with more at
+// once.
 func (b *backlog) orders(store storage.Store, handle consumer.Handler, more ...int) []contender {
 	all := []contender{
 		b.contender("library, partition order", store, consumer.Config{}, handle),

@@ -11,9 +11,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 )
 
-// measurePostgresBacklog races a loop with a transaction per message, of its key
-// and the handler's row, and the library with Transactional. A loop that only
-// inserts the row shows what the rest costs.
+// measurePostgresBacklog races a loop with a transaction per message, of the
+// key and the handler's row, and the library with Transactional. A loop that
+// only inserts the row shows what the rest costs.
 func measurePostgresBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
 	var s stage
 	defer s.close()

@@ -1,15 +1,15 @@
 // Command idempotency measures what handling a message once costs, per store,
-// against the bare client doing one round trip that writes, which is the least
-// that a home-made answer costs: SET NX, INSERT, a conditional PutItem. It
-// prints tables in Markdown.
+// against the bare client doing one round trip that writes, the least that a
+// home-made answer costs: SET NX, INSERT, a conditional PutItem. It prints
+// tables in Markdown.
 //
 //	go run ./bench/idempotency [-rounds N] [-messages N] [-workers N] [-stores redis,…] [-backlog N]
 //
 // In each round every store gets as many new messages: first or last the bare
 // calls, in between the claims, the completions, and a duplicate of each
 // message. All take part in each round, because the speed of a machine drifts;
-// only figures of one round are divided by each other, and what is printed are
-// medians over the rounds.
+// only figures of a single round are divided by each other, and everything
+// printed are medians over the rounds.
 //
 // Then consumers work off a backlog: a hand-written loop, and the library in both
 // orders, with Redis and with PostgreSQL's Transactional (backlog.go).

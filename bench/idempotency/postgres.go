@@ -152,7 +152,7 @@ func insert(ctx context.Context, tx pgx.Tx, m *message) error {
 	return err
 }
 
-// inserts does the work in a transaction of its own.
+// inserts does the work in a separate transaction.
 func inserts(pool *pgxpool.Pool) call {
 	return func(ctx context.Context, m *message) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return insert(ctx, tx, m) })

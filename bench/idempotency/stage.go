@@ -15,7 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redisserver"
 )
 
-// stage holds what is measured, and the servers behind it. Close it after use.
+// stage holds everything measured, and the servers behind it. Close it after
+// use.
 type stage struct {
 	subjects []subject
 	notes    []string // for the report

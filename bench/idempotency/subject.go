@@ -26,7 +26,7 @@ const (
 	phases
 )
 
-// message is what the calls of one round are about.
+// message is what the calls of a single round are about.
 type message struct {
 	idempotency.Message
 	lease storage.Lease
@@ -35,7 +35,7 @@ type message struct {
 // call is carried out once per message and phase.
 type call func(ctx context.Context, m *message) error
 
-// subject is what is measured; calls that it does not have are nil.
+// subject is everything measured; calls that it does not have are nil.
 type subject struct {
 	name  string
 	calls [phases]call
@@ -50,7 +50,7 @@ const (
 // stored is a handler's result, as it is kept for duplicates.
 var stored = make([]byte, 100)
 
-// newMessages returns messages that were not seen before.
+// newMessages returns messages not seen before.
 func newMessages(scope string, n int) ([]message, error) {
 	all := make([]message, n)
 	for i := range all {

@@ -43,8 +43,8 @@ func TestPictureIsThatOfTheResults(t *testing.T) {
 	}
 }
 
-// TestPictureIsXML reads the picture, in which a subject's name has what XML
-// wants escaped.
+// TestPictureIsXML reads the picture, where a subject's name has what XML wants
+// escaped.
 func TestPictureIsXML(t *testing.T) {
 	text, err := os.ReadFile("testdata/results.svg")
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 
 const panelWidth = (width - 2*margin - (columns-1)*gutter) / columns
 
-// ours has a colour of its own.
+// ours has a separate colour.
 const ours = "cdc-outbox"
 
 // draw is the picture: a section for each load with a panel for each metric,
@@ -39,7 +39,7 @@ func draw(r *figures.Report) []byte {
 	versions := ""
 	for _, name := range []string{"PostgreSQL", "Apache Kafka", "kfake", "Debezium"} {
 		if v := r.Versions[name]; v != "" {
-			if name != "Debezium" { // which says its name
+			if name != "Debezium" { // which says the name
 				v = name + " " + v
 			}
 			versions += v + "; "

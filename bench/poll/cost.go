@@ -218,8 +218,8 @@ func (s *server) alone(ctx context.Context) error {
 	})
 }
 
-// usage is what the statistics say of a table: blocks of it and its indexes that
-// were asked for, and scans of the index of unpublished rows.
+// usage is what the statistics say of a table: blocks of it and the indexes
+// asked for, and scans of the index of unpublished rows.
 type usage struct{ blocks, scans int64 }
 
 func (s *server) blocks(ctx context.Context, table string) (u usage, err error) {

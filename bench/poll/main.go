@@ -2,18 +2,18 @@
 //
 //	go run ./bench/poll [-rows N] [-new N] [-rounds N] …
 //
-// The first part shows that a poll's cost follows the new rows and not the
-// table: it takes turns between a table of -rows rows and one of -small, in one
+// The first part shows a poll's cost follows the new rows and not the table: it
+// takes turns between a table of -rows rows and one of -small, in a single
 // server and run, and gives for both the time until -new new rows are published
-// and marked, the blocks of table and indexes that this touched, and the same of
-// a poll that finds nothing. Deliveries take no time there.
+// and marked, the blocks of table and indexes that this touched, and the same
+// of a poll that finds nothing. Deliveries take no time there.
 //
 // The second part has a writer commit the same load while nobody reads, while
-// the connector streams, and while it polls, and gives the processor time of all
-// of PostgreSQL's processes, the log it wrote, and the connector's own time, each
-// per event and without what the writer alone costs. A VACUUM at the end is part
-// of it: polling leaves dead versions. The connector writes to standard output,
-// where its events are dropped, so that no broker takes part.
+// the connector streams, and while it polls, and gives the processor time of
+// all of PostgreSQL's processes, the log it wrote, and the connector's own
+// time, each per event and without what the writer alone costs. A VACUUM at the
+// end is part of it: polling leaves dead versions. The connector writes to
+// standard output, where the events are dropped, so no broker takes part.
 package main
 
 import (

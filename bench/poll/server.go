@@ -40,7 +40,7 @@ func (s *server) createOutbox(ctx context.Context, table string) error {
 		`CREATE INDEX ON `+table+` (seq) WHERE NOT published`)
 }
 
-// insert adds rows to a table, in one transaction.
+// insert adds rows to a table, in a single transaction.
 func (s *server) insert(ctx context.Context, table string, rows, payload int, published bool) error {
 	_, err := s.Conn.Exec(ctx, `INSERT INTO `+table+` (aggregatetype, aggregateid, type, payload, published)
 		SELECT 'order', (random() * 10000)::int::text, 'OrderPlaced', jsonb_build_object('order', n, 'note', repeat(md5(n::text), $2 / 32)), $3

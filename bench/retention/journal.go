@@ -77,7 +77,7 @@ func (j *journal) missing() (n int) {
 	return n
 }
 
-// latencies are those of the events that were committed in the time.
+// latencies are those of the events committed in the time.
 func (j *journal) latencies(from, to int64) []time.Duration {
 	var list []time.Duration
 	for i := range j.known() {

@@ -19,12 +19,12 @@ const (
 	looking = 2 * time.Second
 )
 
-// phase is one run of the connector.
+// phase is a single run of the connector.
 type phase struct {
 	retention bool
 	published []time.Duration // commit to consumer, sorted
 	committed []time.Duration // how long the writers' transactions took, sorted
-	from, to  int64           // what was measured
+	from, to  int64           // everything measured
 	last      size
 	peak      size      // the most of each
 	events    int64     // committed in the whole phase, about
@@ -98,7 +98,7 @@ func (s *stage) playPhase(ctx context.Context, t *traffic, retention bool) (p ph
 	return p, nil
 }
 
-// finish stops the writers, and has the connector publish what is left.
+// finish stops the writers, and has the connector publish the rest.
 func (s *stage) finish(ctx context.Context, t *traffic) error {
 	t.stop()
 	t.done.Wait()

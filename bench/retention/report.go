@@ -65,7 +65,7 @@ func (s *stage) report(all []phase) error {
 	if r := figures.Median(ratios); r > asked {
 		return fmt.Errorf("the p99 with retention is %.2f times that without", r)
 	}
-	const settled = 4 // pairs: the first one begins with nothing
+	const settled = 4 // pairs: the first begins with nothing
 	if s.pairs >= settled && float64(late) > 1.2*float64(early) {
 		return errors.New("the table grows")
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// size is what the table has at one moment.
+// size is what the table has at a single moment.
 type size struct {
 	bytes      int64 // with indexes
 	dead       int64 // row versions that vacuum has yet to free

@@ -1,9 +1,9 @@
-// Command cdc-outbox-demo shows the connector on one machine, with nothing to
-// configure. Its exit codes are those of cdc-outbox: 0 for a demo whose events all
-// arrived, 1 for an error that may pass, 2 for bad usage or a machine that lacks
-// something.
+// Command cdc-outbox-demo shows the connector on a single machine, with nothing
+// to configure. Its exit codes are those of cdc-outbox: 0 for a demo whose
+// events all arrived, 1 for an error that may pass, 2 for bad usage or a
+// machine that lacks something.
 //
-// It is a program of its own because it links a Kafka broker and an installer of
+// It is a separate program because it links a Kafka broker and an installer of
 // PostgreSQL, neither of which a connector needs.
 package main
 

@@ -45,8 +45,8 @@ type program struct {
 	getenv         func(string) string
 }
 
-// run executes the command line and returns the exit code. It reports the error,
-// if there is one.
+// run executes the command line and returns the exit code. run reports the
+// error, if there is one.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil {

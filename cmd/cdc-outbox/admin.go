@@ -42,7 +42,7 @@ type setupFlags struct {
 	writer, passwordEnv            *string
 }
 
-// roleFlag knows whether it was given.
+// roleFlag knows whether given.
 type roleFlag struct {
 	name  string
 	given bool
@@ -104,7 +104,7 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	return o.each(ctx, p, func(ctx context.Context, cfg *config.Config) (report, error) { return admin.Setup(ctx, cfg, opts) })
 }
 
-// acceptGap is about one pipeline: each gap needs a decision of its own.
+// acceptGap is about one pipeline: each gap needs a separate decision.
 func acceptGap(ctx context.Context, p *program, o setupFlags) error {
 	cfg, err := o.loadOne(p)
 	if err != nil {
@@ -212,10 +212,10 @@ func statusVerb() verb {
 	}
 }
 
-// work is what a verb does for one pipeline.
+// work is what a verb does for a single pipeline.
 type work func(context.Context, *config.Config) (report, error)
 
-// forEach is the action of a verb that does its work for each pipeline.
+// forEach is the action of a verb that does the work for each pipeline.
 func forEach(flags *flag.FlagSet, do work) action {
 	o := declareAdmin(flags)
 	return func(ctx context.Context, p *program) error { return o.each(ctx, p, do) }

@@ -68,7 +68,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
-// parses returns what is wrong with a command line, short of running it.
+// parses returns the faults of a command line, short of running it.
 func parses(args []string) error {
 	p := &program{stdout: io.Discard, stderr: io.Discard}
 	v, args, err := p.choose(args)

@@ -9,7 +9,7 @@ import (
 
 // Limits of the heap beside the bytes in flight.
 const (
-	// baseMemory is what the runtime, the connections and one batch that is being
+	// baseMemory is what the runtime, the connections and a single batch being
 	// compressed need.
 	baseMemory = 8 << 20
 	// largeBatches is what more there is where batches are larger than in a stream with

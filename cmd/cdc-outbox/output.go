@@ -10,9 +10,9 @@ import (
 )
 
 // checkOutput refuses to confirm events into nothing. If standard output was
-// closed before the start, Go's runtime has opened the null device in its
-// place, so that no file gets its number. So a closed output and the null
-// device look the same.
+// closed before the start, Go's runtime has opened the null device in the
+// place, so no file gets the number. So a closed output and the null device
+// look the same.
 func (p *program) checkOutput(cfg *config.Config) error {
 	out, ok := p.stdout.(*os.File)
 	if !ok {

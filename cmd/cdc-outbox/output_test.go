@@ -22,7 +22,7 @@ import (
 // asProgram makes this test's binary the program: the arguments, one a line.
 const asProgram = "CDC_OUTBOX_TEST_ARGS"
 
-// process is a run of the program as a process of its own, from the test named.
+// process is a run of the program as a separate process, from the test named.
 func process(t *testing.T, url string, set ...string) *exec.Cmd {
 	t.Helper()
 	args := []string{"cdc-outbox", "run", "--set", "source.url=" + url, "--set", "source.slot=" + slotOf(t),
@@ -137,7 +137,7 @@ func number(t *testing.T, url, sql string) (n int) {
 	return n
 }
 
-// A terminal that closes, and a supervisor that signals the process and its
+// A terminal that closes, and a supervisor that signals the process and the
 // group, end it with a drain; a log that nobody reads does not end it.
 func TestSignalsDrain(t *testing.T) {
 	beProgram()
@@ -147,7 +147,7 @@ func TestSignalsDrain(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		signals []syscall.Signal
-		deaf    bool // standard error has lost its reader before
+		deaf    bool // standard error has lost the reader before
 	}{
 		{"SIGTERM", []syscall.Signal{syscall.SIGTERM}, false},
 		{"SIGTERM twice", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, false},

@@ -27,8 +27,8 @@ type program struct {
 	connect func(context.Context, pipeline.Options) error
 	// command completes the commands in remedies, once flags are read.
 	command invocation.Invocation
-	// fatal takes the error that ends the program, in place of stderr; nil until
-	// a configuration says that the log is JSON.
+	// fatal takes the error that ends the program, in place of stderr; nil until a
+	// configuration says the log is JSON.
 	fatal *zap.Logger
 }
 
@@ -42,15 +42,15 @@ type verb struct {
 	prepare func(*flag.FlagSet) action
 }
 
-// action does a verb's work. Its error is printed, and its failure.Class is the
+// action does a verb's work. The error is printed, and its failure.Class is the
 // exit code.
 type action func(context.Context, *program) error
 
 // errHelp ends a command line that asked for help and got it.
 var errHelp = errors.New("help")
 
-// run executes the command line and returns the exit code. It reports the error,
-// if there is one: nothing that it calls does.
+// run executes the command line and returns the exit code. run reports the
+// error, if there is one: nothing that it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil || errors.Is(err, errHelp) {
@@ -165,7 +165,7 @@ var hints = map[string]string{
 	"teardown dry-run": "leave it out: without --yes teardown changes nothing and says what it would do",
 }
 
-// flagError turns package flag's error into ours. Its text is the only thing
+// flagError turns package flag's error into ours. The text is the only thing
 // that tells an unknown flag.
 func flagError(v verb, flags *flag.FlagSet, err error) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")

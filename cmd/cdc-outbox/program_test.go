@@ -138,7 +138,7 @@ func TestExitCodes(t *testing.T) {
 		name   string
 		err    error
 		code   int
-		stderr string // its end
+		stderr string // the end
 	}{
 		{"clean stop", nil, 0, ""},
 		{"transient", errors.New("broker is down"), 1, "error: broker is down\n"},

@@ -61,9 +61,10 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	return nil
 }
 
-// announceStop logs that ctx ended: what is in flight may take a while to drain,
-// in silence otherwise. It starts a goroutine when that happens, which the
-// returned function joins; after that function nothing is logged.
+// announceStop logs that ctx ended: everything in flight may take a while to
+// drain, in silence otherwise. announceStop starts a goroutine when that
+// happens, which the returned function joins; after that function nothing is
+// logged.
 func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
 	logged := make(chan struct{})
 	forget := context.AfterFunc(ctx, func() {

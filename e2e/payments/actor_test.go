@@ -12,14 +12,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// actor is a process that is killed and started again. One goroutine uses it at a
-// time.
+// actor is a process that is killed and started again. A single goroutine uses
+// it at a time.
 type actor struct {
 	name    string
 	program string
 	args    []string
 	environ []string
-	log     string // the file that its output goes to
+	log     string // the file that the output goes to
 	process *child.Process
 	kills   int
 }
@@ -108,8 +108,8 @@ func newCast(s *stage, o options) (cast, error) {
 	}, nil
 }
 
-// setUpConnector creates publication and slot, so that nothing is committed
-// before them.
+// setUpConnector creates publication and slot, so nothing is committed before
+// them.
 func (c cast) setUpConnector(ctx context.Context) error {
 	setup := exec.CommandContext(ctx, c.connector.program, "setup")
 	setup.Env = append(os.Environ(), c.connector.environ...)

@@ -18,7 +18,7 @@ import (
 var paid = guard.Transition{Table: "orders", Key: "id", Status: "status", From: []string{"PENDING"}, To: "PAID"}
 
 // runOrders is the order service: a payment makes the order PAID and announces
-// that it can be shipped, in one transaction.
+// that it can be shipped, in a single transaction.
 func runOrders(ctx context.Context, o serviceOptions) error {
 	return service{name: roleOrders, topic: paymentsTopic, handle: handlePayment}.run(ctx, o)
 }

@@ -29,8 +29,8 @@ const (
 	inMemory   storeKind = "memory"
 )
 
-// lease is short, so that a killed process is succeeded soon. Real consumers
-// take half a minute or so.
+// lease is short, so a killed process is succeeded soon. Real consumers take
+// half a minute or so.
 const lease = 3 * time.Second
 
 // newRunner returns what handles a message once.
@@ -68,8 +68,8 @@ const dynamoTable = "idempotency"
 
 func dynamoClient(address string) *sdk.Client { return dynamoserver.NewClient(address, nil) }
 
-// inTx runs fn in the handler's transaction, where the runner has one, or in one
-// of its own. guarded says that the message may be handled a second time, after
+// inTx runs fn in the handler's transaction, where the runner has one, or in
+// one of its own. guarded says the message may be handled a second time, after
 // a crash between this commit and the completion in the store, or because the
 // store forgot it: fn must then recognise it.
 func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx, guarded bool) error) error {

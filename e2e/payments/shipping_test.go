@@ -12,7 +12,7 @@ import (
 )
 
 // runShipping is the shipping service: it ships an order that is ready. Nothing
-// in its table refuses a second shipment of the same order.
+// in the table refuses a second shipment of the same order.
 func runShipping(ctx context.Context, o serviceOptions) error {
 	return service{name: roleShipping, topic: shipmentsTopic, handle: handleReady}.run(ctx, o)
 }

@@ -73,7 +73,7 @@ func createTables(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 // pay takes the payment of an order. It says so in the same transaction: no
-// payment is without its event, and no event without its payment.
+// payment is without the event, and no event without its payment.
 func pay(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		paid, err := tx.Exec(ctx, `INSERT INTO payments (order_id) VALUES ($1) ON CONFLICT DO NOTHING`, order)
@@ -92,7 +92,7 @@ func pay(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	})
 }
 
-// ship consumes the events until ctx ends. What a handler writes through its
+// ship consumes the events until ctx ends. What a handler writes through the
 // transaction is committed together with the event's key, or not at all.
 func ship(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 	store, err := postgres.NewTransactional(pool, postgres.Options{})

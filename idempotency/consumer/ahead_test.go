@@ -63,7 +63,7 @@ func works(t *testing.T, hangs string, change func(*Config), takes map[string]ti
 	return began
 }
 
-// A message that is claimed before a middleware has changed it would be known with
+// A message claimed before a middleware has changed it would be known with
 // another payload.
 func TestWhatMiddlewaresMayChangeIsNotClaimedAhead(t *testing.T) {
 	for name, unpack := range map[string]func(r *kgo.Record) *kgo.Record{

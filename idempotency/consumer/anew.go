@@ -28,7 +28,7 @@ var errAnew = errors.New("a topic was deleted and created again")
 
 // topicWatch knows under which id each topic is consumed. A topic that a broker
 // does not know under that id is in doubt: it is neither fetched nor committed
-// until the watch has found out what became of it.
+// until the watch has found out the outcome of it.
 type topicWatch struct {
 	*session
 	mu    sync.Mutex
@@ -46,7 +46,7 @@ func unknownTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition)
 }
 
-// fetched notes the ids that were fetched.
+// fetched notes the ids fetched.
 func (w *topicWatch) fetched(fetches kgo.Fetches) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,8 +102,8 @@ func (w *topicWatch) doubts() map[string]error {
 // calm is how long a topic is not in doubt before the waits begin anew.
 const calm = time.Minute
 
-// watch looks after topics in doubt until ctx ends. It ends the session if one of
-// them was created again.
+// watch looks after topics in doubt until ctx ends. watch ends the session if
+// one of them was created again.
 func (w *topicWatch) watch(ctx context.Context, fail context.CancelCauseFunc) {
 	waits := backoff.Series{Range: w.scheduler.waits}
 	said := map[string]bool{}
@@ -131,8 +131,8 @@ func (w *topicWatch) watch(ctx context.Context, fail context.CancelCauseFunc) {
 	}
 }
 
-// settle asks a broker for the topics in doubt, and resumes those that are as they
-// were. It reports whether one was created again.
+// settle asks a broker for the topics in doubt, and resumes those that are as
+// they were. settle reports whether one was created again.
 func (w *topicWatch) settle(ctx context.Context, doubts map[string]error, said map[string]bool) (anew bool) {
 	now, err := w.currentIDs(ctx, slices.Collect(maps.Keys(doubts)))
 	if err != nil {

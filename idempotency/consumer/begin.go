@@ -34,8 +34,8 @@ func (w *topicWatch) marked(ctx context.Context) context.Context {
 	})
 }
 
-// beginnings decide where the consumption of newly assigned partitions begins. The
-// client calls both functions one after the other, on one goroutine.
+// beginnings decide where the consumption of newly assigned partitions begins.
+// The client calls both functions one after the other, on a single goroutine.
 type beginnings struct {
 	*session
 	answer *kmsg.OffsetFetchResponse
@@ -46,8 +46,8 @@ func (b *beginnings) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offset
 	return nil
 }
 
-// adjust changes two beginnings that would pass over records: an offset that is of
-// a topic before this one, and the end, where the group has no offset of a
+// adjust changes two beginnings that would pass over records: an offset of a
+// topic before this one, and the end, where the group has no offset of a
 // partition that is new.
 func (b *beginnings) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	ids, err := b.currentIDs(ctx, slices.Collect(maps.Keys(offsets)))
@@ -91,10 +91,10 @@ func (b *beginnings) discard(t *kmsg.OffsetFetchResponseGroupTopic, id topicID, 
 // atEnd is where a group without offsets begins, if the client's options say so.
 const atEnd = -1
 
-// pin notes the end where a group begins there (kgo.ConsumeResetOffset), as its
-// first offset. Otherwise what comes while the partition is with nobody would be
-// passed over. A partition that is new to a group which has offsets of the topic
-// begins at its start.
+// pin notes the end where a group begins there (kgo.ConsumeResetOffset), as the
+// first offset. Otherwise what comes while the partition is with nobody would
+// be passed over. A partition that is new to a group which has offsets of the
+// topic begins at the start.
 func (b *beginnings) pin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
 	var topics []string
 	for topic, partitions := range offsets {

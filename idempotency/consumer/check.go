@@ -13,8 +13,8 @@ import (
 )
 
 // awaitBrokers returns nil once a broker has accepted this client and the
-// topics may be read. It returns an error if that will not happen, or ctx's
-// cause. The client itself would retry in silence.
+// topics may be read. awaitBrokers returns an error if that will not happen, or
+// ctx's cause. The client itself would retry in silence.
 func (s *session) awaitBrokers(ctx context.Context) error {
 	waits := backoff.Series{Range: s.scheduler.waits}
 	for {

@@ -26,8 +26,8 @@ type committer struct {
 	mu        sync.Mutex
 }
 
-// commit commits the positions of the partitions named, or of all for nil. What
-// was refused stays uncommitted.
+// commit commits the positions of the partitions named, or of all for nil.
+// Everything refused stays uncommitted.
 func (c *committer) commit(ctx context.Context, ids map[string][]int32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

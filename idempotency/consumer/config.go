@@ -45,35 +45,32 @@ type Config struct {
 	Handler Handler
 	// Middleware wraps the guarded handler, the first one outermost.
 	Middleware []func(Process) Process
-	// MiddlewareKeepsRecords says that the middlewares hand on each record as it is:
-	// the same *kgo.Record, with all that Once.ID and Once.Fingerprint read. Then a
-	// message can be claimed while the one before it is completed, as it is without
-	// middlewares: before they have seen it. A message that they changed would be
-	// known with another payload, and become a dead letter.
+	// MiddlewareKeepsRecords says the middlewares hand on each record as it is:
+	// the same *kgo.Record, with all that Once.ID and Once.Fingerprint read. Then
+	// a message can be claimed while the one before being completed, as it is
+	// without middlewares: before they have seen it. A message that they changed
+	// would be known with another payload, and become a dead letter.
 	MiddlewareKeepsRecords bool
 
-	// KeyOrder: records of a partition that have the same Kafka key are handled
-	// one after another, and those without a key. Otherwise all of a partition
-	// are.
+	// KeyOrder: records of a partition with the same Kafka key are handled one
+	// after another, and those without a key. Otherwise all of a partition are.
 	KeyOrder bool
 	// Concurrency is how many records are handled at once, of different
 	// partitions or, with KeyOrder, keys. With postgres.Transactional each of them
 	// takes a connection of the pool; with one more in the pool, a message spares
 	// the next a round trip. Default: 16.
 	Concurrency int
-	// MaxBufferedRecords and MaxBufferedBytes bound what is taken on of each
+	// MaxBufferedRecords and MaxBufferedBytes bound everything taken on of each
 	// partition before the first of it is finished. What a fetch brings beyond
-	// waits, and no more is fetched of the partition: a fetch of it is bounded
-	// by the client's option FetchMaxPartitionBytes, or by the size of one
+	// waits, and no more is fetched of the partition: a fetch of it is bounded by
+	// the client's option FetchMaxPartitionBytes, or by the size of a single
 	// batch; what the client itself fetches ahead by FetchMaxBytes and
-	// MaxConcurrentFetches. Defaults: 1000 and
-	// 8 MiB.
+	// MaxConcurrentFetches. Defaults: 1000 and 8 MiB.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int
 
-	// CommitInterval is the time between commits. What was handled since the
-	// last one is delivered, and skipped, again after a crash. Default: a
-	// second.
+	// CommitInterval is the time between commits. Everything handled since the
+	// last is delivered, and skipped, again after a crash. Default: a second.
 	CommitInterval time.Duration
 	// RevokeTimeout is how long handlers may go on when their partition is
 	// taken away, before their contexts end; then they are waited for as long

@@ -16,7 +16,7 @@ type Consumer struct {
 	process Process
 }
 
-// New checks the configuration. It connects to nothing.
+// New checks the configuration. New connects to nothing.
 func New(cfg Config) (*Consumer, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("check the consumer's configuration: %w", err)
@@ -33,14 +33,15 @@ func New(cfg Config) (*Consumer, error) {
 
 // Run consumes until ctx ends, and returns nil then, having stopped in order:
 // fetching ends, handlers may go on for Config.DrainTimeout, then their
-// contexts end with ErrCutOff; what is finished is committed, and the group
-// left. It returns earlier, in the same order, with an error that trying again
+// contexts end with ErrCutOff; everything finished is committed, and the group
+// left. Run returns earlier, in the same order, with an error that trying again
 // does not fix: missing authorization, a topic that Config.RequireTopics asks
-// for, a batch that is too large to decompress, a scope that is another group's.
+// for, a batch that is too large to decompress, a scope that is another
+// group's.
 //
 // All goroutines have ended when it returns; it therefore waits for a handler
-// that does not heed its context, though the group does not. Run may be called
-// again, also concurrently: each call is a member of its own.
+// that does not heed the context, though the group does not. Run may be called
+// again, also concurrently: each call is a separate member.
 func (c *Consumer) Run(ctx context.Context) error {
 	for {
 		s, err := c.open(ctx)
@@ -141,7 +142,7 @@ func (s *session) run(ctx context.Context) error {
 // or polling is of no use any more.
 func (s *session) poll(ctx context.Context) error {
 	for {
-		// All that the client has: a part of it would be of one partition, and
+		// All that the client has: a part of it would be of a single partition, and
 		// the others would wait for that.
 		fetches := s.client.PollFetches(ctx)
 		err := s.take(ctx, fetches)

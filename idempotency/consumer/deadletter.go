@@ -21,16 +21,17 @@ import (
 
 // DeadLetterTopic returns a function that writes dead letters to the topic. It
 // is for idempotency.Options. A dead letter has the original key, value and
-// headers, then those of package deadletter; its timestamp is now, so that the topic's retention counts from here.
+// headers, then those of package deadletter; its timestamp is now, so the
+// topic's retention counts from here.
 //
-// The function returns nil when all in-sync replicas have the dead letter. It
-// blocks until then, until its context ends, or for half a minute. An
-// interrupted dead letter may have been written, or may still be; the next
-// attempt writes it again. The client remains the caller's; it must require all
-// acks, and it must not be closed before the consumer has stopped. A topic that
-// does not exist, may not be seen, or is compacted is an error; brokers that do
-// not answer within five seconds are not. A compacted topic refuses records without
-// a key, and forgets all but the last of each key.
+// The function returns nil when all in-sync replicas have the dead letter.
+// DeadLetterTopic blocks until then, until the context ends, or for half a
+// minute. An interrupted dead letter may have been written, or may still be;
+// the next attempt writes it again. The client remains the caller's; it must
+// require all acks, and it must not be closed before the consumer has stopped.
+// A topic that does not exist, may not be seen, or is compacted is an error;
+// brokers that do not answer within five seconds are not. A compacted topic
+// refuses records without a key, and forgets all but the last of each key.
 //
 // The topic must take records that are 2 KiB larger, for the headers, than those of
 // the topics consumed (max.message.bytes): otherwise the largest wait, and the error
@@ -76,8 +77,8 @@ func writeDeadLetter(ctx context.Context, client *kgo.Client, r *kgo.Record) err
 	return remedied(err, r)
 }
 
-// beyond reports whether the client's own limit is below the record, and a second
-// client can be made of its options: one that does not join a group.
+// beyond reports whether the client's own limit is below the record, and a
+// second client can be made of the options: one that does not join a group.
 func beyond(client *kgo.Client, r *kgo.Record) bool {
 	limit, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
 	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
@@ -85,7 +86,7 @@ func beyond(client *kgo.Client, r *kgo.Record) bool {
 	return batchSize(r) > int64(limit) && group == "" && len(client.GetConsumeTopics()) == 0 && id == ""
 }
 
-// batchSize is at least what a record takes in a batch of its own.
+// batchSize is at least what a record takes in a separate batch.
 func batchSize(r *kgo.Record) int64 {
 	const overhead = 256 // the batch's and the record's, lengths included
 	size := overhead + len(r.Key) + len(r.Value)
@@ -165,7 +166,7 @@ func checkDeadLetterTopic(client *kgo.Client, topic string) error {
 	return nil
 }
 
-// produce is ProduceSync that ends with its context: the client keeps a record
+// produce is ProduceSync that ends with the context: the client keeps a record
 // that a broker may have, until it knows.
 func produce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	acked := make(chan error, 1)

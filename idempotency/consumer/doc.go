@@ -50,20 +50,21 @@
 //
 // Heartbeats are sent in the background, and polling goes on while handlers
 // run, so there is no max.poll.interval.ms: a handler may take hours without
-// the group noticing, and its lease is extended all the while. A rebalance,
-// however, waits for it up to Config.RevokeTimeout and then ends its context.
+// the group noticing, and the lease is extended all the while. A rebalance,
+// however, waits for it up to Config.RevokeTimeout and then ends the context.
 //
 // Invariants:
 //
-//  1. No offset is committed beyond a record that is not finished.
+//  1. No offset is committed beyond a record not finished.
 //  2. Records of a partition (PartitionOrder) or of a key in a partition
 //     (KeyOrder) are handled one after another, in the order of their offsets,
 //     also across retries, as long as the partition is not lost.
 //  3. A partition is given up only when none of its handlers runs, or they have
 //     ignored the end of their contexts for RevokeTimeout; nothing is committed
 //     for it afterwards.
-//  4. What is held in memory is bounded per partition: by what is not finished,
-//     what is finished behind it, and one fetch that is not taken on yet.
+//  4. Everything held in memory is bounded per partition: by everything not
+//     finished, everything finished behind it, and a single fetch not taken on
+//     yet.
 //  5. A record is never skipped because an id, a store or a dead-letter topic
 //     is missing.
 //

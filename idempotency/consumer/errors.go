@@ -9,7 +9,7 @@ import (
 )
 
 // ErrCutOff is the cause with which a handler's context ends before the handler
-// has (context.Cause), because of the group or of a stop. Its text says which.
+// has (context.Cause), because of the group or of a stop. The text says which.
 // Beside it there is idempotency.ErrLeaseLost.
 var ErrCutOff = errors.New("handling was cut off")
 
@@ -33,7 +33,7 @@ var hopeless = []error{
 	kerr.FencedInstanceID, kerr.InvalidSessionTimeout, kerr.UnsupportedVersion,
 }
 
-// advised says what to do about an error that its name alone does not tell.
+// advised says the remedy for an error that the name alone does not tell.
 func advised(err error) error {
 	if errors.Is(err, kerr.InconsistentGroupProtocol) {
 		return fmt.Errorf("%w: the group has members, of another client perhaps, that divide partitions in another way: "+

@@ -32,9 +32,9 @@ func Header(name string) func(r *kgo.Record) (string, error) {
 	}
 }
 
-// Position takes topic/partition/offset as the id. It recognises a record that
-// is consumed again, but not a message that was produced twice; and a topic
-// that is deleted and created anew begins with offsets that were seen.
+// Position takes topic/partition/offset as the id. It recognises a record
+// consumed again, but not a message produced twice; and a topic that is deleted
+// and created anew begins with offsets seen.
 func Position(r *kgo.Record) (string, error) {
 	id := make([]byte, 0, len(r.Topic)+len("/2147483647/9223372036854775807"))
 	id = append(append(id, r.Topic...), '/')
@@ -42,9 +42,9 @@ func Position(r *kgo.Record) (string, error) {
 	return string(strconv.AppendInt(id, r.Offset, 10)), nil
 }
 
-// JSONPointer takes the id from the value, a JSON document, at the pointer
-// (RFC 6901), e.g. "/payment/id". It must be a string or a number, which is
-// taken as it is written. Once refuses a pointer that is none.
+// JSONPointer takes the id from the value, a JSON document, at the pointer (RFC
+// 6901), e.g. "/payment/id". It must be a string or a number, taken as it is
+// written. Once refuses a pointer that is none.
 func JSONPointer(pointer string) func(r *kgo.Record) (string, error) {
 	if err := checkPointer(pointer); err != nil {
 		return func(*kgo.Record) (string, error) { return "", err }

@@ -68,8 +68,8 @@ type laneState uint8
 const (
 	laneEmpty   laneState = iota
 	laneReady             // in the scheduler's queue
-	laneRunning           // its first record is with a worker
-	laneWaiting           // its first record is tried again after a while
+	laneRunning           // the first record is with a worker
+	laneWaiting           // the first record is tried again after a while
 )
 
 // lane holds the records that must be handled one after another: those of a
@@ -80,13 +80,13 @@ type lane struct {
 	queue     fifo[*entry] // the first is running, waiting or next
 	state     laneState
 	failures  int                  // of the first record, in a row
-	pending   *idempotency.Pending // on the first record: what its last attempt left
-	turn      ahead.Turn           // of the first record; what follows is the second
+	pending   *idempotency.Pending // on the first record: what the last attempt left
+	turn      ahead.Turn           // of the first record; the rest is the second
 	timer     *time.Timer
-	silent    bool // it waits because the store gave no answer about its first record
+	silent    bool // it waits because the store gave no answer about the first record
 }
 
-// laneKey says which lane of its partition a record belongs to.
+// laneKey says which lane of the partition a record belongs to.
 func (s *scheduler) laneKey(r *kgo.Record) string {
 	if s.keyOrder {
 		return string(r.Key)

@@ -15,8 +15,8 @@ type Observer struct {
 	// Processed: an attempt at a record ended so after elapsed.
 	Processed func(r *kgo.Record, result idempotency.Result, err error, elapsed time.Duration)
 	// PausedPartitions: so many more, or fewer, partitions than before stand
-	// still, entirely or for some keys: a record is elsewhere, failed or lost its lease and waits for the
-	// next attempt, or the store is unavailable.
+	// still, entirely or for some keys: a record is elsewhere, failed or lost the
+	// lease and waits for the next attempt, or the store is unavailable.
 	PausedPartitions func(change int)
 	// Committed: a commit ended after elapsed.
 	Committed func(elapsed time.Duration, err error)

@@ -22,18 +22,18 @@ type Once struct {
 	// in a Config, where it is the group's name if empty. Set it before the
 	// group is renamed: renaming the group must not rename the scope.
 	Scope string
-	// ID returns the id of a record's message; Header("id") if nil, as
-	// cdc-outbox and the Debezium outbox event router write it. An error means
-	// that the record has none, now or ever: it becomes a dead letter. It must be
-	// pure, and may be called concurrently.
+	// ID returns the id of a record's message; Header("id") if nil, as cdc-outbox
+	// and the Debezium outbox event router write it. An error means the record has
+	// none, now or ever: it becomes a dead letter. It must be pure, and may be
+	// called concurrently.
 	ID func(r *kgo.Record) (string, error)
 	// Fingerprint tells values apart; idempotency.FingerprintBytes if nil. The
 	// empty one is not compared. It must be pure, and may be called concurrently.
 	Fingerprint func(value []byte) storage.Fingerprint
 }
 
-// Wrap is for poll loops of one's own. The record is finished, and its offset may
-// be committed, once the result is Done. Otherwise it must be given to the
+// Wrap is for poll loops of one's own. The record is finished, and the offset
+// may be committed, once the result is Done. Otherwise it must be given to the
 // Process again, after Result.Wait. What is pending on it until then is kept
 // here, by topic, partition and offset.
 func (o Once) Wrap(h Handler) (Process, error) {
@@ -51,7 +51,7 @@ func (o Once) Wrap(h Handler) (Process, error) {
 	}, nil
 }
 
-// protect returns the guarded handler. What is pending is its caller's.
+// protect returns the guarded handler. What is pending is the caller's.
 func (o Once) protect(h Handler) (Process, error) {
 	if o.ID == nil {
 		o.ID = Header(idHeader)

@@ -41,8 +41,8 @@ func (s *scheduler) closePartitions(ids map[string][]int32) []*partition {
 	return parts
 }
 
-// forget drops partitions that are closed. What still runs in them changes
-// nothing any more.
+// forget drops partitions closed. What still runs in them changes nothing any
+// more.
 func (s *scheduler) forget(parts []*partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *scheduler) committed(id partitionID, at kgo.EpochOffset) {
 
 // settleRunning waits until nothing runs in the closed partitions: for patience
 // first, then, having ended the handlers' contexts with the cause, for grace.
-// It returns how many were abandoned, and how many still run.
+// settleRunning returns how many were abandoned, and how many still run.
 func (s *scheduler) settleRunning(parts []*partition, patience, grace time.Duration, cause error) (abandoned, stuck int) {
 	if !awaitIdle(parts, patience) {
 		abandoned = s.runningIn(parts)

@@ -13,9 +13,9 @@ type position struct {
 	offset    int64
 }
 
-// maxPendings bounds what is kept of records that may never come again, because
-// their partition has gone to another process: what is dropped costs at most one
-// more call of the handler.
+// maxPendings bounds everything kept of records that may never come again,
+// because their partition has gone to another process: everything dropped costs
+// at most one more call of the handler.
 const maxPendings = 10_000
 
 // pendings keep what is pending on records between two calls.
@@ -24,8 +24,8 @@ type pendings struct {
 	of map[position]*idempotency.Pending
 }
 
-// take returns what is pending on the record, once: a Pending is for one call
-// at a time.
+// take returns what is pending on the record, once: a Pending is for a single
+// call at a time.
 func (p *pendings) take(at position) *idempotency.Pending {
 	p.mu.Lock()
 	defer p.mu.Unlock()

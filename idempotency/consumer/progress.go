@@ -2,7 +2,7 @@ package consumer
 
 import "github.com/twmb/franz-go/pkg/kgo"
 
-// entry is one record between its fetch and its commit.
+// entry is a single record between its fetch and the commit.
 type entry struct {
 	record *kgo.Record // nil once it is done
 	size   int
@@ -11,21 +11,22 @@ type entry struct {
 }
 
 // progress knows how far a partition's records are finished without a gap. It
-// is pure; its owner locks.
+// is pure; the owner locks.
 //
 // Offsets have holes (compaction, transaction markers), so it is the order of
 // delivery that counts.
 type progress struct {
 	open  fifo[*entry] // not finished, or behind one that is not
-	bytes int          // the size of what is not finished
+	bytes int          // the size of everything not finished
 	// next is the position to commit, if known; committed is that which was.
 	next, committed kgo.EpochOffset
 	known           bool
 }
 
-// add takes records on, in the order of the partition, and returns an entry
-// for each. The end of a transaction is finished at once: Kafka counts its marker,
-// and so what was aborted before it, as lag until an offset behind it is committed.
+// add takes records on, in the order of the partition, and returns an entry for
+// each. The end of a transaction is finished at once: Kafka counts the marker,
+// and so everything aborted before it, as lag until an offset behind it is
+// committed.
 func (p *progress) add(records []*kgo.Record) []entry {
 	entries := make([]entry, len(records))
 	for i, r := range records {

@@ -18,7 +18,7 @@ import (
 
 const (
 	retentionInterval = time.Hour        // between two looks at the topics
-	adminTimeout      = 30 * time.Second // of one look
+	adminTimeout      = 30 * time.Second // of a single look
 	forever           = time.Duration(1<<63 - 1)
 )
 
@@ -50,7 +50,7 @@ func (s *session) maintain(ctx context.Context) {
 	}
 }
 
-// checkStore says, once, what is wrong with the store.
+// checkStore says, once, the faults of the store.
 func (s *session) checkStore(ctx context.Context) {
 	c, ok := s.cfg.Once.Runner.(storage.Checker)
 	if !ok {

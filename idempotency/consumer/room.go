@@ -18,8 +18,8 @@ const (
 	patience     = fetchMaxWait
 )
 
-// limit bounds what is taken on of one partition. What a fetch brings beyond it
-// waits in the partition's inbox.
+// limit bounds everything taken on of a single partition. What a fetch brings
+// beyond it waits in the partition's inbox.
 type limit struct{ records, bytes int }
 
 // reached reports whether no more is taken on.
@@ -30,7 +30,7 @@ func (l limit) reached(p *partition) bool {
 // full reports whether no more should be fetched.
 func (l limit) full(p *partition) bool { return len(p.inbox) > 0 || l.reached(p) }
 
-// low reports whether more may be taken on. It is lower than reached, so that
+// low reports whether more may be taken on. It is lower than reached, so
 // nothing is begun and ended all the time.
 func (l limit) low(p *partition) bool {
 	return p.progress.open.len() <= l.records/2 && p.progress.bytes <= l.bytes/2
@@ -39,7 +39,7 @@ func (l limit) low(p *partition) bool {
 // hasRoom reports whether more should be fetched.
 func (l limit) hasRoom(p *partition) bool { return len(p.inbox) == 0 && l.low(p) }
 
-// room pauses fetching of partitions that are full, and resumes it. Under its
+// room pauses fetching of partitions that are full, and resumes it. Under the
 // lock the client's state follows the scheduler's, in whatever order calls
 // come.
 type room struct {
@@ -103,8 +103,8 @@ func (r *room) resume() {
 	}
 }
 
-// release forgets the pauses of partitions that are given up: the client would
-// keep them until the partitions come back.
+// release forgets the pauses of partitions given up: the client would keep them
+// until the partitions come back.
 func (r *room) release(parts []*partition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,8 +117,8 @@ func (r *room) release(parts []*partition) {
 	}
 }
 
-// anyFull reports whether a partition is full that is still fetched. If so,
-// slack will be signalled.
+// anyFull reports whether a partition is full still fetched. If so, slack will
+// be signalled.
 func (s *scheduler) anyFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 )
 
 // scheduler hands records to workers: in order within a lane, fairly among
-// lanes, none past a record that is not finished. Its lock guards all that
-// partitions and lanes hold; nothing blocks while it is held.
+// lanes, none past a record not finished. Its lock guards all that partitions
+// and lanes hold; nothing blocks while held.
 type scheduler struct {
 	base     context.Context // of the handlers
 	keyOrder bool
@@ -58,8 +58,8 @@ func newScheduler(base context.Context, cfg *Config) *scheduler {
 	return s
 }
 
-// add takes what was fetched of a partition. The first records of an assignment
-// make the partition known.
+// add takes everything fetched of a partition. The first records of an
+// assignment make the partition known.
 func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *scheduler) add(id partitionID, records []*kgo.Record) {
 	s.takeOn(p)
 }
 
-// begin makes a partition known before its first records, with a position to
+// begin makes a partition known before the first records, with a position to
 // commit.
 func (s *scheduler) begin(id partitionID, at kgo.EpochOffset) {
 	s.mu.Lock()
@@ -77,7 +77,7 @@ func (s *scheduler) begin(id partitionID, at kgo.EpochOffset) {
 	p.progress.next, p.progress.known = at, true
 }
 
-// partition returns the partition of the assignment, a new one if it is not known.
+// partition returns the partition of the assignment, a new one if not known.
 func (s *scheduler) partition(id partitionID) *partition {
 	p := s.parts[id]
 	if p == nil {
@@ -89,8 +89,8 @@ func (s *scheduler) partition(id partitionID) *partition {
 	return p
 }
 
-// takeOn takes records from the partition's inbox up to the limit. What is finished
-// at once makes room for more.
+// takeOn takes records from the partition's inbox up to the limit. Everything
+// finished at once makes room for more.
 func (s *scheduler) takeOn(p *partition) {
 	for s.takeSome(p) {
 	}
@@ -140,7 +140,7 @@ type job struct {
 	next *job
 }
 
-// next returns what to do, waiting for it, or false when the scheduler is
+// next returns the remedy, waiting for it, or false when the scheduler is
 // closed. Each job must be settled.
 func (s *scheduler) next() (job, bool) {
 	s.mu.Lock()
@@ -167,11 +167,11 @@ func (s *scheduler) job(l *lane) job {
 	}
 }
 
-// following decides what the worker does after the job: the first record of the lane
-// that has been ready for longest or, if none is, the second of its own. It returns
-// the record if it may be claimed now, or nil. Another lane's is the worker's from
-// then on: the completion of one message is all that keeps it waiting. With own, no
-// other lane is taken.
+// following decides what the worker does after the job: the first record of the
+// lane that has been ready for longest or, if none is, the second of its own.
+// following returns the record if it may be claimed now, or nil. Another lane's
+// is the worker's from then on: the completion of a single message is all that
+// keeps it waiting. With own, no other lane is taken.
 func (s *scheduler) following(j *job, own bool) *kgo.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +279,8 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	return done
 }
 
-// resume returns the job that its worker was to do next, if it may still begin; one
-// that is claimed has begun.
+// resume returns the job that its worker was to do next, if it may still begin;
+// one claimed has begun.
 func (s *scheduler) resume(j *job) *job {
 	l := j.lane
 	if c := j.turn.Claimed; c != nil && c.Live() || !l.partition.closing && s.breaker.State() == circuit.Closed {
@@ -333,14 +333,14 @@ func (s *scheduler) passed(l *lane) bool {
 	return true
 }
 
-// started is told that a probing job's handler runs: the store answered.
+// started is told a probing job's handler runs: the store answered.
 func (s *scheduler) started(j job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.passed(j.lane)
 }
 
-// park lets a lane wait. Its timer ends with its partition.
+// park lets a lane wait. Its timer ends with the partition.
 func (s *scheduler) park(l *lane, wait time.Duration) {
 	l.state = laneWaiting
 	if l.partition.waiting++; l.partition.waiting == 1 {

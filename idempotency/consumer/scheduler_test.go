@@ -229,8 +229,8 @@ func TestTheInboxIsTakenOnBitByBit(t *testing.T) {
 	}
 }
 
-// The gauge tells of all partitions once the store is silent: also if keys of one
-// partition found out, and of a partition that is assigned meanwhile.
+// The gauge tells of all partitions once the store is silent: also if keys of a
+// single partition found out, and of a partition assigned meanwhile.
 func TestAllPartitionsStandStillWhenTheBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduled(t, 0)

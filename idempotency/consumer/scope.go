@@ -25,8 +25,8 @@ const (
 )
 
 // scopeHolder is what the store keeps of a scope: the group, and when it took
-// the scope, which tells a key that has expired from one that was lost. The time
-// is zero where it is not known.
+// the scope, which tells a key that has expired from one lost. The time is zero
+// where not known.
 type scopeHolder struct {
 	group string
 	since time.Time

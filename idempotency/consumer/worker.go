@@ -25,7 +25,7 @@ func (s *session) work() {
 	}
 }
 
-// do does a job. It returns the one to be done next, if that is known.
+// do does a job. do returns the one to be done next, if that is known.
 func (s *session) do(j job) (next *job) {
 	d := &delivery{record: j.record, pending: j.pending}
 	if len(s.cfg.Middleware) == 0 || s.cfg.MiddlewareKeepsRecords {
@@ -40,7 +40,7 @@ func (s *session) do(j job) (next *job) {
 	if c := j.turn.Claimed; c != nil { // a middleware has kept the record from the Runner
 		c.Drop(j.ctx)
 	}
-	if c := j.turn.Following; c != nil && j.next == nil && !result.Done() { // or its result from us
+	if c := j.turn.Following; c != nil && j.next == nil && !result.Done() { // or the result from us
 		c.Drop(j.ctx)
 	}
 	done := s.scheduler.settle(j, result)
@@ -73,7 +73,7 @@ func (s *session) reachable(closed bool) {
 	}
 }
 
-// tell logs what became of a record that was not simply handled.
+// tell logs the outcome of a record that was not simply handled.
 func (s *session) tell(j job, result idempotency.Result, err error, done settlement) {
 	r := j.record
 	log := s.cfg.Logger.With("topic", r.Topic, "partition", r.Partition, "offset", r.Offset)

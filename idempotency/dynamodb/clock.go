@@ -6,7 +6,7 @@ import (
 )
 
 // DynamoDB has no clock that a condition could use. Each answer tells the
-// server's time in its header Date, in whole seconds, so an answer bounds the
+// server's time in the header Date, in whole seconds, so an answer bounds the
 // server's clock: it is between Date, and Date plus a second plus the time the
 // call took. Bounds of several answers are intersected, which narrows them to
 // little more than a round trip once answers have been seen on both sides of a
@@ -24,8 +24,7 @@ const (
 	// maxAge is how old the last answer may be.
 	maxAge = time.Minute
 	// maxJump is how far monotonic and wall clock may move apart between two
-	// answers. A machine that was suspended is beyond it: its monotonic clock
-	// stood still.
+	// answers. A machine suspended is beyond it: its monotonic clock stood still.
 	maxJump = 200 * time.Millisecond
 )
 
@@ -40,7 +39,7 @@ func (i instant) shift(d time.Duration, drift float64) instant {
 	return instant{i.earliest.Add(d - off), i.latest.Add(d + off)}
 }
 
-// rounded returns the instant in microseconds, which is what is stored.
+// rounded returns the instant in microseconds, which is everything stored.
 func (i instant) rounded() instant {
 	r := instant{i.earliest.Truncate(time.Microsecond), i.latest.Truncate(time.Microsecond)}
 	if r.latest.Before(i.latest) {
@@ -72,7 +71,7 @@ func (r reading) since(earlier reading) (d time.Duration, sound bool) {
 	return d, (r.wall.Sub(earlier.wall) - d).Abs() <= maxJump
 }
 
-// clock estimates the server's clock. It is safe for concurrent use.
+// clock estimates the server's clock. Safe for concurrent use.
 type clock struct {
 	local      func() reading
 	resolution time.Duration // of the server's Date
@@ -95,8 +94,8 @@ func (c *clock) read() (instant, bool) {
 	return c.then.shift(age, c.drift).rounded(), true
 }
 
-// observe takes account of an answer with the given Date to a call that was made
-// at sent.
+// observe takes account of an answer with the given Date to a call made at
+// sent.
 func (c *clock) observe(date time.Time, sent reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,11 +1,11 @@
 // Package dynamodb keeps idempotency keys in a table of Amazon DynamoDB, by
 // conditional writes.
 //
-// The table has one item per key, with the partition key pk, a string:
-// scope/id. Keys of one scope thus spread over all partitions, and the table's
-// whole throughput is there for each scope. The price is that Purge of a scope
-// reads the table: a partition per scope would bound a consumer to 1000 claims
-// a second.
+// The table has a single item per key, with the partition key pk, a string:
+// scope/id. Keys of a single scope thus spread over all partitions, and the
+// table's whole throughput is there for each scope. The price is that Purge of
+// a scope reads the table: a partition per scope would bound a consumer to 1000
+// claims a second.
 //
 // Make the table by CreateTable, by Schema, or in CloudFormation:
 //
@@ -38,14 +38,14 @@
 //
 // Invariants:
 //
-//  1. Each change is one conditional write on what was read, or on the lease
+//  1. Each change is one conditional write on everything read, or on the lease
 //     that the caller holds. A write that failed because an earlier one of the
-//     same call was carried out, its answer lost, counts as carried out.
+//     same call was carried out, the answer lost, counts as carried out.
 //  2. No read is eventually consistent.
 //  3. Whether a record is forgotten is part of the condition. DynamoDB's time to
 //     live, which may be days late, only clears up, and at the earliest a minute
 //     after the record's end: fences then never repeat.
-//  4. A lease is not taken over before its end by the earliest estimate of the
+//  4. A lease is not taken over before the end by the earliest estimate of the
 //     server's clock, and ends late enough by the latest.
 //
 // # Time
@@ -57,13 +57,13 @@
 // client whose clock is off by hours does no harm.
 //
 // Each estimate is off by a second and a round trip at most, two clients' hence
-// by two seconds and both round trips, as long as DynamoDB's servers agree on the
-// time; Options.Margin, a second, covers their disagreement. So much longer, and
-// mostly little more than the margin, a vanished holder's lease lasts, and a
-// failed key waits for its next attempt. Choose leases of ten seconds or more,
-// so that this does not matter. Two clients may hold a lease at a time if
-// servers are further apart than the margin, or if a machine is paused and its
-// wall clock stands still too: fencing tokens are for that.
+// by two seconds and both round trips, as long as DynamoDB's servers agree on
+// the time; Options.Margin, a second, covers their disagreement. So much
+// longer, and mostly little more than the margin, a vanished holder's lease
+// lasts, and a failed key waits for the next attempt. Choose leases of ten
+// seconds or more, so this does not matter. Two clients may hold a lease at a
+// time if servers are further apart than the margin, or if a machine is paused
+// and its wall clock stands still too: fencing tokens are for that.
 //
 // # Cost
 //

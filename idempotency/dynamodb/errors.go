@@ -8,7 +8,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// hints tell an operator what to do about DynamoDB's errors, by their code.
+// hints tell an operator the remedy for DynamoDB's errors, by their code.
 var hints = map[string]string{
 	"ResourceNotFoundException": "table %s is not there, in this account and region: create it, see package dynamodb's CreateTable and Schema",
 	"ValidationException":       "table %s may have another key: see package dynamodb's Check",
@@ -26,13 +26,13 @@ var hints = map[string]string{
 	"ReplicatedWriteConflictException": "the key was written in another region at the same time; table %s will be tried again",
 }
 
-// credentialsFailed is how the SDK begins to say that it could not get
-// credentials; it has no type for that.
+// credentialsFailed is how the SDK begins to say it could not get credentials;
+// it has no type for that.
 const credentialsFailed = "get credentials: "
 
 const credentialsHint = "give the client of table %s credentials: a role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
-// explain adds to an error of the client what to do about it.
+// explain adds to an error of the client the remedy for it.
 func (s *Store) explain(err error) error { return explain(err, s.table) }
 
 func explain(err error, table string) error {

@@ -32,8 +32,8 @@ const (
 	attrTTL         = "ttl"
 )
 
-// ttlSlack is how long after its end a record stays at least, so that its fence
-// is known to a client whose estimate of the time is late.
+// ttlSlack is how long after the end a record stays at least, so its fence is
+// known to a client whose estimate of the time is late.
 const ttlSlack = time.Minute
 
 // maxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the

@@ -40,7 +40,7 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 }
 
 // Purge implements storage.Operator. Without an ID it reads the whole table,
-// other scopes included. What remains of a forgotten record, its key and fence,
+// other scopes included. What remains of a forgotten record, the key and fence,
 // is deleted by DynamoDB's time to live. A count with an error says how many
 // were forgotten before it.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
@@ -113,8 +113,8 @@ func decodeAll(found []attributes) ([]item, error) {
 	return items, nil
 }
 
-// forgetAll forgets those of the items that match, and returns how many. It
-// starts purgeConcurrency goroutines at most and waits for them.
+// forgetAll forgets those of the items that match, and returns how many.
+// forgetAll starts purgeConcurrency goroutines at most and waits for them.
 func (s *Store) forgetAll(ctx context.Context, f storage.Filter, items []item) (int, error) {
 	var purged atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -135,9 +135,9 @@ func (s *Store) forgetAll(ctx context.Context, f storage.Filter, items []item) (
 	return int(purged.Load()), err
 }
 
-// forget forgets the record if it still matches when that is written. The key's
-// fence stays. If it were deleted, a client whose estimate of the time is too
-// early might give the same fence again.
+// forget forgets the record if it still matches when written. The key's fence
+// stays. If it were deleted, a client whose estimate of the time is too early
+// might give the same fence again.
 func (s *Store) forget(ctx context.Context, f storage.Filter, current item) (bool, error) {
 	key := current.record.Key
 	for {

@@ -102,9 +102,8 @@ func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 	return nil
 }
 
-// settleUnseen applies a settlement to a record that was not read, if the
-// record is as its holder expects. If not, it changes nothing and returns the
-// record.
+// settleUnseen applies a settlement to a record not read, if the record is as
+// its holder expects. If not, it changes nothing and returns the record.
 func (s *Store) settleUnseen(ctx context.Context, how settlement) (found item, done bool, err error) {
 	key := how.lease.Key
 	if how.changes == nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // Client is what a Store needs of the AWS SDK's *dynamodb.Client. Its retries
-// may stay as they are: a write that was carried out although its answer was
-// lost is recognised.
+// may stay as they are: a write carried out although the answer was lost is
+// recognised.
 type Client interface {
 	GetItem(context.Context, *sdk.GetItemInput, ...func(*sdk.Options)) (*sdk.GetItemOutput, error)
 	PutItem(context.Context, *sdk.PutItemInput, ...func(*sdk.Options)) (*sdk.PutItemOutput, error)
@@ -30,7 +30,7 @@ type Client interface {
 	UpdateTimeToLive(context.Context, *sdk.UpdateTimeToLiveInput, ...func(*sdk.Options)) (*sdk.UpdateTimeToLiveOutput, error)
 }
 
-// defaultMargin is Options.Margin unless that is set.
+// defaultMargin is Options.Margin unless set.
 const defaultMargin = time.Second
 
 var errNoTable = errors.New("make idempotency store: the name of the table is missing")
@@ -48,7 +48,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an storage.Store and Operator in a table of DynamoDB. Its methods
+// Store is an storage.Store and Operator in a table of DynamoDB. The methods
 // block for the calls they make, one unless their comment says otherwise, and
 // are safe for concurrent use. Make one with New.
 type Store struct {
@@ -64,9 +64,9 @@ var (
 	_ storage.Checker  = (*Store)(nil)
 )
 
-// New returns a store in the table, which must be as CreateTable makes it; Check
-// tells whether it is. It makes no call yet. The client stays the caller's; it
-// must not be that of DAX, which caches.
+// New returns a store in the table, which must be as CreateTable makes it;
+// Check tells whether it is. New makes no call yet. The client stays the
+// caller's; it must not be that of DAX, which caches.
 func New(client Client, o Options) (*Store, error) {
 	switch {
 	case usercode.IsNil(client):
@@ -132,7 +132,7 @@ func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, e
 }
 
 // pad lengthens a duration by the store's possible error about the time, so
-// that nobody takes it for over too soon.
+// nobody takes it for over too soon.
 func (s *Store) pad(d time.Duration, now instant) time.Duration {
 	pad := now.latest.Sub(now.earliest) + s.margin
 	if d > math.MaxInt64-pad {
@@ -141,8 +141,8 @@ func (s *Store) pad(d time.Duration, now instant) time.Duration {
 	return d + pad
 }
 
-// due returns the record with a Retryable key that is due at once due by every
-// estimate of the time.
+// due returns the record with a Retryable key due at once due by every estimate
+// of the time.
 func due(r storage.Record) storage.Record {
 	if r.State == storage.Retryable && !r.RetryAt.After(r.UpdatedAt) {
 		r.RetryAt = time.Time{}

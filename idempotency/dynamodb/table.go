@@ -20,8 +20,8 @@ const (
 )
 
 // CreateTable creates the table, billed on demand, waits until it can be used
-// and switches its time to live on; what is there already stays. It fails if
-// the table then cannot be used. Schema does the same by hand.
+// and switches the time to live on; what is there already stays. CreateTable
+// fails if the table then cannot be used. Schema does the same by hand.
 func (s *Store) CreateTable(ctx context.Context) error {
 	client, table := s.client, s.table
 	_, err := client.CreateTable(ctx, &sdk.CreateTableInput{

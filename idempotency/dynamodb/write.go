@@ -18,11 +18,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// errNoDate says that the server's time cannot be had.
+// errNoDate says the server's time cannot be had.
 var errNoDate = errors.New("the answers of DynamoDB carry no header Date, by which leases are timed: " +
 	"use the AWS SDK's client, or a wrapper that keeps the metadata of its outputs")
 
-// now returns the server's time. It makes a call, a read of the key, only if
+// now returns the server's time. now makes a call, a read of the key, only if
 // there was no answer within maxAge.
 func (s *Store) now(ctx context.Context, key storage.Key) (instant, error) {
 	if now, ok := s.clock.read(); ok {
@@ -81,9 +81,9 @@ func (s *Store) replace(ctx context.Context, current item, next storage.Record, 
 	return item{}, true, nil
 }
 
-// update writes the named attributes of next, on the condition that next's owner
-// has the key: its last claim is the owner's, not settled and not forgotten.
-// Otherwise it is not done and returns what is there.
+// update writes the named attributes of next, on the condition that next's
+// owner has the key: the last claim is the owner's, not settled and not
+// forgotten. Otherwise it is not done and returns what is there.
 func (s *Store) update(ctx context.Context, next storage.Record, changes []string, now instant) (found item, done bool, err error) {
 	version := storage.NewOwner()
 	e := expression{}

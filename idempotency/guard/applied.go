@@ -52,11 +52,10 @@ func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool,
 	return inserted > 0, nil
 }
 
-// Forget deletes up to limit events that were applied longer than age ago, and
-// returns how many: commit, and call it again until it returns less than limit.
-// The age must exceed the time in which an event can come again: the topic's
-// retention, if somebody may reset the consumer to its beginning. It waits for
-// nobody.
+// Forget deletes up to limit events applied longer than age ago, and returns
+// how many: commit, and call it again until it returns less than limit. The age
+// must exceed the time in which an event can come again: the topic's retention,
+// if somebody may reset the consumer to the beginning. Forget waits for nobody.
 func (a Applied) Forget(ctx context.Context, tx Tx, age time.Duration, limit int) (int, error) {
 	deleted, err := tx.exec(ctx, `DELETE FROM `+a.table()+` WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM `+a.table()+`

@@ -3,8 +3,9 @@
 //
 // It is for PostgreSQL, in the transaction of the business writes:
 //
-//   - Transition moves a status from one of some states to another. A repetition
-//     is told from a message that comes too early or too late, which is an error.
+//   - Transition moves a status from one of some states to another. A
+//     repetition is told from a message that comes too early or too late, an
+//     error.
 //   - Mark.Advance raises a version and refuses older and equal ones: for events
 //     that carry the version of what they describe.
 //   - Mark.Fence does the same with fencing numbers and refuses a holder whose
@@ -12,7 +13,7 @@
 //   - Applied remembers events in a table: for increments and all else that
 //     leaves no state to recognise a repetition by.
 //
-// The first question a handler asks is the guard's; what follows, outbox events
+// The first question a handler asks is the guard's; the rest, outbox events
 // included, happens only if it answers true:
 //
 //	changed, err := paid.Apply(ctx, guard.PGX(tx), orderID)
@@ -22,17 +23,17 @@
 //	_, err = outbox.Write(ctx, tx, readyForShipment)
 //	return err
 //
-// A Transition or a Mark that cannot work is an error of Validate. A service calls
-// that when it starts, and does not find out by its first message.
+// A Transition or a Mark that cannot work is an error of Validate. A service
+// calls that when it starts, and does not find out by the first message.
 //
 // Invariants:
 //
 //  1. Of any number of concurrent calls for one change, in transactions that
-//     commit, exactly one returns true; the row stays locked until its
+//     commit, exactly one returns true; the row stays locked until the
 //     transaction ends, and the others wait for that.
 //  2. False without an error means that nothing is left to do, and that nothing
 //     was written.
-//  3. Nothing is done outside the transaction: if it is rolled back, nothing
+//  3. Nothing is done outside the transaction: if rolled back, nothing
 //     happened.
 //
 // Under REPEATABLE READ and SERIALIZABLE those who waited get a serialization
@@ -43,6 +44,6 @@
 // Where one statement says it all, write that statement; the examples show them:
 // an upsert that keeps the newest version, and a write behind a fence.
 //
-// Non-goals: what is not in the database. A repetition finds the row changed even
-// if the mail was never sent: put the mail behind an outbox event.
+// Non-goals: everything not in the database. A repetition finds the row changed
+// even if the mail was never sent: put the mail behind an outbox event.
 package guard

@@ -29,13 +29,13 @@ func (m Mark) Validate() error {
 	return named(map[string]string{"Table": m.Table, "Key": m.Key, "Column": m.Column})
 }
 
-// Advance raises the row's mark to the version of an event. True means that the
+// Advance raises the row's mark to the version of an event. True means the
 // event is the newest so far and is to be applied, false that it, or a newer
-// one, was applied before. A row that does not exist is ErrNoRow. After true the
-// row is locked until the transaction ends.
+// one, was applied before. A row that does not exist is ErrNoRow. After true
+// the row is locked until the transaction ends.
 //
-// Versions that were passed over come back as false, so that the event must
-// carry the whole state, not a difference.
+// Versions passed over come back as false, so the event must carry the whole
+// state, not a difference.
 func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, error) {
 	advanced, err := m.raise(ctx, tx, id, version, "<")
 	if err != nil {

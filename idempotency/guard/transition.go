@@ -27,8 +27,8 @@ type Transition struct {
 	Beyond []string
 }
 
-// StateError says that a row was in a state from which a Transition does not
-// lead, and which does not come after it either.
+// StateError says a row was in a state from which a Transition does not lead,
+// and which does not come after it either.
 type StateError struct {
 	Table string
 	ID    any
@@ -45,8 +45,8 @@ func (e *StateError) Error() string {
 
 // Apply changes the row's status. True means that this call did it, false that
 // it was done before. A row in any other state is a *StateError, one that does
-// not exist is ErrNoRow. It takes one statement, and a second to tell these
-// apart; after it the row is locked until the transaction ends.
+// not exist is ErrNoRow. Apply takes a single statement, and a second to tell
+// these apart; after it the row is locked until the transaction ends.
 func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("move row %v of %s to %s: %w", id, t.Table, t.To, err)

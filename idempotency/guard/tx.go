@@ -13,7 +13,7 @@ import (
 )
 
 // PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or what wraps one. R
-// is pgx's command tag and W its row; Go infers both. A pool and a connection
+// is pgx's command tag and W the row; Go infers both. A pool and a connection
 // have no Commit, and so do not fit.
 type PGXTx[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) error }] interface {
 	Exec(ctx context.Context, sql string, args ...any) (R, error)
@@ -71,18 +71,17 @@ func SQL(tx SQLTx) Tx {
 	}
 }
 
-// ErrNoRow says that the row that is to be guarded does not exist (yet). A
-// message that overtook the one that creates the row gets it; trying again later
-// helps.
+// ErrNoRow says the row that is to be guarded does not exist (yet). A message
+// that overtook the one that creates the row gets it; trying again later helps.
 var ErrNoRow = errors.New("there is no such row")
 
-// errSuppressed says that the row is there, and is as it should be, but that the
-// database did not change it: a trigger returned NULL, a rule did something else,
-// or a policy hides it.
+// errSuppressed says the row is there, and is as it should be, but that the
+// database did not change it: a trigger returned NULL, a rule did something
+// else, or a policy hides it.
 var errSuppressed = errors.New("the database did not change the row: look for a trigger that returns NULL, a rule or a row security policy")
 
-// errUnusable says that a guard cannot work as it was made. That is a mistake in
-// the program; nothing was done.
+// errUnusable says a guard cannot work as it was made. That is a mistake in the
+// program; nothing was done.
 var errUnusable = errors.New("the guard cannot work")
 
 // named returns an error unless all names are there.
@@ -95,7 +94,7 @@ func named(names map[string]string) error {
 	return nil
 }
 
-// table quotes a table's name, in which a dot separates the schema.
+// table quotes a table's name, where a dot separates the schema.
 func table(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {

@@ -23,9 +23,9 @@ const evictionTries = 16
 
 // Options are all optional.
 type Options struct {
-	// Records bounds how many are kept; 100,000 if 0. Beyond it the
-	// least recently used is forgotten, unless its lease is live: those are
-	// bounded by how many messages the process works on at a time.
+	// Records bounds how many are kept; 100,000 if 0. Beyond it the least recently
+	// used is forgotten, unless the lease is live: those are bounded by how many
+	// messages the process works on at a time.
 	Records int
 	// MaxResultBytes bounds a result; 4 KiB if 0.
 	MaxResultBytes int
@@ -33,16 +33,16 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an storage.Store and Operator in the memory of one process. It
-// does not survive a restart and forgets the least recently used keys: a
-// duplicate that arrives later is run again. Its methods do not block and
+// Store is an storage.Store and Operator in the memory of a single process.
+// Store does not survive a restart and forgets the least recently used keys: a
+// duplicate that arrives later is run again. The methods do not block and
 // ignore the context. Make one with New.
 type Store struct {
 	options Options
 
 	mu      sync.Mutex
 	records *simplelru.LRU[storage.Key, storage.Record]
-	// floor is the greatest fence of a record that was dropped.
+	// floor is the greatest fence of a record dropped.
 	floor int64
 }
 
@@ -131,8 +131,8 @@ func (s *Store) Inspect(_ context.Context, key storage.Key) (storage.Record, err
 	return r, nil
 }
 
-// Len returns how many records are kept, forgotten ones that were not touched
-// since included.
+// Len returns how many records are kept, forgotten ones not touched since
+// included.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Store) change(lease storage.Lease, transition func(storage.Record, time
 }
 
 // record returns the key's record, or an absent one whose next fence is beyond
-// all that were dropped.
+// all dropped.
 func (s *Store) record(key storage.Key) storage.Record {
 	if r, ok := s.records.Get(key); ok {
 		return r

@@ -22,7 +22,7 @@ func newFakeClock() *fakeClock { return &fakeClock{now: time.Unix(1_700_000_000,
 func (c *fakeClock) Now() time.Time          { return c.now }
 func (c *fakeClock) Advance(d time.Duration) { c.now = c.now.Add(d) }
 
-// withFakeClock returns a subject that is judged exactly.
+// withFakeClock returns a subject judged exactly.
 func withFakeClock() storetest.Subject {
 	clock := newFakeClock()
 	s := memory.New(memory.Options{Now: clock.Now})

@@ -53,8 +53,8 @@ func (h Hit) String() string {
 }
 
 // Window remembers which messages were completed lately, in bounded memory: the
-// latest exactly, more of them in two generations of a Bloom filter. It is safe
-// for concurrent use. Make one with NewWindow.
+// latest exactly, more of them in two generations of a Bloom filter. Safe for
+// concurrent use. Make one with NewWindow.
 type Window struct {
 	options WindowOptions
 
@@ -94,7 +94,7 @@ func NewWindow(o WindowOptions) *Window {
 	return &Window{options: o, exact: exact, current: filter(), previous: filter()}
 }
 
-// Add remembers a message that is completed.
+// Add remembers a message completed.
 func (w *Window) Add(m idempotency.Message) { w.add(m, entry{}) }
 
 // Lookup returns what is known of a message. A key with another fingerprint is

@@ -23,12 +23,12 @@
 //
 // Claimed, in progress elsewhere and so on are outcomes of claims; completed,
 // failed and dead-lettered are dispositions of runs. A label whose values are
-// known beforehand has all of them from the start, so that a rate sees the
-// first event.
+// known beforehand has all of them from the start, so a rate sees the first
+// event.
 //
 // Invariants:
 //
-//  1. No label holds anything from a record, except its topic.
+//  1. No label holds anything from a record, except the topic.
 //  2. Names and labels are part of the public contract.
 //
 // Non-goals: other metrics systems (the observers are easily written), metrics

@@ -20,8 +20,8 @@ var (
 	handlerBuckets = []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}
 )
 
-// Metrics are the metrics of one process. Several Processors and Consumers may
-// share them. They are safe for concurrent use.
+// Metrics are the metrics of a single process. Several Processors and Consumers
+// may share them. They are safe for concurrent use.
 type Metrics struct {
 	claims        *prometheus.CounterVec
 	duplicates    *prometheus.CounterVec
@@ -40,7 +40,7 @@ type Metrics struct {
 	consumer consumerMetrics
 }
 
-// New registers the metrics. It fails if the registry has metrics of these
+// New registers the metrics. New fails if the registry has metrics of these
 // names.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{

@@ -44,7 +44,7 @@ SELECT
 // them as text.
 const formsSQL = `SELECT '\x00ff'::bytea, clock_timestamp()`
 
-// Check implements storage.Checker: the table with its columns and key, the
+// Check implements storage.Checker: the table with the columns and key, the
 // rights of the role, a server that accepts writes and keeps them.
 func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	if problems := s.checkPooler(ctx); len(problems) > 0 {

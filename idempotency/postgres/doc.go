@@ -1,11 +1,11 @@
 // Package postgres keeps idempotency keys in PostgreSQL (14 or later), through
 // pgx.
 //
-// There are two ways to use it. Store is an storage.Store for a Processor,
-// like those for Redis and DynamoDB. Transactional is one, too, and an
+// There are two ways to use it. Store is an storage.Store for a Processor, like
+// those for Redis and DynamoDB. Transactional is one, too, and an
 // storage.Transactor beside: claim first, then the handler's writes, outgoing
-// events of package outbox and the completion in one transaction. It is exactly
-// once in effect, for everything that is written through Tx, and the only store
+// events of package outbox and the completion in a single transaction. It is
+// exactly once in effect, for everything written through Tx, and the only store
 // that is. The business tables must therefore be in the same database as the
 // table of keys.
 //
@@ -15,12 +15,12 @@
 //	    ─▶ UPDATE … 'completed' WHERE owner AND fence    holds the row's lock
 //	       commit
 //
-// An arrow is a round trip. Where the last message was not a new one, this one may
-// not be either: then its claim is asked for by itself, and begin comes after the
-// answer. The commit of a claim that shares its round trip waits neither for the
-// disk nor for a replica: the handler's, behind it in the log, waits for both. A
-// server that crashes in between has forgotten the attempt, and rolled its
-// transaction back.
+// An arrow is a round trip. Where the last message was not a new one, this one
+// may not be either: then the claim is asked for by itself, and begin comes
+// after the answer. The commit of a claim that shares its round trip waits
+// neither for the disk nor for a replica: the handler's, behind it in the log,
+// waits for both. A server that crashes in between has forgotten the attempt,
+// and rolled the transaction back.
 //
 // What comes behind the arrow of a message's commit may be the claim and begin of
 // the message that the same worker handles next: the same statements, in
@@ -30,33 +30,34 @@
 //
 // Invariants:
 //
-//  1. A key is claimed by one statement; it is settled by one that changes the
-//     row only if owner and fence are those of the claim.
-//  2. A claim that is refused writes nothing.
-//  3. A statement locks one row at most, a claim its turn before that, except for
-//     Sweep and Purge, which pass over rows that others have locked; so they
-//     cannot deadlock.
+//  1. A key is claimed by a single statement; it is settled by one that changes
+//     the row only if owner and fence are those of the claim.
+//  2. A claim refused writes nothing.
+//  3. A statement locks one row at most, a claim the turn before that, except
+//     for Sweep and Purge, which pass over rows that others have locked; so
+//     they cannot deadlock.
 //  4. Time is the server's, of one clock_timestamp() per decision. Those by which
 //     claims of a key are granted are in the order of the claims.
-//  5. Under Transactional, effects and completion commit together. Neither locks
-//     nor leases are needed for that, only the fence; they spare work in vain.
-//     A commit is sent behind the completion without waiting for its answer; the
-//     server refuses the one if the other fails.
+//  5. Under Transactional, effects and completion commit together. Neither
+//     locks nor leases are needed for that, only the fence; they spare work in
+//     vain. A commit is sent behind the completion without waiting for the
+//     answer; the server refuses the one if the other fails.
 //  6. A commit whose outcome is unknown is never reported as handled unless the
 //     record says so.
 //
 // # Claims
 //
-// A claim first reads. Unless the row says no, an INSERT … ON CONFLICT DO UPDATE
-// in the same statement decides, on the newest version of the row; if it finds
-// that somebody was faster, the statement is repeated. That costs one round trip,
-// and is right under every isolation level that the pool may have for its
-// default: serialization failures are repeated as well.
+// A claim first reads. Unless the row says no, an INSERT … ON CONFLICT DO
+// UPDATE in the same statement decides, on the newest version of the row; if it
+// finds that somebody was faster, the statement is repeated. That costs one
+// round trip, and is right under every isolation level that the pool may have
+// for the default: serialization failures are repeated as well.
 //
-// Claims that write take turns at a key, by an advisory lock of two integers that
-// ends with the statement's commit, and read the clock in their turn. A purged
-// row's fence is gone with it; a claim that read the clock before that row was
-// claimed, and wrote after it was purged, would have a smaller one otherwise.
+// Claims that write take turns at a key, by an advisory lock of two integers
+// that ends with the statement's commit, and read the clock in their turn. A
+// purged row's fence is gone with it; a claim that read the clock before that
+// row was claimed, and wrote after being purged, would have a smaller one
+// otherwise.
 //
 // # Two consumers at once
 //
@@ -86,9 +87,9 @@
 // row, and no change would be a HOT update any more. A sweep of ten million rows
 // reads two to three gigabytes.
 //
-// The partitioned table (Options.Partitioned) is for more than that. Its
+// The partitioned table (Options.Partitioned) is for more than that. The
 // partitions are 32 slots of a day, by the time within UUIDv7 ids, and one for
-// other ids; schema_partitioned.sql says why. Sweep truncates a slot when its
+// other ids; schema_partitioned.sql says why. Sweep truncates a slot when the
 // last row has expired. Its limits:
 //
 //   - It helps where ids are UUIDv7 in lower case, as package outbox makes them;
@@ -98,20 +99,20 @@
 //     but the slot is swept by batch.
 //   - The role that sweeps must have TRUNCATE, or own the partitions; all of
 //     them must be granted by themselves, as the sweep addresses each.
-//   - To change a table from one kind to the other, create the new one under
-//     another name, and let the old one be until its keys have expired only if
-//     no message can come again meanwhile.
+//   - To change a table from a single kind to the other, create the new one
+//     under another name, and let the old one be until the keys have expired
+//     only if no message can come again meanwhile.
 //
 // # Durability
 //
 // What a method answered is as durable as the server's commit: with
 // synchronous_commit=off a crash forgets completions. A failover to a replica
 // that is behind does, too: use synchronous_commit=remote_write or higher with
-// synchronous_standby_names where that matters. Under Transactional the effect is
-// forgotten together with the completion, so that it is still there once. Its
+// synchronous_standby_names where that matters. Under Transactional the effect
+// is forgotten together with the completion, so it is still there once. The
 // first claim of a key does not wait for that: a crash of the server may forget
 // attempts of the last second that had no outcome. After a connection was lost
-// claims wait for a minute's time, so that a message that crashes the server is
+// claims wait for a minute's time, so a message that crashes the server is
 // given up all the same.
 //
 // Non-goals: work outside of the database; other clients than pgx, whose

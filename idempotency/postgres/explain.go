@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// remedies say what to do about an error of the server, by its SQLSTATE
+// remedies say the remedy for an error of the server, by its SQLSTATE
 // (PostgreSQL documentation, "PostgreSQL Error Codes"). Check tells more.
 var remedies = map[string]string{
 	pgerrcode.ReadOnlySQLTransaction: "the server accepts no writes: connect to the primary",
@@ -21,7 +21,7 @@ var remedies = map[string]string{
 	pgerrcode.InvalidColumnReference:     "the table has another key: set Options.Partitioned if it is partitioned",
 }
 
-// explain adds what to do, where that is known.
+// explain adds the remedy, where known.
 func explain(err error) error {
 	if remedy, ok := remedies[pgsql.State(err)]; ok {
 		return fmt.Errorf("%w (%s)", err, remedy)

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// purgeBatch is how many rows Purge deletes in one statement.
+// purgeBatch is how many rows Purge deletes in a single statement.
 const purgeBatch = 1000
 
 func newScopeStatement(table string) string {
@@ -35,8 +35,8 @@ func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, e
 	return record, nil
 }
 
-// Release implements storage.Operator. It waits for a change of the record
-// that is not committed yet: a Transactional's completion, not its handler.
+// Release implements storage.Operator. Release waits for a change of the record
+// not committed yet: a Transactional's completion, not the handler.
 func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
 		return storage.Record{}, err
@@ -62,7 +62,7 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 }
 
 // Purge implements storage.Operator. Of a whole scope it passes over records
-// that are being changed at that moment. When it fails it returns how many were
+// being changed at that moment. When it fails it returns how many were
 // forgotten by then.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {

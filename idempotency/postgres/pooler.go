@@ -21,9 +21,10 @@ const backendSQL = `SELECT pg_backend_pid()`
 // preparedSQL is prepared by no one else.
 const preparedSQL = `SELECT $1::int -- looks for a pooler`
 
-// checkPooler finds a pooler between us and the server that gives each transaction
-// another connection, where the pool's statements do not bear that. It asks two
-// connections: in such a pooler, both have the same one of the server's in turn.
+// checkPooler finds a pooler between us and the server that gives each
+// transaction another connection, where the pool's statements do not bear that.
+// checkPooler asks two connections: in such a pooler, both have the same one of
+// the server's in turn.
 func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 	pool, ok := s.db.(*pgxpool.Pool)
 	if !ok || pool.Config().MaxConns < 2 {

@@ -14,8 +14,8 @@ const (
 )
 
 // slotOf returns the partition of an id: the day of a UUIDv7 in canonical form,
-// modulo the number of slots, or otherSlot. It must never change: the same key
-// would be unknown in its new partition.
+// modulo the number of slots, or otherSlot. slotOf must never change: the same
+// key would be unknown in the new partition.
 func slotOf(id string) int {
 	const form = "xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx"
 	if len(id) != len(form) {
@@ -39,7 +39,7 @@ func slotOf(id string) int {
 	return slotOfTime(time.UnixMilli(ms))
 }
 
-// slotOfTime returns the slot of ids that are made at t.
+// slotOfTime returns the slot of ids made at t.
 func slotOfTime(t time.Time) int { return int(t.UnixMilli() / slotSpan.Milliseconds() % slots) }
 
 // slotSuffix returns what a slot's partition has behind the table's name.

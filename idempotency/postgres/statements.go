@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// statements are the texts for one table, or for one partition of it. A
-// partition is named by a literal: a parameter would make the server's generic
-// plans lock every partition.
+// statements are the texts for a single table, or for a single partition of it.
+// A partition is named by a literal: a parameter would make the server's
+// generic plans lock every partition.
 type statements struct {
 	claim, claimLocked, claimFirst, claimNext, extend, complete, completeOrFail, fail, inspect, lock, release, purge string
 }
@@ -86,12 +86,13 @@ const insertSQL = `
 	FROM {moment}
 `
 
-// claimFirstSQL is claimSQL for a key that is not there. It returns no row if it
-// is, or is locked, or is being claimed, and does nothing then: it costs half as
-// much, and waits for no other user of the row. For that it looks first: the insert
-// would wait for somebody who changes the row, or deletes it, without the key's
-// locks. A query without tables looks at its condition before anything else, and so
-// the time is that behind the lock; as it is volatile it is taken once.
+// claimFirstSQL is claimSQL for a key that is not there. claimFirstSQL returns
+// no row if it is, or is locked, or is being claimed, and does nothing then: it
+// costs half as much, and waits for no other user of the row. For that it looks
+// first: the insert would wait for somebody who changes the row, or deletes it,
+// without the key's locks. A query without tables looks at its condition before
+// anything else, and so the time is that behind the lock; as it is volatile it
+// is taken once.
 var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 		SELECT clock_timestamp() AS now
 		WHERE CASE WHEN EXISTS (SELECT FROM {table} AS k WHERE {row}) THEN false
@@ -100,18 +101,19 @@ var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 	) AS moment`) + `	ON CONFLICT ({slot column}scope, id) DO NOTHING
 	RETURNING k.fence`
 
-// claimSQL claims a key in one statement. If the row says no, nothing is written
-// and no transaction id is taken: a duplicate costs a read. If it says yes, or
-// is missing, the insert decides, on the row as it is then. It returns no row
-// when somebody was faster in between, so that the answer has to be read anew.
+// claimSQL claims a key in a single statement. If the row says no, nothing is
+// written and no transaction id is taken: a duplicate costs a read. If it says
+// yes, or is missing, the insert decides, on the row as it is then. claimSQL
+// returns no row when somebody was faster in between, so the answer has to be
+// read anew.
 //
 // Claims of a key that may be granted take turns: moment is read behind an
 // advisory lock, which lasts until the commit. A fence made of it is greater than
 // that of every earlier claim, even if the row of that one was purged while this
 // one waited for it.
 //
-// Parameters: scope, id, fingerprint, owner, lease and retention in µs, the two
-// halves of the key of that lock; with a lock that must be free, its key.
+// Parameters: scope, id, fingerprint, owner, lease and retention in µs, the
+// two halves of the key of that lock; with a lock that must be free, the key.
 var claimSQL = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS now
@@ -171,7 +173,7 @@ UPDATE {table} AS k SET
 WHERE {held} AND k.state = 'processing'`
 
 	// completeOrFailSQL fails, with pgerrcode.InvalidTextRepresentation, if there
-	// is nothing to complete, so that a commit behind it does not commit.
+	// is nothing to complete, so a commit behind it does not commit.
 	completeOrFailSQL = `
 WITH completed AS (` + completeSQL + ` RETURNING k.fence)
 SELECT ('the lease is lost, completed ' || count(*))::integer FROM completed HAVING count(*) = 0`
@@ -201,8 +203,8 @@ DELETE FROM {table} AS k WHERE {row} AND k.expires_at > clock_timestamp()
 	AND k.updated_at <= clock_timestamp() - $4::bigint * interval '1 microsecond'`
 
 	// purgeScopeSQL takes the next batch of a scope's keys, in the order of ids,
-	// and returns the last of them. Rows that are being changed right now are
-	// not waited for.
+	// and returns the last of them. Rows being changed right now are not waited
+	// for.
 	purgeScopeSQL = `
 WITH doomed AS MATERIALIZED (
 	SELECT k.id FROM {table} AS k

@@ -14,11 +14,11 @@ import (
 )
 
 // defaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
-// larger one elsewhere, and its address in the result.
+// larger one elsewhere, and the address in the result.
 const defaultMaxResultBytes = 1 << 20
 
-// database is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by one
-// goroutine at a time. Not a transaction: what the store answers must be
+// database is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by a
+// single goroutine at a time. Not a transaction: what the store answers must be
 // committed.
 type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -31,8 +31,8 @@ type database interface {
 type Options struct {
 	// Table is table or schema.table, taken as it is; idempotency_keys if empty.
 	Table string
-	// Partitioned says that the table was made by the Schema of such Options. It is a
-	// property of the table: a store that is told wrong fails at once.
+	// Partitioned says the table was made by the Schema of such Options. It is a
+	// property of the table: a store told wrong fails at once.
 	Partitioned bool
 	// MaxResultBytes bounds a result; 1 MiB if 0.
 	MaxResultBytes int
@@ -44,15 +44,15 @@ type Options struct {
 	Isolation pgx.TxIsoLevel
 	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
 	// Transactional's transactions: when a client's machine vanishes, the server
-	// frees the key, and everything else that was locked, after it. It also ends
-	// a handler that does without the database for so long, which is a failed
-	// attempt: let it be as long as the Processor's HandlerTimeout. A minute
-	// if 0; negative leaves the server's own.
+	// frees the key, and everything else locked, after it. It also ends a handler
+	// that does without the database for so long, a failed attempt: let it be as
+	// long as the Processor's HandlerTimeout. A minute if 0; negative leaves the
+	// server's own.
 	IdleTimeout time.Duration
 }
 
-// Store is an storage.Store and Operator on a table. Its methods block for
-// one round trip (two where somebody else was faster in between), retry by
+// Store is an storage.Store and Operator on a table. The methods block for a
+// single round trip (two where somebody else was faster in between), retry by
 // themselves what PostgreSQL asks to be retried, and may be called concurrently
 // if those of the database may.
 type Store struct {
@@ -69,8 +69,8 @@ var (
 	_ storage.Operator = (*Store)(nil)
 )
 
-// New returns a store on a table that Schema made. The database stays the caller's.
-// It asks the server nothing; see Check.
+// New returns a store on a table that Schema made. The database stays the
+// caller's. New asks the server nothing; see Check.
 func New(db database, o Options) (*Store, error) {
 	if o.Isolation != "" || o.IdleTimeout != 0 {
 		return nil, errors.New("make idempotency store: Isolation and IdleTimeout are NewTransactional's")
@@ -120,9 +120,9 @@ func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimReq
 	return claim, err
 }
 
-// claim claims by a query of one row, in turn with others who claim the key; if
-// lock is not nil, only while nobody has that advisory lock. locked tells that
-// somebody has, so that the key was not claimed.
+// claim claims by a query of a single row, in turn with others who claim the
+// key; if lock is not nil, only while nobody has that advisory lock. locked
+// tells that somebody has, so the key was not claimed.
 func (s *Store) claim(ctx context.Context, query func(sql string, args []any, a *claimAnswer) error, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, false, err

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// defaultSweepBatch is how many rows Sweep deletes in one statement.
+	// defaultSweepBatch is how many rows Sweep deletes in a single statement.
 	defaultSweepBatch = 1000
-	// rowsPerPage is about how many rows an 8 KiB page holds; it only decides
-	// how many pages are looked at for one batch.
+	// rowsPerPage is about how many rows an 8 KiB page holds; it only decides how
+	// many pages are looked at for a single batch.
 	rowsPerPage = 25
 	// truncateLockTimeout is how long a claim of an old id may have to wait for
 	// a sweep that waits for another claim.
@@ -28,9 +28,9 @@ const (
 // The statements of a sweep; {part} is a table without partitions.
 const (
 	// sweepBatchSQL deletes expired rows of the pages from $1 to before $2. The
-	// pages are read by address, so that a sweep reads each page once and needs
-	// no index. Rows that are being changed are passed over: the next sweep sees
-	// them. As they are locked, their addresses hold.
+	// pages are read by address, so a sweep reads each page once and needs no
+	// index. Rows being changed are passed over: the next sweep sees them. As they
+	// are locked, their addresses hold.
 	sweepBatchSQL = `
 DELETE FROM {part} WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {part}
@@ -48,9 +48,9 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
-// Maintain implements storage.Maintainer: it sweeps each
-// Options.SweepEvery, the first time after a part of it that is drawn, so
-// that processes do not sweep all at once.
+// Maintain implements storage.Maintainer: it sweeps each Options.SweepEvery,
+// the first time after a part of it drawn, so processes do not sweep all at
+// once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	if s.options.SweepEvery == 0 {
 		return
@@ -63,17 +63,17 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 }
 
 // Sweep deletes the expired rows and returns how many. Expired rows have no
-// effect; they only take room. It reads the whole table once and deletes at
-// most batch rows in one statement (defaultSweepBatch if 0). It waits for
-// nobody, and makes nobody wait for longer than such a statement. Have it
-// called (Options.SweepEvery, or the program's verb sweep) from one process
-// or several; hourly is enough for most. When it
-// fails it returns how many were deleted by then.
+// effect; they only take room. Sweep reads the whole table once and deletes at
+// most batch rows in a single statement (defaultSweepBatch if 0). Sweep waits
+// for nobody, and makes nobody wait for longer than such a statement. Have it
+// called (Options.SweepEvery, or the program's verb sweep) from a single
+// process or several; hourly is enough for most. When it fails it returns how
+// many were deleted by then.
 //
-// In a partitioned table it truncates the partitions whose rows have all expired
-// instead; for that its role must own them, or have TRUNCATE on them. While it
-// looks a last time at such a partition, claims of ids from that day, which is at
-// least the retention ago, wait.
+// In a partitioned table it truncates the partitions whose rows have all
+// expired instead; for that the role must own them, or have TRUNCATE on them.
+// While it looks a last time at such a partition, claims of ids from that day,
+// at least the retention ago, wait.
 func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if batch <= 0 {
 		batch = defaultSweepBatch
@@ -85,8 +85,7 @@ func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if err := s.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return 0, fmt.Errorf("sweep %s: %w", s.table, err)
 	}
-	// The slots that are written to, or soon will be, with a day to spare for
-	// other clocks.
+	// The slots written to, or soon will be, with a day to spare for other clocks.
 	current := map[int]bool{otherSlot: true}
 	for _, days := range []int{-1, 0, 1} {
 		current[slotOfTime(now.Add(time.Duration(days)*slotSpan))] = true
@@ -134,7 +133,7 @@ func (s *Store) sweepPart(ctx context.Context, part string, batch int) (int, err
 	return swept, nil
 }
 
-// truncate empties a partition if all its rows have expired, and nobody uses it
+// truncate empties a partition if all the rows have expired, and nobody uses it
 // at the moment.
 func (s *Store) truncate(ctx context.Context, part string) (int, error) {
 	fail := func(err error) error { return fmt.Errorf("truncate %s: %w", part, explain(err)) }

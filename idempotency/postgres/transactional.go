@@ -23,18 +23,18 @@ const defaultIdleTimeout = time.Minute
 // Transactional is a Store in whose handlers everything written through Tx
 // commits together with the key's completion, or not at all.
 //
-// A message takes one connection of the pool and two round trips beside the
-// handler's: the claim, which counts the attempt and commits by itself, with the
-// begin of the transaction; and the completion with the commit. After a message
-// that was not new, the next takes a round trip for its claim alone, and so a
-// duplicate no more than that.
+// A message takes a single connection of the pool and two round trips beside
+// the handler's: the claim, which counts the attempt and commits by itself,
+// with the begin of the transaction; and the completion with the commit. After
+// a message that was not new, the next takes a round trip for the claim alone,
+// and so a duplicate no more than that.
 //
-// Where a consumer's worker has the next message at hand, that is claimed in the
-// transaction that commits this one: one round trip beside the handler's. Not so
-// with a message that is tried again, under a stricter isolation than read committed,
-// also where that is the server's default, on a pool that does something with a
-// connection between two users (PrepareConn, AfterRelease), or without another one
-// that is free.
+// Where a consumer's worker has the next message at hand, that is claimed in
+// the transaction that commits this one: one round trip beside the handler's.
+// Not so with a message tried again, under a stricter isolation than read
+// committed, also where that is the server's default, on a pool that does
+// something with a connection between two users (PrepareConn, AfterRelease), or
+// without another that is free.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool
@@ -44,16 +44,16 @@ type Transactional struct {
 	// ahead says that messages may share a connection one after another.
 	ahead bool
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
-	// fresh tells that the last message was new, and so the next may be.
+	// fresh tells the last message was new, and so the next may be.
 	fresh atomic.Bool
 	// troubled is when there was trouble last, nil if there was none.
 	troubled atomic.Pointer[time.Time]
 }
 
-// wary is for how long each message takes a claim of its own, which waits for the
-// disk, after trouble: a connection was lost, or a claim failed the commit that it
-// was made with. The server may have crashed, and because of a message: its attempts
-// would be forgotten each time, and it would never be given up.
+// wary is for how long each message takes a separate claim, which waits for the
+// disk, after trouble: a connection was lost, or a claim failed the commit that
+// it was made with. The server may have crashed, and because of a message: its
+// attempts would be forgotten each time, and it would never be given up.
 const wary = time.Minute
 
 func (x *Transactional) trouble() {
@@ -61,7 +61,7 @@ func (x *Transactional) trouble() {
 	x.troubled.Store(&now)
 }
 
-// hasty tells whether the next message may be new, and its claim need not wait
+// hasty tells whether the next message may be new, and the claim need not wait
 // for the disk.
 func (x *Transactional) hasty(ctx context.Context) bool {
 	troubled := x.troubled.Load()
@@ -70,9 +70,9 @@ func (x *Transactional) hasty(ctx context.Context) bool {
 
 var _ storage.Transactor = (*Transactional)(nil)
 
-// NewTransactional returns a store on a table that Schema made, in the database of
-// the business tables, or an error that names the option that cannot work. The
-// pool stays the caller's; handlers must not wait for another of its
+// NewTransactional returns a store on a table that Schema made, in the database
+// of the business tables, or an error that names the option that cannot work.
+// The pool stays the caller's; handlers must not wait for another of the
 // connections, or all of them may wait for each other.
 func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	if usercode.IsNil(pool) {
@@ -106,8 +106,8 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 // Processor whose HandlerTimeout is longer is refused.
 func (x *Transactional) IdleTimeout() time.Duration { return max(0, x.options.IdleTimeout) }
 
-// spare tells whether a connection is free, so that nobody waits for one: not for
-// one either that is kept for the next message, which may be the one that waits.
+// spare tells whether a connection is free, so nobody waits for one: not for
+// one either kept for the next message, which may be the one that waits.
 func (x *Transactional) spare() bool {
 	pool := x.pool.Stat()
 	return pool.AcquiredConns() < pool.MaxConns()
@@ -119,7 +119,7 @@ func hooked(c *pgxpool.Config) bool {
 	return c.BeforeAcquire != nil || c.PrepareConn != nil || c.AfterRelease != nil //nolint:staticcheck // the deprecated one still works
 }
 
-// Reserve implements storage.Transactor. It waits for a connection.
+// Reserve implements storage.Transactor. Reserve waits for a connection.
 func (x *Transactional) Reserve(ctx context.Context) (storage.Work, error) {
 	conn, err := x.pool.Acquire(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The errors of a handler that mistreats its transaction.
+// The errors of a handler that mistreats the transaction.
 var (
 	// errNoTransaction: Tx was called with a context that is not, or does not
 	// come from, that of a handler under Transactional. Nothing was done.
@@ -19,8 +19,8 @@ var (
 	// errTxControl: a handler called Commit or Rollback of the transaction that
 	// Tx gave it. Nothing was committed.
 	errTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
-	// errTxEnded: a handler ended the transaction by SQL of its own. What it
-	// wrote may be committed although its key is not completed.
+	// errTxEnded: a handler ended the transaction by SQL of its own. What it wrote
+	// may be committed although the key is not completed.
 	errTxEnded = fmt.Errorf("%w, by SQL", storage.ErrEscaped)
 	// errTxFailed: a handler returned nil although one of its statements had
 	// failed, after which PostgreSQL commits nothing. Nothing was committed.
@@ -34,10 +34,10 @@ type txKey struct{}
 
 // Tx returns the transaction of the handler that runs with this context under
 // Transactional. For any other context, what it returns fails with
-// errNoTransaction whatever it is asked for; its Conn is nil, and its LargeObjects
-// fail with pgx.ErrTxClosed. It is for the handler's goroutine and ends with the
-// handler: one that is kept returns pgx.ErrTxClosed. Begin makes a savepoint;
-// Commit and Rollback make the attempt fail with errTxControl.
+// errNoTransaction whatever it is asked for; its Conn is nil, and its
+// LargeObjects fail with pgx.ErrTxClosed. It is for the handler's goroutine and
+// ends with the handler: one kept returns pgx.ErrTxClosed. Begin makes a
+// savepoint; Commit and Rollback make the attempt fail with errTxControl.
 func Tx(ctx context.Context) pgx.Tx {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
 		return tx

@@ -19,21 +19,21 @@ import (
 
 const (
 	// lockedWait is how long to wait before asking again for a key whose handler
-	// runs beyond its lease. Nobody knows how long it will run.
+	// runs beyond the lease. Nobody knows how long it will run.
 	lockedWait = time.Second
 	// rollbackTimeout bounds a rollback.
 	rollbackTimeout = 10 * time.Second
 )
 
-// handlerSQL is the first of the handler's transaction: it keeps others away, sets
-// the IdleTimeout, and tells whether each statement of the handler sees what was
-// committed before it.
+// handlerSQL is the first of the handler's transaction: it keeps others away,
+// sets the IdleTimeout, and tells whether each statement of the handler sees
+// everything committed before it.
 const handlerSQL = `SELECT current_setting('transaction_isolation') LIKE 'read %', pg_try_advisory_xact_lock($1::bigint),
 	CASE WHEN $2::text <> '' THEN set_config('idle_in_transaction_session_timeout', $2::text, true) END`
 
-// work is what one message takes: a connection for its claim and its
+// work is what one message takes: a connection for the claim and the
 // transaction. The fence makes the effect happen once: the completion changes
-// the record only if it is still that of this claim, and holds its lock until
+// the record only if it is still that of this claim, and holds the lock until
 // the commit. The advisory lock only saves others useless work.
 type work struct {
 	*Transactional
@@ -42,15 +42,15 @@ type work struct {
 	lock  int64
 	tx    *lentTx // nil before Begin
 	lax   bool    // the transaction's isolation is read committed
-	row   int     // messages that had the connection in a row
+	row   int     // messages with the connection in a row
 	first bool    // this is the message's first attempt
 }
 
 var _ storage.Work = (*work)(nil)
 
-// Claim implements storage.Work. The attempt is counted in a transaction of
-// its own, so that one that takes the process down counts too. After a claim
-// that was not answered, the next is made on another connection.
+// Claim implements storage.Work. The attempt is counted in a separate
+// transaction, so that one that takes the process down counts too. After a
+// claim not answered, the next is made on another connection.
 func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.conn == nil {
 		if w.conn, err = w.pool.Acquire(ctx); err != nil {
@@ -126,10 +126,10 @@ const mostInARow = 32
 var _ ahead.Work = (*work)(nil)
 
 // CommitAndClaim implements ahead.Work. The next message is claimed in the
-// transaction that commits this one, so that both take one commit; and so with the
-// role, the search_path and the timeouts that the handler has set locally. The claim
-// waits for no other user of its row, but for one who locks the table. If it fails,
-// so does the commit. A message that is tried again is committed without one.
+// transaction that commits this one, so both take one commit; and so with the
+// role, the search_path and the timeouts that the handler has set locally. The
+// claim waits for no other user of the row, but for one who locks the table. If
+// it fails, so does the commit. A message tried again is committed without one.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.row++; w.row >= mostInARow || !w.first || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
 		return claim, w.Commit(ctx, result, retention)
@@ -174,9 +174,10 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 	return w.commit(ctx, result, retention, &batch, nil)
 }
 
-// commit sends the completion together with the end of the transaction, which has
-// the commit in it. If the completion fails, or what is before the commit, the server
-// commits nothing. With claim, that reads the answer to the first of the end.
+// commit sends the completion together with the end of the transaction, with
+// the commit in it. If the completion fails, or what is before the commit, the
+// server commits nothing. With claim, that reads the answer to the first of the
+// end.
 func (w *work) commit(ctx context.Context, result []byte, retention time.Duration, end *pgx.Batch, claim func(pgx.Row) error) error {
 	if err := w.tx.check(); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (w *work) Release(ctx context.Context) {
 }
 
 // rolledBack reports whether a commit's error means that nothing was committed.
-// A server that is shutting down may send such an error after it has committed.
+// A server shutting down may send such an error after it has committed.
 func rolledBack(err error) bool {
 	if errors.Is(err, storage.ErrLeaseLost) {
 		return true

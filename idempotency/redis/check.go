@@ -70,8 +70,8 @@ func routing(ctx context.Context, client *goredis.Client) []storage.Problem {
 		Remedy: "use redis.NewClusterClient"}}
 }
 
-// inspectServer finds the problems of one server. INFO tells most of it, also
-// where CONFIG is refused.
+// inspectServer finds the problems of a single server. INFO tells most of it,
+// also where CONFIG is refused.
 func inspectServer(ctx context.Context, node *goredis.Client) ([]storage.Problem, error) {
 	v := view{server: node.Options().Addr, config: make(map[string]string)}
 	if err := v.scripts(ctx, node); err != nil || len(v.problems) > 0 {
@@ -139,7 +139,7 @@ func (v *view) scripts(ctx context.Context, node *goredis.Client) error {
 	return nil
 }
 
-// view is what a server tells of itself, and what is wrong with it.
+// view is what a server tells of itself, and the faults of it.
 type view struct {
 	server       string
 	info, config map[string]string

@@ -1,26 +1,25 @@
 // Package redis keeps idempotency keys in Redis 7 or later, Redis Cluster or
-// Valkey. Each operation is one atomic script, and one round trip; it may share
-// both with operations on other keys.
+// Valkey. Each operation is one atomic script, and a single round trip; it may
+// share both with operations on other keys.
 //
 // Invariants:
 //
-//  1. A key is one string, which the server forgets when the record's retention
-//     is over. Nothing is kept elsewhere. A value that is no record is left alone,
-//     and an error.
+//  1. A key is a single string, which the server forgets when the record's
+//     retention is over. Nothing is kept elsewhere. A value that is no record
+//     is left alone, and an error.
 //  2. Every decision is made by the master, on its clock (TIME). The clocks of
 //     clients do not matter.
 //  3. A script that settles a key compares owner and fence in the same step.
-//  4. A script that is sent twice, because an answer was lost, does its work
-//     once.
+//  4. A script sent twice, because an answer was lost, does the work once.
 //
 // # What Redis can lose
 //
-// Redis answers before its replicas, and usually before its disk, have what was
-// written. A key that is lost is absent: its message is run again, and nobody
-// notices that it is a duplicate. Fences grow beyond what was forgotten all the
-// same, because they follow the clock, and a holder from before the loss gets
-// ErrLeaseLost. So what the message leads to can still refuse the older of two
-// holders (FenceFrom), or be guarded by the state that it changes (package
+// Redis answers before the replicas, and usually before its disk, have
+// everything written. A key lost is absent: the message is run again, and
+// nobody notices it is a duplicate. Fences grow beyond what was forgotten all
+// the same, because they follow the clock, and a holder from before the loss
+// gets ErrLeaseLost. So what the message leads to can still refuse the older of
+// two holders (FenceFrom), or be guarded by the state that it changes (package
 // guard). Where a second run must not happen, use package postgres.
 //
 //	event                              what happens                            remedy
@@ -71,23 +70,24 @@
 //
 // # Shared round trips
 //
-// Claims and completions that are made at the same moment, by several workers of
-// one Store, go to their server in one pipeline: the claims as one script on their
-// keys, and the completions as another. There is no timer and no queue: a call waits
-// until the goroutines that are ready have run, and for nobody's round trip. One that
-// nobody joins goes by itself. The more workers there are, the more share a round
-// trip, up to 64. A consumer's worker claims the next message in the round trip that
-// completes the one before, if one server has both keys.
+// Claims and completions made at the same moment, by several workers of one
+// Store, go to their server in a single pipeline: the claims as a single script
+// on their keys, and the completions as another. There is no timer and no
+// queue: a call waits until the goroutines that are ready have run, and for
+// nobody's round trip. One that nobody joins goes by itself. The more workers
+// there are, the more share a round trip, up to 64. A consumer's worker claims
+// the next message in the round trip that completes the one before, if one
+// server has both keys.
 //
-// Each call keeps its own answer, error and context. A pipeline that breaks leaves
-// those of its calls unanswered whose answers have not come, as a call by itself
-// would; they are repeated by the same owner as ever. What a server refuses (a
-// script that it does not know, a key that has moved or is somebody else's) is asked
-// for again by itself. In a cluster each master has pipelines of its own, so that one
-// that is silent holds up its own keys only, and each call is a script of its own, as
-// the keys of a script must be of one hash slot there. Results of more than 4 KiB,
-// and all calls with WaitReplicas, go by themselves. Hooks of the client see
-// pipelines.
+// Each call keeps its own answer, error and context. A pipeline that breaks
+// leaves those of its calls unanswered whose answers have not come, as a call
+// by itself would; they are repeated by the same owner as ever. What a server
+// refuses (a script that it does not know, a key that has moved or is somebody
+// else's) is asked for again by itself. In a cluster each master has pipelines
+// of its own, so that one that is silent holds up its own keys only, and each
+// call is a separate script, as the keys of a script must be of one hash slot
+// there. Results of more than 4 KiB, and all calls with WaitReplicas, go by
+// themselves. Hooks of the client see pipelines.
 //
 // # Rights
 //
@@ -103,12 +103,13 @@
 //
 // # Memory
 //
-// A completed key without a result takes about 350 bytes with a UUID as its id and
-// the fingerprint that a consumer takes by default, 290 without that. MEMORY USAGE
-// says 296 and 232: it does not count the entry for the expiry.
+// A completed key without a result takes about 350 bytes with a UUID as the id
+// and the fingerprint that a consumer takes by default, 290 without that.
+// MEMORY USAGE says 296 and 232: it does not count the entry for the expiry.
 //
-// Non-goals: emulators without Lua's library struct (miniredis, fakeredis): package
-// memory is for tests; commands that were renamed; Redis before 7, proxies that spread keys over servers for clients that
-// do not know of it. One that sends a script where its first key is, whatever the
-// others are, would let a key be claimed twice.
+// Non-goals: emulators without Lua's library struct (miniredis, fakeredis):
+// package memory is for tests; commands renamed; Redis before 7, proxies that
+// spread keys over servers for clients that do not know of it. One that sends a
+// script where the first key is, whatever the others are, would let a key be
+// claimed twice.
 package redis

@@ -9,8 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// errTooFewReplicas says that the master did as asked, but that fewer than WaitReplicas had it
-// within WaitTimeout. What was written stays; the call may be repeated.
+// errTooFewReplicas says the master did as asked, but that fewer than
+// WaitReplicas had it within WaitTimeout. Everything written stays; the call
+// may be repeated.
 var errTooFewReplicas = errors.New("too few replicas have the write")
 
 const needsRights = "the user needs the ACL rules in the documentation of package idempotency/redis"
@@ -18,7 +19,7 @@ const needsRights = "the user needs the ACL rules in the documentation of packag
 const needsScripts = "use Redis 7 or later, or Valkey: an older one, and emulators such as miniredis and fakeredis, " +
 	"lack flags of scripts or Lua's library struct; in tests, take memory.New for the store"
 
-// hints tell an operator what to do about an error of the server, by how it
+// hints tell an operator the remedy for an error of the server, by how it
 // begins.
 var hints = []struct{ prefix, hint string }{
 	{"OOM", "the server is at maxmemory: give it more, purge, or shorten the retention"},
@@ -42,13 +43,12 @@ var hints = []struct{ prefix, hint string }{
 	{"unknown command", "the server has a command under another name, or not at all (rename-command): undo that for EVALSHA, EVAL and WAIT"},
 }
 
-// failed wraps what is not an answer about the key, and says what to do about
-// it.
+// failed wraps what is not an answer about the key, and says the remedy for it.
 func failed(verb string, key storage.Key, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, key, explain(err))
 }
 
-// explain adds what to do, where that is known.
+// explain adds the remedy, where known.
 func explain(err error) error {
 	for _, h := range hints {
 		if goredis.HasErrorPrefix(err, h.prefix) {

@@ -22,11 +22,11 @@ const (
 	maxShared = 4 << 10
 )
 
-// gatherer makes one round trip of the claims and completions that are made at
-// the same moment. Nobody waits for another's round trip, or for a timer: a call
+// gatherer makes a single round trip of the claims and completions made at the
+// same moment. Nobody waits for another's round trip, or for a timer: a call
 // waits only until the goroutines that are ready have run, and then goes by
-// itself if none of them made one. Those that share a round trip are ready again
-// at the same moment, and so make their next calls together.
+// itself if none of them made one. Those that share a round trip are ready
+// again at the same moment, and so make their next calls together.
 type gatherer struct {
 	// yield lets other goroutines run; runtime.Gosched, except in tests.
 	yield func()
@@ -46,8 +46,9 @@ type batch struct {
 	sent  chan struct{} // closed when all are answered, or have failed
 }
 
-// gathered is a call of a script. What is in it does not change once it has
-// joined a batch, except for cmd, place and err, which are set when the batch is sent.
+// gathered is a call of a script. Everything in it does not change once it has
+// joined a batch, except for cmd, place and err, which are set when the batch
+// is sent.
 type gathered struct {
 	ctx    context.Context
 	script *goredis.Script
@@ -181,10 +182,10 @@ func (b *batch) send(server *goredis.Client) {
 	}
 }
 
-// commands returns the calls in hand by script: one command runs it on all their keys.
-// If the server wants a command's keys to be of one hash slot, each call is a command.
-// Completions go before claims: one may be of the key that is claimed, or of the
-// message before.
+// commands returns the calls in hand by script: one command runs it on all
+// their keys. If the server wants a command's keys to be of one hash slot, each
+// call is a command. Completions go before claims: one may be of the key
+// claimed, or of the message before.
 func (b *batch) commands() (commands [][]*gathered) {
 	for _, c := range b.calls {
 		if c.err = c.ctx.Err(); c.err != nil {
@@ -203,7 +204,7 @@ func (b *batch) commands() (commands [][]*gathered) {
 	return commands
 }
 
-// queue makes one command of the calls.
+// queue makes a single command of the calls.
 func queue(ctx context.Context, pipe goredis.Pipeliner, calls []*gathered) {
 	names, args := make([]string, 0, len(calls)), make([]any, 0, len(calls)*len(calls[0].args))
 	for place, c := range calls {

@@ -22,10 +22,10 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 	return before, err
 }
 
-// Purge implements storage.Operator. For a whole scope it looks at all keys
-// of the server, or of each master of a cluster, in steps that do not block
-// others for long. Keys that are added meanwhile, or move to another node, may
-// be missed. With an error it returns how many were forgotten until then.
+// Purge implements storage.Operator. For a whole scope it looks at all keys of
+// the server, or of each master of a cluster, in steps that do not block others
+// for long. Keys added meanwhile, or move to another node, may be missed. With
+// an error it returns how many were forgotten until then.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
@@ -60,7 +60,7 @@ func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	return int(purged.Load()), nil
 }
 
-// purgeNode forgets what matches on one server.
+// purgeNode forgets what matches on a single server.
 func (s *Store) purgeNode(ctx context.Context, node *goredis.Client, scope string, args []any, purged *atomic.Int64) error {
 	if err := purgeScript.Load(ctx, node).Err(); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (s *Store) purgeNode(ctx context.Context, node *goredis.Client, scope strin
 	}
 }
 
-// purgeBatch looks at the keys in one round trip. Each is judged and forgotten
-// by a script of its own, as a cluster demands and fairness to others.
+// purgeBatch looks at the keys in a single round trip. Each is judged and
+// forgotten by a separate script, as a cluster demands and fairness to others.
 func (s *Store) purgeBatch(ctx context.Context, node *goredis.Client, names []string, args []any, purged *atomic.Int64) error {
 	if len(names) == 0 {
 		return nil

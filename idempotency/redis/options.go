@@ -34,8 +34,8 @@ type Options struct {
 	//
 	// It narrows, and does not close, the gap of a failover: Redis may promote a
 	// replica that is not among them, and what failed is not taken back. In a
-	// cluster, keys of a hash slot that is being moved to another node are
-	// refused until it has moved.
+	// cluster, keys of a hash slot being moved to another node are refused until
+	// it has moved.
 	WaitReplicas int
 	// WaitTimeout is a second if 0. It must be shorter than the
 	// client's ReadTimeout, and at least 1 ms.

@@ -71,7 +71,7 @@ func (f *fields) state() (state storage.State) {
 	return state
 }
 
-// bytes takes a string; nil if it is empty.
+// bytes takes a string; nil if empty.
 func (f *fields) bytes() []byte {
 	if text := f.text(); text != "" {
 		return []byte(text)

@@ -15,14 +15,14 @@ var sources embed.FS
 // does not say no-writes is refused as a whole by a replica, and while replicas
 // or the disk that the server insists on are missing.
 const (
-	// refusedWhenFull: nothing new is begun on a server that is at maxmemory.
+	// refusedWhenFull: nothing new is begun on a server at maxmemory.
 	refusedWhenFull = "#!lua\n"
-	// evenWhenFull: what was begun is settled, and what is kept can be seen and
-	// purged, also on such a server.
+	// evenWhenFull: everything begun is settled, and everything kept can be seen
+	// and purged, also on such a server.
 	evenWhenFull = "#!lua flags=allow-oom\n"
 )
 
-// Each operation is one script, so that it is atomic. Redis runs them by their
+// Each operation is a single script, so it is atomic. Redis runs them by their
 // hash; go-redis sends the text when the server does not know it (yet, or any
 // more). Each is put together from parts, which share variables and hardly any
 // functions: Lua sets those up anew in each call, for 1 to 2 µs.

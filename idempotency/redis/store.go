@@ -27,8 +27,8 @@ var (
 	_ ahead.Store      = (*Store)(nil)
 )
 
-// New returns a store on the client, which stays the caller's to close. It does
-// not ask the server; Check does.
+// New returns a store on the client, which stays the caller's to close. New
+// does not ask the server; Check does.
 //
 // Give the client ContextTimeoutEnabled, or its calls outlive their contexts by
 // up to ReadTimeout.
@@ -109,11 +109,12 @@ func completionArgs(lease storage.Lease, result []byte, retention time.Duration)
 	return []any{lease.Owner, lease.Fence, millis(retention), string(result)}
 }
 
-// CompleteAndClaim is Complete and, in the same round trip, the Claim of another key,
-// each with an error of its own. It is for package consumer, which claims the next
-// message so. Neither is made, and err is ahead.ErrApart, unless one server has both
-// keys, the call can share a round trip, and self is this store, not one around it.
-// A claim that the server refuses is not asked for again: its message will.
+// CompleteAndClaim is Complete and, in the same round trip, the Claim of
+// another key, each with an error of its own. It is for package consumer, which
+// claims the next message so. Neither is made, and err is ahead.ErrApart,
+// unless one server has both keys, the call can share a round trip, and self is
+// this store, not one around it. A claim that the server refuses is not asked
+// for again: the message will.
 func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
 	if self != storage.Store(s) || s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
@@ -193,7 +194,7 @@ func (s *Store) runOn(ctx context.Context, script *goredis.Script, name string, 
 	return replyFor(0, script.Run(ctx, s.client, []string{name}, args...))
 }
 
-// runGathered is run, in one round trip with others that are made at the same
+// runGathered is run, in a single round trip with others made at the same
 // moment. The arguments must not be changed by anybody.
 func (s *Store) runGathered(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (any, error) {
 	c := s.call(ctx, script, key, args...)
@@ -216,7 +217,7 @@ func large(arg any) bool {
 	return ok && len(text) > maxShared
 }
 
-// server returns the one that has the key, or nil if that is not known, or if the
+// server returns the one with the key, or nil if that is not known, or if the
 // call is not to be gathered.
 func (s *Store) server(ctx context.Context, c *gathered) *goredis.Client {
 	if slices.ContainsFunc(c.args, large) {
@@ -247,8 +248,8 @@ func settled(verb string, key storage.Key, reply any, err error) error {
 	}
 }
 
-// longest bounds durations so that the scripts' numbers stay exact. The server
-// will not keep anything that long.
+// longest bounds durations so the scripts' numbers stay exact. The server will
+// not keep anything that long.
 const longest = 100 * 365 * 24 * time.Hour
 
 // micros returns a duration as the scripts take it, rounded up.

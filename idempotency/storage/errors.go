@@ -2,8 +2,8 @@ package storage
 
 import "errors"
 
-// The errors that a Store returns, wrapped. Any other one
-// means that it could not be asked, or that its answer is unknown.
+// The errors that a Store returns, wrapped. Any other one means it could not be
+// asked, or that the answer is unknown.
 var (
 	// ErrBadKey: the key cannot be stored; asking again does not help.
 	ErrBadKey = errors.New("bad idempotency key")
@@ -14,9 +14,9 @@ var (
 	// ErrBadRequest: an argument other than the key breaks the contract. That
 	// is a mistake in the program; nothing was changed.
 	ErrBadRequest = errors.New("bad request to the idempotency store")
-	// ErrLeaseLost: the record does not belong to the caller any more: its
-	// lease ran out and somebody else claimed it, an operator released or
-	// purged it, or it was forgotten.
+	// ErrLeaseLost: the record does not belong to the caller any more: the lease
+	// ran out and somebody else claimed it, an operator released or purged it, or
+	// it was forgotten.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrResultTooLarge: the store cannot hold the result. Nothing was changed.
 	ErrResultTooLarge = errors.New("result too large for the store")
@@ -27,9 +27,9 @@ var (
 	ErrBusy = errors.New("nothing is free for the message")
 	// ErrInDoubt: a Transactor's commit was not answered.
 	ErrInDoubt = errors.New("whether the transaction is committed is not known")
-	// ErrEscaped: the handler ended a Transactor's transaction by itself. What
-	// it wrote may be committed although its key is not completed, so that each
-	// further attempt would write it once more.
+	// ErrEscaped: the handler ended a Transactor's transaction by itself. What it
+	// wrote may be committed although the key is not completed, so each further
+	// attempt would write it once more.
 	ErrEscaped = errors.New("the handler ended the transaction by itself")
 )
 
@@ -38,7 +38,7 @@ var (
 // and for which it cannot.
 var (
 	// ErrHandlerTimeout: the handler took longer than it may. It is the cause of
-	// its context's end, and part of the attempt's error.
+	// the context's end, and part of the attempt's error.
 	ErrHandlerTimeout = errors.New("the handler took longer than it may")
 	// ErrExhausted: the message failed, or vanished, as often as it may.
 	ErrExhausted = errors.New("attempts exhausted")

@@ -13,8 +13,8 @@ const MaxIDBytes = 1024
 // maxScopeBytes bounds Key.Scope.
 const maxScopeBytes = 100
 
-// Key identifies a message for one consumer. It is a value; the zero Key is not
-// valid.
+// Key identifies a message for a single consumer. It is a value; the zero Key
+// is not valid.
 type Key struct {
 	// Scope names the consumer: two that read the same topic each act once.
 	// 1 to 100 letters, digits, dots, underscores and hyphens.

@@ -5,7 +5,7 @@ import "context"
 type leaseKey struct{}
 
 // ContextWithLease returns a context for which LeaseFrom returns the lease. A
-// Runner gives such a context to its handler.
+// Runner gives such a context to the handler.
 func ContextWithLease(ctx context.Context, lease Lease) context.Context {
 	return context.WithValue(ctx, leaseKey{}, lease)
 }

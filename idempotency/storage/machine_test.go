@@ -15,7 +15,7 @@ import (
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // A fence must grow beyond a forgotten record, a clock that stands still, and a
-// clock that was set back.
+// clock set back.
 func TestFences(t *testing.T) {
 	req := storage.ClaimRequest{Owner: "a", Lease: time.Second, Retention: time.Second}
 	for name, test := range map[string]struct {

@@ -2,12 +2,12 @@ package storage
 
 import "context"
 
-// Checker is a Store that can look at its server: at the start of a program, and
-// by an operator's hand.
+// Checker is a Store that can look at the server: at the start of a program,
+// and by an operator's hand.
 type Checker interface {
-	// Check returns what is wrong with the server, or may become so. None found
-	// means that only what the store's documentation lists as unavoidable
-	// remains. The error says that it could not be asked.
+	// Check returns the faults of the server, or may become so. None found means
+	// that only what the store's documentation lists as unavoidable remains. The
+	// error says it could not be asked.
 	Check(ctx context.Context) ([]Problem, error)
 }
 
@@ -19,10 +19,10 @@ type Problem struct {
 	Fatal bool
 	// Text says what is the matter and what it leads to.
 	Text string
-	// Remedy is what to do about it, or a command that does.
+	// Remedy is the remedy for it, or a command that does.
 	Remedy string
 }
 
-// String returns what is the matter and what to do, in one line if the remedy
-// has one.
+// String returns what is the matter and the remedy, in a single line if the
+// remedy has one.
 func (p Problem) String() string { return p.Text + " (" + p.Remedy + ")" }

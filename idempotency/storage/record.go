@@ -16,7 +16,7 @@ type State uint8
 //	      lease ends:  └───┘  └──claim, when due── Retryable ◀──fail──
 //	      claim again
 const (
-	Absent     State = iota // unknown, or forgotten after its retention
+	Absent     State = iota // unknown, or forgotten after the retention
 	Processing              // somebody holds the lease, or held it and vanished
 	Completed               // done; duplicates get the result
 	Retryable               // the last attempt failed; to be claimed again when due
@@ -52,8 +52,8 @@ type Record struct {
 	// Owner and Fence are those of the last claim.
 	Owner string
 	Fence int64
-	// Attempts counts the claims that were granted, without those that were
-	// given back unused (Failure.Unrun): how often the handler was called.
+	// Attempts counts the claims granted, without those given back unused
+	// (Failure.Unrun): how often the handler was called.
 	Attempts int
 	// Vanished counts those of them that ended without an outcome, because
 	// their process died or was paused beyond the lease; Excused those that

@@ -13,11 +13,11 @@ import (
 // been carried out. Each may be repeated with the same arguments: it then
 // answers as it would have.
 //
-// A record is forgotten a retention after its last change and is then Absent.
-// A fence still never repeats: it is the greater of the last fence plus one and
-// the server's clock in microseconds, so that it grows beyond a forgotten
-// record, an emptied server or an empty replica, as long as clocks do not jump
-// back further.
+// A record is forgotten a retention after the last change and is then Absent. A
+// fence still never repeats: it is the greater of the last fence plus one and
+// the server's clock in microseconds, so it grows beyond a forgotten record, an
+// emptied server or an empty replica, as long as clocks do not jump back
+// further.
 type Store interface {
 	// Claim asks for the key. A record with another fingerprint (when both are
 	// set) is ErrMismatch in every state. Otherwise:
@@ -49,8 +49,8 @@ type Store interface {
 	// Retryable if not) it is nil and changes nothing.
 	Fail(ctx context.Context, lease Lease, f Failure) error
 
-	// Inspect returns the record, with State Absent when there is none. It
-	// reads what was written last, not a replica.
+	// Inspect returns the record, with State Absent when there is none. It reads
+	// everything written last, not a replica.
 	Inspect(ctx context.Context, key Key) (Record, error)
 }
 
@@ -59,21 +59,21 @@ type Store interface {
 type Transactor interface {
 	Store
 
-	// Reserve waits, for as long as ctx lasts, for what one message takes, such
-	// as a connection. Nothing is claimed meanwhile. ErrBusy if ctx ended while
-	// others had it all; any other error means that the store is not there.
+	// Reserve waits, for as long as ctx lasts, for what one message takes, such as
+	// a connection. Nothing is claimed meanwhile. ErrBusy if ctx ended while
+	// others had it all; any other error means the store is not there.
 	Reserve(ctx context.Context) (Work, error)
 }
 
-// Work is what one message takes. One goroutine at a time uses it.
+// Work is what one message takes. A single goroutine at a time uses it.
 type Work interface {
-	// Claim is Store.Claim. While another handler of the key works beyond its
+	// Claim is Store.Claim. While another handler of the key works beyond the
 	// lease the answer is InProgress.
 	Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error)
 
-	// Begin begins the transaction of the claim that was granted, and returns
-	// the context by which the handler finds it. Until Release no other claim of
-	// the key is granted.
+	// Begin begins the transaction of the claim granted, and returns the context
+	// by which the handler finds it. Until Release no other claim of the key is
+	// granted.
 	Begin(ctx context.Context) (context.Context, error)
 
 	// Commit completes the key as Store.Complete does, in the transaction, and
@@ -82,8 +82,8 @@ type Work interface {
 	// may be; after any other error nothing is, nor will be.
 	Commit(ctx context.Context, result []byte, retention time.Duration) error
 
-	// Release rolls back what is not committed and gives up what was reserved.
-	// It may be called again.
+	// Release rolls back everything not committed and gives up everything
+	// reserved. It may be called again.
 	Release(ctx context.Context)
 }
 
@@ -130,7 +130,7 @@ type ClaimRequest struct {
 	Fingerprint Fingerprint
 	// Lease is how long the claim excludes others. Required, at least 1 ms.
 	Lease time.Duration
-	// Retention is how long the record, with its count of attempts, is kept if
+	// Retention is how long the record, with the count of attempts, is kept if
 	// nobody ever settles it. Required, at least Lease.
 	Retention time.Duration
 }
@@ -194,9 +194,9 @@ func (o Outcome) String() string {
 type Lease struct {
 	Key   Key
 	Owner string
-	// Fence is the fencing token: greater than that of every earlier claim of
-	// the key. A resource that remembers the greatest it has seen can refuse a
-	// holder that was paused beyond its lease.
+	// Fence is the fencing token: greater than that of every earlier claim of the
+	// key. A resource that remembers the greatest it has seen can refuse a holder
+	// paused beyond the lease.
 	Fence int64
 }
 
@@ -212,11 +212,11 @@ type Failure struct {
 	Unrun bool
 	// RetryAfter is the least time until the next claim is granted; 0 is at once.
 	RetryAfter time.Duration
-	// Reason is for people; stores keep its first MaxReasonBytes.
+	// Reason is for people; stores keep the first MaxReasonBytes.
 	Reason string
 	// Retention is how long the record is kept. Required.
 	Retention time.Duration
 }
 
-// MaxReasonBytes bounds the reason that is stored.
+// MaxReasonBytes bounds the reason stored.
 const MaxReasonBytes = 1024

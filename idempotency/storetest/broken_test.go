@@ -34,7 +34,7 @@ type fault struct {
 	kept func(v verb, before, after storage.Record) (storage.Record, bool)
 	// claim alters the answer to a claim.
 	claim func(c *storage.Claim)
-	// request alters what is asked for.
+	// request alters everything asked for.
 	request func(r *storage.ClaimRequest)
 	// failure likewise.
 	failure func(f *storage.Failure)
@@ -45,8 +45,8 @@ type fault struct {
 	lags bool
 	// races makes reading and writing two steps.
 	races bool
-	// mixes swaps the answers of two claims that are made at the same time, as a
-	// pipeline does that loses count.
+	// mixes swaps the answers of two claims made at the same time, as a pipeline
+	// does that loses count.
 	mixes bool
 	// amnesia forgets the fences of forgotten records, and does not look at the
 	// clock for new ones.

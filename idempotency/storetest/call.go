@@ -22,7 +22,7 @@ const (
 	purge
 )
 
-// call is one call of a store about one key, and its answer.
+// call is a single call of a store about one key, and the answer.
 type call struct {
 	verb   verb
 	client int
@@ -63,7 +63,7 @@ func plain(err error) (known bool, answer error) {
 	return err == nil, err
 }
 
-// String says it in one line.
+// String says it in a single line.
 func (c call) String() string {
 	var asks, gets string
 	switch c.verb {

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// client is one process that works on keys, and makes mistakes on purpose. It
-// is for one goroutine.
+// client is a single process that works on keys, and makes mistakes on purpose.
+// It is for a single goroutine.
 type client struct {
 	number   int
 	store    storage.Store
@@ -25,7 +25,7 @@ type client struct {
 type notes struct {
 	held   storage.Lease   // zero if it holds none, or crashed
 	former []storage.Lease // to be settled by a zombie
-	last   call            // to be repeated, as if its answer was lost
+	last   call            // to be repeated, as if the answer was lost
 }
 
 // formerLeases bounds what a zombie remembers of a key.
@@ -40,7 +40,7 @@ func (c *client) notes(key storage.Key) *notes {
 	return m
 }
 
-// next chooses what to do about the key.
+// next chooses the remedy for the key.
 func (c *client) next(key storage.Key) call {
 	m := c.notes(key)
 	held := m.held.Owner != ""
@@ -65,7 +65,7 @@ func (c *client) next(key storage.Key) call {
 	return call{verb: claim, request: c.request()}
 }
 
-// crash makes the client forget its lease; now and then it comes back as a
+// crash makes the client forget the lease; now and then it comes back as a
 // zombie that knows it.
 func (c *client) crash(m *notes) {
 	if m.held.Owner == "" {

@@ -101,7 +101,7 @@ func (l *live) linger(ctx context.Context, random *rand.Rand, done call) error {
 	return backoff.Sleep(ctx, wait)
 }
 
-// finish completes every key that was used.
+// finish completes every key used.
 func (l *live) finish(ctx context.Context, c *client, used []call) ([]call, error) {
 	seen := make(map[storage.Key]bool)
 	var calls []call

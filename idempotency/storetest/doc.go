@@ -9,11 +9,11 @@
 // What the oracle rejects:
 //
 //  1. two claims with one fence, or a fence that is not above all earlier ones
-//     of its key;
+//     of the key;
 //  2. a claim granted while another's lease must still be live, or refused
 //     after the lease must be over;
-//  3. a completed key claimed within its retention, or its result altered;
-//  4. a key settled by anybody but the holder of its last claim;
+//  3. a completed key claimed within the retention, or the result altered;
+//  4. a key settled by anybody but the holder of the last claim;
 //  5. attempts counted otherwise than one per granted claim;
 //  6. a key that cannot be completed in the end.
 //
@@ -22,5 +22,5 @@
 // concurrent calls, and a moment within each, that explains the answers, and
 // complains if there is none.
 //
-// Non-goals: what a store does when its server loses data; speed.
+// Non-goals: what a store does when the server loses data; speed.
 package storetest

@@ -9,8 +9,9 @@ import (
 )
 
 // explain returns an error unless, for each key, there is an order of the calls
-// that answers them as they were answered. A call takes effect at one moment
-// between its beginning and its end; calls that do not overlap keep their order.
+// that answers them as they were answered. A call takes effect at a single
+// moment between the beginning and the end; calls that do not overlap keep
+// their order.
 func explain(o oracle, calls []call) error {
 	byKey := make(map[storage.Key][]call)
 	for _, c := range calls {
@@ -27,7 +28,7 @@ func explain(o oracle, calls []call) error {
 
 // search goes through the beginnings and ends of a key's calls. Between two of
 // them it knows every combination of what the key may look like and which of
-// the calls that are under way took effect already.
+// the calls under way took effect already.
 type search struct {
 	oracle oracle
 	calls  []call // by their ends
@@ -45,7 +46,7 @@ type config struct {
 type edge struct {
 	at    time.Duration
 	end   bool
-	rank  int // of those at one moment: ends, calls that took no time, beginnings
+	rank  int // of those at a single moment: ends, calls that took no time, beginnings
 	index int
 }
 

@@ -92,7 +92,7 @@ var fingerprints = func() []scenario {
 	return list
 }()
 
-// mismatch makes a request that must be refused for its payload.
+// mismatch makes a request that must be refused for the payload.
 func (b *bench) mismatch(r storage.ClaimRequest) {
 	b.Helper()
 	b.unchanged(func() {

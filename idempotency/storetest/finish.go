@@ -10,8 +10,8 @@ import (
 // finishRounds is more than any state needs to come to an end.
 const finishRounds = 20
 
-// finish sees that the key can be completed: no message is lost. do makes a
-// call, pass lets time go by.
+// finish sees the key can be completed: no message is lost. do makes a call,
+// pass lets time go by.
 func finish(c *client, key storage.Key, lease time.Duration, do func(call) (call, error), pass func(time.Duration)) error {
 	for range finishRounds {
 		request := c.request()
@@ -28,7 +28,7 @@ func finish(c *client, key storage.Key, lease time.Duration, do func(call) (call
 			_, err = do(call{verb: complete, lease: a.Lease, result: "finished", retention: 1000 * lease})
 		case storage.GivenUp:
 			if c.operator == nil {
-				return nil // its dead letter is as good
+				return nil // the dead letter is as good
 			}
 			_, err = do(call{verb: release})
 		default:

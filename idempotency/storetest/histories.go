@@ -70,7 +70,7 @@ func histories(t testing.TB, s Subject, o Options) error {
 	return concurrent(t.Context(), s, o)
 }
 
-// newClient returns the nth client, with a clock of its own.
+// newClient returns the nth client, with a separate clock.
 func (s Subject) newClient(n int, o Options) *client {
 	random := rand.New(rand.NewPCG(o.Seed, uint64(n)))
 	c := &client{
@@ -106,8 +106,8 @@ const (
 	maxTail    = 20
 )
 
-// tail returns the calls since the last claim but one that was granted: what
-// came before hardly matters.
+// tail returns the calls since the last claim but one granted: what came before
+// hardly matters.
 func tail(calls []call) []call {
 	claims := 0
 	for i := len(calls) - 1; i >= 0; i-- {

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeClock is moved by hand, from one goroutine.
+// fakeClock is moved by hand, from a single goroutine.
 type fakeClock struct{ now time.Time }
 
 func newFakeClock() *fakeClock { return &fakeClock{now: time.Unix(1_700_000_000, 0)} }

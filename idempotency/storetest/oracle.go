@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// span is a time that is known to lie between two.
+// span is a time known to lie between two.
 type span struct{ lo, hi time.Duration }
 
 func (s span) plus(d time.Duration) span { return span{s.lo + d, s.hi + d} }
@@ -86,7 +86,7 @@ func (o oracle) before(when, limit span) span {
 	return span{when.lo, min(when.hi, limit.hi+o.tolerance-1)}
 }
 
-// known is after, once it is decided whether the record is forgotten.
+// known is after, once decided whether the record is forgotten.
 func (o oracle) known(b belief, c call, when span) []belief {
 	b.last = max(b.last, when.lo)
 	switch c.verb {
@@ -265,7 +265,7 @@ func (b belief) shownAs(r storage.Record) bool {
 	}
 	return r.State == b.state && r.Fingerprint == b.fingerprint && r.Owner == b.owner &&
 		r.Fence == b.fence && r.Attempts == b.attempts && r.Vanished == b.vanished && r.Excused == b.excused && string(r.Result) == b.result &&
-		(r.Reason == b.reason || b.state == storage.Completed) // whether it is kept then is left open
+		(r.Reason == b.reason || b.state == storage.Completed) // whether kept then is left open
 }
 
 func conflict(a, b storage.Fingerprint) bool {

@@ -20,7 +20,7 @@ const (
 )
 
 // Run goes through the contract of Store, and of Operator if the subject has
-// one. It calls open once, for the whole suite. Without a fake clock the
+// one. Run calls open once, for the whole suite. Without a fake clock the
 // scenarios run in parallel, so open must tie what it opens to its own t.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	s := open(t)
@@ -60,7 +60,7 @@ type scenario struct {
 	run  func(b *bench)
 }
 
-// bench is what a scenario works with: a store, a key of its own, and calls that
+// bench is what a scenario works with: a store, a separate key, and calls that
 // fail the test if their error is not the expected one.
 type bench struct {
 	*testing.T
@@ -90,7 +90,7 @@ func (b *bench) requestFor(d time.Duration) storage.ClaimRequest {
 	return r
 }
 
-// claim makes a request that is answered without an error.
+// claim makes a request answered without an error.
 func (b *bench) claim(r storage.ClaimRequest) storage.Claim {
 	b.Helper()
 	c, err := b.store.Claim(b.ctx, b.key, r)

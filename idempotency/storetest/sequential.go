@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// sequentialKeys is few, so that the clients meet.
+// sequentialKeys is few, so the clients meet.
 const sequentialKeys = 16
 
-// recentCalls bounds what is remembered of a key for a report.
+// recentCalls bounds everything remembered of a key for a report.
 const recentCalls = 64
 
 // run is a history with a fake clock: one call after another.

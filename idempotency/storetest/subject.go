@@ -8,15 +8,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Subject is a store under test. It may hold other keys already: the suite
+// Subject is a store under test. Subject may hold other keys already: the suite
 // works in scopes of its own.
 type Subject struct {
 	// Store is required.
 	Store storage.Store
-	// Operator is the store's, if it has one; its tests are skipped if not.
+	// Operator is the store's, if it has one; the tests are skipped if not.
 	Operator storage.Operator
-	// Advance moves the clock of a store that has a fake one. Without it the
-	// suite waits for real time to pass.
+	// Advance moves the clock of a store with a fake one. Without it the suite
+	// waits for real time to pass.
 	Advance func(d time.Duration)
 	// Skewed returns another client of the same data whose process's clock is
 	// off by offset. Nil if the store never looks at that clock.
@@ -25,9 +25,9 @@ type Subject struct {
 	// or through clocks of different speed. 0 for a fake clock; 5 ms if 0
 	// otherwise.
 	Tolerance time.Duration
-	// ReadsClockFirst says that the store reads the clock, or what it takes for
-	// it, before the step that takes effect: the times of a change may be those
-	// of any moment since the call began.
+	// ReadsClockFirst says the store reads the clock, or what it takes for it,
+	// before the step that takes effect: the times of a change may be those of any
+	// moment since the call began.
 	ReadsClockFirst bool
 	// MaxResultBytes is what the store can hold; 0 skips the test of the limit.
 	MaxResultBytes int

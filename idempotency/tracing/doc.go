@@ -1,14 +1,14 @@
 // Package tracing gives each attempt at a record a span of OpenTelemetry,
 // linked to the span that produced the record.
 //
-// The producer's context comes from the headers traceparent and tracestate
-// (W3C Trace Context), which package outbox carries from the transaction's
-// context. By default the attempt begins a trace of its own with a link to it,
-// as the semantic conventions advise: a record may be consumed days later, by
-// several, and more than once. Options.Parent makes it a child instead.
+// The producer's context comes from the headers traceparent and tracestate (W3C
+// Trace Context), which package outbox carries from the transaction's context.
+// By default the attempt begins a separate trace with a link to it, as the
+// semantic conventions advise: a record may be consumed days later, by several,
+// and more than once. Options.Parent makes it a child instead.
 //
 // The span covers claim, handler and settlement; spans that the handler starts
-// from its context are its children. Its attributes follow the semantic
+// from the context are its children. Its attributes follow the semantic
 // conventions for messaging and Kafka, and beside them:
 //
 //	idempotency.disposition  what became of the message, see idempotency.Disposition

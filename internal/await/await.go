@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Answer calls ask in a goroutine and returns its answer, or the cause of ctx's
+// Answer calls ask in a goroutine and returns the answer, or the cause of ctx's
 // end without it: for calls that do not look at their context all the time, as
-// franz-go's client does not while it connects. ask then goes on by itself: there
-// must be something that ends it, such as its client's Close.
+// franz-go's client does not while it connects. ask then goes on by itself:
+// there must be something that ends it, such as the client's Close.
 func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -34,7 +34,7 @@ func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 // pause is between two attempts of Ready.
 const pause = 20 * time.Millisecond
 
-// ErrExited says that what was waited for has ended by itself.
+// ErrExited says that everything waited for has ended by itself.
 var ErrExited = errors.New("it exited while starting")
 
 // Ready probes a server that starts until it answers. It is an error when ctx

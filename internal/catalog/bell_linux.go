@@ -13,10 +13,10 @@ import (
 // bell reads a socket, and waits for it in the runtime's poller, which hears of
 // the socket only during the wait.
 //
-// It is an epoll instance of one socket, which is itself in the runtime's (epoll
-// instances may be nested: epoll(7)). It is armed for a wait, and rings once.
-// A thread that is blocked in the socket would be woken as well, but the
-// runtime watches such a thread, at a cost of some thousand wake-ups a second.
+// It is an epoll instance of one socket, which is itself in the runtime's
+// (epoll instances may be nested: epoll(7)). It is armed for a wait, and rings
+// once. A thread blocked in the socket would be woken as well, but the runtime
+// watches such a thread, at a cost of some thousand wake-ups a second.
 type bell struct {
 	socket int
 	file   *os.File // the epoll instance
@@ -61,7 +61,7 @@ func (b *bell) read(p []byte) (n int, err error) {
 		if err = unwatched.Listen(int(epoll), b.socket, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT); err != nil {
 			return true
 		}
-		// What came before it was armed may not ring: the kernel tells the outer
+		// What came before being armed may not ring: the kernel tells the outer
 		// instance nothing if it has the socket on the inner one's list already.
 		n, err = unwatched.Receive(b.socket, p)
 		return !errors.Is(err, unix.EAGAIN)

@@ -18,7 +18,7 @@ const (
 	CandidateReady       CandidateState = "ready"       // a copy of the slot, to go on from
 	CandidateTemporary   CandidateState = "temporary"   // a copy that a promotion drops
 	CandidateInvalidated CandidateState = "invalidated" // a copy that cannot be read any more
-	CandidateStale       CandidateState = "stale"       // a copy that is not moved on
+	CandidateStale       CandidateState = "stale"       // a copy not moved on
 	CandidateBlocked     CandidateState = "blocked"     // a slot of that name keeps the copy away
 	CandidateHeld        CandidateState = "held"        // a copy, from which nothing would be sent
 	CandidateMissing     CandidateState = "missing"     // no slot
@@ -112,8 +112,8 @@ func (p original) uncopied(s standing) Candidate {
 	return c
 }
 
-// left is the slot on a server that was the primary, if the one that took over had no
-// copy: nothing else has what was committed since.
+// left is the slot on a server that was the primary, if the one that took over
+// had no copy: nothing else has everything committed since.
 func (p original) left(s standing) Candidate {
 	return Candidate{State: CandidateBlocked,
 		Text: fmt.Sprintf("has the slot, confirmed up to %s, and the primary has none: what was committed since can be read there only", s.slot.ConfirmedFlush),

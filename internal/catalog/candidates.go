@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// candidatePatience bounds the look at one server: the next one waits for it.
+// candidatePatience bounds the look at a single server: the next waits for it.
 const candidatePatience = 5 * time.Second
 
 // Candidates are the addresses of the servers that a failover may go to.
@@ -97,7 +97,7 @@ func candidateHosts(ctx context.Context, cfg *pgconn.Config, standbys []string) 
 	return all
 }
 
-// inPlaceOf is the configuration of a host with another address in its place.
+// inPlaceOf is the configuration of a host with another address in the place.
 func inPlaceOf(cfg *pgconn.Config, address string) *pgconn.Config {
 	host, port := splitHost(address)
 	there := *cfg

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// connect opens an ordinary connection for one test and runs statements on it.
+// connect opens an ordinary connection for a single test and runs statements on
+// it.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
 	conn := must.Get(Connect(pgtest.Context(t), url))(t)
@@ -26,7 +27,7 @@ func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	return conn
 }
 
-// replication opens a replication connection for one test.
+// replication opens a replication connection for a single test.
 func replication(t *testing.T, url string) *pgconn.PgConn {
 	t.Helper()
 	conn := must.Get(ConnectReplication(pgtest.Context(t), url))(t)

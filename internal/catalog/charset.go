@@ -15,8 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// convertible are the encodings of which each character has an equivalent in UTF-8:
-// the server converts them. SQL_ASCII says nothing of its bytes, see clientEncoding.
+// convertible are the encodings of which each character has an equivalent in
+// UTF-8: the server converts them. SQL_ASCII says nothing of the bytes, see
+// clientEncoding.
 var convertible = []string{"UTF8", "SQL_ASCII", "LATIN1", "LATIN2", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10",
 	"ISO_8859_5", "KOI8R", "KOI8U", "WIN866", "WIN1256"}
 

@@ -24,9 +24,9 @@ func ClockAhead(ctx context.Context, conn *pgx.Conn) (ahead, give time.Duration,
 	return time.UnixMicro(micros).Sub(asked.Add(give)), give, nil
 }
 
-// WALAge is how long ago the server last wrote to the log's file that has the position:
-// what is there is as old at least. It is unknown where the file is gone, or the role may
-// not look, which takes pg_monitor.
+// WALAge is how long ago the server last wrote to the log's file with the
+// position: what is there is as old at least. It is unknown where the file is
+// gone, or the role may not look, which takes pg_monitor.
 func WALAge(ctx context.Context, conn *pgx.Conn, at pg.LSN) (age time.Duration, known bool, err error) {
 	var seconds *float64
 	err = conn.QueryRow(ctx, `

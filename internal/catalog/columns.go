@@ -42,7 +42,7 @@ type tableColumn struct {
 	generated string
 }
 
-// ReadColumns describes a table with all of its columns, which is what a query
+// ReadColumns describes a table with all of the columns, which is what a query
 // reads; ok is false where there is no such table.
 func ReadColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (rel *pg.Relation, ok bool, err error) {
 	rel, columns, err := readColumns(ctx, conn, table)
@@ -78,7 +78,7 @@ func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication s
 	return rel, true, nil
 }
 
-// withholds returns why the column of a table that is published is not in the stream,
+// withholds returns why the column of a table published is not in the stream,
 // and the remedy; "" if it is.
 func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, remedy string) {
 	const another = "name a column that is not generated, or have the application write this one"

@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connectTimeout bounds the connection to one host where the URL sets none.
+// connectTimeout bounds the connection to a single host where the URL sets
+// none.
 const connectTimeout = 10 * time.Second
 
 // applicationName shows in pg_stat_activity and pg_stat_replication where the
@@ -27,9 +28,9 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return ConnectBeside(ctx, url, nil)
 }
 
-// ConnectBeside is Connect to the address that a stream comes from. It does not
-// ask other hosts of the URL. If the URL does not lead to that address any
-// more, or at is nil, it is Connect.
+// ConnectBeside is Connect to the address that a stream comes from.
+// ConnectBeside does not ask other hosts of the URL. If the URL does not lead
+// to that address any more, or at is nil, it is Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -44,7 +45,7 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 }
 
 // ConnectStore opens an ordinary connection for another purpose than to read
-// what is to be published, under a name of its own and with run-time parameters.
+// what is to be published, under a separate name and with run-time parameters.
 // Otherwise it is as Connect.
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
 	cfg, err := parse(url)
@@ -60,7 +61,7 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 }
 
 // ordinary is the environment of an ordinary connection. A statement that waits
-// for a lock fails, so that it is not taken for a server that does not answer. In
+// for a lock fails, so it is not taken for a server that does not answer. In
 // the URL an operator may set another lock_timeout or statement_timeout.
 func ordinary(cfg *pgconn.Config) environment {
 	env := everywhere.joined(environment{"lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10)})

@@ -67,7 +67,7 @@ const remedyPooler = "what answers is a pooler, as PgBouncer: " + ConnectDirectl
 // ConnectDirectly is the remedy for what a pooler cannot do.
 const ConnectDirectly = "connect to PostgreSQL directly, and not through a pooler, as only PostgreSQL has replication connections; or set source.mode: poll"
 
-// badParameter are the codes of a server that does not take a setting, or its
+// badParameter are the codes of a server that does not take a setting, or the
 // value, from the connection string.
 var badParameter = []string{pgerrcode.UndefinedObject, pgerrcode.InvalidParameterValue, pgerrcode.CantChangeRuntimeParam}
 
@@ -92,7 +92,7 @@ func attempts(err error) (texts []string, refusedTLS bool) {
 			}
 		}
 	}
-	// By its text, which is pgconn's own: it has no type for it.
+	// By the text, which is pgconn's own: it has no type for it.
 	answered := slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
 		return strings.Contains(s, "server refused TLS connection")
 	})

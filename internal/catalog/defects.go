@@ -6,7 +6,7 @@ import "fmt"
 type Defect struct {
 	// Text says what it does to the connector's events.
 	Text string
-	// Fixed is the oldest version of the same major that is without it.
+	// Fixed is the oldest version of the same major without it.
 	Fixed int
 }
 

@@ -1,6 +1,6 @@
 // Package catalog asks PostgreSQL: how to connect, what server, slot,
 // publication and tables there are and whether they fit, and the rows of a
-// snapshot. run, check, status and setup all ask here, so that all get the same
+// snapshot. run, check, status and setup all ask here, so all get the same
 // answer.
 //
 // Invariants:
@@ -9,8 +9,8 @@
 //     server is silent for too long; Patient announces what may take longer.
 //  2. Errors are told apart by SQLSTATE, never by text, and carry a
 //     failure.Class.
-//  3. What refuses a table, a slot or a publication is one function for all:
-//     CheckTable, Slot.Unfit, CheckPublication; a View has their verdicts.
+//  3. What refuses a table, a slot or a publication is a single function for
+//     all: CheckTable, Slot.Unfit, CheckPublication; a View has their verdicts.
 //
 // Non-goals: streaming (wal), outbox columns (transform), changes that nobody
 // asked for.

@@ -7,12 +7,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// hasIdentity is the SQL condition that rows of pg_class c, of its partitions and of
-// the tables that inherit from it can be named in an update or delete:
-// TableInfo.ReplicaIdentity. PostgreSQL refuses an UPDATE or DELETE of any other
-// table whose updates or deletes are published, and looks at the partition that the
-// row is in. A partition made later has the default identity, and so the primary key
-// of the partitioned table or none.
+// hasIdentity is the SQL condition that rows of pg_class c, of the partitions
+// and of the tables that inherit from it can be named in an update or delete:
+// TableInfo.ReplicaIdentity. PostgreSQL refuses an UPDATE or DELETE of any
+// other table whose updates or deletes are published, and looks at the
+// partition that the row is in. A partition made later has the default
+// identity, and so the primary key of the partitioned table or none.
 var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
            WITH RECURSIVE below AS (
                SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = c.oid
@@ -20,8 +20,8 @@ var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
            SELECT FROM below b JOIN pg_class leaf ON leaf.oid = b.inhrelid
             WHERE leaf.relkind = 'r' AND NOT ` + ownIdentity("leaf") + "))"
 
-// ownIdentity is hasIdentity of one table: the whole row, or a key that is checked at
-// once. From 18 on, a generated column in it counts as one that is not published.
+// ownIdentity is hasIdentity of a single table: the whole row, or a key checked
+// at once. From 18 on, a generated column in it counts as one not published.
 func ownIdentity(class string) string {
 	return strings.ReplaceAll(`CASE CASE {{c}}.relkind WHEN 'p' THEN 'd' ELSE {{c}}.relreplident END
            WHEN 'n' THEN false
@@ -41,9 +41,9 @@ const IdentityRemedy = "give it, and each of its partitions, a primary key that 
 
 // EnsurePublicationSQL creates the publication as CreatePublication does, or
 // adds to one that exists the tables that it lacks. It is a block that looks at
-// the tables itself, so that it does the same for every user and at any time.
-// It refuses to add a table whose UPDATEs PostgreSQL would refuse from then on
-// (SQLSTATE 55000, with a hint).
+// the tables itself, so it does the same for every user and at any time.
+// EnsurePublicationSQL refuses to add a table whose UPDATEs PostgreSQL would
+// refuse from then on (SQLSTATE 55000, with a hint).
 func EnsurePublicationSQL(name string, tables []pg.Table) string {
 	if len(tables) == 0 {
 		return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
@@ -113,8 +113,8 @@ BEGIN
 END `
 
 // EnsureSlotSQL creates the slot as CreateSlot does with SlotOptions{Failover:
-// true}, where there is none. It must not share a transaction with a statement
-// that writes.
+// true}, where there is none. EnsureSlotSQL must not share a transaction with a
+// statement that writes.
 func EnsureSlotSQL(name string) string {
 	slot := pgsql.Literal(name) + ", " + pgsql.Literal(Plugin)
 	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+

@@ -40,9 +40,8 @@ var textForm = environment{
 }
 
 // undisturbed lets statements and transactions take their time, and write. Each
-// wait of ours has a limit of its own, see line. For a walsender each
-// transaction that it decodes is a transaction of its own, which
-// transaction_timeout ends.
+// wait of ours has a separate limit, see line. For a walsender each transaction
+// that it decodes is a separate transaction, which transaction_timeout ends.
 var undisturbed = environment{
 	"statement_timeout":                   "0",
 	"idle_in_transaction_session_timeout": "0",
@@ -53,8 +52,8 @@ var undisturbed = environment{
 }
 
 // afterLogin cannot be sent with the login: servers before 17 have no
-// transaction_timeout. The search path of the login tells where the checkpoint's
-// table is, if its name has no schema (see OwnPath).
+// transaction_timeout. The search path of the login tells where the
+// checkpoint's table is, if the name has no schema (see OwnPath).
 var afterLogin = environment{
 	"transaction_timeout": "0",
 	"search_path":         "pg_catalog, pg_temp",
@@ -73,8 +72,8 @@ func (e environment) joined(others ...environment) environment {
 }
 
 // sql is the statement that sets the environment: for the session, or until the
-// transaction ends. It names all functions with their schema, because the search
-// path before it may be anybody's. The server may lack a parameter.
+// transaction ends. sql names all functions with their schema, because the
+// search path before it may be anybody's. The server may lack a parameter.
 func (e environment) sql(local bool) string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -88,10 +87,10 @@ func (e environment) sql(local bool) string {
 	return "SELECT " + strings.Join(calls, ", ")
 }
 
-// clientEncoding is UTF8. Only a database in SQL_ASCII, which says nothing of the
-// encoding of its bytes, gives them as they are: asked for UTF8 it would convert
-// nothing, but end the stream at each byte that is none, of any published table.
-// Package transform judges the row.
+// clientEncoding is UTF8. Only a database in SQL_ASCII, which says nothing of
+// the encoding of the bytes, gives them as they are: asked for UTF8 it would
+// convert nothing, but end the stream at each byte that is none, of any
+// published table. Package transform judges the row.
 const clientEncoding = "CASE WHEN pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.=) 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END"
 
 // login gives the environment to the server with the login. Most poolers refuse

@@ -52,9 +52,9 @@ var ours = map[string]string{
 	"transaction_timeout":                 "0",
 }
 
-// TestEnvironmentBeatsOtherSettings has a database with settings of its own and,
-// from PostgreSQL 17 on, a login event trigger that sets the same: its settings
-// count more than what a client sends with the login.
+// TestEnvironmentBeatsOtherSettings has a database with settings of its own
+// and, from PostgreSQL 17 on, a login event trigger that sets the same: the
+// settings count more than what a client sends with the login.
 func TestEnvironmentBeatsOtherSettings(t *testing.T) {
 	t.Run("database", func(t *testing.T) {
 		url := pgtest.Shared(t).NewDatabase(t)

@@ -40,7 +40,7 @@ var ErrUnavailable = errors.New("the server takes no connections now")
 // is stopping.
 var ErrShutdown = errors.New("the server is shutting down")
 
-// classAuthorization begins the SQLSTATE codes of a login that is refused.
+// classAuthorization begins the SQLSTATE codes of a login refused.
 const classAuthorization = "28"
 
 // Functions of the server (14 to 18) that report what the code alone does not
@@ -119,8 +119,9 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 	return err
 }
 
-// AcceptGap is the way on after a loss, for every remedy that has it. The command
-// and its flags are part of the public contract. What is typed first changes nothing.
+// AcceptGap is the way on after a loss, for every remedy that has it. The
+// command and its flags are part of the public contract. Everything typed first
+// changes nothing.
 const AcceptGap = "`cdc-outbox setup --accept-gap` says what is missing, and changes nothing; " +
 	"with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
 
@@ -133,8 +134,8 @@ const (
 	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + NewPublication
 )
 
-// Unanswered gives the error of a stream that was not started for want of an answer
-// a remedy: the server itself answers at once.
+// Unanswered gives the error of a stream not started for want of an answer a
+// remedy: the server itself answers at once.
 func Unanswered(err error) error {
 	if !errors.Is(err, errSilent) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err

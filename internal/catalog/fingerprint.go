@@ -10,16 +10,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// noMember stands in a fingerprint for a table that is not published.
+// noMember stands in a fingerprint for a table not published.
 const noMember = "none"
 
 // Fingerprint returns a text that tells, compared with an earlier one by
 // SamePublication, whether rows of the tables may have bypassed the stream in
 // between: the publication was created anew, or a table or schema was taken out
-// of it and put back, or a table was replaced by another of its name. It says
-// nothing about tables that are not asked about. (Switching publish from insert
-// to something else and back leaves no trace in the catalogs, nor does making a
-// table unlogged and logged again.)
+// of it and put back, or a table was replaced by another of the name.
+// Fingerprint says nothing about tables not asked about. (Switching publish
+// from insert to something else and back leaves no trace in the catalogs, nor
+// does making a table unlogged and logged again.)
 //
 // Its form is oid:table=membership|membership,table=… and so on.
 func (p Publication) Fingerprint(tables []pg.Table) string {
@@ -42,7 +42,7 @@ func NoTables(fingerprint string) bool {
 }
 
 // memberships names each reason why a table is published. If a reason ends and
-// comes back, the catalogs give it another OID, so its name differs.
+// comes back, the catalogs give it another OID, so the name differs.
 func (p Publication) memberships(t pg.Table) (members []string) {
 	switch {
 	case p.AllTables && p.excepts(t):
@@ -62,9 +62,9 @@ func (p Publication) memberships(t pg.Table) (members []string) {
 }
 
 // SamePublication reports whether each table of the earlier of two fingerprints
-// was published without a break since: the publication is the same, and at least
-// one membership of the table is in both. Others may have come or gone, and so may
-// tables that were not read before. Fingerprints of versions that noted one
+// was published without a break since: the publication is the same, and at
+// least one membership of the table is in both. Others may have come or gone,
+// and so may tables not read before. Fingerprints of versions that noted one
 // membership only are understood.
 func SamePublication(before, now string) bool {
 	if before == now || NoTables(before) {

@@ -17,9 +17,9 @@ type HeldSnapshot struct {
 }
 
 // HoldSnapshot takes over the exported snapshot name, as CreateSlot returns it:
-// the replication connection may then start to stream. It opens a connection of
-// its own to url, which Release closes; the snapshot ends with it. While it is
-// held, the server removes no row version that it may see.
+// the replication connection may then start to stream. HoldSnapshot opens a
+// separate connection to url, which Release closes; the snapshot ends with it.
+// While it is held, the server removes no row version that it may see.
 func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) {
 	conn, err := Connect(ctx, url)
 	if err != nil {

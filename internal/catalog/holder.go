@@ -38,7 +38,7 @@ func (h Holder) String() string {
 }
 
 // ReadHolder looks up the process that reads a slot; one that has just gone is
-// known by its number only.
+// known by the number only.
 func ReadHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) {
 	h := Holder{PID: pid}
 	err := conn.QueryRow(ctx, `

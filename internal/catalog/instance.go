@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Instance is a server between its start and its stop. Connections with equal
+// Instance is a server between the start and its stop. Connections with equal
 // ones lead to the same server, where a URL may lead to several: it lists
-// hosts, or its address moves in a failover.
+// hosts, or the address moves in a failover.
 type Instance struct {
 	Started    string // when, by its own clock
 	InRecovery bool   // a standby

@@ -31,7 +31,7 @@ func TestReadInstance(t *testing.T) {
 	}
 }
 
-// What was committed before the slot's first position is in the snapshot, and
+// Everything committed before the slot's first position is in the snapshot, and
 // nothing after it. The connection that exported it goes on, and it can be read
 // still.
 func TestHeldSnapshot(t *testing.T) {
@@ -45,7 +45,7 @@ func TestHeldSnapshot(t *testing.T) {
 	must.Get(Identify(pgtest.Context(t), repl))(t)
 	pgtest.Execute(t, conn, `INSERT INTO outbox VALUES (3)`)
 	want := []string{consistent.String() + "/0 t:1", consistent.String() + "/1 t:2"}
-	for range 2 { // more than one table may be read
+	for range 2 { // more than a single table may be read
 		if got := readAll(t, conn, held.Name, pg.Position{CommitLSN: consistent}); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// A transaction that has written to a table before its publication changes is
-// decoded by what was published then: without what it wrote before or, with
+// A transaction that has written to a table before the publication changes is
+// decoded by everything published then: without what it wrote before or, with
 // servers with the defect losesRows, without all of it and of what others write
 // later. So whoever changes a publication waits for the table's writers first.
 // New writers wait behind that, which is why it gives up soon.
@@ -31,7 +31,7 @@ func behindWriters(statement string, tables ...pg.Table) string {
 }
 
 // awaitWriters is behindWriters for a block of PL/pgSQL that has an array of
-// tables in a variable named. It says for whom it waited in vain.
+// tables in a variable named. awaitWriters says for whom it waited in vain.
 const awaitWriters = `        BEGIN
             SET LOCAL lock_timeout = ` + joinTimeout + `;
             EXECUTE 'LOCK TABLE ' || (SELECT string_agg(oid::regclass::text, ', ') FROM unnest(named) oid) || ' ` + lockWriters + `';

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// answerTimeout is how long a server that was asked may say nothing. It is
-	// longer than lockTimeout, so that a wait for a lock is not taken for a
-	// server that does not answer. It is shorter than the deadlines of callers,
-	// so that its error is the one that is seen.
+	// answerTimeout is how long a server asked may say nothing. It is longer than
+	// lockTimeout, so a wait for a lock is not taken for a server that does not
+	// answer. It is shorter than the deadlines of callers, so the error is the one
+	// seen.
 	answerTimeout = 8 * time.Second
 	// lockTimeout is how long the server lets a statement of ours wait for a lock.
 	lockTimeout = 5 * time.Second
@@ -42,10 +42,10 @@ type line struct {
 	// ask, unless nil, is called instead of giving up on a read: see Patient.
 	ask                   func() error
 	readBy, writeBy       time.Time // as set by the user; zero for none
-	readUntil, writeUntil time.Time // the limit of the call that is in progress
+	readUntil, writeUntil time.Time // the limit of the call in progress
 }
 
-// limited wraps a dial function so that its connections are lines.
+// limited wraps a dial function so the connections are lines.
 func limited(dial pgconn.DialFunc, silence time.Duration) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -56,8 +56,8 @@ func limited(dial pgconn.DialFunc, silence time.Duration) pgconn.DialFunc {
 	}
 }
 
-// lineOf returns the line beneath a connection, or nil where it was opened by
-// somebody else.
+// lineOf returns the line beneath a connection, or nil where opened by somebody
+// else.
 func lineOf(conn net.Conn) *line {
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn()

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// silence is shorter than answerTimeout, so that tests end soon.
+// silence is shorter than answerTimeout, so tests end soon.
 const silence = 20 * time.Millisecond
 
 // silentLine is a line to somebody who neither reads nor writes.

@@ -16,7 +16,7 @@ import (
 // MissingTable is the error of a table of source.tables that is not there.
 type MissingTable struct {
 	Table pg.Table
-	// Near is the table that may be meant; zero for none. SameName tells that it has
+	// Near is the table that may be meant; zero for none. SameName tells it has
 	// the name in another schema, CaseOnly that only upper and lower case differ.
 	Near               pg.Table
 	SameName, CaseOnly bool
@@ -26,7 +26,7 @@ func (m *MissingTable) Error() string {
 	return fmt.Sprintf("source.tables: table %s does not exist in the database", m.Table)
 }
 
-// remedy never leads to a second table beside the one that is meant.
+// remedy never leads to a second table beside the one meant.
 func (m *MissingTable) remedy() string {
 	const create = "create it with `cdc-outbox setup`"
 	switch {
@@ -78,7 +78,7 @@ func FindNamesake(ctx context.Context, conn *pgx.Conn, t pg.Table) (*MissingTabl
 	return m, nil
 }
 
-// suggest finds the nearest of the tables, which are ordered by how near they are.
+// suggest finds the nearest of the tables, ordered by how near they are.
 func (m *MissingTable) suggest(others []pg.Table) {
 	var names []string
 	for _, o := range others {

@@ -62,8 +62,8 @@ func readMoves(ctx context.Context, conn *pgx.Conn, t TableInfo, id string) (m m
 
 // WarnOfMoves returns an error with a remedy if rows of the table, which may be
 // partitioned, may move to another partition and would be taken for new ones:
-// nothing in the stream tells that they were there before. tables are all that are
-// read, id is the column of the event id. The second error is that of asking.
+// nothing in the stream tells they were there before. tables are all read, id
+// is the column of the event id. The second error is that of asking.
 func WarnOfMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo, id string, tables []pg.Table) (warning, err error) {
 	if !t.Partitioned {
 		return nil, nil
@@ -96,9 +96,9 @@ func (m moves) when() string {
 	return strings.Join(when, "; ")
 }
 
-// tellMoves is the way to have deletions in the stream, with the id of the row. It
-// must take nothing from the application: PostgreSQL refuses the deletion of a row
-// without identity from then on.
+// tellMoves is the way to have deletions in the stream, with the id of the row.
+// tellMoves must take nothing from the application: PostgreSQL refuses the
+// deletion of a row without identity from then on.
 func tellMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo, known bool, tables []pg.Table) (string, error) {
 	var steps []string
 	if !t.ReplicaIdentity || !known {

@@ -80,11 +80,11 @@ func openReplication(ctx context.Context, cfg *pgconn.Config, env environment) (
 	})
 }
 
-// anyHost connects to the first address that accepts us. It gives pgconn one
-// address at a time. With several, pgconn stops at the first that refuses the
-// password, the database or the right to connect, and does not tell which
+// anyHost connects to the first address that accepts us. anyHost gives pgconn
+// one address at a time. With several, pgconn stops at the first that refuses
+// the password, the database or the right to connect, and does not tell which
 // address said what. But a host may refuse for good, as a standby with another
-// pg_hba.conf does, while the next one is only down for a while.
+// pg_hba.conf does, while the next is only down for a while.
 func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
 	var errs []error
 	later := false
@@ -157,8 +157,8 @@ func addresses(ctx context.Context, cfg *pgconn.Config) (all []*pgconn.Config) {
 	return all
 }
 
-// resolve splits the configuration of one host by the addresses of its name.
-// pgconn reports a name that has none.
+// resolve splits the configuration of a single host by the addresses of the
+// name. pgconn reports a name that has none.
 func resolve(ctx context.Context, host *pgconn.Config) (all []*pgconn.Config) {
 	if network, _ := pgconn.NetworkAddress(host.Host, host.Port); network == "unix" {
 		return []*pgconn.Config{host}

@@ -28,8 +28,8 @@ var libpqParameters = map[string]string{
 	"tcp_user_timeout": "1000", "user": "u",
 }
 
-// No parameter of libpq's gets to the server as a setting of the session: each is
-// taken, has no effect, or is refused by its name. The documents have each.
+// No parameter of libpq's gets to the server as a setting of the session: each
+// is taken, has no effect, or is refused by the name. The documents have each.
 func TestParametersOfLibpq(t *testing.T) {
 	text := string(must.Get(os.ReadFile("../../docs/configuration.md"))(t))
 	_, section, _ := strings.Cut(text, "### Parameters of source.url")
@@ -76,7 +76,7 @@ func TestParametersOfLibpq(t *testing.T) {
 	}
 }
 
-// Parameters that are taken have their effect.
+// Parameters taken have their effect.
 func TestParametersThatAreTaken(t *testing.T) {
 	cfg := must.Get(parse("host=db.example hostaddr=127.0.0.9 sslmode=require ssl_min_protocol_version=TLSv1.3 fallback_application_name=b"))(t)
 	if got := must.Get(cfg.LookupFunc(t.Context(), "db.example"))(t); !slices.Equal(got, []string{"127.0.0.9"}) {

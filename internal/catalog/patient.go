@@ -26,7 +26,7 @@ type Blocker struct {
 	PID         int32 // 0 for a prepared transaction
 	Application string
 	User        string
-	// Age is that of its transaction; 0 where the role may not see it
+	// Age is that of the transaction; 0 where the role may not see it
 	// (pg_read_all_stats shows it).
 	Age time.Duration
 }
@@ -94,7 +94,7 @@ func Patient(ctx context.Context, url string, conn *pgconn.PgConn, tell func(Wai
 	return func() { l.replace(before, nil) }
 }
 
-// replace sets the limit, and what is called when it is exceeded.
+// replace sets the limit, and everything called when exceeded.
 func (l *line) replace(silence time.Duration, ask func() error) (before time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *line) replace(silence time.Duration, ask func() error) (before time.Dur
 	return before
 }
 
-// errForgotten means that the server does not run the statement any more.
+// errForgotten means the server does not run the statement any more.
 var errForgotten = errors.New("the server does not know of the connection any more")
 
 // A role sees wait_event of its own sessions, and the age of the others'
@@ -117,7 +117,8 @@ SELECT concat_ws(' ', a.wait_event_type, a.wait_event), b.pid, COALESCE(o.applic
  WHERE a.pid = $1
  ORDER BY 5 DESC`
 
-// askBeside asks on a connection of its own what the server process pid waits for.
+// askBeside asks on a separate connection what the server process pid waits
+// for.
 func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -135,7 +136,7 @@ func ReadWaiting(ctx context.Context, conn *pgx.Conn, pid int32) (w Waiting, err
 	var event, application, user string
 	var blocker *int32
 	var age float64
-	rows, _ := conn.Query(ctx, waitingQuery, pid) // ForEachRow returns its error
+	rows, _ := conn.Query(ctx, waitingQuery, pid) // ForEachRow returns the error
 	_, err = pgx.ForEachRow(rows, []any{&event, &blocker, &application, &user, &age}, func() error {
 		known, w.Event = true, event
 		if blocker != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Patroni tells whether Patroni manages the server: its sessions have its name, which
-// every role may see ("Patroni" up to 3, "Patroni heartbeat" and "Patroni restapi"
-// from 4 on). patronictl, which anybody may run, has another.
+// Patroni tells whether Patroni manages the server: its sessions have the name,
+// which every role may see ("Patroni" up to 3, "Patroni heartbeat" and "Patroni
+// restapi" from 4 on). patronictl, which anybody may run, has another.
 func Patroni(ctx context.Context, conn *pgx.Conn) (manages bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_stat_activity
@@ -20,8 +20,8 @@ func Patroni(ctx context.Context, conn *pgx.Conn) (manages bool, err error) {
 	return manages, nil
 }
 
-// PatroniDrops is what Patroni does to a slot that its configuration does not name.
-// From 4.1 on it spares failover slots, which PostgreSQL has from 17 on.
+// PatroniDrops is what Patroni does to a slot that the configuration does not
+// name. From 4.1 on it spares failover slots, which PostgreSQL has from 17 on.
 const PatroniDrops = "Patroni manages this cluster, and drops a logical slot that its configuration does not name once nobody reads it, at a restart or switchover within a moment"
 
 // PatroniKeeps is how Patroni learns of a slot. It then creates the slot where it is

@@ -9,9 +9,10 @@ import (
 )
 
 // ConnectPooled is Connect for statements that a pooler may hand to other
-// sessions from one transaction to the next. Such poolers refuse most start-up
-// parameters, and what is set for a session would be the application's, too. So
-// statements belong into transactions that begin with Environment. A server that is silent for pooledTimeout breaks it.
+// sessions from a single transaction to the next. Such poolers refuse most
+// start-up parameters, and what is set for a session would be the
+// application's, too. So statements belong into transactions that begin with
+// Environment. A server that is silent for pooledTimeout breaks it.
 func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -22,9 +23,10 @@ func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
 	return open(ctx, cfg, nil, pooledTimeout)
 }
 
-// pooledTimeout is the longest silence on such a connection. It leaves room for
-// the statements that lock and mark rows of a large table, and for the time that
-// notifications are listened for; both have shorter limits of their own.
+// pooledTimeout is the longest silence on such a connection. pooledTimeout
+// leaves room for the statements that lock and mark rows of a large table, and
+// for the time that notifications are listened for; both have shorter limits of
+// their own.
 const pooledTimeout = 40 * time.Second
 
 // Pooled does something on such a connection in a transaction with Environment,

@@ -9,10 +9,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// CheckPublication returns what is wrong with a publication for reading the
-// tables. Failures would lose or damage events. Warnings are about harm to
-// others, or about something that is hidden. needed are the columns that must
-// be published, by table. All errors carry a remedy.
+// CheckPublication returns the faults of a publication for reading the tables.
+// Failures would lose or damage events. Warnings are about harm to others, or
+// about something hidden. needed are the columns that must be published, by
+// table. All errors carry a remedy.
 func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]string) (failures, warnings []error) {
 	names := make([]pg.Table, len(tables))
 	for i, t := range tables {
@@ -34,8 +34,9 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]s
 	return failures, append(warnings, warnOfSiblings(tables)...)
 }
 
-// warnOfSiblings names tables that are partitions of one table: a row that moves from
-// one of them to the other is deleted in one table and inserted into another.
+// warnOfSiblings names tables that are partitions of a single table: a row that
+// moves from one of them to the other is deleted in a single table and inserted
+// into another.
 func warnOfSiblings(tables []TableInfo) (warnings []error) {
 	of := make(map[pg.Table][]string)
 	for _, t := range tables {
@@ -52,9 +53,9 @@ func warnOfSiblings(tables []TableInfo) (warnings []error) {
 	return warnings
 }
 
-// CheckTable returns why rows that are seen in the table would not reach the
-// stream under its name, whatever the publication, if so. tables are all that
-// are read. The errors are of class failure.Config.
+// CheckTable returns why rows seen in the table would not reach the stream
+// under the name, whatever the publication, if so. tables are all read. The
+// errors are of class failure.Config.
 func CheckTable(t TableInfo, tables []pg.Table) (errs []error) {
 	if !t.Publishable {
 		return []error{failure.Configf(t.PublishableRemedy(),
@@ -113,7 +114,7 @@ func checkMember(p Publication, t TableInfo, needed []string) []error {
 	return errs
 }
 
-// Excepts is the error of a table that is left out of all tables, or nil. The remedy
+// Excepts is the error of a table left out of all tables, or nil. The remedy
 // keeps the other exceptions.
 func (p Publication) Excepts(t pg.Table) error {
 	if !p.excepts(t) {
@@ -124,8 +125,8 @@ func (p Publication) Excepts(t pg.Table) error {
 }
 
 // publishedAs returns the table under whose name the rows of a partition are
-// published: the topmost of those that it is a partition of and that are
-// published themselves (pgoutput.c, get_rel_sync_entry).
+// published: the topmost of those that it is a partition of and published
+// themselves (pgoutput.c, get_rel_sync_entry).
 func (p Publication) publishedAs(t TableInfo) (root pg.Table, ok bool) {
 	if !p.ViaRoot {
 		return pg.Table{}, false

@@ -38,12 +38,12 @@ type Publication struct {
 	Excepted []ExceptedTable
 }
 
-// PublishedTable is a table that was put into a publication by name.
+// PublishedTable is a table put into a publication by name.
 type PublishedTable struct {
 	pg.Table
 	RelID uint32
-	// MemberOID is the membership's own OID in pg_publication_rel: a table
-	// that is removed and added again has another one.
+	// MemberOID is the membership's own OID in pg_publication_rel: a table that is
+	// removed and added again has another.
 	MemberOID uint32
 	RowFilter string   // 15; "" for none
 	Columns   []string // 15; nil for all
@@ -62,8 +62,8 @@ type PublishedSchema struct {
 	MemberOID uint32 // in pg_publication_namespace
 }
 
-// ReadPublication reads a publication as it was at one time; ok is false where
-// there is none.
+// ReadPublication reads a publication as it was at a single time; ok is false
+// where there is none.
 func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Publication, ok bool, err error) {
 	err = conn.QueryRow(ctx, publicationSQL(conn), name).Scan(&p.OID, &p.Name, &p.Owner, &p.AllTables,
 		&p.Insert, &p.Update, &p.Delete, &p.Truncate, &p.ViaRoot, &p.GeneratedStored, &p.Tables, &p.Schemas, &p.Excepted)
@@ -76,9 +76,9 @@ func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Public
 	return p, true, nil
 }
 
-// publicationSQL reads a publication in one statement, and so in one snapshot:
-// with one for each part, a membership that ended and one that came later would
-// look as if they had been there together.
+// publicationSQL reads a publication in a single statement, and so in one
+// snapshot: with one for each part, a membership that ended and one that came
+// later would look as if they had been there together.
 func publicationSQL(conn *pgx.Conn) string {
 	filters, schemas, members, excepted := ``, `'[]'::jsonb`, ``, `'[]'::jsonb`
 	if majorVersion(conn) >= 15 {
@@ -136,7 +136,7 @@ func (p Publication) excepts(t pg.Table) bool {
 	return slices.ContainsFunc(p.Excepted, func(e ExceptedTable) bool { return e.Table == t || slices.Contains(e.Partitions, t) })
 }
 
-// exceptions is the EXCEPT clause that leaves out what is left out now, but the
+// exceptions is the EXCEPT clause that leaves out the rest out now, but the
 // given table; "" for none.
 func (p Publication) exceptions(but pg.Table) string {
 	var names []string
@@ -151,13 +151,13 @@ func (p Publication) exceptions(but pg.Table) string {
 	return " EXCEPT (" + strings.Join(names, ", ") + ")"
 }
 
-// ColumnList returns the columns of a table that are published, or nil for all.
+// ColumnList returns the columns of a table published, or nil for all.
 func (p Publication) ColumnList(t pg.Table) []string {
 	m, _ := p.table(t)
 	return m.Columns
 }
 
-// inSchema reports whether the table's schema is published. Row filters of its
+// inSchema reports whether the table's schema is published. Row filters of the
 // tables then have no effect (pgoutput.c, pgoutput_row_filter_init).
 func (p Publication) inSchema(t pg.Table) bool {
 	return slices.ContainsFunc(p.Schemas, func(s PublishedSchema) bool { return s.Name == t.Schema })
@@ -248,11 +248,11 @@ func (p Publication) Beyond(tables []pg.Table) string {
 }
 
 // CreatePublication creates a publication of the tables' inserts, and of their
-// updates, so that an UPDATE of an event can be reported. Where a table is
-// partitioned it has their deletions, too: a row that moves to another partition
-// is deleted and inserted, and is told from a new one by that. Where a table has no
-// replica identity both are left out: PostgreSQL would refuse them to the
-// application.
+// updates, so an UPDATE of an event can be reported. Where a table is
+// partitioned it has their deletions, too: a row that moves to another
+// partition is deleted and inserted, and is told from a new one by that. Where
+// a table has no replica identity both are left out: PostgreSQL would refuse
+// them to the application.
 func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables []TableInfo) error {
 	_, err := conn.Exec(ctx, CreatePublicationSQL(name, tables))
 	if err != nil {

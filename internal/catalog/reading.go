@@ -28,14 +28,15 @@ const (
 	kafkaLock  = "cdc-outbox Kafka"          // of the slot
 )
 
-// StandBy shows to others, and to ReadStandbys of the same slot, that this connection's
-// instance waits for it, until the connection ends. It does not wait.
+// StandBy shows to others, and to ReadStandbys of the same slot, that this
+// connection's instance waits for it, until the connection ends. StandBy does
+// not wait.
 func (r Reading) StandBy(ctx context.Context, conn *pgx.Conn) error {
 	return showing(ctx, conn, append(r.sources(), lock{standbyLock, r.Slot}))
 }
 
-// Show shows, to Orphaned too, that this connection's instance reads the slot, until the
-// connection ends. It does not wait.
+// Show shows, to Orphaned too, that this connection's instance reads the slot,
+// until the connection ends. Show does not wait.
 func (r Reading) Show(ctx context.Context, conn *pgx.Conn) error {
 	locks := append(r.sources(), lock{readerLock, r.Slot})
 	if r.Saves {
@@ -57,7 +58,8 @@ func (r Reading) sources() (locks []lock) {
 	return locks
 }
 
-// ReaderSaves reports whether an instance shows that it reads the slot, and saves checkpoints.
+// ReaderSaves reports whether an instance shows it reads the slot, and saves
+// checkpoints.
 func ReaderSaves(ctx context.Context, conn *pgx.Conn, slot string) (bool, error) {
 	return shows(ctx, conn, lock{savesLock, slot})
 }
@@ -96,9 +98,9 @@ func (r Reading) OtherReaders(ctx context.Context, conn *pgx.Conn) (slots []stri
 	return slots, nil
 }
 
-// Unread returns the other slots of this database that nobody reads, and that may have
-// events of r: its tables are published, or its publication is there. A slot does not say
-// through which publication it was read.
+// Unread returns the other slots of this database that nobody reads, and that
+// may have events of r: the tables are published, or the publication is there.
+// A slot does not say through which publication it was read.
 func (r Reading) Unread(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, _ := conn.Query(ctx, `
 		SELECT slot_name::text FROM pg_replication_slots

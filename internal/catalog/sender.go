@@ -19,9 +19,9 @@ type Sender struct {
 	Waiting
 }
 
-// Works reports whether the process is busy, or waits for something in the server.
-// Otherwise it waits for its client, or has nothing to send: then it has answered,
-// and the answer has not arrived.
+// Works reports whether the process is busy, or waits for something in the
+// server. Otherwise it waits for the client, or has nothing to send: then it
+// has answered, and the answer has not arrived.
 func (s Sender) Works() bool {
 	return !strings.HasPrefix(s.Event, "Client ") && !strings.HasPrefix(s.Event, "Activity ")
 }
@@ -37,11 +37,11 @@ func (s Sender) String() string {
 	return fmt.Sprintf("process %d waits for %s", s.PID, s.Waiting)
 }
 
-// errNotSending means that the slot is not sent by the process any more.
+// errNotSending means the slot is not sent by the process any more.
 var errNotSending = errors.New("the server's process that sent the slot is gone")
 
-// AskSender asks, on a connection of its own to the address that a stream comes from,
-// what the process pid does, which sends the slot.
+// AskSender asks, on a separate connection to the address that a stream comes
+// from, what the process pid does, which sends the slot.
 func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid int32) (s Sender, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -39,14 +39,14 @@ func (s Server) Major() int { return s.Version / 10000 }
 
 // WALSuffices tells whether wal_level lets a logical slot be created. From
 // PostgreSQL 19 on replica does: effective_wal_level becomes logical with the
-// first logical slot, and stays so until the last one is dropped.
+// first logical slot, and stays so until the last is dropped.
 func (s Server) WALSuffices() bool {
 	return s.WALLevel == "logical" || s.WALLevel == "replica" && s.Major() >= 19
 }
 
 // The timeline of pg_control_checkpoint lags behind a promotion until the next
-// checkpoint; the name of the WAL file that is being written does not. It may
-// not be asked for on a standby.
+// checkpoint; the name of the WAL file being written does not. It may not be
+// asked for on a standby.
 const serverQuery = `
 WITH setting AS (
 	SELECT name, setting, unit FROM pg_settings
@@ -98,7 +98,7 @@ func ReadServer(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	return s, nil
 }
 
-// Identity tells one database cluster and its history from another.
+// Identity tells one database cluster and the history from another.
 type Identity struct {
 	SystemID string
 	Timeline int32

@@ -62,8 +62,8 @@ func (s Slot) Lost() (reason string, lost bool) {
 	return "", false
 }
 
-// Creating reports whether the slot is still being created, which waits for every
-// transaction that is running. It has no position yet.
+// Creating reports whether the slot is still being created, which waits for
+// every transaction running. It has no position yet.
 func (s Slot) Creating() bool { return s.Type == "logical" && s.ConfirmedFlush == 0 }
 
 // Unfit returns why no connector could read the slot of this database, even if
@@ -93,7 +93,7 @@ func (s Slot) Unfit(database string) error {
 	return nil
 }
 
-// textLSN reads an LSN from its text form; null leaves it zero.
+// textLSN reads an LSN from the text form; null leaves it zero.
 type textLSN pg.LSN
 
 func (l *textLSN) UnmarshalText(b []byte) error {
@@ -148,8 +148,8 @@ func parseSlot(raw []byte) (slot Slot, err error) {
 type SlotOptions struct {
 	// Temporary slots vanish with the connection that created them.
 	Temporary bool
-	// ExportSnapshot keeps a snapshot of the slot's first position usable
-	// until the connection runs its next command.
+	// ExportSnapshot keeps a snapshot of the slot's first position usable until
+	// the connection runs the next command.
 	ExportSnapshot bool
 	// Failover has the slot synchronised to standbys. Servers before 17 cannot
 	// and are not asked to.
@@ -157,11 +157,10 @@ type SlotOptions struct {
 }
 
 // CreateSlot creates a logical pgoutput slot on a replication connection and
-// returns its first position and, if asked for, the name of the snapshot
-// there. version is Server.Version. It blocks until every transaction that is
-// running has ended, prepared ones included; canceling ctx closes the
-// connection. The publication must exist before, or decoding what lies between
-// the two fails.
+// returns the first position and, if asked for, the name of the snapshot there.
+// version is Server.Version. CreateSlot blocks until every transaction running
+// has ended, prepared ones included; canceling ctx closes the connection. The
+// publication must exist before, or decoding what lies between the two fails.
 func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int, opts SlotOptions) (consistent pg.LSN, snapshot string, err error) {
 	r, err := pglogrepl.ParseCreateReplicationSlot(conn.Exec(ctx, createSlotCommand(name, version, opts)))
 	if err != nil {

@@ -23,8 +23,8 @@ type Snapshot struct {
 	// means what is visible now.
 	Name  string
 	Table pg.Table
-	// Relation describes the table, as by ReadColumns; its columns are read in
-	// its order.
+	// Relation describes the table, as by ReadColumns; the columns are read in the
+	// order.
 	Relation *pg.Relation
 	// Charset is that of the database, as by ReadCharset.
 	Charset *pg.Charset
@@ -42,16 +42,16 @@ type Snapshot struct {
 // fn for each as an insert. The order is that of the primary key where that
 // grows with time (an integer, or UUIDs all of version 7), and otherwise that
 // in which the rows lie in the table. The row passed to fn is valid during the
-// call, its values' bytes for good. CommitTime is the time of the snapshot, as
+// call, the values' bytes for good. CommitTime is the time of the snapshot, as
 // a row's own is not recorded.
 //
-// Memory stays at one row, as rows are taken off the socket one by one; fn may
-// block for as long as it likes. conn is one of Connect, which sets the text
-// form; it runs one read-only transaction, which is ended before ReadSnapshot
+// Memory stays at a single row, as rows are taken off the socket one by one; fn
+// may block for as long as it likes. conn is one of Connect, which sets the
+// text form; it runs one read-only transaction, ended before ReadSnapshot
 // returns. An error of fn is returned unwrapped and, as canceling ctx does,
 // closes conn.
 func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.Row) error) error {
-	var stopped error // of fn, which is returned untouched
+	var stopped error // of fn, returned untouched
 	err := inSnapshot(ctx, conn.PgConn(), s, func(r *pg.Row) error {
 		stopped = fn(r)
 		return stopped
@@ -66,8 +66,8 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.R
 	if err != nil {
 		err = fmt.Errorf("read snapshot of %s: %w", s.Table, err)
 	}
-	// Streaming needs no right to read the table, so that the role may lack it, nor
-	// is it bound by policies.
+	// Streaming needs no right to read the table, so the role may lack it, nor is
+	// it bound by policies.
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == pgerrcode.InsufficientPrivilege {
 		role := pgsql.Name(conn.Config().User)
 		if pg.Routine == routineRowSecurity {
@@ -182,7 +182,7 @@ func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) 
 	}
 }
 
-// streamRows runs one query and passes its rows on as they arrive, in text
+// streamRows runs one query and passes the rows on as they arrive, in text
 // form. When fn fails the rest is not read and conn is closed.
 func streamRows(ctx context.Context, conn *pgconn.PgConn, sql string, fn func([][]byte) error) error {
 	query, cancel := context.WithCancel(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
-// quietSocket wraps a dial function so that the runtime's poller hears of its
+// quietSocket wraps a dial function so the runtime's poller hears of the
 // connections only while somebody waits for them.
 //
 // The poller would be told of every single send of the walsender, whether or
@@ -52,7 +52,7 @@ type socket struct {
 	closed        atomic.Bool
 }
 
-// newSocket moves conn's connection to a descriptor of its own and closes conn,
+// newSocket moves conn's connection to a separate descriptor and closes conn,
 // which takes it off the poller.
 func newSocket(conn net.Conn) (*socket, error) {
 	raw, err := conn.(syscall.Conn).SyscallConn()
@@ -88,7 +88,7 @@ func newSocket(conn net.Conn) (*socket, error) {
 	return s, nil
 }
 
-// writeTick is how late a blocked write may notice its deadline.
+// writeTick is how late a blocked write may notice the deadline.
 const writeTick = 50 * time.Millisecond
 
 func makeBlocking(fd int) error {
@@ -142,7 +142,7 @@ func (s *socket) send(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Close implements net.Conn; calls that are blocked return.
+// Close implements net.Conn; calls blocked return.
 func (s *socket) Close() error {
 	s.closed.Store(true)
 	_ = s.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
@@ -167,7 +167,7 @@ func (s *socket) SetReadDeadline(t time.Time) error { return s.bell.file.SetRead
 // SetWriteDeadline implements net.Conn.
 func (s *socket) SetWriteDeadline(t time.Time) error { s.write.set(t); return nil }
 
-// deadline is a time that may be set while it is looked at.
+// deadline is a time that may be set while looked at.
 type deadline struct{ at atomic.Pointer[time.Time] }
 
 func (d *deadline) set(t time.Time) {

@@ -12,10 +12,11 @@ import (
 // role, the instances of a slot, and end with the session.
 const (
 	standbyLock = "cdc-outbox standby" // of a spare, for the slot that it waits for
-	readerLock  = "cdc-outbox reader"  // of the instance that reads the slot, beside its stream
+	readerLock  = "cdc-outbox reader"  // of the instance that reads the slot, beside the stream
 )
 
-// showing takes locks, by their names and what they are for. It does not wait.
+// showing takes locks, by their names and what they are for. showing does not
+// wait.
 func showing(ctx context.Context, conn *pgx.Conn, locks []lock) error {
 	names, of := make([]string, len(locks)), make([]string, len(locks))
 	for i, l := range locks {
@@ -36,7 +37,7 @@ const shown = `l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AN
 		   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		   AND (l.classid, l.objid) = (hashtext($1)::oid, hashtext($2)::oid)`
 
-// Reader is a session of an instance that shows that it reads the slot.
+// Reader is a session of an instance that shows it reads the slot.
 type Reader struct {
 	PID int32
 	// Silent is how long the server has had nothing from it; 0 where the role may not
@@ -63,7 +64,7 @@ func ReadReaders(ctx context.Context, conn *pgx.Conn, slot string) ([]Reader, er
 }
 
 // Orphaned reports whether the slot is read by a process of ours, by its
-// application_name, although no instance shows that it reads the slot.
+// application_name, although no instance shows it reads the slot.
 func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// StandbySlot is a slot that synchronized_standby_slots names (PostgreSQL 17): what
-// its standby does not have yet is not sent to a failover slot.
+// StandbySlot is a slot that synchronized_standby_slots names (PostgreSQL 17):
+// what the standby does not have yet is not sent to a failover slot.
 type StandbySlot struct {
 	Name     string
 	Exists   bool
@@ -18,8 +18,8 @@ type StandbySlot struct {
 	Lost     bool // invalidated
 }
 
-// Away says why nothing will get through because of the slot; "" where its standby
-// is there, and at most behind.
+// Away says why nothing will get through because of the slot; "" where the
+// standby is there, and at most behind.
 func (s StandbySlot) Away() string {
 	switch {
 	case !s.Exists:
@@ -51,7 +51,7 @@ func (w StandbyWait) Away() string {
 	return strings.Join(away, ", ")
 }
 
-// String says what is waited for.
+// String says everything waited for.
 func (w StandbyWait) String() string {
 	if away := w.Away(); away != "" {
 		return "PostgreSQL sends nothing that the standbys in synchronized_standby_slots do not have: slot " + away
@@ -63,7 +63,7 @@ func (w StandbyWait) String() string {
 	return "PostgreSQL waits until the standbys in synchronized_standby_slots have the log that it is to send: " + strings.Join(names, ", ")
 }
 
-// Remedy is what to do about it.
+// Remedy is the remedy for it.
 func (w StandbyWait) Remedy() string {
 	return "start the standby, or have it read its slot (primary_slot_name); if it will not come back, name the slots of the standbys that are there: " +
 		"ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf(); (a failover to a standby that is not named may lose events)"

@@ -16,8 +16,8 @@ type SyncStandbys struct {
 	Application string // our application_name
 }
 
-// ReadSyncStandbys reads the setting on an ordinary connection, which has the
-// same application_name as a replication connection of the same URL. (What
+// ReadSyncStandbys reads the setting on an ordinary connection, with the same
+// application_name as a replication connection of the same URL. (What
 // pg_stat_replication says of it is only for roles with pg_read_all_stats.)
 func ReadSyncStandbys(ctx context.Context, conn *pgx.Conn) (s SyncStandbys, err error) {
 	err = conn.QueryRow(ctx, `SELECT current_setting('synchronous_standby_names'), current_setting('application_name')`).

@@ -10,25 +10,25 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// TableInfo is what the catalogs know about a table apart from its columns.
+// TableInfo is what the catalogs know about a table apart from the columns.
 type TableInfo struct {
 	pg.Table
 	OID         uint32
 	SchemaOID   uint32
 	Partitioned bool
-	// ReplicaIdentity tells whether the table's rows can be named in an update
-	// or delete, by primary key, an index, or the whole row, in each partition
-	// and also in those that are made later.
+	// ReplicaIdentity tells whether the table's rows can be named in an update or
+	// delete, by primary key, an index, or the whole row, in each partition and
+	// also in those made later.
 	ReplicaIdentity bool
 	// Publishable is false for what logical replication cannot read: views,
 	// foreign, unlogged and temporary tables.
 	Publishable bool
-	// Unlogged tells that it would be Publishable if it were logged.
+	// Unlogged tells it would be Publishable if it were logged.
 	Unlogged bool
 	// Ancestors are the partitioned tables that it is a partition of, the
 	// nearest first.
 	Ancestors []pg.Table
-	// Unpublishable are its partitions, at any depth, that are not Publishable.
+	// Unpublishable are the partitions, at any depth, that are not Publishable.
 	Unpublishable []pg.Table
 	// Children are the tables that inherit from it, at any depth, and are no
 	// partitions. Their rows are seen in the table, and published under the
@@ -45,7 +45,7 @@ func OIDs(tables []TableInfo) []uint32 {
 	return oids
 }
 
-// PartitionedOIDs are those of the tables that are partitioned.
+// PartitionedOIDs are those of the tables partitioned.
 func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
 	for _, t := range tables {
 		if t.Partitioned {
@@ -57,10 +57,10 @@ func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
 
 // Only the catalogs are asked: functions such as pg_partition_tree lock what
 // they look at, and would wait for a session that changes a partition. A
-// partitioned table has no rows of its own, so it does not matter if it is
-// unlogged, which SET LOGGED cannot fix before PostgreSQL 18. A table that is
-// dropped during the query is no reason to stop, although
-// pg_relation_is_publishable does not know it.
+// partitioned table has no rows of its own, so it does not matter if unlogged,
+// which SET LOGGED cannot fix before PostgreSQL 18. A table dropped during the
+// query is no reason to stop, although pg_relation_is_publishable does not know
+// it.
 var tableQuery = `
 WITH RECURSIVE named AS (
 	SELECT c.oid, c.relnamespace, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -117,8 +117,8 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, table pg.Table) (info TableI
 	return info, true, nil
 }
 
-// ReadTables looks up the tables of source.tables; one that is missing is
-// the error that Missing returns.
+// ReadTables looks up the tables of source.tables; one missing is the error
+// that Missing returns.
 func ReadTables(ctx context.Context, conn *pgx.Conn, tables []pg.Table) ([]TableInfo, error) {
 	infos := make([]TableInfo, len(tables))
 	for i, t := range tables {

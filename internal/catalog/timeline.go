@@ -33,7 +33,7 @@ func TimelineSwitch(ctx context.Context, conn *pgconn.PgConn, current, old int32
 }
 
 // findSwitch reads a timeline history file: one line for each ancestor, with
-// its number, the LSN of the switch and the reason (PostgreSQL documentation,
+// the number, the LSN of the switch and the reason (PostgreSQL documentation,
 // "Timelines").
 func findSwitch(file []byte, old int32) (pg.LSN, error) {
 	lines := bufio.NewScanner(bytes.NewReader(file))

@@ -32,13 +32,13 @@ type View struct {
 	Tables      []TableInfo  // unless one is missing
 	Begin, End  pg.LSN       // of the log, before and after the tables were read
 	Horizon     uint64       // each transaction with an id before it ended in the log before End
-	// SchemasTold tells that a stream has the present name of a table whose schema was
-	// renamed (16). Before, it goes on under the name that it has announced (pgoutput.c,
-	// init_rel_sync_cache).
+	// SchemasTold tells a stream has the present name of a table whose schema was
+	// renamed (16). Before, it goes on under the name that it has announced
+	// (pgoutput.c, init_rel_sync_cache).
 	SchemasTold bool
 	// Failures are why events would be lost or mangled, Warnings what harms
-	// somebody else or hides something: see CheckPublication. A table that is
-	// missing is a failure too. There is neither without a publication.
+	// somebody else or hides something: see CheckPublication. A table missing is a
+	// failure too. There is neither without a publication.
 	Failures, Warnings []error
 
 	needed map[pg.Table][]string // columns, of the tables with a column list
@@ -50,8 +50,8 @@ func (v *View) ReadSlot(ctx context.Context, conn *pgx.Conn, s Source) (err erro
 	return err
 }
 
-// ReadPublication reads the view's publication, and the tables for what is wrong
-// with either.
+// ReadPublication reads the view's publication, and the tables for the faults
+// of either.
 func (v *View) ReadPublication(ctx context.Context, conn *pgx.Conn, s Source) error {
 	v.Publication, v.Fingerprint, v.Tables, v.Failures, v.Warnings = nil, "", nil, nil, nil
 	p, ok, err := ReadPublication(ctx, conn, s.Publication)
@@ -96,9 +96,9 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) (err er
 	return nil
 }
 
-// readEnd returns the end of the log. All that was visible before lies before it,
-// also what is not on disk yet. So does the end of each transaction with an id before
-// the horizon.
+// readEnd returns the end of the log. All that was visible before lies before
+// it, also everything not on disk yet. So does the end of each transaction with
+// an id before the horizon.
 func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, horizon uint64, err error) {
 	var text string
 	err = conn.QueryRow(ctx, `SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0')

@@ -13,11 +13,11 @@ const (
 	// smallWindow is the most that the server may have under way to us over loopback
 	// (tcp(7), TCP_WINDOW_CLAMP).
 	smallWindow = 32 << 10
-	// smallBuffer is the receive buffer there. The kernel doubles it, and closes the
-	// window where it is about full. A window that was open is not taken back, and a
-	// small row takes several times its size of the buffer. So that has to be much
-	// larger than the window, or the kernel drops rows, and the server sends them
-	// again, after 200 ms at worst (RTO_MIN).
+	// smallBuffer is the receive buffer there. The kernel doubles it, and closes
+	// the window where it is about full. A window that was open is not taken back,
+	// and a small row takes several times the size of the buffer. So that has to
+	// be much larger than the window, or the kernel drops rows, and the server
+	// sends them again, after 200 ms at worst (RTO_MIN).
 	smallBuffer = 128 << 10
 	// smallSegment is the largest segment there. The window has to be several of
 	// them: a sender waits for room for a whole one, by a timer at worst (RFC 9293,
@@ -25,14 +25,14 @@ const (
 	smallSegment = 8 << 10
 )
 
-// smallWindows wraps a dial function so that connections over TCP loopback have a
+// smallWindows wraps a dial function so connections over TCP loopback have a
 // small window.
 //
-// The walsender sends each row by itself. Over loopback, whoever sends also does
-// the receiver's part of the protocol, which is a third of the walsender's time.
-// While the window is closed, rows gather in the server's socket at little cost.
-// Once we read they come in large segments, and in our time. Over a network the
-// window has to be what is under way.
+// The walsender sends each row by itself. Over loopback, whoever sends also
+// does the receiver's part of the protocol, a third of the walsender's time.
+// While the window is closed, rows gather in the server's socket at little
+// cost. Once we read they come in large segments, and in our time. Over a
+// network the window has to be what is under way.
 func smallWindows(dial pgconn.DialFunc) pgconn.DialFunc {
 	// Errors are left: this is help only.
 	shrink := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {

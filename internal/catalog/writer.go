@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Writer is a transaction that has an id, so it may have written. Decoding cannot
-// begin behind it: a new slot waits for it, and another one keeps the log from there on.
+// Writer is a transaction with an id, so it may have written. Decoding cannot
+// begin behind it: a new slot waits for it, and another one keeps the log from
+// there on.
 type Writer struct {
 	PID         int32  // 0 for a prepared one
 	GID         string // of a prepared one

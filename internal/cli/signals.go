@@ -14,7 +14,7 @@ type Stopped struct{ Signal os.Signal }
 func (s Stopped) Error() string { return "stopped by signal: " + s.Signal.String() }
 
 // doubled is how long after the first signal others count as the same one: GNU
-// timeout and some supervisors signal the process and then its group.
+// timeout and some supervisors signal the process and then the group.
 const doubled = time.Second
 
 // CatchSignals returns the signals that stop the process. SIGHUP, of a terminal
@@ -29,10 +29,10 @@ func CatchSignals() <-chan os.Signal {
 	return signals
 }
 
-// StopOn returns a context that the first signal ends, with Stopped as its
-// cause. A second one, later than doubled, means that the operator will not wait
-// for a drain: it calls exit with 1. The goroutine that waits lives as long as
-// the process, or until signals is closed.
+// StopOn returns a context that the first signal ends, with Stopped as the
+// cause. A second, later than doubled, means the operator will not wait for a
+// drain: it calls exit with 1. The goroutine that waits lives as long as the
+// process, or until signals is closed.
 func StopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

@@ -95,9 +95,9 @@ func (l *loader) validateLetters() {
 	}
 }
 
-// validateDelivery refuses what cannot be delivered exactly once. The checkpoint
-// has to be in the transaction of its events, and a crash must leave nothing that
-// only the table knows.
+// validateDelivery refuses what cannot be delivered exactly once. The
+// checkpoint has to be in the transaction of the events, and a crash must leave
+// nothing that only the table knows.
 func (l *loader) validateDelivery() {
 	if l.cfg.Sink.Kafka == nil || l.cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
 		return
@@ -143,8 +143,7 @@ func internalTopics(connectors []*Config) []string {
 	return topics
 }
 
-// validateRouting compiles the routing of a configuration that is in order
-// otherwise.
+// validateRouting compiles the routing of a configuration in order otherwise.
 func (l *loader) validateRouting() {
 	if len(l.problems.List) > 0 {
 		return

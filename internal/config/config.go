@@ -1,10 +1,11 @@
-// Package config holds the connector's whole configuration in one struct: its
-// defaults, where it is read from, its validation and its redaction.
+// Package config holds the connector's whole configuration in a single struct:
+// the defaults, where read from, its validation and its redaction.
 //
 // The loader is our own. It tells the line of each value, all problems at once
-// with a remedy each, and never a secret; it merges pipelines, variables and flags
-// by the yaml tags of the parts' options alone. Libraries for configuration do not:
-// they decode first, so that 0123 is a number by then, and stop at one error.
+// with a remedy each, and never a secret; it merges pipelines, variables and
+// flags by the yaml tags of the parts' options alone. Libraries for
+// configuration do not: they decode first, so that 0123 is a number by then,
+// and stop at a single error.
 //
 // Invariants:
 //
@@ -12,7 +13,7 @@
 //     value again.
 //  2. Load reports every problem it finds at once, each naming key, value and
 //     remedy.
-//  3. A Secret never shows its value through fmt, JSON, YAML or a log.
+//  3. A Secret never shows the value through fmt, JSON, YAML or a log.
 //
 // Non-goals: reading a Debezium connector's configuration, reloading at run
 // time.
@@ -44,7 +45,7 @@ type Config struct {
 	Retention  retention.Options      `yaml:"retention"`
 	HTTP       page.Options           `yaml:"http"`
 	Log        Log                    `yaml:"log"`
-	// Pipelines are several connectors in one process, by name under the key
+	// Pipelines are several connectors in a single process, by name under the key
 	// pipelines; empty for one connector, which the rest describes. With
 	// pipelines, the rest holds what they have in common.
 	Pipelines []Pipeline `yaml:"-"`
@@ -68,8 +69,8 @@ type Source struct {
 	Siblings    []string `yaml:"-"`
 	Slot        string   `yaml:"slot"`
 	Publication string   `yaml:"publication"`
-	// Create makes run create the publication and the slot where they are
-	// missing on a first start. It never recreates a slot that was lost.
+	// Create makes run create the publication and the slot where they are missing
+	// on a first start. It never recreates a slot lost.
 	Create bool `yaml:"create"`
 	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
 	// slot nor a publication.
@@ -77,8 +78,8 @@ type Source struct {
 	// MessagePrefix is that of the logical messages which are events, with
 	// ModeMessage; others are ignored.
 	MessagePrefix string `yaml:"message_prefix"`
-	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows that are
-	// in the table when the slot is created are published too.
+	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows in the table
+	// when the slot is created are published too.
 	Snapshot string `yaml:"snapshot"`
 	// StatusInterval is the longest time between two standby status updates.
 	// It must be well below the server's wal_sender_timeout.
@@ -99,7 +100,7 @@ const (
 	SnapshotInitial = "initial"
 )
 
-// Sink is where records go: exactly one of its members is set.
+// Sink is where records go: exactly one of the members is set.
 type Sink struct {
 	Kafka  *sink.Options `yaml:"kafka"`
 	Stdout *Stdout       `yaml:"stdout"`

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// field is one configuration key and the place of its value.
+// field is one configuration key and the place of the value.
 type field struct {
 	key   string // dotted, e.g. source.url
 	value reflect.Value

@@ -22,7 +22,7 @@ type keyCase struct {
 	want       any
 }
 
-// sample returns a value for a field that is not its default.
+// sample returns a value for a field that is not the default.
 func sample(t *testing.T, f *field) keyCase {
 	t.Helper()
 	switch f.value.Interface().(type) {
@@ -81,7 +81,7 @@ func TestEveryKeyIsSettable(t *testing.T) {
 }
 
 // TestVariablesAreDistinct also keeps keys from looking like the variables that
-// Kubernetes injects, which are ignored.
+// Kubernetes injects, ignored.
 func TestVariablesAreDistinct(t *testing.T) {
 	defaults := Default()
 	seen := map[string]string{}

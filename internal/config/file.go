@@ -18,7 +18,7 @@ import (
 
 // readFile merges the YAML file. It walks the node tree itself rather than
 // decoding into the struct: the tree has the line of each value, duplicate keys
-// and the text before YAML's guesses about its type (no: stays no, 0123 stays
+// and the text before YAML's guesses about the type (no: stays no, 0123 stays
 // 0123).
 func (l *loader) readFile(path string) {
 	text, err := os.ReadFile(path)
@@ -50,12 +50,12 @@ func (l *loader) readFile(path string) {
 	l.section(path, "", document.Content[0])
 }
 
-// tabbed is a line that is indented with a tab.
+// tabbed is a line indented with a tab.
 var tabbed = regexp.MustCompile(`(?m)^ *\t+ *[^\s#]`)
 
 // syntaxProblem is the YAML library's message without what it quotes from the
 // file: that may be a secret, as for an unquoted password that begins with *,
-// which is an unknown anchor to YAML.
+// an unknown anchor to YAML.
 func syntaxProblem(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.Contains(text, "anchor") {
@@ -143,8 +143,8 @@ func shown(f *field, node *yaml.Node) string {
 	return display(node.Value)
 }
 
-// suggestKey names the key that was meant, looking first in the same section,
-// then for the same last name anywhere.
+// suggestKey names the key meant, looking first in the same section, then for
+// the same last name anywhere.
 func (l *loader) suggestKey(key string) string {
 	parent, name := cutLast(key)
 	if first, _, _ := strings.Cut(key, "."); l.pipeline != "" && slices.Contains(processSections, first) {

@@ -17,12 +17,12 @@ type Options struct {
 	// Environ is the environment as os.Environ returns it: the source of
 	// ${VAR} and of CDC_OUTBOX_… overrides.
 	Environ []string
-	// Set are overrides key=value from the command line; the last one of a key
-	// wins, over everything else.
+	// Set are overrides key=value from the command line; the last of a key wins,
+	// over everything else.
 	Set []string
 }
 
-// Load reads, merges and validates the configuration. Its error is a *Problems
+// Load reads, merges and validates the configuration. The error is a *Problems
 // with all that is wrong, of class failure.Config.
 func Load(opts Options) (*Config, error) {
 	l := read(opts, "")
@@ -52,9 +52,9 @@ func (l *loader) keepSlots(connectors []*Config) {
 // keepTopics has no event of the configuration go to the connectors' own topics.
 func (l *loader) keepTopics(connectors []*Config) { l.cfg.Route.Internal = internalTopics(connectors) }
 
-// Validate reports every value and combination that cannot work as a
-// *Problems, for a Config that was not made by Load. It reads the files that
-// the configuration names.
+// Validate reports every value and combination that cannot work as a *Problems,
+// for a Config not made by Load. Validate reads the files that the
+// configuration names.
 func (c *Config) Validate() error {
 	l := &loader{cfg: c, given: map[string]given{}}
 	l.validate()
@@ -71,7 +71,7 @@ type given struct {
 	within string
 }
 
-// loader merges the layers into cfg and collects what is wrong.
+// loader merges the layers into cfg and collects the fault.
 type loader struct {
 	cfg      *Config
 	fields   *fields
@@ -81,7 +81,7 @@ type loader struct {
 	unread   bool // the file could not be read: what it would set is unknown
 
 	pipelines []pipelineNode // those in the file
-	pipeline  string         // the one that is being read; empty for the top level
+	pipeline  string         // the one being read; empty for the top level
 }
 
 // read merges defaults, file, environment and flags. Then it does the same for
@@ -131,8 +131,8 @@ func environment(environ []string) map[string]string {
 	return vars
 }
 
-// chooseSink drops the default Kafka sink when another one is named, and with
-// it the default checkpoint store, which lives in Kafka. A pipeline's own sink
+// chooseSink drops the default Kafka sink when another is named, and with it
+// the default checkpoint store, which lives in Kafka. A pipeline's own sink
 // takes the place of the top level's.
 func (l *loader) chooseSink() {
 	if l.cfg.Sink.Stdout == nil {
@@ -186,7 +186,7 @@ func (l *loader) reportError(key string, err error) {
 	l.report(key, err.Error(), remedy)
 }
 
-// unknown adds a problem about a key that does not exist. Its value is never
+// unknown adds a problem about a key that does not exist. The value is never
 // shown: it may be the secret of a mistyped key.
 func (l *loader) unknown(origin, key, remedy string) {
 	l.add(Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})

@@ -17,10 +17,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestLoad (failure mode 45) loads testdata/*/*.yaml and compares the outcome with the .golden
-// file beside each: the problems as an operator sees them, or the keys
-// that are not at their defaults. Lines "# env NAME=value" and "# set key=value" in a file are
-// the environment and the flags.
+// TestLoad (failure mode 45) loads testdata/*/*.yaml and compares the outcome
+// with the .golden file beside each: the problems as an operator sees them, or
+// the keys not at their defaults. Lines "# env NAME=value" and "# set
+// key=value" in a file are the environment and the flags.
 func TestLoad(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -56,7 +56,7 @@ func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
 	}
 }
 
-// A password is used as it is written in source.password, and no part of one that is
+// A password is used as it is written in source.password, and no part of one
 // not encoded in a URL is shown.
 func TestPasswords(t *testing.T) {
 	const password = `p@ss/w#1 '+%\`

@@ -51,7 +51,7 @@ func (l *loader) readEnvironment(environ []string) {
 	}
 }
 
-// readVariables merges the variables of the level that is being read.
+// readVariables merges the variables of the level being read.
 func (l *loader) readVariables() {
 	for _, key := range l.fields.keys {
 		name := environmentName(l.name(key))
@@ -61,8 +61,8 @@ func (l *loader) readVariables() {
 	}
 }
 
-// readFlags merges key=value overrides. An argument that is not of that form
-// is not repeated in the message: it may be a secret.
+// readFlags merges key=value overrides. An argument not of that form is not
+// repeated in the message: it may be a secret.
 func (l *loader) readFlags(set []string) {
 	for _, assignment := range set {
 		key, text, ok := strings.Cut(assignment, "=")
@@ -93,7 +93,7 @@ func (l *loader) flag(key, text string) {
 	l.override(flagOrigin, f, text)
 }
 
-// override stores a value that comes as one string. It is taken as it is,
+// override stores a value that comes as a single string. It is taken as it is,
 // without substitution: a shell has done that.
 func (l *loader) override(origin string, f *field, text string) {
 	g := given{origin: origin}

@@ -46,7 +46,7 @@ type pipelineNode struct {
 	node *yaml.Node
 }
 
-// readPipelines notes the pipelines of the file, in its order.
+// readPipelines notes the pipelines of the file, in the order.
 func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
 	node = resolve(node)
 	if isNull(node) {
@@ -174,7 +174,7 @@ func (l *loader) adopt(found Problems) {
 	}
 }
 
-// place is what only one pipeline can have.
+// place is what only a single pipeline can have.
 type place struct {
 	key, value string
 	within     string // where value is one among others; may be secret

@@ -17,13 +17,13 @@ type Problem struct {
 	// Value is the value as it was written, before substitution, quoted; empty
 	// for secrets and where it says nothing.
 	Value string
-	// Text says what is wrong, without key and value.
+	// Text says the fault, without key and value.
 	Text string
-	// Remedy says what to do about it.
+	// Remedy says the remedy for it.
 	Remedy string
 }
 
-// String returns the problem on one line, without the remedy.
+// String returns the problem on a single line, without the remedy.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Origin != "" {
@@ -45,7 +45,7 @@ type Problems struct {
 	List []Problem
 }
 
-// Error implements error, with a line for each problem and one for its remedy.
+// Error implements error, with a line for each problem and one for the remedy.
 func (p *Problems) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the configuration has %d problem", len(p.List))

@@ -91,11 +91,11 @@ func checkURL(text setting.Secret) error {
 	return catalog.CheckParameters(text.Reveal())
 }
 
-// encodePassword is what to do about a password that does not fit into a URL.
+// encodePassword is the remedy for a password that does not fit into a URL.
 const encodePassword = "write the password as it is in source.password, or percent-encode its special characters (%40 for @, %2F for /, %23 for #)"
 
-// unencoded tells whether a URL has a character, most likely in its password, that
-// ends the part with the password too early, or too late.
+// unencoded tells whether a URL has a character, most likely in the password,
+// that ends the part with the password too early, or too late.
 func unencoded(text string) bool {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {

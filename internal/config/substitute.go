@@ -12,10 +12,10 @@ import (
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // substitute replaces ${NAME} by the environment variable, ${file:PATH} by the
-// file's contents without its last line end, and $$ by one dollar. Any other
-// dollar stays. PATH may have variables itself. It works on values after YAML was
-// parsed and what it inserts is not looked at again, so that no secret can change
-// the configuration's shape.
+// file's contents without the last line end, and $$ by one dollar. Any other
+// dollar stays. PATH may have variables itself. It works on values after YAML
+// was parsed and what it inserts is not looked at again, so no secret can
+// change the configuration's shape.
 func substitute(text string, environ map[string]string) (string, error) {
 	var b strings.Builder
 	for {
@@ -67,7 +67,7 @@ func cutReference(text string) (reference, after string, closed bool) {
 // credentials. The folder is there only while the unit runs.
 const credentials = "CREDENTIALS_DIRECTORY"
 
-// asService is the remedy of a credential that is looked for outside of its unit.
+// asService is the remedy of a credential looked for outside of its unit.
 const asService = "systemd gives credentials to the service alone: run the verb as the service with cdc-outbox-verb, which lies beside the unit; or "
 
 func lookUp(reference string, environ map[string]string) (string, error) {

@@ -17,8 +17,8 @@ func (l *loader) validate() {
 	l.validateObservability()
 }
 
-// validatePipeline judges what each pipeline has of its own. Each part judges its
-// options itself.
+// validatePipeline judges what each pipeline has of its own. Each part judges
+// the options itself.
 func (l *loader) validatePipeline() {
 	report := l.reporter()
 	l.validateSource(report)

@@ -6,7 +6,7 @@
 // Memory is bounded: a kind that was quiet for an interval is forgotten, and
 // beyond a number of kinds at a time their details are no longer told apart.
 //
-// Non-goals: counting, which is the metrics' task.
+// Non-goals: counting, the metrics' task.
 package digest
 
 import (
@@ -24,7 +24,7 @@ const (
 	kinds = 64
 )
 
-// Kind is what is summed up together. Level and Message are constants in the
+// Kind is everything summed up together. Level and Message are constants in the
 // caller's code; Detail tells apart what has the same message.
 type Kind struct {
 	Level   zapcore.Level
@@ -32,7 +32,7 @@ type Kind struct {
 	Detail  string
 }
 
-// Log is a log of things of which there may be many. Its methods may be called
+// Log is a log of things of which there may be many. The methods may be called
 // concurrently.
 type Log struct {
 	log *zap.Logger
@@ -41,7 +41,7 @@ type Log struct {
 	open map[Kind]*window
 }
 
-// window is an interval of one kind, after its line.
+// window is an interval of a single kind, after its line.
 type window struct {
 	timer       *time.Timer
 	count       int

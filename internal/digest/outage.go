@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// soon is between the first line about an outage and the next one; each later
+	// soon is between the first line about an outage and the next; each later
 	// distance is twice the one before, and at most rare.
 	soon = 30 * time.Second
 	rare = 10 * time.Minute
@@ -19,10 +19,10 @@ const (
 	causes = 16
 )
 
-// Outage logs attempts that fail for as long as something is away. The first failure is
-// logged at once, and each new cause; the others, at growing distances, as one line with
-// their number. At debug level each one is logged. The end is one line. Its methods may be
-// called concurrently.
+// Outage logs attempts that fail for as long as something is away. The first
+// failure is logged at once, and each new cause; the others, at growing
+// distances, as a single line with their number. At debug level each one is
+// logged. The end is a single line. The methods may be called concurrently.
 type Outage struct {
 	log  *zap.Logger
 	over string // the message at the end
@@ -30,16 +30,16 @@ type Outage struct {
 	mu       sync.Mutex
 	since    time.Time // the first failure; zero: nothing is away
 	failed   int
-	told     map[string]bool // causes that were logged
+	told     map[string]bool // causes logged
 	next     time.Time       // when a known cause is logged again
 	distance time.Duration
 }
 
-// NewOutage returns an Outage that writes to log. Its end has the message over.
+// NewOutage returns an Outage that writes to log. The end has the message over.
 func NewOutage(log *zap.Logger, over string) *Outage { return &Outage{log: log, over: over} }
 
-// Failed notes an attempt that failed with err, whose remedy is logged as well. It returns
-// whether that is worth a line.
+// Failed notes an attempt that failed with err, whose remedy is logged as well.
+// Failed returns whether that is worth a line.
 func (o *Outage) Failed(message string, err error, fields ...zap.Field) (told bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +71,7 @@ func (o *Outage) Failed(message string, err error, fields ...zap.Field) (told bo
 	return true
 }
 
-// Over notes a success. It returns whether that ends an outage.
+// Over notes a success. Over returns whether that ends an outage.
 func (o *Outage) Over() (ends bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -41,7 +41,7 @@ const (
 	maxHeaderBytes  = 16 << 10
 )
 
-// Health is what the endpoints show. Its methods are called concurrently and
+// Health is what the endpoints show. The methods are called concurrently and
 // must not block.
 type Health interface {
 	// Live returns why the process should be restarted, or nil.
@@ -60,7 +60,7 @@ type Page interface {
 	// Knows returns why a request with this Host header is refused; nil if the header
 	// names this server.
 	Knows(host string) error
-	// Run keeps it up to date until ctx ends, and ends its requests.
+	// Run keeps it up to date until ctx ends, and ends the requests.
 	Run(ctx context.Context)
 }
 
@@ -73,7 +73,7 @@ type Server struct {
 }
 
 // Listen binds the address, host:port as in http.listen; port 0 is any free
-// one. It does not answer before Serve. An address that cannot be had is a
+// one. Listen does not answer before Serve. An address that cannot be had is a
 // failure.Config error: waiting does not fix it.
 func Listen(address string, health Health, metrics prometheus.Gatherer, page Page, logger *zap.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
@@ -95,15 +95,15 @@ func Listen(address string, health Health, metrics prometheus.Gatherer, page Pag
 	}, nil
 }
 
-// Addr is the address that is bound.
+// Addr is the address bound.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close releases the address of a server that is not served.
+// Close releases the address of a server not served.
 func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve answers until ctx ends, lets requests under way finish for a moment,
-// and returns nil. It returns early with an error only if the listener breaks. It
-// runs the page beside, and joins it.
+// and returns nil. Serve returns early with an error only if the listener
+// breaks. Serve runs the page beside, and joins it.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	var page sync.WaitGroup
@@ -131,7 +131,7 @@ func (s *Server) shutDown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // the listener is closed already; what is left is cut off
+		_ = s.http.Close() // the listener is closed already; the rest is cut off
 	}
 }
 

@@ -1,10 +1,11 @@
-// Package invocation completes the commands of ours that remedies name, so that
-// they can be typed as they are: a command without the configuration file of the
-// one that failed reads another configuration, or none, one without its --set is about
-// another slot or database, one without its pipeline is about all of them, and one that
-// is not typed as its Place wants it lacks the service's credentials.
+// Package invocation completes the commands of ours that remedies name, so they
+// can be typed as they are: a command without the configuration file of the one
+// that failed reads another configuration, or none, one without its --set is
+// about another slot or database, one without its pipeline is about all of
+// them, and one not typed as its Place wants it lacks the service's
+// credentials.
 //
-// Non-goals: the environment, which is the shell's.
+// Non-goals: the environment, the shell's.
 package invocation
 
 import (
@@ -17,11 +18,11 @@ import (
 )
 
 // Invocation is what a command line says of the configuration to read. The zero
-// value changes nothing. It may be used concurrently.
+// value changes nothing. Invocation may be used concurrently.
 type Invocation struct {
 	File     string // given with -c; empty if it was not
 	Set      string // of Overrides
-	Pipeline string // the only one that a message is about; empty for all
+	Pipeline string // the only that a message is about; empty for all
 	Place    Place  // where the program runs
 	// Connector is of Place.Connector.
 	Connector string
@@ -42,8 +43,8 @@ func Overrides(assignments []string, secret func(key string) bool) string {
 	return b.String()
 }
 
-// ownCommand is a command of ours in a text, with what it begins with, and the beginning
-// of its flags, where it has been completed.
+// ownCommand is a command of ours in a text, with what it begins with, and the
+// beginning of its flags, where completed.
 var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
 // In returns the text with its commands completed; those that are already stay as

@@ -16,9 +16,10 @@ const (
 	Systemd
 )
 
-// PlaceOf tells the place by a process's environment, its id and its parent's. Only a
-// container's first process, and what systemd itself started, is a service: a shell in a
-// container, or what a service of another kind started, has the same environment.
+// PlaceOf tells the place by a process's environment, the id and its parent's.
+// Only a container's first process, and what systemd itself started, is a
+// service: a shell in a container, or what a service of another kind started,
+// has the same environment.
 func PlaceOf(getenv func(string) string, pid, parent int) Place {
 	switch {
 	case pid == 1 && getenv("KUBERNETES_SERVICE_HOST") != "":

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Ends returns the topic's id and where the logs of its partitions end, as far as their
-// leaders tell now: the high watermark, which is behind all that was acknowledged.
+// Ends returns the topic's id and where the logs of the partitions end, as far
+// as their leaders tell now: the high watermark, behind all acknowledged.
 func Ends(ctx context.Context, client *kgo.Client, topic string) (id kadm.TopicID, ends map[int32]int64, err error) {
 	detail, err := newest(ctx, client, topic)
 	if err == nil {

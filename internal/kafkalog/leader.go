@@ -19,11 +19,11 @@ import (
 // holds up a read by that.
 const answerTime = 3 * time.Second
 
-// newest returns what brokers know of the topic: of each partition what the broker says
-// that knows of the latest leader. A leader that was deposed while it was cut off from
-// the others, but not from us, still answers as the leader, with the end that its log had
-// then, and names itself if it is asked who leads. So every broker is asked. One that does
-// not answer in time is passed over.
+// newest returns what brokers know of the topic: of each partition what the
+// broker says that knows of the latest leader. A leader deposed while it was
+// cut off from the others, but not from us, still answers as the leader, with
+// the end that the log had then, and names itself if asked who leads. So every
+// broker is asked. One that does not answer in time is passed over.
 func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDetail, error) {
 	known, err := describe(ctx, client, topic) // by any broker; now the client knows all of them
 	if err != nil {
@@ -88,9 +88,10 @@ func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
 	return a, nil
 }
 
-// ask sends the partition's leader a request. A leader that cannot be asked is not asked
-// again: there may be another one by then. So that is an error for which callers begin
-// again, as they do if it says that it is not the leader, or not in the epoch asked for.
+// ask sends the partition's leader a request. A leader that cannot be asked is
+// not asked again: there may be another one by then. So that is an error for
+// which callers begin again, as they do if it says it is not the leader, or not
+// in the epoch asked for.
 func (l *Partition) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	resp, err := l.client.Broker(int(l.leader.Leader)).Request(ctx, req)
 	_, refused := errors.AsType[*kerr.Error](err)

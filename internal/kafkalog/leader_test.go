@@ -27,8 +27,9 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// A leader that is cut off from the other brokers goes on to answer as it did, and names
-// itself if it is asked who leads. It is the only broker that the client knows at first.
+// A leader cut off from the other brokers goes on to answer as it did, and
+// names itself if asked who leads. It is the only broker that the client knows
+// at first.
 func TestADeposedLeaderIsNotBelieved(t *testing.T) {
 	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(1, "t")))(t)
 	t.Cleanup(cluster.Close)
@@ -61,7 +62,7 @@ func TestADeposedLeaderIsNotBelieved(t *testing.T) {
 		t.Errorf("read %d records up to %d, want both", len(records), end)
 	}
 
-	// So it is if it was not known yet when the leader was asked for.
+	// So it is if not known yet when the leader was asked for.
 	stale := must.Get(describe(limited(t), cut.leader, "t"))(t)
 	deposed := &Partition{client: client(before), topic: "t", id: stale.ID, leader: stale.Partitions[0]}
 	deposed.leader.LeaderEpoch++ // which only the next leader has

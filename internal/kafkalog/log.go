@@ -1,6 +1,7 @@
-// Package kafkalog reads partitions of Kafka as they were when they were opened, from
-// the latest leader that any broker knows of. What is committed is read only while no
-// transaction is open before the end; Raw shows all, markers included.
+// Package kafkalog reads partitions of Kafka as they were when they were
+// opened, from the latest leader that any broker knows of. Everything committed
+// is read only while no transaction is open before the end; Raw shows all,
+// markers included.
 package kafkalog
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Log is one partition as it was when it was opened.
+// Log is a single partition as it was when opened.
 type Log interface {
 	// Bounds are the first offset and the one after the last.
 	Bounds() (start, end int64)
@@ -19,18 +20,18 @@ type Log interface {
 	Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
 }
 
-// firstWindow is how many offsets at the end of the log are read first. If what is
-// looked for is not among them, windowGrowth times as many are read, and so on. The
-// checkpoint of a busy connector is in the first window. That of an idle one
-// beside it is found in a few more reads.
+// firstWindow is how many offsets at the end of the log are read first. If
+// everything looked for is not among them, windowGrowth times as many are read,
+// and so on. The checkpoint of a busy connector is in the first window. That of
+// an idle one beside it is found in a few more reads.
 const (
 	firstWindow  = 128
 	windowGrowth = 8
 )
 
-// Newest returns, in order, the wanted records in the last window of the log that
-// has any. So it has at least the last one, and those around it, which a connector
-// that had lost the slot may have written.
+// Newest returns, in order, the wanted records in the last window of the log
+// that has any. So it has at least the last, and those around it, which a
+// connector that had lost the slot may have written.
 func Newest(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	start, end := l.Bounds()
 	for window, hi := int64(firstWindow), end; hi > start; window *= windowGrowth {

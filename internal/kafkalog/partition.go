@@ -11,27 +11,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrOpenTransaction is wrapped by the error of a read of what is committed while a
-// transaction is open before the log's end. It has no class: it ends when the
-// transaction does.
+// ErrOpenTransaction is wrapped by the error of a read of everything committed
+// while a transaction is open before the log's end. It has no class: it ends
+// when the transaction does.
 var ErrOpenTransaction = errors.New("a transaction is open in it, so that its last records are not known yet")
 
-// Partition is a Log of Kafka. It reads with plain fetch requests. A consumer does not
-// say when it has passed a gap or a marker at the end of the log, so "nothing there"
-// and "not yet" would look the same.
+// Partition is a Log of Kafka. Partition reads with plain fetch requests. A
+// consumer does not say when it has passed a gap or a marker at the end of the
+// log, so "nothing there" and "not yet" would look the same.
 type Partition struct {
 	client     *kgo.Client
 	topic      string
 	id         kadm.TopicID
 	number     int32
-	leader     kadm.PartitionDetail // all is asked of it, in its epoch
+	leader     kadm.PartitionDetail // all is asked of it, in the epoch
 	start, end int64
 	raw        bool
 }
 
-// Open finds leaders and bounds of partitions of a topic. The end is the high watermark.
-// The client stays the caller's. What is read is what the leader has whose epoch is the
-// latest that any broker knows: it refuses if it knows another one.
+// Open finds leaders and bounds of partitions of a topic. The end is the high
+// watermark. The client stays the caller's. Everything read is what the leader
+// has whose epoch is the latest that any broker knows: it refuses if it knows
+// another.
 func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...int32) ([]*Partition, error) {
 	detail, err := newest(ctx, client, topic)
 	if err != nil {
@@ -121,8 +122,8 @@ func offsets(ctx context.Context, logs []*Partition, at int64) (map[int32]int64,
 	return listed, nil
 }
 
-// Raw returns the same log with the markers of transactions' ends, and with what is
-// not committed.
+// Raw returns the same log with the markers of transactions' ends, and with
+// everything not committed.
 func (l *Partition) Raw() *Partition {
 	raw := *l
 	raw.raw = true

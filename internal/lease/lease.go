@@ -1,12 +1,12 @@
-// Package lease keeps an instance that may have lost its place from writing to
+// Package lease keeps an instance that may have lost the place from writing to
 // brokers.
 //
-// PostgreSQL lets one instance read the slot. Another one may have it as soon as
-// the server takes this one for dead, and this one does not learn of it while it is
-// suspended, or cut off. What it wrote then would stand behind the records of its
-// successor, and an older value of a key would be the last one. So an instance holds
-// a lease, which ends before the server could have given the slot away, and renews
-// it with every sign that it still has the slot.
+// PostgreSQL lets one instance read the slot. Another may have it as soon as
+// the server takes this one for dead, and this one does not learn of it while
+// suspended, or cut off. What it wrote then would stand behind the records of
+// its successor, and an older value of a key would be the last. So an instance
+// holds a lease, which ends before the server could have given the slot away,
+// and renews it with every sign that it still has the slot.
 //
 // Invariants:
 //
@@ -60,8 +60,8 @@ func sinceStart() Instant { return Instant(time.Since(started)) + 1 }
 // an error of the system.
 var errOut = os.NewSyscallError("the lease is out", syscall.EPERM)
 
-// Lease is the right to write. It may be used from any goroutine. A nil *Lease is
-// never out.
+// Lease is the right to write. Lease may be used from any goroutine. A nil
+// *Lease is never out.
 //
 //	       Set                 runs out
 //	ended ─────▶ held ◀──────────────────────▶ out
@@ -73,7 +73,7 @@ type Lease struct {
 	out   func()
 
 	mu    sync.Mutex
-	timer *time.Timer // ends what is on its way when the lease runs out
+	timer *time.Timer // ends everything on its way when the lease runs out
 	conns map[*conn]struct{}
 }
 
@@ -84,8 +84,9 @@ func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*con
 // Held reports whether the holder may write now.
 func (l *Lease) Held() bool { return l == nil || int64(Now()) < l.until.Load() }
 
-// Renew has the lease last until then, if that is later than before. One that has ended
-// stays so: the sign that it is renewed for may be from before its end.
+// Renew has the lease last until then, if that is later than before. One that
+// has ended stays so: the sign that it is renewed for may be from before the
+// end.
 func (l *Lease) Renew(until Instant) {
 	if l == nil {
 		return
@@ -136,7 +137,7 @@ func (l *Lease) End() {
 }
 
 // expire is called when the lease should be out. The timer's clock stands still
-// while a machine is suspended, so that this is late then; writes are not.
+// while a machine is suspended, so this is late then; writes are not.
 func (l *Lease) expire() {
 	l.mu.Lock()
 	until := Instant(l.until.Load())
@@ -182,9 +183,10 @@ type conn struct {
 	socket net.Conn
 }
 
-// may looks twice. The clock of Now is a system call, and at the end of one a process is
-// stopped, or another one has its turn: what that clock said may be old by then. The
-// second clock is read without the kernel, right before the call that writes.
+// may looks twice. The clock of Now is a system call, and at the end of one a
+// process is stopped, or another has the turn: what that clock said may be old
+// by then. The second clock is read without the kernel, right before the call
+// that writes.
 func (c *conn) may() error {
 	if c.lease.Held() && int64(time.Since(started)) < c.lease.awake.Load() {
 		return nil
@@ -192,8 +194,9 @@ func (c *conn) may() error {
 	return errOut
 }
 
-// abort closes the connection. With a linger of 0 the kernel drops what it has not
-// sent, or what was not acknowledged: it would send that again for minutes.
+// abort closes the connection. With a linger of 0 the kernel drops what it has
+// not sent, or everything not acknowledged: it would send that again for
+// minutes.
 func (c *conn) abort() {
 	if tcp, ok := c.socket.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

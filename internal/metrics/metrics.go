@@ -5,8 +5,8 @@
 //  1. The names, without the prefix cdc_outbox_, are the public contract;
 //     the help texts say what each means.
 //  2. Nothing on the hot path looks a label up per event: a delivery is counted
-//     by runs of one topic.
-//  3. Pipelines of one process do not share numbers: with several, each
+//     by runs of a single topic.
+//  3. Pipelines of a single process do not share numbers: with several, each
 //     series of a pipeline has the label pipeline.
 //
 // Non-goals: logging, deciding what is healthy.
@@ -28,9 +28,9 @@ const Prefix = namespace + "_"
 
 const namespace = "cdc_outbox"
 
-// Metrics are those of one pipeline; Set.Pipeline makes them. All methods may be called concurrently
-// and none blocks for longer than a map look-up. They keep nothing of what they
-// are given.
+// Metrics are those of a single pipeline; Set.Pipeline makes them. All methods
+// may be called concurrently and none blocks for longer than a map look-up.
+// They keep nothing of what they are given.
 type Metrics struct {
 	registry prometheus.Registerer
 
@@ -150,10 +150,10 @@ func (m *Metrics) DeadLettered(reason transform.Reason) {
 	m.deadLettered.WithLabelValues(string(reason)).Inc()
 }
 
-// Skipped counts a bad event that was dropped by order of the operator.
+// Skipped counts a bad event dropped by order of the operator.
 func (m *Metrics) Skipped(reason transform.Reason) { m.skipped.WithLabelValues(string(reason)).Inc() }
 
-// Warned counts an event that is published, but not as one would expect.
+// Warned counts an event published, but not as one would expect.
 func (m *Metrics) Warned(warning transform.Warning) { m.warned.WithLabelValues(string(warning)).Inc() }
 
 // Ignored counts a change that is no insert: update, delete or truncate.
@@ -163,10 +163,10 @@ func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operatio
 // kafka or checkpoint (a new session, as the store failed).
 func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
 
-// Transaction counts a transaction with events that was read to its end.
+// Transaction counts a transaction with events read to the end.
 func (m *Metrics) Transaction() { m.transactions.Inc() }
 
-// Split counts a transaction that is published in parts.
+// Split counts a transaction published in parts.
 func (m *Metrics) Split() { m.split.Inc() }
 
 // Capacity sets how many bytes may be in flight.
@@ -207,8 +207,7 @@ func (m *Metrics) Phase(from, to string) {
 	m.phase.WithLabelValues(to).Set(1)
 }
 
-// PartitionsGrown counts a topic that was seen with more partitions than
-// before.
+// PartitionsGrown counts a topic seen with more partitions than before.
 func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.of(topic).Inc() }
 
 // TopicRemade counts a topic in use that was deleted and created again.
@@ -232,7 +231,7 @@ func (m *Metrics) CheckpointSaved(err error) {
 	m.saves.Inc()
 }
 
-// Slot sets what the server says of the slot: flush is the end of its log, lag
+// Slot sets what the server says of the slot: flush is the end of the log, lag
 // the time since the commit of the oldest unconfirmed event, 0 without one.
 func (m *Metrics) Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration) {
 	m.slot.set(slot, flush, lag)

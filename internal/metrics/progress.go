@@ -8,22 +8,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// progress is read when metrics are collected, so that the hot path does not
-// set gauges.
+// progress is read when metrics are collected, so the hot path does not set
+// gauges.
 type progress struct {
 	received, confirmed           func() pg.LSN
 	inFlightEvents, inFlightBytes func() int64
 }
 
-// Observe names the functions that are asked when metrics are collected, in
-// place of earlier ones. They are called from the collecting goroutine and must
-// not block.
+// Observe names the functions asked when metrics are collected, in place of
+// earlier ones. They are called from the collecting goroutine and must not
+// block.
 func (m *Metrics) Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64) {
 	m.progress.Store(&progress{received, confirmed, inFlightEvents, inFlightBytes})
 }
 
-// ObserveCheckpoint names the function that is asked for the age of the oldest
-// acknowledged position that is not saved, as Observe does.
+// ObserveCheckpoint names the function asked for the age of the oldest
+// acknowledged position not saved, as Observe does.
 func (m *Metrics) ObserveCheckpoint(age func() time.Duration) { m.checkpointAge.Store(&age) }
 
 func (m *Metrics) registerProgress() {
@@ -58,11 +58,11 @@ func (m *Metrics) gaugeFunc(name, help string, read func(*progress) float64) {
 }
 
 // ObserveUnconfirmed names the function that tells for how long the server has
-// had something that is not confirmed, in place of an earlier one; see Observe.
+// had something not confirmed, in place of an earlier one; see Observe.
 func (m *Metrics) ObserveUnconfirmed(oldest func() time.Duration) { m.unconfirmed.Store(&oldest) }
 
 // ObserveStandstill names the function that tells how many sessions have failed
-// at one position, in place of an earlier one; see Observe.
+// at a single position, in place of an earlier one; see Observe.
 func (m *Metrics) ObserveStandstill(failures func() int) { m.standstill.Store(&failures) }
 
 // ObserveReady names the function that tells whether events get through, or

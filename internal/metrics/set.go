@@ -10,8 +10,8 @@ import (
 // PipelineLabel tells pipelines apart where a process runs several.
 const PipelineLabel = "pipeline"
 
-// Set is a process's metrics: its own, and those of its pipelines. It is safe
-// for concurrent use.
+// Set is a process's metrics: its own, and those of its pipelines. Safe for
+// concurrent use.
 type Set struct {
 	process, pipelines *prometheus.Registry
 }
@@ -38,9 +38,9 @@ func (s *Set) Gatherer() prometheus.Gatherer {
 // gather.
 func (s *Set) Pipelines() prometheus.Gatherer { return s.pipelines }
 
-// Pipeline returns the metrics of one pipeline, at zero, with every series whose
-// labels are known in advance. All carry its name as the label pipeline, or no
-// such label if the name is empty. A name may be used once.
+// Pipeline returns the metrics of a single pipeline, at zero, with every series
+// whose labels are known in advance. All carry the name as the label pipeline,
+// or no such label if the name is empty. A name may be used once.
 func (s *Set) Pipeline(name string) *Metrics {
 	var to prometheus.Registerer = s.pipelines
 	if name != "" {

@@ -71,7 +71,7 @@ func (m *Metrics) TransactionOpen(since time.Time) {
 	m.kafkaTxns.since.Store(&since)
 }
 
-// HeldBack sets how far consumers of what is committed are held back.
+// HeldBack sets how far consumers of everything committed are held back.
 func (m *Metrics) HeldBack(records int64, stands time.Duration) {
 	m.kafkaTxns.behind.Set(float64(records))
 	m.kafkaTxns.held.Set(stands.Seconds())
@@ -87,7 +87,7 @@ func (m *Metrics) TransactionCommitted(records int, bytes int64, took time.Durat
 // TransactionAborted counts an aborted Kafka transaction.
 func (m *Metrics) TransactionAborted() { m.kafkaTxns.aborts.Inc() }
 
-// BeganAnew counts that what was in flight was dropped, and whether another one
+// BeganAnew counts that everything in flight was dropped, and whether another
 // had the transactional id.
 func (m *Metrics) BeganAnew(fenced bool) {
 	m.kafkaTxns.anew.Inc()

@@ -52,7 +52,7 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 	write(t, db, "outbox", "order", 12)
 	pgtest.Exec(t, db, `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('no topic?', '77', 'OrderLost', '{"secret": 1}')`)
 
-	// Events, with their places, and the bad one with its reason.
+	// Events, with their places, and the bad one with the reason.
 	await.Until(t, "the events", func() bool { return browser.Eval[int](tab, `document.querySelectorAll("#event-list .key").length`) > 0 })
 	shows(t, tab, "#event-list > :first-child", "OrderShipped", "1046", "outbox.event.order / ", " @ ")
 	shows(t, tab, "#dead-list", "illegal_topic", "77", "public.outbox")
@@ -119,7 +119,7 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 		t.Errorf("the key T leads to %q from the dark", got)
 	}
 
-	// An outage shows where it is, why, and what to do. Then it is over.
+	// An outage shows where it is, why, and the remedy. Then it is over.
 	broker.Stop(t)
 	write(t, db, "outbox", "order", 1)
 	await.Until(t, "the outage in the picture", func() bool {

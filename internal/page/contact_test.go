@@ -104,7 +104,7 @@ func TestE2EPageLeavesADeadConnection(t *testing.T) {
 }
 
 // A refusal has a reason, which is shown; and a page that was hidden and shown
-// again meanwhile has one connection in the end.
+// again meanwhile has a single connection in the end.
 func TestE2EPageThatIsRefused(t *testing.T) {
 	s := serve(DefaultOptions())
 	tab, fate := behind(t, s)

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// events is one event that was committed so long ago.
+// events is a single event committed so long ago.
 func events(t testing.TB, ago time.Duration) []*transform.Event {
 	t.Helper()
 	ev := &transform.Event{CommitTime: time.Now().Add(-ago)}

@@ -45,7 +45,7 @@ func (h *history) add(s sample) {
 }
 
 // fold makes one sample of several: the mean of what is known of rates, and the
-// most of the others, so that no peak is hidden.
+// most of the others, so no peak is hidden.
 func fold(some []sample) sample {
 	out := sample{at: some[len(some)-1].at}
 	for c := range columns {
@@ -71,7 +71,7 @@ func fold(some []sample) sample {
 type ring struct {
 	size int
 	all  []sample
-	next int // of all, once it is full
+	next int // of all, once full
 }
 
 func (r *ring) add(s sample) {

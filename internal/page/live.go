@@ -22,10 +22,10 @@ const (
 // viewer is one open page.
 type viewer struct {
 	events  bool   // it may see them
-	from    string // its address, without a port
+	from    string // the address, without a port
 	number  uint64 // in the order in which they came
 	updates chan []byte
-	gone    chan struct{} // closed when another one has its place
+	gone    chan struct{} // closed when another has the place
 	stop    []func()      // of watching
 }
 
@@ -116,7 +116,7 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter adds a viewer and returns its first message. An update follows at once.
+// enter adds a viewer and returns the first message. An update follows at once.
 func (p *Page) enter(events bool, from string) (*viewer, []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,7 +235,7 @@ func (p *Page) present(i int, r *reading, charted bool) present {
 	return out
 }
 
-// encode returns JSON. What is encoded here always can be.
+// encode returns JSON. Everything encoded here always can be.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

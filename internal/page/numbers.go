@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 )
 
-// reading is what /metrics says of a pipeline at one moment.
+// reading is what /metrics says of a pipeline at a single moment.
 type reading struct {
 	// values are gauges and counters by name without the prefix; a metric with
 	// labels is added up.

@@ -10,7 +10,7 @@ import (
 
 // Options are the section http.
 type Options struct {
-	// Listen is the address of all that is answered over HTTP; empty for none.
+	// Listen is the address of all answered over HTTP; empty for none.
 	Listen string `yaml:"listen"`
 	// Token is what a browser must know to see keys and recent events where Events
 	// alone does not show them; empty for no token.

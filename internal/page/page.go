@@ -32,7 +32,7 @@ var static embed.FS
 
 // Pipeline is one connector as the page sees it. All members are required.
 type Pipeline struct {
-	// Name is empty for the only one of a configuration without pipelines.
+	// Name is empty for the only of a configuration without pipelines.
 	Name string `json:"name"`
 	// Mode, Tables, Slot and Publication are those of source; the last two are empty
 	// with polling. Sink says where events go.
@@ -44,11 +44,11 @@ type Pipeline struct {
 	// Status returns what /status shows of it. It is called concurrently and must
 	// not block.
 	Status func() any `json:"-"`
-	// Recent remembers its events. It is shared with the delivery.
+	// Recent remembers the events. It is shared with the delivery.
 	Recent *delivery.Recent `json:"-"`
 }
 
-// Page is one process's page. Make it with New, and Run it once.
+// Page is a single process's page. Make it with New, and Run it once.
 type Page struct {
 	guard     *guard
 	version   string
@@ -61,7 +61,7 @@ type Page struct {
 	past    []*history          // of each pipeline
 	sampled map[string]*reading // at the last sample of the charts
 	at      time.Time           // of the last sample
-	sent    []uint64            // of each pipeline: the number of the last event that was sent
+	sent    []uint64            // of each pipeline: the number of the last event sent
 	viewers map[*viewer]struct{}
 	entered uint64 // viewers so far
 }

@@ -31,7 +31,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// served is a page with one pipeline.
+// served is a page with a single pipeline.
 type served struct {
 	*Page
 	mux     *http.ServeMux
@@ -242,8 +242,8 @@ func TestLive(t *testing.T) {
 	<-ran
 }
 
-// Whoever keeps the page open sees the charts that a new viewer gets, and no rate
-// beside them that was measured otherwise.
+// Whoever keeps the page open sees the charts that a new viewer gets, and no
+// rate beside them measured otherwise.
 func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
 	s := serve(DefaultOptions())
 	viewer, _ := s.enter(false, "")

@@ -126,7 +126,7 @@ func write(t *testing.T, db, table, aggregate string, n int) {
 	pgtest.Exec(t, db, statements...)
 }
 
-// writer writes a few events each tenth of a second until it is stopped.
+// writer writes a few events each tenth of a second until stopped.
 func writer(t *testing.T, db string, statement string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -145,7 +145,7 @@ func writer(t *testing.T, db string, statement string) (stop func()) {
 			case <-ctx.Done():
 				return
 			}
-			_, _ = conn.Exec(ctx, statement, i) // a server that is stopped is part of some tests
+			_, _ = conn.Exec(ctx, statement, i) // a server stopped is part of some tests
 		}
 	})
 	stop = func() {

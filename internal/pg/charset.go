@@ -13,7 +13,7 @@ type Charset struct {
 	Name  string // as the server names it
 	forms map[uint32][]byte
 	codes map[string][]byte // the other way round
-	wide  map[byte]int      // bytes of a character, by its first one
+	wide  map[byte]int      // bytes of a character, by the first one
 }
 
 // NewCharset makes a charset of the UTF-8 form of each character beyond ASCII.

@@ -14,7 +14,7 @@ type LSN = pglogrepl.LSN
 // ParseLSN reads an LSN as it is printed.
 func ParseLSN(text string) (LSN, error) { return pglogrepl.ParseLSN(text) }
 
-// LSNText is what LSN.String returns, or "" for the position 0, which is none.
+// LSNText is what LSN.String returns, or "" for the position 0, none.
 func LSNText(lsn LSN) string {
 	if lsn == 0 {
 		return ""
@@ -39,8 +39,8 @@ func AppendLSN(b []byte, lsn LSN) []byte {
 	return text
 }
 
-// Position identifies one row change for good: the LSN of its transaction's
-// commit record and its index among the transaction's changes, from 0, counted
+// Position identifies one row change for good: the LSN of the transaction's
+// commit record and the index among the transaction's changes, from 0, counted
 // before any filter. Positions of one timeline are ordered as their
 // transactions committed, and a replay repeats them. The LSN of the row itself
 // gives no order: rows of concurrent transactions interleave in the log.

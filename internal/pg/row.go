@@ -34,13 +34,13 @@ type Relation struct {
 	Unsent []UnsentColumn
 }
 
-// UnsentColumn is a column that is not in the stream, why, and what to do about it.
+// UnsentColumn is a column not in the stream, why, and the remedy for it.
 type UnsentColumn struct {
 	Column
 	Because, Remedy string
 }
 
-// Column is one column of a Relation.
+// Column is a single column of a Relation.
 type Column struct {
 	Name string
 	// Type is the type's OID; for a domain, that of its base type where that

@@ -16,7 +16,7 @@ type Table struct {
 	Name   string
 }
 
-// TableRemedy is what to do about a name that ParseTable refuses.
+// TableRemedy is the remedy for a name that ParseTable refuses.
 const TableRemedy = `write schema.table; double quotes keep upper case and special characters: '"My Schema"."Outbox"'`
 
 // ParseTable reads schema.table or table by SQL's rules: an unquoted part is

@@ -21,7 +21,7 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	comment := pgsql.Literal(marked(p.comment, detachedFrom(parent)))
 	var err error
 	switch {
-	case hasDefault && !p.pending: // both in one transaction, or neither
+	case hasDefault && !p.pending: // both in a single transaction, or neither
 		_, err = conn.Exec(ctx, commentOn(p.table, comment)+"; "+statement)
 	default: // alone, as PostgreSQL wants it
 		if err := mark(ctx, conn, p.table, comment); err != nil {
@@ -41,13 +41,13 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 }
 
 // detachedFrom is the mark of a table that was a partition. It is in the
-// table's comment, behind what an operator wrote there, so that it survives a
-// crash of the connector.
+// table's comment, behind what an operator wrote there, so it survives a crash
+// of the connector.
 func detachedFrom(parent pg.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
 }
 
-// marked is the comment with the mark as its last line.
+// marked is the comment with the mark as the last line.
 func marked(comment, mark string) string {
 	switch {
 	case comment == "":
@@ -62,7 +62,7 @@ func isMarked(comment, mark string) bool {
 	return comment == mark || strings.HasSuffix(comment, "\n"+mark)
 }
 
-// unmarked is the comment as an SQL literal without the mark that is in it.
+// unmarked is the comment as an SQL literal without the mark in it.
 func unmarked(comment, mark string) string {
 	if comment == mark {
 		return "NULL"

@@ -8,15 +8,15 @@
 //     the transaction that wrote it had ended before a moment whose log
 //     position is confirmed; a clock decides about age, never about safety.
 //  2. No statement holds many locks for long: rows go by ranges of pages, each
-//     in a transaction of its own with a rest after it, and a lock on a whole
+//     in a separate transaction with a rest after it, and a lock on a whole
 //     table is waited for briefly and asked for again later.
 //  3. A failure never stops the stream. It is logged, counted and tried again.
 //
-// Why a row's transaction and not its id or time decides: transactions commit in
-// another order than they began, so an old row may have become visible a moment
-// ago. PostgreSQL keeps the writing transaction with each row (xmin), and a
-// snapshot's lower bound says which transactions have all ended.
+// Why a row's transaction and not the id or time decides: transactions commit
+// in another order than they began, so an old row may have become visible a
+// moment ago. PostgreSQL keeps the writing transaction with each row (xmin),
+// and a snapshot's lower bound says which transactions have all ended.
 //
-// Non-goals: tables that are polled (poll mode deletes what it published),
-// archiving, vacuuming: autovacuum does that.
+// Non-goals: tables polled (poll mode deletes what it published), archiving,
+// vacuuming: autovacuum does that.
 package retention

@@ -24,8 +24,8 @@ var remedies = map[string]string{
 	pgerrcode.ForeignKeyViolation:          "drop the foreign key that refers to the outbox, or let it delete with the row: ON DELETE CASCADE",
 }
 
-// leaveDefault is what to do about rows in the default partition. To insert them into
-// another one may publish them again.
+// leaveDefault is the remedy for rows in the default partition. To insert them
+// into another may publish them again.
 const leaveDefault = "none needed: they go when they are old. Do not insert them anew: unless the publication publishes deletions, that publishes them again. " +
 	"The default partition itself can become the one for their times: see docs/how-to/partitions.md"
 
@@ -36,7 +36,7 @@ func isHeld(err error) bool {
 	return state == pgerrcode.LockNotAvailable || state == pgerrcode.DeadlockDetected || state == pgerrcode.SerializationFailure
 }
 
-// nameTaken is the error for a table that is in a partition's place.
+// nameTaken is the error for a table in a partition's place.
 func nameTaken(parent, name pg.Table) error {
 	return failure.Configf("rename it, or make it the partition: ALTER TABLE "+parent.Quoted()+" ATTACH PARTITION "+name.Quoted()+" FOR VALUES FROM … TO …",
 		"create partition %s: a table of that name exists that is no partition of %s", name, parent)
@@ -48,7 +48,7 @@ func notByTime(table pg.Table) error {
 		"%s is partitioned, but not by ranges of time", table)
 }
 
-// errInFunction says that a deletion failed in a function that it called.
+// errInFunction says a deletion failed in a function that it called.
 var errInFunction = errors.New("in a function of the outbox table's")
 
 // deletion says that rows could not be deleted.
@@ -60,7 +60,7 @@ func deletion(table pg.Table, err error) error {
 	return err
 }
 
-// withRemedy adds what to do about an error of PostgreSQL, or is nil for nil.
+// withRemedy adds the remedy for an error of PostgreSQL, or is nil for nil.
 func withRemedy(err error) error {
 	remedy, ok := remedies[pgsql.State(err)]
 	if errors.Is(err, errInFunction) {

@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// horizon is a moment: every transaction before xmin had ended by then, and its
+// horizon is a moment: every transaction before xmin had ended by then, and the
 // end lies before lsn in the log.
 type horizon struct {
-	xmin int64 // with its epoch; a row has only the lower half
+	xmin int64 // with the epoch; a row has only the lower half
 	lsn  pg.LSN
 }
 
@@ -37,7 +37,7 @@ func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {
 
 // horizons moves a horizon forward as the confirmed position passes it.
 type horizons struct {
-	confirmed horizon // everything before it is confirmed; zero at first
+	confirmed horizon // everything before being confirmed; zero at first
 	next      horizon
 }
 

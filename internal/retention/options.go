@@ -12,9 +12,9 @@ import (
 // Options say what to keep, as the section retention has them. Retention is off
 // while After is 0.
 type Options struct {
-	// After is how old a published row is when it is deleted, or the youngest
-	// row of a partition when that is dropped, by Column and the server's clock;
-	// 0 turns retention off.
+	// After is how old a published row is when deleted, or the youngest row of a
+	// partition when dropped, by Column and the server's clock; 0 turns retention
+	// off.
 	After time.Duration `yaml:"after"`
 	// Column holds the time of writing. For a partitioned table the partition
 	// key counts instead.

@@ -159,7 +159,7 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	return nil
 }
 
-// expire detaches a partition once what was written before it expired is
+// expire detaches a partition once everything written before it expired is
 // published: until then a repair may want to read it through the table.
 func (r *retention) expire(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	published, err := r.confirmedSince(ctx, conn, since{expired, p.oid})

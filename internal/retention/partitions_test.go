@@ -33,7 +33,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 }
 
 // TestDetachedPartitionWaitsForConfirmation detaches a partition with an event
-// that is not published, and restarts in between.
+// not published, and restarts in between.
 func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+oldPartition)
 	k.passes(1)
@@ -50,8 +50,8 @@ func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k.gone()
 }
 
-// TestAttachedAgain is a partition that an operator attaches after it was
-// detached, with an event that is not published.
+// TestAttachedAgain is a partition that an operator attaches after being
+// detached, with an event not published.
 func TestAttachedAgain(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition)
 	k.passes(4) // that it has expired is known
@@ -119,8 +119,8 @@ func TestPartitionsOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A former default partition may have been made the one for its rows' times, today's
-// among them: partitions are created for the days behind.
+// A former default partition may have been made the one for the rows' times,
+// today's among them: partitions are created for the days behind.
 func TestPartitionForMoreThanADay(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; ALTER TABLE outbox DETACH PARTITION outbox_default; ALTER TABLE outbox_default RENAME TO outbox_first;
 		CREATE TABLE outbox_default PARTITION OF outbox DEFAULT;
@@ -150,8 +150,8 @@ func TestBoundThatIsNoTime(t *testing.T) {
 	}
 }
 
-// TestDefaultPartitionKeepsItsRows: events that were written before the first
-// partition was created, or while nobody created any, are no failure.
+// TestDefaultPartitionKeepsItsRows: events written before the first partition
+// was created, or while nobody created any, are no failure.
 func TestDefaultPartitionKeepsItsRows(t *testing.T) {
 	k := startWith(t, outbox.PartitionedSchema+`; INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('a', '1', 'today')`, forLong)
 	await.Until(k.t, "the partitions of the days to come", func() bool { return k.observer.created.Load() >= 2 })

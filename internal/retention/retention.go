@@ -37,9 +37,9 @@ type Observer interface {
 	RetentionDeleted(table pg.Table, rows int64)
 	// RetentionPartition is told of a partition created or dropped.
 	RetentionPartition(table pg.Table, change PartitionChange)
-	// RetentionPassed is told of each pass through the rows or the partitions of
-	// a table, with the size of the table and its indexes in bytes, and why the
-	// pass failed, or nil.
+	// RetentionPassed is told of each pass through the rows or the partitions of a
+	// table, with the size of the table and the indexes in bytes, and why the pass
+	// failed, or nil.
 	RetentionPassed(table pg.Table, bytes int64, err error)
 }
 
@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Parts) {
 	}
 }
 
-// retention is one call of Run.
+// retention is a single call of Run.
 type retention struct {
 	opts  Parts
 	turns []turn                 // of the tables, in their order
@@ -87,8 +87,8 @@ type retention struct {
 	full  map[pg.Table]time.Time // until when partitions are not created because the default one holds their rows
 }
 
-// session makes passes on one connection until ctx ends or it breaks. It calls connected
-// once there is one.
+// session makes passes on a single connection until ctx ends or it breaks.
+// session calls connected once there is one.
 func (r *retention) session(ctx context.Context, connected func()) error {
 	conn, err := r.opts.Connect(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *retention) session(ctx context.Context, connected func()) error {
 	}
 }
 
-// passAll gives the tables that are due their turns. Its error is the end of the
+// passAll gives the tables due their turns. The error is the end of the
 // connection.
 func (r *retention) passAll(ctx context.Context, conn *pgx.Conn, h horizon) error {
 	for i, table := range r.opts.Tables {
@@ -170,7 +170,7 @@ func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table pg.Table, t 
 	return rows, withRemedy(err)
 }
 
-// readSize is the size of a table in bytes, with its partitions and indexes.
+// readSize is the size of a table in bytes, with the partitions and indexes.
 func readSize(ctx context.Context, conn *pgx.Conn, table pg.Table) (size int64, err error) {
 	err = conn.QueryRow(ctx, `SELECT sum(pg_total_relation_size(relid)) FROM (
 		SELECT $1::regclass AS relid UNION ALL SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = $1::regclass) t`,

@@ -64,7 +64,7 @@ func TestConnectionIsOpenedAgain(t *testing.T) {
 func forLong(o *retention.Parts) { o.After = 7 * 24 * time.Hour }
 
 // However long rows are kept, those that are old enough go soon after a start:
-// a connector that is started anew each hour would never delete anything.
+// a connector started anew each hour would never delete anything.
 func TestFirstRowsGoSoonAfterAStart(t *testing.T) {
 	k := startWith(t, outbox.Schema+`;
 		INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', now() - interval '8 days')`, forLong)
@@ -121,7 +121,7 @@ func TestTriggerThatNeedsAnotherSearchPathIsNamed(t *testing.T) {
 	}
 }
 
-// A table that has a partition's name and is no partition must be reported: the
+// A table with a partition's name and is no partition must be reported: the
 // rows of that time have no place.
 func TestPartitionsNameIsTaken(t *testing.T) {
 	p := must.Get(outbox.Table{}.Partition(outbox.Daily, time.Now().Add(24*time.Hour)))(t)
@@ -134,7 +134,7 @@ func TestPartitionsNameIsTaken(t *testing.T) {
 }
 
 // TestLateCommitStays keeps a transaction open from before to after a
-// confirmation: its row is old when it becomes visible, and is not published.
+// confirmation: the row is old when it becomes visible, and is not published.
 func TestLateCommitStays(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "2"))
 	for name, tx := range map[string]struct{ begin, commit []string }{
@@ -184,8 +184,8 @@ func TestRewrittenRowStays(t *testing.T) {
 	}
 }
 
-// wantStays wants the row to stay while transactions go on, and to go once it
-// is confirmed.
+// wantStays wants the row to stay while transactions go on, and to go once
+// confirmed.
 func (k kept) wantStays(typ string) {
 	k.t.Helper()
 	k.insert("marker", "1 hour")

@@ -18,19 +18,19 @@ const (
 	// first of a pass, and any, which is 2 MiB.
 	firstPages, mostPages = 16, 256
 	// longRange is how long a DELETE may take until the next one looks at fewer
-	// pages. If values are stored apart (TOAST), there is much to delete for
-	// one page.
+	// pages. If values are stored apart (TOAST), there is much to delete for a
+	// single page.
 	longRange = 50 * time.Millisecond
 	// shortestRest is the least time between two of them.
 	shortestRest = 5 * time.Millisecond
 )
 
 // deleteRange takes a range of pages, which a TID range scan reads without an
-// index (the clock keeps it from taking another one).
+// index (the clock keeps it from taking another).
 //
 // age() counts transactions back from now, in the arithmetic of 32-bit
-// transaction ids: within 2^31 the older writer has the greater age. A row that
-// is older than that is frozen, but keeps its writer's id, whose age is then
+// transaction ids: within 2^31 the older writer has the greater age. A row
+// older than that is frozen, but keeps the writer's id, whose age is then
 // negative; just below zero is the age of a writer that began after this
 // statement. A horizon that is nearly as old tells nothing.
 const deleteRange = `DELETE FROM ONLY %s
@@ -41,7 +41,7 @@ const deleteRange = `DELETE FROM ONLY %s
 
 // deleteRows goes once through a table that is no partitioned one, and returns
 // how many rows it deleted. It rests after each range for as long as the range
-// took, so that it takes half of one connection's time at most. A range with a
+// took, so it takes half of a single connection's time at most. A range with a
 // row that somebody has locked is left for the next pass.
 func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Table, h horizon) (deleted int64, err error) {
 	var pages int64

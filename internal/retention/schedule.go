@@ -19,11 +19,11 @@ const (
 	fullWait = time.Hour
 )
 
-// turn says when a table has its turn; the zero turn is due.
+// turn says when a table has the turn; the zero turn is due.
 type turn struct {
 	next time.Time // nothing is done before
 	rows time.Time // nor are rows looked at before, those of a default partition
-	said string    // the failure that was logged last; empty after a success
+	said string    // the failure logged last; empty after a success
 }
 
 // look is the time between two looks at the tables.
@@ -44,7 +44,7 @@ func (r *retention) dueRows(t *turn, h horizon) bool {
 }
 
 // failed postpones a table, and reports whether the failure differs from the
-// last one.
+// last.
 func (r *retention) failed(t *turn, err error) (news bool) {
 	t.next = time.Now().Add(min(r.opts.sweep(), failedWait))
 	t.rows = time.Time{}

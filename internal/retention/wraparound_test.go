@@ -104,7 +104,7 @@ func (a *aged) nextXID() int64 {
 	return a.value(`SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`)
 }
 
-// pass makes one pass through the table and returns how many rows went.
+// pass makes a single pass through the table and returns how many rows went.
 func (a *aged) pass(xmin int64) int64 {
 	a.t.Helper()
 	n := must.Get(retention.DeleteRows(a.t.Context(), a.conn, retention.Parts{

@@ -17,13 +17,13 @@ type Fault struct {
 	Key string
 	// Item is which item of a list it is about, from 1; 0 for the whole value.
 	Item int
-	// Text says what is wrong, without key and value.
+	// Text says the fault, without key and value.
 	Text string
-	// Remedy says what to do about it.
+	// Remedy says the remedy for it.
 	Remedy string
 }
 
-// Report takes what is wrong, as often as there is something.
+// Report takes the fault, as often as there is something.
 type Report func(Fault)
 
 // Problem reports a fault of the whole value.
@@ -44,14 +44,14 @@ func (r Report) OneOf(key, got string, allowed ...string) {
 	r.Problem(key, text, remedy)
 }
 
-// Between reports a duration beyond its bounds, which are allowed themselves.
+// Between reports a duration beyond its bounds, allowed themselves.
 func (r Report) Between(key string, got, lowest, highest time.Duration) {
 	if got < lowest || got > highest {
 		r.Problem(key, fmt.Sprintf("must be between %v and %v", lowest, highest), "write a duration within these bounds")
 	}
 }
 
-// Number reports a number beyond its bounds, which are allowed themselves.
+// Number reports a number beyond its bounds, allowed themselves.
 func (r Report) Number(key string, got, lowest, highest int) {
 	if got < lowest || got > highest {
 		r.Problem(key, fmt.Sprintf("must be between %d and %d", lowest, highest), "write a number within these bounds")

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Receive reads what a socket has, 0 bytes at its end. It fails with unix.EAGAIN
-// where it would have to wait.
+// Receive reads what a socket has, 0 bytes at the end. Receive fails with
+// unix.EAGAIN where it would have to wait.
 func Receive(socket int, b []byte) (int, error) {
 	return transfer(unix.SYS_RECVFROM, socket, b, unix.MSG_DONTWAIT)
 }
 
-// Send writes as much of b as a socket takes. It fails with unix.EAGAIN where it
-// would have to wait.
+// Send writes as much of b as a socket takes. Send fails with unix.EAGAIN where
+// it would have to wait.
 func Send(socket int, b []byte) (int, error) {
 	return transfer(unix.SYS_SENDTO, socket, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }

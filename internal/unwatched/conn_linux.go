@@ -20,13 +20,12 @@ type conn struct {
 	may func() error // nil: always
 }
 
-// Conn returns conn with reads and writes that are not watched. It is used as
-// conn would be, and closing it closes conn. What is no socket is returned as it
-// is.
+// Conn returns conn with reads and writes not watched. It is used as conn would
+// be, and closing it closes conn. What is no socket is returned as it is.
 func Conn(of net.Conn) net.Conn { return Guarded(of, nil) }
 
-// Guarded is Conn with writes that ask may before each system call, and fail with
-// its error.
+// Guarded is Conn with writes that ask may before each system call, and fail
+// with the error.
 func Guarded(of net.Conn, may func() error) net.Conn {
 	socket, ok := of.(syscall.Conn)
 	if !ok {

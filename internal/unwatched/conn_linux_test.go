@@ -110,7 +110,8 @@ func TestGarbageCollectionEndsANap(t *testing.T) {
 	}
 }
 
-// What is larger than one call takes, and than the socket has room for, arrives whole.
+// What is larger than a single call takes, and than the socket has room for,
+// arrives whole.
 func TestAllArrivesInOrder(t *testing.T) {
 	networks(t, func(t *testing.T, plain, peer net.Conn) {
 		sizes := []int{1, atOnce, atOnce, 2 * atOnce, atOnce + 1, atOnce, atOnce - 1}
@@ -179,7 +180,7 @@ func TestErrorsAreThoseOfNet(t *testing.T) {
 	}
 }
 
-// kind is what is asked of an error.
+// kind is everything asked of an error.
 func kind(err error) string {
 	var op string
 	if e, ok := errors.AsType[*net.OpError](err); ok {

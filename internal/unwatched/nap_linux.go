@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// napping is whether a nap that is not watched is in progress.
+// napping is whether a nap not watched is in progress.
 var napping atomic.Bool
 
 // Nap blocks the thread for about d, a few milliseconds at most. When nothing else
 // runs, the runtime's timers round times below a millisecond up to one.
 //
-// A nap that is not watched keeps one of the runtime's processors (GOMAXPROCS). So
-// there is one at a time at most, and none where there is one processor: other naps
-// are watched. The garbage collector ends a nap, by its signal.
+// A nap not watched keeps one of the runtime's processors (GOMAXPROCS). So
+// there is one at a time at most, and none where there is one processor: other
+// naps are watched. The garbage collector ends a nap, by its signal.
 func Nap(d time.Duration) {
 	ts := unix.NsecToTimespec(d.Nanoseconds())
 	if runtime.GOMAXPROCS(0) == 1 || !napping.CompareAndSwap(false, true) {

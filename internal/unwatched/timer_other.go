@@ -4,7 +4,8 @@ package unwatched
 
 import "time"
 
-// Timer lets a goroutine wait for a few milliseconds. One goroutine uses it.
+// Timer lets a goroutine wait for a few milliseconds. A single goroutine uses
+// it.
 type Timer struct{}
 
 // NewTimer returns a Timer, which must be closed.

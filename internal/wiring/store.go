@@ -18,8 +18,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// OpenStore opens the configured checkpoint store, and creates its topic or
-// table where it is missing. It blocks until the store answers or ctx ends.
+// OpenStore opens the configured checkpoint store, and creates the topic or
+// table where it is missing. OpenStore blocks until the store answers or ctx
+// ends.
 func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
 	key, err := storeKey(cfg)
 	if err != nil {
@@ -40,7 +41,7 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 	return store, nil
 }
 
-// explain adds what to do about a store that does not answer.
+// explain adds the remedy for a store that does not answer.
 func explain(cfg *config.Config, err error) error {
 	if cfg.Checkpoint.Store == store.StoreKafka {
 		return sink.Unreachable(*cfg.Sink.Kafka, err)
@@ -51,7 +52,8 @@ func explain(cfg *config.Config, err error) error {
 	return &failure.Error{Class: failure.Transient, Remedy: "start PostgreSQL, or correct source.url", Err: err}
 }
 
-// ExactlyOnce tells whether the checkpoint is written in the Kafka transactions of its events.
+// ExactlyOnce tells whether the checkpoint is written in the Kafka transactions
+// of the events.
 func ExactlyOnce(cfg *config.Config) bool {
 	return cfg.Sink.Kafka != nil && cfg.Sink.Kafka.Delivery == sink.DeliveryExactlyOnce
 }
@@ -61,14 +63,14 @@ func CheckpointTopic(cfg *config.Config) string {
 	return store.Topic(cfg.Checkpoint.Topic, CheckpointKey(cfg))
 }
 
-// TransactionalID is the pipeline's at the brokers. It is the same for all of its
-// instances and starts, as its checkpoint's key is.
+// TransactionalID is the pipeline's at the brokers. It is the same for all of
+// its instances and starts, as the checkpoint's key is.
 func TransactionalID(cfg *config.Config) (string, error) {
 	key, err := storeKey(cfg)
 	return "cdc-outbox/" + key, err
 }
 
-// CheckpointKey names the checkpoint in its store.
+// CheckpointKey names the checkpoint in the store.
 func CheckpointKey(cfg *config.Config) string {
 	key, _ := storeKey(cfg) // a URL that cannot be read is the connection's error
 	return key

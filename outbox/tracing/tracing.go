@@ -1,6 +1,6 @@
 // Package tracing carries the W3C trace context of a request into the events
 // that it writes, as the headers traceparent and tracestate. The connector
-// passes them on, so that the consumer's span can belong to the same trace:
+// passes them on, so the consumer's span can belong to the same trace:
 //
 //	w, err := outbox.New(outbox.Options{ContextHeaders: tracing.Headers})
 //
@@ -16,7 +16,7 @@ import (
 )
 
 // Headers returns the trace context of ctx's span, for outbox.Options; none if
-// ctx has no valid span. It does not block and may be called concurrently.
+// ctx has no valid span. Headers does not block and may be called concurrently.
 func Headers(ctx context.Context) map[string]string {
 	headers := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, headers)

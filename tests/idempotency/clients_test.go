@@ -54,9 +54,9 @@ func TestE2EOtherClientsCompile(t *testing.T) {
 	inClients(t, append([]string{"build"}, packages...)...)
 }
 
-// The client segmentio/kafka-go returns what was aborted, and the markers of transactions. The
-// loop around it handles each event once all the same. What kfake answers proves
-// nothing about that.
+// The client segmentio/kafka-go returns everything aborted, and the markers of
+// transactions. The loop around it handles each event once all the same. What
+// kfake answers proves nothing about that.
 func TestE2EKafkaGoHandlesEachEventOnce(t *testing.T) {
 	withOtherClients(t)
 	program := filepath.Join(t.TempDir(), "kafkago.test")

@@ -45,8 +45,8 @@ var dependencies = map[string][]string{
 	"outbox/tracing":         otel,
 }
 
-// Whoever takes the core or one store gets that store's client and no other's,
-// and who writes events no driver; nobody gets OpenTelemetry's SDK.
+// Whoever takes the core or a single store gets that store's client and no
+// other's, and who writes events no driver; nobody gets OpenTelemetry's SDK.
 func TestImportingAPackagePullsInItsOwnClientOnly(t *testing.T) {
 	for _, pkg := range list(t, module+"idempotency/...", module+"outbox/...") {
 		name := strings.TrimPrefix(pkg, module)

@@ -24,8 +24,8 @@ var (
 	others    = []string{"memory", "guard", "metrics", "tracing", "deadletter", "storage", "storetest", "../outbox", "../outbox/tracing"}
 )
 
-// mostNames is how many exported names a service with one store may meet: an
-// enumerated type counts once, and what belongs to a name is no name.
+// mostNames is how many exported names a service with a single store may meet:
+// an enumerated type counts once, and what belongs to a name is no name.
 const mostNames = 40
 
 // TestNames keeps the list of all exported names: each is one more to learn.

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 )
 
-// What is missing is missed where it is given, not when the first message comes.
+// What is missing is missed where given, not when the first message comes.
 func TestNothingIsMadeOfNil(t *testing.T) {
 	var (
 		noRedis  *goredis.Client

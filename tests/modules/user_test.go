@@ -68,7 +68,7 @@ func TestE2EUsersGetWhatTheyImport(t *testing.T) {
 			machine.emptyCache(t) // go get has looked into the modules above
 			machine.run(t, "build", "-trimpath", "-o", os.DevNull, ".")
 			machine.wantDownloads(t, u)
-			// It looks at the tests of what is imported, too.
+			// It looks at the tests of everything imported, too.
 			machine.run(t, "mod", "tidy")
 			u.other = append(u.other, window...)
 			u.other = append(u.other, "go.uber.org/goleak")
@@ -178,8 +178,8 @@ func skipOffline(t *testing.T, out []byte) {
 	}
 }
 
-// wantDownloads compares the modules that were downloaded, not only their
-// go.mod, with those that the user is to get.
+// wantDownloads compares the modules downloaded, not only their go.mod, with
+// those that the user is to get.
 func (m *machine) wantDownloads(t *testing.T, u user) {
 	t.Helper()
 	var own []string

@@ -11,7 +11,8 @@ import (
 
 // BenchmarkWrite compares one statement for each event with one for all, and
 // with messages. An operation is that many events in a transaction that is open
-// already: begin and commit cost the same for all. Compare figures of one run.
+// already: begin and commit cost the same for all. Compare figures of a single
+// run.
 func BenchmarkWrite(b *testing.B) {
 	url := newDB(b, outbox.Schema)
 	w := newWriter(b, outbox.Options{})

@@ -11,7 +11,7 @@ import (
 )
 
 // A message needs no table: it is in the WAL only, for a connector in message
-// mode. Here a slot of test_decoding shows that it is there.
+// mode. Here a slot of test_decoding shows it is there.
 func Example_emit() {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, exampleURL())

@@ -121,7 +121,7 @@ func Example_writeSQL() {
 	// Output: order 42 OrderPlaced {"id": 42, "status": "placed"} <nil>
 }
 
-// Any number of events are written with one statement, in their order.
+// Any number of events are written with a single statement, in their order.
 func Example_writeBulk() {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, exampleURL(outbox.Schema))
@@ -186,7 +186,7 @@ func Example_invalidError() {
 }
 
 // With an id of its own, an event can be written again when a commit got no
-// answer: the table of Schema refuses the second one.
+// answer: the table of Schema refuses the second.
 func Example_newID() {
 	id, err := outbox.NewID()
 	if err != nil {

@@ -26,7 +26,7 @@ func newDB(t testing.TB, statements ...string) (url string) {
 	return url
 }
 
-// beginner begins a transaction and returns it with its commit.
+// beginner begins a transaction and returns it with the commit.
 type beginner func(t testing.TB) (tx outbox.Tx, commit func() error)
 
 // clients are the ways to talk to PostgreSQL that must all give the same rows:
@@ -115,7 +115,7 @@ func awaitTrue(t testing.TB, url, what, query string, args ...any) {
 	})
 }
 
-// begin returns a transaction of pgx that is rolled back when the test ends.
+// begin returns a transaction of pgx rolled back when the test ends.
 func begin(t testing.TB, url string) pgx.Tx {
 	t.Helper()
 	tx, err := connect(t, url).Begin(t.Context())

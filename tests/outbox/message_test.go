@@ -72,7 +72,7 @@ func TestAllClientsEmitWhatWasGiven(t *testing.T) {
 				tx, commit := begin(t)
 				w := newWriter(t, tt.opts)
 				var ids []uuid.UUID
-				for _, events := range [][]outbox.Event{{e, gone}, {e}, {gone}} { // one has a statement of its own
+				for _, events := range [][]outbox.Event{{e, gone}, {e}, {gone}} { // one has a separate statement
 					emitted, err := w.Emit(t.Context(), tx, events...)
 					if err != nil {
 						t.Fatal(err)

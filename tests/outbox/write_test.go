@@ -68,7 +68,7 @@ func TestAllClientsStoreWhatWasGiven(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, e := range events { // one has a statement of its own
+			for _, e := range events { // one has a separate statement
 				id, err := w.Write(t.Context(), tx, e)
 				if err != nil {
 					t.Fatal(err)
@@ -118,7 +118,7 @@ func TestPayloadTypesKeepTheirBytes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		payload outbox.PayloadType
 		column  string
-		back    string // what is read back, as bytea
+		back    string // everything read back, as bytea
 		give    any
 		want    []byte
 	}{
@@ -142,7 +142,7 @@ func TestPayloadTypesKeepTheirBytes(t *testing.T) {
 				tx, commit := begin(t)
 				e := order("1")
 				e.Payload, e.Headers = tt.give, map[string]string{"a": "b"}
-				for _, events := range [][]outbox.Event{{e}, {e, e}} { // one has a statement of its own
+				for _, events := range [][]outbox.Event{{e}, {e, e}} { // one has a separate statement
 					if _, err := w.Write(t.Context(), tx, events...); err != nil {
 						t.Fatalf("%s: %v", client, err)
 					}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Report is all of one run.
+// Report is all of a single run.
 type Report struct {
 	Benchmark string            `json:"benchmark"`
 	Began     time.Time         `json:"began"`
@@ -36,7 +36,7 @@ type Metric struct {
 	Better string `json:"better"`
 }
 
-// Measurement is what one subject did under one load in one round.
+// Measurement is what one subject did under a single load in a single round.
 type Measurement struct {
 	Load    string             `json:"load"`    // "steady, 1000 events/s"
 	Subject string             `json:"subject"` // "Debezium, warm"

@@ -32,8 +32,8 @@ type Turn struct {
 	Take    func(ctx context.Context) (map[string]float64, error)
 }
 
-// Play has the subjects take turns for all rounds, and notes what each does. The
-// first one of a round is the last one of the next, so that none has the better
+// Play has the subjects take turns for all rounds, and notes what each does.
+// The first of a round is the last of the next, so that none has the better
 // place. One that fails is no error as long as ctx lasts.
 func (r *Report) Play(ctx context.Context, w io.Writer, load string, rounds int, turns []Turn) error {
 	for round := range rounds {
@@ -64,7 +64,7 @@ func (r *Report) Note(ctx context.Context, w io.Writer, m Measurement, failed er
 	return nil
 }
 
-// describe is the values in one line.
+// describe is the values in a single line.
 func (r *Report) describe(values map[string]float64) string {
 	var list []string
 	for _, m := range r.Metrics {

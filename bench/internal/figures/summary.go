@@ -53,7 +53,7 @@ func (r *Report) Median(load, subject, metric string) (value float64, ok bool) {
 }
 
 // Ratio is the median of a subject's values divided by another's of the same
-// round: neighbours in time, so that the machine's moods cancel out.
+// round: neighbours in time, so the machine's moods cancel out.
 func (r *Report) Ratio(load, subject, other, metric string) (ratio float64, ok bool) {
 	base := r.Values(load, other, metric)
 	ratios := map[int]float64{}
@@ -76,9 +76,9 @@ func collect(values map[int]float64) []float64 {
 	return list
 }
 
-// Print writes the medians as one table for each load, and what failed. base is
-// the subject that the others are divided by, metric by metric; under a load
-// without it, that is the first.
+// Print writes the medians as a single table for each load, and what failed.
+// base is the subject that the others are divided by, metric by metric; under a
+// load without it, that is the first.
 func (r *Report) Print(w io.Writer, base string) error {
 	for _, load := range r.Loads() {
 		if err := r.printLoad(w, load, base); err != nil {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Publication is that of the outbox alone, as `cdc-outbox setup` makes it: what
-// is written to other tables is in the log and not in the publication.
+// Publication is that of the outbox alone, as `cdc-outbox setup` makes it:
+// everything written to other tables is in the log and not in the publication.
 const Publication = "cdc_outbox"
 
 // Load is what a backlog is of.
@@ -33,15 +33,15 @@ func (l Load) String() string {
 	return text
 }
 
-// Backlog is what there is to read. It begins at a slot, of which readers get
-// copies, and ends at a position.
+// Backlog is what there is to read. Backlog begins at a slot, of which readers
+// get copies, and ends at a position.
 type Backlog struct {
 	Slot, End string
 	Load
 }
 
 // CreateOutbox makes the table of Debezium's documentation ("Basic outbox
-// table"), another one, and what Fill needs.
+// table"), another, and what Fill needs.
 func (db *Database) CreateOutbox(ctx context.Context) error {
 	return db.Exec(ctx,
 		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL,

@@ -27,7 +27,7 @@ const KafkaTimeout = 2 * time.Minute
 const JVMOptions = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 " +
 	"-XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
 
-// Broker is a broker in a process of its own. It is safe for concurrent use.
+// Broker is a broker in a separate process. Safe for concurrent use.
 type Broker struct {
 	Addr    string
 	Name    string
@@ -141,7 +141,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int) e
 	return nil
 }
 
-// DeleteTopic removes the topic with what is in it.
+// DeleteTopic removes the topic with everything in it.
 func (b *Broker) DeleteTopic(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), KafkaTimeout)
 	defer cancel()

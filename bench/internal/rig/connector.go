@@ -18,10 +18,10 @@ type Connector struct {
 // releaseTags are those of the Makefile.
 const releaseTags = "nethttpomithttp2,nopgxregisterdefaulttypes"
 
-// NewConnector is the program of the path or, where that is empty, one built from
-// this tree, as it is released: a static binary. With the C library linked, which
-// Go does where it finds a C compiler, it has a MiB more in memory. Remove removes
-// what was built.
+// NewConnector is the program of the path or, where that is empty, one built
+// from this tree, as it is released: a static binary. With the C library
+// linked, which Go does where it finds a C compiler, it has a MiB more in
+// memory. Remove removes everything built.
 func NewConnector(ctx context.Context, path string) (*Connector, error) {
 	if path != "" {
 		return &Connector{path: path}, nil
@@ -42,7 +42,7 @@ func NewConnector(ctx context.Context, path string) (*Connector, error) {
 	return c, nil
 }
 
-// Remove removes the program if it was built for us.
+// Remove removes the program if built for us.
 func (c *Connector) Remove() {
 	if c.dir != "" {
 		_ = os.RemoveAll(c.dir) // a temporary directory
@@ -62,7 +62,7 @@ func (c *Connector) Run(settings ...string) (*Program, error) {
 	return &Program{p}, err
 }
 
-// Do runs another verb of the program, to its end.
+// Do runs another verb of the program, to the end.
 func (c *Connector) Do(ctx context.Context, verb []string, settings ...string) error {
 	args := verb
 	for _, set := range settings {

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
-// Database is a PostgreSQL server and a connection to it. Its methods must not
+// Database is a PostgreSQL server and a connection to it. The methods must not
 // be called concurrently.
 type Database struct {
 	Conn      *pgx.Conn
@@ -61,8 +61,8 @@ func (db *Database) CreateDatabase(ctx context.Context, name string) (*Database,
 	return other, nil
 }
 
-// Close ends the connection. It stops the server and removes its data, unless it
-// was there before this database.
+// Close ends the connection. Close stops the server and removes its data,
+// unless it was there before this database.
 func (db *Database) Close() {
 	_ = db.Conn.Close(context.Background())
 	if !db.guest {

@@ -1,6 +1,6 @@
-// Package rig has what the benchmarks of the whole program share: PostgreSQL with
-// an outbox and backlogs in its log, a broker, the connector, and readers of a
-// slot to compare it with, each in a process of its own, so that its processor
+// Package rig has what the benchmarks of the whole program share: PostgreSQL
+// with an outbox and backlogs in the log, a broker, the connector, and readers
+// of a slot to compare it with, each in a separate process, so its processor
 // time and memory are its own. Linux only: they are read from the kernel.
 //
 // Non-goals: judging.
@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// roles are what a benchmark's program is instead, by its first argument.
+// roles are what a benchmark's program is instead, by the first argument.
 var roles = map[string]func(ctx context.Context, args []string) error{
 	fakeRole: serveFake,
 	bareRole: readBare,

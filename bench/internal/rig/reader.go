@@ -33,7 +33,7 @@ func Recvlogical(url, slot, end, publication string, messages bool) (Reader, err
 	return Reader{slot, cmd}, nil
 }
 
-// BareReader is the connector's package wal alone, in a process of its own: what
+// BareReader is the connector's package wal alone, in a separate process: what
 // is above its processor time, the connector takes to route, encode and send.
 // The program's main must be Main.
 func BareReader(url, slot, end, publication string) (Reader, error) {
@@ -43,7 +43,7 @@ func BareReader(url, slot, end, publication string) (Reader, error) {
 
 // Reading is what it took a reader.
 type Reading struct {
-	Took   time.Duration // from the start of the process to its end
+	Took   time.Duration // from the start of the process to the end
 	Reader Usage
 	Server time.Duration // processor time of the walsender, up to the last look
 }

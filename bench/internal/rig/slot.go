@@ -20,7 +20,7 @@ func (db *Database) CreateSlot(ctx context.Context, name string) error {
 	return err
 }
 
-// CopySlot makes a slot where another one is.
+// CopySlot makes a slot where another is.
 func (db *Database) CopySlot(ctx context.Context, from, name string) error {
 	_, err := db.Conn.Exec(ctx, `SELECT pg_copy_logical_replication_slot($1, $2)`, from, name)
 	return err

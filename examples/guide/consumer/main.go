@@ -1,5 +1,5 @@
 // Command consumer is the guide's first example as a program: it ships orders,
-// each once, with what was handled kept in Redis.
+// each once, with everything handled kept in Redis.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command producer places an order and announces it, in one transaction.
+// Command producer places an order and announces it, in a single transaction.
 package main
 
 import (

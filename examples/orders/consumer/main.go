@@ -1,8 +1,9 @@
 // Command consumer prints the order events as they arrive in Kafka.
 //
-// Delivery is at least once: a record may arrive again, with the same id header.
-// The library passes it over. What was printed is kept in memory here; a consumer
-// that must not act twice after a crash either takes another store.
+// Delivery is at least once: a record may arrive again, with the same id
+// header. The library passes it over. Everything printed is kept in memory
+// here; a consumer that must not act twice after a crash either takes another
+// store.
 package main
 
 import (
@@ -69,9 +70,9 @@ func parse(args []string, getenv func(string) string, usage io.Writer) (options,
 	return o, nil
 }
 
-// run prints events to out until ctx ends, which is no error, or enough have
-// arrived. What goes wrong meanwhile, such as a topic that does not exist yet, is
-// logged on diag and waited out.
+// run prints events to out until ctx ends, no error, or enough have arrived.
+// What goes wrong meanwhile, such as a topic that does not exist yet, is logged
+// on diag and waited out.
 func run(ctx context.Context, o options, out, diag io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const topic = "outbox.event.order"
 
-// cluster returns a broker's address and writes records to its topic.
+// cluster returns a broker's address and writes records to the topic.
 func cluster(t *testing.T, records ...*kgo.Record) (broker string) {
 	t.Helper()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
@@ -67,7 +67,7 @@ outbox.event.order[0]@2 key=1 id=c {"n":3}
 	}
 }
 
-// A stop commits what was printed, so that the next run goes on after it.
+// A stop commits everything printed, so the next run goes on after it.
 func TestRunGoesOnWhereItStopped(t *testing.T) {
 	broker := cluster(t, record("1", "a", "{}"))
 	o := options{brokers: broker, topic: topic, group: "g", events: 1}

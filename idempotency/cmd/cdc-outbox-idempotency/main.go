@@ -3,7 +3,7 @@
 // it run again, or forgets it. Verbs, flags and exit codes are public: 0 done,
 // 1 an error that may pass, 2 bad usage, or something that an operator must fix.
 //
-// It is a program of its own because it links every store's client.
+// It is a separate program because it links every store's client.
 package main
 
 import (

@@ -35,7 +35,7 @@ type verb struct {
 	prepare func(*flag.FlagSet) action
 }
 
-// action does a verb's work. Its error is printed, and its failure.Class is the
+// action does a verb's work. The error is printed, and its failure.Class is the
 // exit code.
 type action func(context.Context, *program) error
 
@@ -77,8 +77,8 @@ func build() string {
 	return version
 }
 
-// run executes the command line and returns the exit code. It prints the error,
-// if there is one, to stderr: nothing that it calls does.
+// run executes the command line and returns the exit code. run prints the
+// error, if there is one, to stderr: nothing that it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil {
@@ -153,7 +153,7 @@ func (v *verb) usagef(format string, args ...any) error {
 	return failure.Configf("run "+name+" "+v.name+" --help", v.name+" "+format, args...)
 }
 
-// flagError turns package flag's error into ours. Its text is the only thing
+// flagError turns package flag's error into ours. The text is the only thing
 // that tells an unknown flag.
 func flagError(v verb, flags *flag.FlagSet, err error) error {
 	word, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")

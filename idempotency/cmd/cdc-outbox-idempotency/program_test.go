@@ -114,7 +114,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
-// parses returns what is wrong with a command line, short of running it.
+// parses returns the faults of a command line, short of running it.
 func parses(command string) error {
 	args := strings.Fields(command)
 	v, err := find(args[0])

@@ -80,7 +80,7 @@ func (r keyReport) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// releaseReport shows what was released.
+// releaseReport shows everything released.
 type releaseReport struct {
 	Before keyReport `json:"before"`
 }

@@ -62,7 +62,7 @@ func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.
 	return store, key, err
 }
 
-// prepare declares the flags of a verb that does something to one message.
+// prepare declares the flags of a verb that does something to a single message.
 func prepare(do func(context.Context, keystore.Store, storage.Key) (report, error)) func(*flag.FlagSet) action {
 	return func(flags *flag.FlagSet) action {
 		k := declareKey(flags)
@@ -180,7 +180,7 @@ func stateRemedy(name string) string {
 	return "the states are " + strings.Join(names, ", ")
 }
 
-// explainKey adds what to do about a store's error.
+// explainKey adds the remedy for a store's error.
 func explainKey(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrCompleted):

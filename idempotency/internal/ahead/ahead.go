@@ -1,12 +1,14 @@
-// Package ahead lets a message be claimed at the moment at which the one before it
-// is completed, so that each message takes one round trip to the store, not two.
+// Package ahead lets a message be claimed at the moment at which the one before
+// being completed, so each message takes a single round trip to the store, not
+// two.
 //
-// Who handles messages one after another, whatever orders they are of, gives each
-// Run a Turn, by its context. A Runner claims the next message when it completes this
-// one, and leaves the claim in the Turn; it belongs to the next message's Turn then. So a
-// claim is never made before the handler of the message before has ended, and one that was granted is followed by that message's
-// Run, or dropped. One that is not answered in time is left to that Run, which asks
-// for the same owner.
+// Who handles messages one after another, whatever orders they are of, gives
+// each Run a Turn, by the context. A Runner claims the next message when it
+// completes this one, and leaves the claim in the Turn; it belongs to the next
+// message's Turn then. So a claim is never made before the handler of the
+// message before has ended, and one granted is followed by that message's Run,
+// or dropped. One not answered in time is left to that Run, which asks for the
+// same owner.
 package ahead
 
 import (
@@ -17,13 +19,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Turn is one message's turn. One goroutine at a time uses it.
+// Turn is a single message's turn. A single goroutine at a time uses it.
 type Turn struct {
 	// Key is the message's.
 	Key storage.Key
-	// Next tells which message comes next, and whether it may be claimed now. It is
-	// asked when the handler has succeeded. With own, it must be the next one of this
-	// message's order: if the completion hangs, that one has to wait in any case.
+	// Next tells which message comes next, and whether it may be claimed now. It
+	// is asked when the handler has succeeded. With own, it must be the next of
+	// this message's order: if the completion hangs, that one has to wait in any
+	// case.
 	Next func(own bool) (key storage.Key, fingerprint storage.Fingerprint, ok bool)
 	// Claimed is what was left of the turn before, or nil. The Run takes it.
 	Claimed Claim
@@ -33,13 +36,13 @@ type Turn struct {
 	taken bool
 }
 
-// Claim is a claim that was asked for ahead.
+// Claim is a claim asked for ahead.
 type Claim interface {
-	// Live tells whether it was granted, and holds what its message takes: its
-	// message must be run at once, or the claim dropped.
+	// Live tells whether granted, and holds what the message takes: the message
+	// must be run at once, or the claim dropped.
 	Live() bool
 	// Drop gives a live claim back, as if it had not been asked for. What is known
-	// of it remains of use to its message's Run.
+	// of it remains of use to the message's Run.
 	Drop(ctx context.Context)
 }
 
@@ -49,10 +52,10 @@ type Work interface {
 
 	// CommitAndClaim is Commit and, if that succeeds, in the same round trip the
 	// next message's Claim and Begin; the claim counts if the commit does. If the
-	// claim's outcome is Claimed, the Work is the next message's from then on: as one
-	// whose Begin was called. Otherwise the claim was not granted or not asked for, or
-	// its answer is not known. The error is Commit's or, if nothing was committed
-	// because of the claim, one that wraps ErrClaim.
+	// claim's outcome is Claimed, the Work is the next message's from then on: as
+	// one whose Begin was called. Otherwise the claim was not granted or not asked
+	// for, or the answer is not known. The error is Commit's or, if nothing was
+	// committed because of the claim, one that wraps ErrClaim.
 	CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (storage.Claim, error)
 }
 
@@ -68,7 +71,7 @@ type Store interface {
 	CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error)
 }
 
-// ErrApart is the error of a CompleteAndClaim that was not made.
+// ErrApart is the error of a CompleteAndClaim not made.
 var ErrApart = errors.New("the completion and the claim have to be asked for apart")
 
 // ErrClaim is wrapped by the error of a commit that failed with the next message's
@@ -82,8 +85,8 @@ func WithTurn(ctx context.Context, t *Turn) context.Context {
 	return context.WithValue(ctx, turnKey{}, t)
 }
 
-// Take returns the turn of the Run of that message with this context, or nil. It is
-// the first Run's: one within its handler has none.
+// Take returns the turn of the Run of that message with this context, or nil.
+// It is the first Run's: one within the handler has none.
 func Take(ctx context.Context, key storage.Key) *Turn {
 	t, _ := ctx.Value(turnKey{}).(*Turn)
 	if t == nil || t.taken || t.Key != key {

@@ -10,8 +10,8 @@
 // Failures count by what the calls are about: one key, say, that cannot be asked
 // for does not open the breaker, however often it is asked for.
 //
-// A probe that was cancelled makes way for the next call. A call that began while
-// the breaker was closed, and ends while it is not, changes nothing.
+// A probe cancelled makes way for the next call. A call that began while the
+// breaker was closed, and ends while it is not, changes nothing.
 package circuit
 
 import "time"
@@ -26,7 +26,7 @@ const (
 	HalfOpen State = "half-open"
 )
 
-// Breaker begins closed. Each call that starts is told of by a C of its own, and
+// Breaker begins closed. Each call that starts is told of by a separate C, and
 // is about a subject S. It is not safe for concurrent use.
 type Breaker[C, S comparable] struct {
 	failures int
@@ -62,9 +62,9 @@ func (b *Breaker[C, S]) Starts(c C) {
 
 func (b *Breaker[C, S]) probes(c C) bool { return b.prober != nil && *b.prober == c }
 
-// Fails is told that a call was not answered. It tells whether that opens the
-// breaker after it was closed, and how long it stays open; 0 if the call changes
-// nothing.
+// Fails is told a call was not answered. Fails tells whether that opens the
+// breaker after it was closed, and how long it stays open; 0 if the call
+// changes nothing.
 func (b *Breaker[C, S]) Fails(c C, about S, now time.Time) (opens bool, wait time.Duration) {
 	switch {
 	case b.state == Closed:
@@ -82,14 +82,14 @@ func (b *Breaker[C, S]) Fails(c C, about S, now time.Time) (opens bool, wait tim
 	return opens, wait
 }
 
-// Cancelled is told that a call was ended by its caller.
+// Cancelled is told a call was ended by the caller.
 func (b *Breaker[C, S]) Cancelled(c C) {
 	if b.probes(c) {
 		b.prober = nil
 	}
 }
 
-// Passes is told that a call was answered. It tells whether that closes the
+// Passes is told a call was answered. Passes tells whether that closes the
 // breaker.
 func (b *Breaker[C, S]) Passes(c C) (closes bool) {
 	closes = b.probes(c)

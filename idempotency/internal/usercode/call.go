@@ -13,7 +13,7 @@ type Panic struct {
 	stack []byte
 }
 
-// Error says what the code panicked with, in one line.
+// Error says what the code panicked with, in a single line.
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // Unwrap returns the value, if it is an error.

@@ -41,7 +41,7 @@ var find = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// Tab is a tab of a browser of its own. It is used by one goroutine.
+// Tab is a tab of a separate browser. It is used by a single goroutine.
 type Tab struct {
 	t   testing.TB
 	ctx context.Context

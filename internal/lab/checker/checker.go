@@ -2,7 +2,7 @@
 // doubled anything, from what the writers did and what the topics hold.
 //
 // Writers note every transaction in a Ledger, with the events it must publish
-// and how its commit ended; a Reader reads the topics; a Watcher looks at the
+// and how the commit ended; a Reader reads the topics; a Watcher looks at the
 // slot and at the topics' ends all the while. Verify compares the three. It is
 // pure: no clock, no network, no goroutine.
 //
@@ -11,13 +11,14 @@
 //  1. Committed ⊆ delivered ⊆ committed ∪ unknown, where a transaction whose
 //     commit has an unknown outcome arrives in whole or not at all.
 //  2. Each record is the event, byte by byte: topic, key, value, headers.
-//  3. After de-duplication by id, the records of a key are in one partition in
-//     the order of (cdc-lsn, cdc-seq), which is the order of the commits as far
-//     as the writers know it, and within a transaction the order of the inserts.
-//     Where records have no positions, they are in the two latter orders.
+//  3. After de-duplication by id, the records of a key are in a single
+//     partition in the order of (cdc-lsn, cdc-seq), the order of the commits as
+//     far as the writers know it, and within a transaction the order of the
+//     inserts. Where records have no positions, they are in the two latter
+//     orders.
 //  4. A repetition of a record has the position that the record had.
 //  5. At no instant was the slot's confirmed position beyond the commit of an
-//     event that was not in its topic yet.
+//     event not in the topic yet.
 //
 // Repetitions are counted, not condemned: only the caller knows whether it gave
 // cause for any.
@@ -75,7 +76,7 @@ type Report struct {
 	noPositions bool
 }
 
-// String is one line with the numbers.
+// String is a single line with the numbers.
 func (r *Report) String() string {
 	return fmt.Sprintf("%d committed, %d of unknown outcome, %d delivered, %d repeated, %d samples of the slot, %d problems",
 		r.Committed, r.Unknown, r.Delivered, r.Repeated, r.Samples, len(r.Problems))
@@ -84,7 +85,7 @@ func (r *Report) String() string {
 // shown is how many problems of a kind Err tells.
 const shown = 5
 
-// Err returns the problems as one error, or nil where there are none.
+// Err returns the problems as a single error, or nil where there are none.
 func (r *Report) Err() error {
 	count := map[Kind]int{}
 	var errs []error

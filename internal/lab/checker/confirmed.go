@@ -13,7 +13,7 @@ type Sample struct {
 	At        time.Time // before the slot was looked at
 	Confirmed pg.LSN    // the slot's confirmed position
 	// Ends are the offsets of the next records of the topics' partitions, read
-	// after Confirmed: what was confirmed must be below them.
+	// after Confirmed: everything confirmed must be below them.
 	Ends map[string][]int64
 }
 

@@ -19,7 +19,7 @@ type Event struct {
 	Headers []Header
 }
 
-// Outcome is how a transaction ended, as far as its writer knows.
+// Outcome is how a transaction ended, as far as the writer knows.
 type Outcome uint8
 
 // The outcomes. Unknown is that of a COMMIT whose answer was lost.
@@ -37,8 +37,8 @@ type Transaction struct {
 	Events  []Event
 	Outcome Outcome
 	// Began and Ended are readings of the Ledger's clock from before the COMMIT
-	// was sent and after it was answered: one that ended before another began
-	// was committed before it.
+	// was sent and after being answered: one that ended before another began was
+	// committed before it.
 	Began, Ended uint64
 }
 
@@ -63,7 +63,7 @@ func (r *Record) id() string {
 	return ""
 }
 
-// Ledger is where writers note their transactions. Its methods may be called
+// Ledger is where writers note their transactions. The methods may be called
 // from any goroutine.
 type Ledger struct {
 	mu           sync.Mutex
@@ -97,8 +97,7 @@ func (l *Ledger) Add(tx Transaction) {
 	}
 }
 
-// Committed is the number of events of the transactions that are known to be
-// committed.
+// Committed is the number of events of the transactions known to be committed.
 func (l *Ledger) Committed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

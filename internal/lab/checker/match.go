@@ -12,7 +12,7 @@ import (
 // expectation is an event and where the writers have it.
 type expectation struct {
 	*Event
-	tx    int // index of its transaction
+	tx    int // index of the transaction
 	index int // within the transaction
 }
 
@@ -47,7 +47,7 @@ func expect(r *Report, txs []Transaction) map[string]expectation {
 	return all
 }
 
-// match finds each record's event and compares the two. It returns the first
+// match finds each record's event and compares the two. match returns the first
 // record of each event, by id.
 func (r *Report) match(expected map[string]expectation, records []Record) map[string]delivery {
 	first := map[string]delivery{}
@@ -80,7 +80,7 @@ func (r *Report) match(expected map[string]expectation, records []Record) map[st
 }
 
 // compare reports whether the record is so much of the event that it may count
-// as its delivery, and reads its position.
+// as its delivery, and reads the position.
 func (r *Report) compare(d *delivery) bool {
 	if d.Record.Topic != d.Event.Topic {
 		r.problem(Misrouted, "%s: event %s belongs to topic %s", d.where(), d.ID, d.Event.Topic)

@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Reader reads topics into memory; of a long value it keeps the digest. Run is its
-// goroutine; the other methods may be called from any.
+// Reader reads topics into memory; of a long value it keeps the digest. Run is
+// the goroutine; the other methods may be called from any.
 type Reader struct {
 	client *kgo.Client
 
@@ -74,14 +74,14 @@ func record(kr *kgo.Record) Record {
 	return rec
 }
 
-// Records returns what was read so far.
+// Records returns everything read so far.
 func (r *Reader) Records() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.records[:len(r.records):len(r.records)]
 }
 
-// Find returns all records of the event that were read.
+// Find returns all records of the event read.
 func (r *Reader) Find(id string) (found []Record) {
 	for _, rec := range r.Records() {
 		if rec.id() == id {
@@ -129,7 +129,7 @@ func (r *Reader) unseen(ids []string) (left []string) {
 	return left
 }
 
-// AwaitEnds returns once every partition was read up to its end.
+// AwaitEnds returns once every partition was read up to the end.
 func (r *Reader) AwaitEnds(ctx context.Context, ends map[string][]int64) error {
 	return r.await(ctx, func() bool {
 		for topic, partitions := range ends {
@@ -143,7 +143,7 @@ func (r *Reader) AwaitEnds(ctx context.Context, ends map[string][]int64) error {
 	})
 }
 
-// await returns once enough, which is called under the lock, says so.
+// await returns once enough, called under the lock, says so.
 func (r *Reader) await(ctx context.Context, enough func() bool) error {
 	for {
 		r.mu.Lock()

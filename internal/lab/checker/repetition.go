@@ -1,9 +1,9 @@
 package checker
 
-// Repetition is a record that its topic had already.
+// Repetition is a record that the topic had already.
 type Repetition struct {
-	Event  string // its id
-	Before Record // the last one of the same event before it
+	Event  string // the id
+	Before Record // the last of the same event before it
 	Again  Record
 }
 

@@ -20,15 +20,15 @@ import (
 	"syscall"
 )
 
-// Process is a running program. Its methods are safe for concurrent use.
+// Process is a running program. The methods are safe for concurrent use.
 type Process struct {
 	proc   *os.Process
 	exited chan struct{}
 }
 
 // Start starts the command, whose SysProcAttr are those of Attributes, in a
-// goroutine that waits for its end.
-// Owner: the Process; stop: the program's end; join: Exited.
+// goroutine that waits for the end. Owner: the Process; stop: the program's
+// end; join: Exited.
 //
 // The goroutine keeps its OS thread, because the kernel sends the parent death
 // signal when the *thread* that forked the child ends (prctl(2)).
@@ -81,7 +81,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Output runs a program in dir to its end and returns what it wrote. The error
+// Output runs a program in dir to the end and returns what it wrote. The error
 // has the last lines of it.
 func Output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -94,7 +94,7 @@ func Output(ctx context.Context, dir, name string, args ...string) (string, erro
 	return string(out), nil
 }
 
-// LastLines returns the end of a program's output, where its reason stands.
+// LastLines returns the end of a program's output, where the reason stands.
 func LastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")

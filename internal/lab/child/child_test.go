@@ -57,7 +57,7 @@ func TestStopGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-// start starts a shell script and waits for its first output. It is killed when
+// start starts a shell script and waits for the first output. It is killed when
 // the test ends.
 func start(t *testing.T, script string) *child.Process {
 	t.Helper()

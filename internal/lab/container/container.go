@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//  1. A container keeps its host port, on the loopback address, over Stop and
+//  1. A container keeps the host port, on the loopback address, over Stop and
 //     Resume.
 //  2. It is removed by Close or, when the process is killed, by
 //     testcontainers' reaper.
@@ -46,7 +46,7 @@ type Spec struct {
 	Env            map[string]string
 	// Command replaces the image's entrypoint and command; empty keeps both.
 	Command []string
-	// Files are copied into the container before its first start, by path.
+	// Files are copied into the container before the first start, by path.
 	Files map[string][]byte
 	// Network has the container in it, where others reach it at Port under the name.
 	// Optional.
@@ -57,7 +57,7 @@ type Spec struct {
 	Probe func(ctx context.Context, addr string) error
 }
 
-// Container is a server in a container. Its methods must not be called
+// Container is a server in a container. The methods must not be called
 // concurrently.
 type Container struct {
 	inner   *testcontainers.DockerContainer
@@ -66,7 +66,7 @@ type Container struct {
 	stopped bool
 }
 
-// Run creates and starts a container and waits until its server answers.
+// Run creates and starts a container and waits until the server answers.
 func Run(ctx context.Context, s Spec) (*Container, error) {
 	port, err := network.ParsePort(strconv.Itoa(s.Port) + "/tcp")
 	if err != nil {
@@ -169,7 +169,7 @@ func withEngine(ctx context.Context, f func(context.Context, client.APIClient) e
 }
 
 // Resume starts a stopped container again, at the same address, and waits until
-// its server answers.
+// the server answers.
 func (c *Container) Resume(ctx context.Context) error {
 	if err := c.inner.Start(ctx); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (c *Container) lastWords(ctx context.Context) string {
 // Close removes the container.
 func (c *Container) Close() error { return testcontainers.TerminateContainer(c.inner) }
 
-// Goroutines are those that the library leaves running: its connection to the
+// Goroutines are those that the library leaves running: the connection to the
 // reaper.
 func Goroutines() []goleak.Option {
 	return []goleak.Option{

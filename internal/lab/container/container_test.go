@@ -53,7 +53,7 @@ func TestContainersOfOneNetworkHaveNames(t *testing.T) {
 		if !slices.Equal(joined.Aliases, []string{name}) || joined.NetworkID != networkID {
 			t.Errorf("%s: created with %s", name, body)
 		}
-		// This machine goes on to reach it at a port of its own.
+		// This machine goes on to reach it at a separate port.
 		ports := created.HostConfig.PortBindings["5432/tcp"]
 		if len(ports) != 1 || ports[0].HostIP+":"+ports[0].HostPort != c.Addr() {
 			t.Errorf("%s at %s: published at %v", name, c.Addr(), ports)

@@ -40,10 +40,11 @@ var Answers = sync.OnceValues(func() (bool, error) {
 	return ok, err
 })
 
-// Chosen is the rule by which tests take a server. The environment variable that names a
-// directory of programs of this machine comes first, then an engine that answers, then
-// the programs that are found or fetched. It reports whether the server is to be in a
-// container. binEnv is "" where there is no such variable.
+// Chosen is the rule by which tests take a server. The environment variable
+// that names a directory of programs of this machine comes first, then an
+// engine that answers, then the programs that are found or fetched. Chosen
+// reports whether the server is to be in a container. binEnv is "" where there
+// is no such variable.
 func Chosen(binEnv string) (bool, error) {
 	if binEnv != "" && os.Getenv(binEnv) != "" {
 		return false, nil
@@ -80,9 +81,9 @@ func ask(ctx context.Context, host string) error {
 	return err
 }
 
-// hosts are the addresses at which testcontainers looks for an engine: those that are
-// configured, and the usual sockets that exist. A usual socket that this user may not
-// use is no engine of the user's; w is told of it.
+// hosts are the addresses at which testcontainers looks for an engine: those
+// configured, and the usual sockets that exist. A usual socket that this user
+// may not use is no engine of the user's; w is told of it.
 func hosts(w io.Writer) (found []string) {
 	properties := testcontainers.ReadConfig().Config
 	for _, configured := range []string{properties.TestcontainersHost, os.Getenv("DOCKER_HOST"), properties.Host} {

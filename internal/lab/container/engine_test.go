@@ -146,7 +146,7 @@ func (e *engine) note(r *http.Request) {
 	e.asked = append(e.asked, strings.Join(words, " "))
 }
 
-// changes are what was asked since the last call.
+// changes are everything asked since the last call.
 func (e *engine) changes() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -199,7 +199,7 @@ func TestProgramsThatAreAskedForBeatAnEngine(t *testing.T) {
 	}
 }
 
-// A signal that is sent within the container does not end its first process.
+// A signal sent within the container does not end the first process.
 func TestTheEngineSendsTheSignal(t *testing.T) {
 	e := startEngine(t, http.StatusOK)
 	c, err := client.New(client.WithHost(e.host))

@@ -20,7 +20,7 @@ func (c *Container) Save(ctx context.Context, dir string, to io.Writer) error {
 	})
 }
 
-// Put unpacks a tar archive into a directory in the container, which is there and may be
+// Put unpacks a tar archive into a directory in the container, there and may be
 // stopped.
 func (c *Container) Put(ctx context.Context, dir string, from io.Reader) error {
 	return withEngine(ctx, func(ctx context.Context, engine client.APIClient) error {

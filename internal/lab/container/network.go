@@ -7,7 +7,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/network"
 )
 
-// Network is a network of containers, in which each has a name. There the loopback
+// Network is a network of containers, where each has a name. There the loopback
 // address is the container's own, and no other is published.
 type Network struct{ inner *testcontainers.DockerNetwork }
 

@@ -1,7 +1,7 @@
-// Package demo shows the whole connector on one machine with nothing to
+// Package demo shows the whole connector on a single machine with nothing to
 // configure: a throwaway PostgreSQL, an in-process Kafka broker on a loopback
 // port, the connector, an order service that writes business rows and outbox
-// rows in one transaction, and a consumer.
+// rows in a single transaction, and a consumer.
 //
 // Invariants:
 //
@@ -60,8 +60,8 @@ const (
 )
 
 // Run runs the demo until Events events arrived or ctx ends, shows a summary
-// and removes everything. It returns an error when something did not work,
-// also when what arrived is not what was committed.
+// and removes everything. Run returns an error when something did not work,
+// also when what arrived is not everything committed.
 func Run(ctx context.Context, o Options) (err error) {
 	began := time.Now()
 	show := newScreen(o.Out, o.Color)
@@ -111,7 +111,7 @@ func newRun(o Options, st *stage, show *screen) *run {
 }
 
 // run starts the three actors, follows them to the end and joins them. The
-// connector and the consumer outlive ctx: what was committed when the user
+// connector and the consumer outlive ctx: everything committed when the user
 // left shall still arrive.
 func (r *run) run(ctx context.Context) error {
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))

@@ -37,8 +37,8 @@ func (a *arrival) header(name string) string {
 	return ""
 }
 
-// ledger books what was committed against what arrived. It does no I/O and
-// has no clock.
+// ledger books everything committed against what arrived. ledger does no I/O
+// and has no clock.
 type ledger struct {
 	began, connectorStarted time.Time
 
@@ -62,7 +62,7 @@ type early struct {
 // event is one committed or rolled-back outbox row.
 type event struct {
 	key        string
-	ordinal    int // among the committed events of its key
+	ordinal    int // among the committed events of the key
 	committed  time.Time
 	rolledBack bool
 	seen       bool
@@ -75,7 +75,7 @@ func newLedger() *ledger {
 	return &ledger{keys: map[string]*keyHistory{}, events: map[string]*event{}}
 }
 
-// change books a transaction. If its record had arrived before the news of its
+// change books a transaction. If the record had arrived before the news of the
 // commit, it books and returns that too.
 func (l *ledger) change(c change) (a arrival, ok bool) {
 	e := &event{key: fmt.Sprint(c.Order.ID), committed: c.at, rolledBack: c.RolledBack}
@@ -97,7 +97,7 @@ func (l *ledger) change(c change) (a arrival, ok bool) {
 	return a, l.arrive(a)
 }
 
-// arrive books a record and reports whether it is the first of its event. One
+// arrive books a record and reports whether it is the first of the event. One
 // whose change is not known is kept for change or foreign.
 func (l *ledger) arrive(a arrival) bool {
 	e, ok := l.events[a.header("id")]

@@ -96,7 +96,7 @@ func TestForeignRecordsAreHandedOutOnceTheyAreOld(t *testing.T) {
 	}
 }
 
-// The order service may be told of its commit late: a machine that stalls.
+// The order service may be told of the commit late: a machine that stalls.
 func TestRecordTakenForForeignIsBookedOnceItsChangeIsKnown(t *testing.T) {
 	l := newLedger()
 	l.arrive(record(0, "mine", "1"))

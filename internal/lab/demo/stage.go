@@ -103,8 +103,8 @@ func (s *stage) configure() error {
 	return nil
 }
 
-// awaitStreaming returns once the connector reads its slot. Rows committed
-// earlier would not be published: the slot begins where it is created.
+// awaitStreaming returns once the connector reads the slot. Rows committed
+// earlier would not be published: the slot begins where created.
 func (s *stage) awaitStreaming(ctx, failed context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -122,7 +122,7 @@ func (s *stage) awaitStreaming(ctx, failed context.Context) error {
 }
 
 // write runs the order service until it committed the number of events, for 0
-// until ctx ends. It waits after each transaction.
+// until ctx ends. write waits after each transaction.
 func (s *stage) write(ctx context.Context, events int, wait time.Duration, changes chan<- change) error {
 	service := &orders.Service{DB: s.shop, RollbackEvery: rollbackEvery}
 	for committed := 0; events == 0 || committed < events; {

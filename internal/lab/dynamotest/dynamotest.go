@@ -1,7 +1,7 @@
 // Package dynamotest gives tests DynamoDB Local, Amazon's own stand-in for
 // DynamoDB.
 //
-// A package whose tests need it calls Main from its TestMain, and Shared in its
+// A package whose tests need it calls Main from its TestMain, and Shared in the
 // tests, which keep apart by tables of their own.
 //
 // It runs in a container where a Docker engine answers (and
@@ -34,7 +34,7 @@ import (
 // connections bounds those that a client keeps open: tests are concurrent.
 const connections = 64
 
-// Server is a running DynamoDB Local. Its methods fail the test they are given
+// Server is a running DynamoDB Local. The methods fail the test they are given
 // when they cannot do what they say.
 type Server struct {
 	// Address is host:port.
@@ -52,7 +52,7 @@ func (s *Server) Client(t testing.TB, change ...func(*sdk.Options)) *sdk.Client 
 	return dynamoserver.NewClient(s.Address, transport, change...)
 }
 
-// Table creates a table for package idempotency/dynamodb and returns its name.
+// Table creates a table for package idempotency/dynamodb and returns the name.
 func (s *Server) Table(t testing.TB) string {
 	t.Helper()
 	name := "idempotency-" + strconv.FormatInt(tables.Add(1), 10)

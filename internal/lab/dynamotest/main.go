@@ -57,7 +57,8 @@ func Shared(t testing.TB) *Server {
 }
 
 // SharedClient returns a client of the server that Shared returns, for Example
-// functions, which have no *testing.T. It must not be used after Main.
+// functions, which have no *testing.T. SharedClient must not be used after
+// Main.
 func SharedClient() (*sdk.Client, error) {
 	s, err := shared.Get()
 	if err != nil {

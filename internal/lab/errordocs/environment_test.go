@@ -76,7 +76,7 @@ func (e *environment) insert(aggregate, key, payload string) {
 			pgsql.Literal(aggregate), pgsql.Literal(key), pgsql.Literal(payload)))
 }
 
-// useServer moves to a server of its own with a setting.
+// useServer moves to a separate server with a setting.
 func (e *environment) useServer(name, value string) {
 	e.url = pgtest.Start(e.t, pgtest.Setting(name, value)).URL("postgres")
 	e.sound = e.url
@@ -151,7 +151,7 @@ func (e *environment) configFile() string {
 	return path
 }
 
-// outcome is what a user sees of one run.
+// outcome is what a user sees of a single run.
 type outcome struct {
 	exit    int // -1: the program goes on
 	message string
@@ -217,7 +217,7 @@ func (e *environment) runOnce() {
 	stop()
 }
 
-// start runs the program until a line of its log satisfies found. stop ends it
+// start runs the program until a line of the log satisfies found. stop ends it
 // and waits.
 func (e *environment) start(ctx context.Context, in badInput, found func(map[string]any) bool) (stop func()) {
 	e.t.Helper()

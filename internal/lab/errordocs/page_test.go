@@ -103,8 +103,9 @@ func (p page) says(input string, major int) string {
 	return ""
 }
 
-// note has the page say it of the version, and what it said of others. Of an input that
-// it has not, it is said of all versions until another one has been asked.
+// note has the page say it of the version, and what it said of others. Of an
+// input that it has not, it is said of all versions until another has been
+// asked.
 func (p page) note(input string, major int, cells string) {
 	if len(p[input]) == 0 {
 		p[input] = []line{{everyMajor(), cells}}

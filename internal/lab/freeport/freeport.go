@@ -1,15 +1,15 @@
-// Package freeport finds TCP ports of the loopback address for servers that are
-// told their port before they listen, or that are stopped and started again.
+// Package freeport finds TCP ports of the loopback address for servers told
+// their port before they listen, or that are stopped and started again.
 //
 // Invariants:
 //
-//  1. No connection takes the port for its own end while its server is not
+//  1. No connection takes the port for its own end while the server is not
 //     there: such ports come from another range.
 //  2. Nobody who asks here, in whatever process, gets the port as long as the
 //     process that asked first lives.
 //
-// Non-goals: servers that listen on a port of the system's choice, which is
-// theirs from the start; giving ports back.
+// Non-goals: servers that listen on a port of the system's choice, theirs from
+// the start; giving ports back.
 package freeport
 
 import (

@@ -41,7 +41,7 @@ func TestPortWithAServerIsNotFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	held.marks[len(held.marks)-1].Close() // as if its owner had not asked here
+	held.marks[len(held.marks)-1].Close() // as if the owner had not asked here
 	if mark, err := take(port); err == nil {
 		_ = mark.Close()
 		t.Error("a port that a server listens on is free")

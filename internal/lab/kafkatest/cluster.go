@@ -40,8 +40,8 @@ type Cluster struct {
 	control *proxy.Proxy   // between the others and the controller; nil if each is one
 }
 
-// OneController makes the first broker of a cluster its only controller, so that Isolate
-// can keep the others from it.
+// OneController makes the first broker of a cluster its only controller, so
+// Isolate can keep the others from it.
 func OneController() Option { return func(o *options) { o.oneController = true } }
 
 // StartCluster starts a cluster that ends with the test, one broker for each of
@@ -169,7 +169,7 @@ func (c *Cluster) KillNode(t testing.TB, n int) {
 	testserver.Do(t, "kill a broker", func(ctx context.Context) error { return c.nodes[n].Stop(ctx, syscall.SIGKILL) })
 }
 
-// ResumeNode starts a killed broker again. It does not wait for it.
+// ResumeNode starts a killed broker again. ResumeNode does not wait for it.
 func (c *Cluster) ResumeNode(t testing.TB, n int) {
 	t.Helper()
 	testserver.Do(t, "start a broker again", c.nodes[n].Resume)
@@ -194,9 +194,9 @@ func (c *Cluster) Part(n int, part bool) {
 	c.inner[n].Cut()
 }
 
-// Isolate has no broker reach another one, nor the one controller. Clients reach all of
-// them. So the first broker leads all partitions after a while, and the others go on as
-// if they still led theirs.
+// Isolate has no broker reach another, nor the one controller. Clients reach
+// all of them. So the first broker leads all partitions after a while, and the
+// others go on as if they still led theirs.
 func (c *Cluster) Isolate() {
 	c.control.Refuse(true)
 	c.control.Cut()
@@ -205,8 +205,8 @@ func (c *Cluster) Isolate() {
 	}
 }
 
-// AwaitInSync returns once every partition of the topics has all of its replicas
-// in sync.
+// AwaitInSync returns once every partition of the topics has all of the
+// replicas in sync.
 func (c *Cluster) AwaitInSync(t testing.TB, topics ...string) {
 	t.Helper()
 	client := c.Client(t)
@@ -241,8 +241,8 @@ func (c *Cluster) Leader(t testing.TB, topic string, partition int32) (node int)
 	return node
 }
 
-// MoveLeader makes another broker the leader of a partition of the topic, which
-// has a replica on each.
+// MoveLeader makes another broker the leader of a partition of the topic, with
+// a replica on each.
 func (c *Cluster) MoveLeader(t testing.TB, topic string, partition int32) {
 	t.Helper()
 	leader := c.Leader(t, topic, partition)

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
-// fake is a kfake cluster of one broker. It keeps its data in a directory for
-// the sake of Resume.
+// fake is a kfake cluster of a single broker. fake keeps its data in a
+// directory for the sake of Resume.
 type fake struct {
 	dir     string
 	port    int
@@ -34,7 +34,7 @@ func startFake(dir string, o options) (*fake, error) {
 	return f, nil
 }
 
-// run starts the cluster on its port.
+// run starts the cluster on the port.
 func (f *fake) run() (err error) {
 	f.cluster, err = kfake.NewCluster(append(fakeLogins(f.options.users), kfake.NumBrokers(1), kfake.Ports(f.port),
 		kfake.DataDir(f.dir), kfake.BrokerConfigs(f.options.settings), kfake.ListenFn(f.listen))...)

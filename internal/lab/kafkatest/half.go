@@ -12,11 +12,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// EndHalf has partitions of the open transaction of the id write its end, as a
-// coordinator has them do that nobody else has heard of it from. Its own log does not
-// know. The coordinator must not have moved. version is transaction.version: from 2 on,
-// the end has an epoch of its own. EndHalf returns how many partitions have the end,
-// and how many have not.
+// EndHalf has partitions of the open transaction of the id write the end, as a
+// coordinator has them do that nobody else has heard of it from. Its own log
+// does not know. The coordinator must not have moved. version is
+// transaction.version: from 2 on, the end has an epoch of its own. EndHalf
+// returns how many partitions have the end, and how many have not.
 func (b *Broker) EndHalf(t testing.TB, id string, version int16, which func(topic string, partition int32) bool) (ended, left int) {
 	t.Helper()
 	client := b.Client(t)

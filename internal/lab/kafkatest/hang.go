@@ -18,7 +18,7 @@ import (
 func Unverified() Option { return Setting("transaction.partition.verification.enable", "false") }
 
 // Hang leaves a transaction in partition 0 of the topic that no coordinator
-// knows, so that it never ends by itself (KIP-664). The broker must be Unverified.
+// knows, so it never ends by itself (KIP-664). The broker must be Unverified.
 func (b *Broker) Hang(t testing.TB, topic string) {
 	t.Helper()
 	versions := kversion.Stable()
@@ -39,7 +39,7 @@ func (b *Broker) Hang(t testing.TB, topic string) {
 	must.OK(t, kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode))
 }
 
-// transactional is a batch with one record of a transaction.
+// transactional is a batch with a single record of a transaction.
 func transactional(producer int64, epoch int16) []byte {
 	record := kmsg.Record{Value: []byte("x")}
 	record.Length = int32(len(record.AppendTo(nil)) - 1) // without the length itself

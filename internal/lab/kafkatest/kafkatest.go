@@ -7,7 +7,7 @@
 //
 // Invariants:
 //
-//  1. Each broker is one test's own and ends with it.
+//  1. Each broker is a single test's own and ends with it.
 //  2. A topic exists only if somebody created it.
 //  3. Stop and Resume keep the broker's address and what it acknowledged.
 //
@@ -74,13 +74,13 @@ func Setting(name, value string) Option {
 	return func(o *options) { o.settings[name] = value }
 }
 
-// Advertised makes the broker tell its clients to connect to the address, where
+// Advertised makes the broker tell the clients to connect to the address, where
 // a proxy in front of it listens. Clients that this package makes do not.
 func Advertised(address string) Option {
 	return func(o *options) { o.advertised = address }
 }
 
-// Broker is a running broker. Its methods fail the test they are given when
+// Broker is a running broker. The methods fail the test they are given when
 // they cannot do what they say.
 type Broker struct {
 	// Brokers are the addresses to give a client.
@@ -97,7 +97,8 @@ type broker interface {
 	Addr() string
 	Stop(ctx context.Context, sig syscall.Signal) error
 	Resume(ctx context.Context) error
-	// Ended returns await.ErrExited, with its last words, once it has ended by itself.
+	// Ended returns await.ErrExited, with the last words, once it has ended by
+	// itself.
 	Ended(ctx context.Context) error
 	Close() error
 }
@@ -201,7 +202,7 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 				return err
 			}
 		}
-		for _, broker := range client.SeedBrokers() { // one that is known to the others may refuse connections yet
+		for _, broker := range client.SeedBrokers() { // one known to the others may refuse connections yet
 			meta, err := ask.RequestWith(ctx, broker)
 			if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.ControllerID < 0) {
 				err = fmt.Errorf("there is no controller, or a broker of %d is missing", len(b.Brokers))

@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
-// apache is Apache Kafka as a process of its own, run by scripts/kafka.sh.
+// apache is Apache Kafka as a separate process, run by scripts/kafka.sh.
 type apache struct {
 	script           string
 	dir              string

@@ -30,7 +30,7 @@ func (b *Broker) CreateTopic(t testing.TB, name string, partitions int32, settin
 	})
 }
 
-// Client returns a client of the broker, which is closed when the test ends.
+// Client returns a client of the broker, closed when the test ends.
 func (b *Broker) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := b.newClient(opts...)
@@ -58,7 +58,7 @@ func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 
 // Consume reads the topics from their beginnings, as a read_committed consumer,
 // until enough says so, and returns all that it read: in order within a
-// partition. It waits for topics that do not exist yet.
+// partition. Consume waits for topics that do not exist yet.
 func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Record) bool) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)

@@ -13,12 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// LastEpoch is the last one of a producer id. At the next claim, and with
+// LastEpoch is the last of a producer id. At the next claim, and with
 // transaction.version 2 at the next end of a transaction, brokers give the
 // transactional id another producer id.
 const LastEpoch = 1<<15 - 2
 
-// Claim gets the transactional id once more, which fences its owner off, and
+// Claim gets the transactional id once more, which fences the owner off, and
 // returns producer id and epoch.
 func (b *Broker) Claim(ctx context.Context, t testing.TB, id string) (producer int64, epoch int16, err error) {
 	t.Helper()
@@ -30,7 +30,7 @@ func (b *Broker) Claim(ctx context.Context, t testing.TB, id string) (producer i
 	return claim(ctx, client, id)
 }
 
-// Wear claims the transactional id until its producer id has the epoch. Nobody
+// Wear claims the transactional id until the producer id has the epoch. Nobody
 // else may use it meanwhile. Each claim takes a millisecond or two.
 func (b *Broker) Wear(t testing.TB, id string, until int16) {
 	t.Helper()

@@ -1,7 +1,7 @@
 package orders
 
-// customers and items are what orders are made of; taken in turn, so that a
-// run repeats. Their lengths are coprime, which gives every combination.
+// customers and items are what orders are made of; taken in turn, so a run
+// repeats. Their lengths are coprime, which gives every combination.
 var (
 	customers = []string{"Ada", "Björn", "Chiyo", "Dmitri", "Élodie"}
 

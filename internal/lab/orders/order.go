@@ -14,7 +14,7 @@ const (
 	Shipped Status = "shipped"
 )
 
-// next returns the status that follows s, or "" for the last one.
+// next returns the status that follows s, or "" for the last.
 func (s Status) next() Status {
 	switch s {
 	case Placed:
@@ -26,7 +26,7 @@ func (s Status) next() Status {
 	}
 }
 
-// eventType is the type of the event that says that an order reached s.
+// eventType is the type of the event that says an order reached s.
 func (s Status) eventType() string {
 	switch s {
 	case Placed:
@@ -38,7 +38,7 @@ func (s Status) eventType() string {
 	}
 }
 
-// Order is one order. Its JSON form is the payload of its events.
+// Order is one order. Its JSON form is the payload of the events.
 type Order struct {
 	ID       int64  `json:"id"`
 	Customer string `json:"customer"`
@@ -47,7 +47,8 @@ type Order struct {
 	Status   Status `json:"status"`
 }
 
-// Change is one transaction of the service: an order and the event about it.
+// Change is a single transaction of the service: an order and the event about
+// it.
 type Change struct {
 	// Order is the order as the transaction left it.
 	Order Order
@@ -55,7 +56,7 @@ type Change struct {
 	EventID string
 	// EventType is OrderPlaced, OrderPaid or OrderShipped.
 	EventType string
-	// RolledBack tells that the transaction wrote its two rows and was then
-	// rolled back on purpose: the event must never arrive.
+	// RolledBack tells the transaction wrote its two rows and was then rolled back
+	// on purpose: the event must never arrive.
 	RolledBack bool
 }

@@ -5,7 +5,7 @@
 //
 //  1. Every transaction writes one business row and one outbox row, or, when
 //     rolled back, neither.
-//  2. The events of one order carry its id as their key and are committed one
+//  2. The events of one order carry the id as their key and are committed one
 //     after another: OrderPlaced, OrderPaid, OrderShipped.
 //
 // Non-goals: load generation, random histories (the tests of the connector
@@ -37,8 +37,8 @@ type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// maxOpen is how many orders are under way at a time, so that the events of
-// several orders interleave.
+// maxOpen is how many orders are under way at a time, so the events of several
+// orders interleave.
 const maxOpen = 3
 
 // errRollback ends a transaction that is to be rolled back on purpose.
@@ -49,7 +49,7 @@ var errRollback = errors.New("rolled back on purpose")
 type Service struct {
 	// DB is required; its search path must lead to the tables of Schema.
 	DB DB
-	// RollbackEvery makes every n-th transaction write its rows and then roll
+	// RollbackEvery makes every n-th transaction write the rows and then roll
 	// back. The default, 0, rolls nothing back.
 	RollbackEvery int
 
@@ -68,7 +68,7 @@ func CreateTables(ctx context.Context, db DB) error {
 
 // Step runs the service's next transaction: a new order while few are open,
 // else payment or shipment of the one that has waited longest. After an error
-// the transaction's outcome is unknown and its order is left alone.
+// the transaction's outcome is unknown and the order is left alone.
 func (s *Service) Step(ctx context.Context) (Change, error) {
 	if len(s.open) < maxOpen {
 		return s.Place(ctx)
@@ -78,7 +78,7 @@ func (s *Service) Step(ctx context.Context) (Change, error) {
 	return s.advance(ctx, o)
 }
 
-// Place creates an order and its OrderPlaced event in one transaction.
+// Place creates an order and its OrderPlaced event in a single transaction.
 func (s *Service) Place(ctx context.Context) (Change, error) {
 	n := s.transactions
 	o := Order{
@@ -101,7 +101,7 @@ func (s *Service) Place(ctx context.Context) (Change, error) {
 	return c, nil
 }
 
-// advance moves an order to its next status, with the event that says so.
+// advance moves an order to the next status, with the event that says so.
 func (s *Service) advance(ctx context.Context, before Order) (Change, error) {
 	o := before
 	o.Status = before.Status.next()

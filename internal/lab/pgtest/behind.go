@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// Behind puts a proxy before the server of a database. It returns both the proxy
-// and the URL of the database behind it.
+// Behind puts a proxy before the server of a database. Behind returns both the
+// proxy and the URL of the database behind it.
 func Behind(t testing.TB, database string) (p *proxy.Proxy, behind string) {
 	t.Helper()
 	u := must.Get(url.Parse(database))(t)

@@ -21,7 +21,7 @@ var databases atomic.Int64
 
 // NewDatabase creates an empty database and returns its URL. When the test
 // ends, the database is dropped with its replication slots, and every session
-// that is connected to it is disconnected.
+// connected to it is disconnected.
 func (s *Server) NewDatabase(t testing.TB) (url string) {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
@@ -78,7 +78,7 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	}
 	for {
 		err := execute(ctx, conn, statements)
-		// Of a slot that is read, and of a database that somebody is connected to.
+		// Of a slot read, and of a database that somebody is connected to.
 		if pgsql.State(err) == pgerrcode.ObjectInUse && backoff.Sleep(ctx, dropPause) == nil {
 			continue
 		}

@@ -125,7 +125,7 @@ func (c contained) Before(ctx context.Context, script string) error {
 	return c.Put(ctx, path.Dir(beforePath), archive)
 }
 
-// tarOf is a tar archive of one file that everybody may read.
+// tarOf is a tar archive of a single file that everybody may read.
 func tarOf(name, content string) (*bytes.Buffer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

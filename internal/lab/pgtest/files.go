@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Files is a copy of a server's files. It goes with the test.
+// Files is a copy of a server's files. Files goes with the test.
 type Files struct{ path string }
 
 // Files copies the files of the stopped server.

@@ -46,7 +46,7 @@ func (s *Server) follow(t testing.TB, other *Server) {
 		"SELECT pg_reload_conf()")
 }
 
-// await has a primary send nothing of a slot that its standby does not have.
+// await has a primary send nothing of a slot that the standby does not have.
 func (s *Server) await(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()")

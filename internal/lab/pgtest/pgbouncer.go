@@ -21,9 +21,10 @@ import (
 // poolerEnv names a pgbouncer to test with, where PATH has none.
 const poolerEnv = "CDC_OUTBOX_PGBOUNCER"
 
-// Pooled starts a PgBouncer in transaction mode before the database of the URL, with
-// so many connections to the server, and further settings of its own. It returns the
-// URL of the database behind it. The test is skipped where there is no PgBouncer.
+// Pooled starts a PgBouncer in transaction mode before the database of the URL,
+// with so many connections to the server, and further settings of its own.
+// Pooled returns the URL of the database behind it. The test is skipped where
+// there is no PgBouncer.
 func Pooled(t testing.TB, direct string, connections int, settings ...string) (pooled string) {
 	t.Helper()
 	bin := os.Getenv(poolerEnv)

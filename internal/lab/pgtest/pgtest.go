@@ -1,8 +1,8 @@
 // Package pgtest gives tests a real PostgreSQL server.
 //
-// A package whose tests need one calls Main from its TestMain and Shared in
-// its tests, each with a database of its own from NewDatabase. A test that
-// restarts its server, or needs other settings, starts one with Start.
+// A package whose tests need one calls Main from its TestMain and Shared in the
+// tests, each with a separate database from NewDatabase. A test that restarts
+// the server, or needs other settings, starts one with Start.
 //
 // The server comes from a container where a Docker engine answers (see package
 // container), or else from the binaries on this machine (see package pgserver).
@@ -10,7 +10,7 @@
 //
 // Invariants:
 //
-//  1. No test sees another's databases, and no server outlives its test or,
+//  1. No test sees another's databases, and no server outlives the test or,
 //     when shared, its package's tests.
 //  2. A test fails, it is not skipped, where there is no PostgreSQL to be had.
 package pgtest
@@ -57,7 +57,7 @@ func Setting(name, value string) Option {
 }
 
 // File puts a file into the data directory before the server starts: a
-// certificate, its key, pg_hba.conf. Settings name it by its bare name.
+// certificate, the key, pg_hba.conf. Settings name it by its bare name.
 func File(name string, content []byte) Option {
 	return func(o *options) { o.Files[name] = content }
 }
@@ -65,7 +65,7 @@ func File(name string, content []byte) Option {
 // Own gives the server a system identifier and a password that no other has.
 func Own() Option { return func(o *options) { o.Own = true } }
 
-// Server is a running PostgreSQL server. Its methods fail the test they are
+// Server is a running PostgreSQL server. The methods fail the test they are
 // given when they cannot do what they say.
 type Server struct {
 	server server
@@ -81,9 +81,9 @@ type server interface {
 	Resume(ctx context.Context) error
 	Close() error
 
-	// Of a stopped server: Save has a copy of its files at path, Restore has that in
-	// their place, and Before has a shell script run in its data directory, as its
-	// user, before it starts again.
+	// Of a stopped server: Save has a copy of the files at path, Restore has that
+	// in their place, and Before has a shell script run in its data directory, as
+	// its user, before it starts again.
 	Save(ctx context.Context, path string) error
 	Restore(ctx context.Context, path string) error
 	Before(ctx context.Context, script string) error
@@ -91,7 +91,7 @@ type server interface {
 	Has(program string) bool
 }
 
-// Start starts a server that is removed when the test ends.
+// Start starts a server removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return &Server{server: testserver.Start(t, "PostgreSQL", nil, starter(opts))}
@@ -131,7 +131,7 @@ func tell(ctx context.Context, s server, contained bool) error {
 // URL returns the connection URL of a database, as superuser and over TCP.
 func (s *Server) URL(database string) string { return s.server.URL(database) }
 
-// Stop stops the server and waits until it is gone.
+// Stop stops the server and waits until gone.
 func (s *Server) Stop(t testing.TB, mode Mode) {
 	t.Helper()
 	testserver.Do(t, "stop PostgreSQL", func(ctx context.Context) error { return s.server.Stop(ctx, mode) })

@@ -11,9 +11,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Pooler stands in for a pooler as pgpool-II before the server of a database: it
-// passes everything on but the answer to START_REPLICATION, and then keeps its
-// connection to the server, also when the client is gone. The end of the test ends it.
+// Pooler stands in for a pooler as pgpool-II before the server of a database:
+// it passes everything on but the answer to START_REPLICATION, and then keeps
+// the connection to the server, also when the client is gone. The end of the
+// test ends it.
 func Pooler(t testing.TB, database string) (behind string) {
 	t.Helper()
 	u := must.Get(url.Parse(database))(t)

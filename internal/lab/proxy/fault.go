@@ -32,7 +32,7 @@ type Fault struct {
 const bufferSize = 32 << 10
 
 // pump passes one direction's bytes on, under the fault of the moment, until
-// the link ends. It ends the link itself when its source does.
+// the link ends. pump ends the link itself when the source does.
 func (p *Proxy) pump(l *link, d Direction) {
 	defer l.close()
 	src, dst := l.ends(d)
@@ -78,7 +78,8 @@ type hold struct {
 	released chan struct{}
 }
 
-// wait waits for the release of a link that is held. It returns false if the link ends.
+// wait waits for the release of a link held. wait returns false if the link
+// ends.
 func (h *hold) wait(l *link) bool {
 	first := l.first.Load()
 	if h == nil || first == nil || !h.match(*first) {

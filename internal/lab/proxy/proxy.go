@@ -35,7 +35,7 @@ const (
 	Down                  // from the server to the client
 )
 
-// Proxy forwards each connection made to Addr to its target. Its methods may be
+// Proxy forwards each connection made to Addr to its target. The methods may be
 // called from any goroutine.
 type Proxy struct {
 	listener net.Listener
@@ -52,8 +52,8 @@ type Proxy struct {
 }
 
 // Listen starts a proxy from the address listen, usually "127.0.0.1:0", to the
-// address target, which is dialled anew for each connection and need not be up.
-// An address is host:port, or the path of a Unix socket where it begins with a
+// address target, dialled anew for each connection and need not be up. An
+// address is host:port, or the path of a Unix socket where it begins with a
 // slash. The caller must Close the proxy.
 func Listen(listen, target string) (*Proxy, error) {
 	l, err := net.Listen(network(listen), listen)
@@ -103,8 +103,8 @@ func (p *Proxy) Hold(match func(first []byte) bool) (release func()) {
 // connections so far, including those that a delay still holds back.
 func (p *Proxy) Bytes(d Direction) int64 { return p.bytes[d].Load() }
 
-// Close stops listening, cuts every connection and waits until all is gone. It
-// may be called more than once.
+// Close stops listening, cuts every connection and waits until all is gone.
+// Close may be called more than once.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -175,7 +175,7 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// link is one client's connection through the proxy.
+// link is a single client's connection through the proxy.
 type link struct {
 	client, server net.Conn
 	once           sync.Once

@@ -1,7 +1,7 @@
 // Package redistest gives tests a real Redis server.
 //
-// A package whose tests need one calls Main from its TestMain and Shared in its
-// tests, which keep apart by prefixes of their own. A test that restarts its
+// A package whose tests need one calls Main from its TestMain and Shared in the
+// tests, which keep apart by prefixes of their own. A test that restarts the
 // server, or needs other settings, starts one with Start.
 //
 // The server comes from a container where a Docker engine answers (see package
@@ -10,7 +10,7 @@
 //
 // Invariants:
 //
-//  1. No server outlives its test or, when shared, its package's tests.
+//  1. No server outlives the test or, when shared, its package's tests.
 //  2. A test is skipped, with the reason, only where there is no Redis to be had.
 package redistest
 
@@ -41,7 +41,7 @@ func Setting(name, value string) Option {
 	return func(o *redisserver.Options) { o.Settings[name] = value }
 }
 
-// Server is a running Redis server. Its methods fail the test they are given
+// Server is a running Redis server. The methods fail the test they are given
 // when they cannot do what they say.
 type Server struct{ server server }
 
@@ -55,13 +55,13 @@ type server interface {
 	Close() error
 }
 
-// Start starts a server that is removed when the test ends.
+// Start starts a server removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return &Server{server: testserver.Start(t, "Redis", errNoRedis, starter(opts))}
 }
 
-// errNoRedis says that there is no way to get a server.
+// errNoRedis says there is no way to get a server.
 var errNoRedis = errors.New("no Redis to be had")
 
 // StartBeside is Start for servers that find one another: a program of this machine,
@@ -112,7 +112,7 @@ func startLocal(ctx context.Context, o redisserver.Options) (server, error) {
 // that it stands in for.
 var version = regexp.MustCompile(`(?m)^(redis|valkey)_version:([0-9.]+)`)
 
-var told sync.Map // the places of servers that are noted
+var told sync.Map // the places of servers noted
 
 // tell notes which server the tests have. One that asks for a password does not say.
 func tell(ctx context.Context, s server, contained bool) error {
@@ -162,7 +162,7 @@ func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Cli
 	return client
 }
 
-// Stop stops the server in order: it writes to disk what its settings say.
+// Stop stops the server in order: it writes to disk what the settings say.
 func (s *Server) Stop(t testing.TB) { t.Helper(); s.stop(t, syscall.SIGTERM) }
 
 // Kill stops the server as a crash does.

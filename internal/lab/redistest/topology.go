@@ -51,8 +51,9 @@ func (s *Server) Await(t testing.TB, section, line string) {
 // SentinelMaster is the name under which a Sentinel knows its master.
 const SentinelMaster = "keys"
 
-// Sentinel starts a Sentinel that alone decides about failovers of the master: within
-// a second after it is gone. It waits until the Sentinel knows so many replicas.
+// Sentinel starts a Sentinel that alone decides about failovers of the master:
+// within a second after it is gone. Sentinel waits until the Sentinel knows so
+// many replicas.
 func Sentinel(t testing.TB, master Beside, replicas int) *Server {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr())
@@ -89,7 +90,7 @@ func StartNode(t testing.TB) (node *Server, bus int) {
 	return StartBeside(t, Setting("cluster-enabled", "yes"), Setting("cluster-port", strconv.Itoa(bus))).Server, bus
 }
 
-// StartCluster starts a cluster that is removed when the test ends.
+// StartCluster starts a cluster removed when the test ends.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{}

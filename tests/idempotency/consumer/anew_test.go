@@ -44,7 +44,7 @@ func generation(name string, n int) []*kgo.Record {
 	return records
 }
 
-// recreate deletes the topic orders, and creates it again once it is gone.
+// recreate deletes the topic orders, and creates it again once gone.
 func recreate(t *testing.T, b *kafkatest.Broker) {
 	t.Helper()
 	remove(t, b, "orders")
@@ -65,8 +65,8 @@ func remove(t *testing.T, b *kafkatest.Broker, topic string) {
 	})
 }
 
-// A topic that is deleted and created again under a running consumer is another
-// one: it is consumed from its beginning, by the same Run.
+// A topic that is deleted and created again under a running consumer is
+// another: it is consumed from the beginning, by the same Run.
 func TestATopicCreatedAnewIsConsumedFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"while idle": false, "while busy": true} {
@@ -180,8 +180,8 @@ func TestBeginningAtTheEndPassesOverNothingNew(t *testing.T) {
 	}
 }
 
-// The end of a transaction is no record, and nothing that is left to do: neither
-// behind the last record nor behind what was aborted.
+// The end of a transaction is no record, and nothing left to do: neither behind
+// the last record nor behind everything aborted.
 func TestTheEndOfATransactionIsNoLag(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkConsumer compares records per second through a Consumer with those
-// of a bare poll loop over the same topic: compare the figures of one run.
+// of a bare poll loop over the same topic: compare the figures of a single run.
 //
 //	bare       kgo's PollRecords, and nothing else
 //	unguarded  the consumer, with a Runner that keeps no keys

@@ -49,7 +49,7 @@ func silent(t *testing.T) (client *kgo.Client, asked chan struct{}) {
 	return client, asked
 }
 
-// A consumer can be stopped while its dead letters are nowhere to go.
+// A consumer can be stopped while the dead letters are nowhere to go.
 func TestStoppingCutsOffADeadLetter(t *testing.T) {
 	letters, asked := silent(t)
 	bury, err := consumer.DeadLetterTopic(letters, "orders.dead")
@@ -85,8 +85,8 @@ func TestADeadLetterThatNobodyTakesFails(t *testing.T) {
 	}
 }
 
-// buryTo returns what handles a record without an id: its dead letter goes to the
-// topic orders.dead.
+// buryTo returns what handles a record without an id: the dead letter goes to
+// the topic orders.dead.
 func buryTo(t *testing.T, client *kgo.Client) consumer.Process {
 	t.Helper()
 	bury, err := consumer.DeadLetterTopic(client, "orders.dead")
@@ -169,8 +169,8 @@ func TestADeadLetterTopicCreatedAnew(t *testing.T) {
 	b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))
 }
 
-// A dead letter that its topic refuses is a state that metrics and the log tell. It
-// ends without a restart, also where the topic is created anew.
+// A dead letter that the topic refuses is a state that metrics and the log
+// tell. It ends without a restart, also where the topic is created anew.
 func TestADeadLetterThatIsRefusedIsTold(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

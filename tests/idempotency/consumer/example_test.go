@@ -114,7 +114,7 @@ func Example_onceWrap() {
 	// do not commit: retry true message "shipping/b": no box is large enough
 }
 
-// A handler that does not end its work when it is cut off loses the right to
+// A handler that does not end the work when it is cut off loses the right to
 // it: ask the cause for the reason.
 func Example_handler() {
 	var handler consumer.Handler = func(ctx context.Context, _ *kgo.Record) error {

@@ -163,7 +163,7 @@ func (m *member) stop(t testing.TB) {
 	}
 }
 
-// end waits for the end of Run, and returns its error the first time.
+// end waits for the end of Run, and returns the error the first time.
 func (m *member) end(t testing.TB) error {
 	t.Helper()
 	select {

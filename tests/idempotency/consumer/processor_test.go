@@ -38,7 +38,7 @@ func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Pro
 	return p
 }
 
-// A handler that panics costs its record attempts, and nobody anything else. A
+// A handler that panics costs the record attempts, and nobody anything else. A
 // middleware that panics does not take the process down either.
 func TestPanics(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// TestOrderAndCommits handles records that fail at random, and looks at what
-// is committed all the while.
+// TestOrderAndCommits handles records that fail at random, and looks at
+// everything committed all the while.
 func TestOrderAndCommits(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]bool{"PartitionOrder": false, "KeyOrder": true} {
@@ -64,7 +64,7 @@ func TestOrderAndCommits(t *testing.T) {
 	}
 }
 
-// checker notes what goes against the order, and commits of what is not
+// checker notes what goes against the order, and commits of everything not
 // finished.
 type checker struct {
 	keyOrder   bool

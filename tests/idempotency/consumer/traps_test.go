@@ -118,7 +118,7 @@ func value(t *testing.T, registry *prometheus.Registry, name string) (sum float6
 	return sum
 }
 
-// Consumers of one process may share their metrics.
+// Consumers of a single process may share their metrics.
 func TestPausedPartitionsAddUp(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -153,7 +153,7 @@ func awaitGauge(t *testing.T, gauge func() float64, want float64) {
 	await.Until(t, fmt.Sprintf("a gauge of %v", want), func() bool { return gauge() == want })
 }
 
-// Two groups under one scope would each skip what the other has handled.
+// Two groups under a single scope would each skip what the other has handled.
 func TestTwoGroupsOfOneScope(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -187,7 +187,7 @@ func TestTwoGroupsOfOneScope(t *testing.T) {
 	}
 }
 
-// A store that was emptied, or failed over to an empty one, is noticed.
+// A store emptied, or failed over to an empty one, is noticed.
 func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -243,7 +243,7 @@ func logLines(cfg *consumer.Config) <-chan string {
 	return lines
 }
 
-// logbook keeps what is logged.
+// logbook keeps everything logged.
 type logbook struct {
 	mu    sync.Mutex
 	lines []string
@@ -276,7 +276,7 @@ func (l *logbook) count(text string) int {
 	return n
 }
 
-// String is all that was logged.
+// String is all logged.
 func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,8 +65,8 @@ func TestHistoriesInFakeTime(t *testing.T) {
 const liveTolerance = 50 * time.Millisecond
 
 // preciseDate makes the server's answers carry the time with its fraction, so
-// that leases may be short. Now and then a request takes longer to the server
-// than the tolerance.
+// leases may be short. Now and then a request takes longer to the server than
+// the tolerance.
 func preciseDate() func(*sdk.Options) {
 	return through(func(r *http.Request, next exchange) (*http.Response, error) {
 		if rand.IntN(20) == 0 {
@@ -84,7 +84,7 @@ func preciseDate() func(*sdk.Options) {
 }
 
 // learnTime asks until the server's clock is known well within the tolerance,
-// which takes one answer that comes at once.
+// which takes a single answer that comes at once.
 func learnTime(t *testing.T, s *dynamodb.Store) {
 	t.Helper()
 	const patience = 3 * time.Minute

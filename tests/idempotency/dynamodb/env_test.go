@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// exchange is one request and its answer, as an HTTP client does it.
+// exchange is a single request and the answer, as an HTTP client does it.
 type exchange func(*http.Request) (*http.Response, error)
 
 // Do implements the SDK's HTTPClient.

@@ -28,7 +28,7 @@ type step struct {
 	do   func(s *dynamodb.Store) (any, error)
 	// writes is how many it makes: a claim of a known key is refused first.
 	writes int64
-	// after is the state once it was carried out.
+	// after is the state once carried out.
 	after storage.State
 }
 
@@ -83,7 +83,7 @@ func check(t *testing.T, s *dynamodb.Store, k storage.Key, done step) {
 	}
 }
 
-// The write is carried out, its answer is lost on the way, the caller repeats
+// The write is carried out, the answer is lost on the way, the caller repeats
 // the call.
 func TestAnswersLostOnTheWay(t *testing.T) {
 	server := dynamotest.Shared(t)
@@ -93,7 +93,7 @@ func TestAnswersLostOnTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	var left atomic.Int64 // writes until one loses its answer
+	var left atomic.Int64 // writes until one loses the answer
 	client := (&dynamotest.Server{Address: p.Addr()}).Client(t, never, through(func(r *http.Request, next exchange) (*http.Response, error) {
 		if writes(r) && left.Add(-1) == 0 {
 			p.Set(proxy.Down, proxy.Fault{Cut: true})
@@ -153,7 +153,7 @@ func TestAnswersLostToTheSDK(t *testing.T) {
 	}
 }
 
-// While throttled the SDK repeats; what it gives up tells what to do.
+// While throttled the SDK repeats; what it gives up tells the remedy.
 func TestThrottling(t *testing.T) {
 	server := dynamotest.Shared(t)
 	table := server.Table(t)

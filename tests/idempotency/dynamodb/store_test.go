@@ -117,7 +117,7 @@ func TestCallsPerMethod(t *testing.T) {
 	}
 }
 
-// What DynamoDB has not deleted yet, days after its time to live, is forgotten
+// What DynamoDB has not deleted yet, days after the time to live, is forgotten
 // all the same.
 func TestForgottenRecordsNeedNotBeDeleted(t *testing.T) {
 	f := newFixture(t)

@@ -27,8 +27,8 @@ func exampleDatabase(statements ...string) *pgxpool.Pool {
 	return pool
 }
 
-// A message is delivered a thousand times, to ten consumers at once. The order is
-// paid once, and one event says so.
+// A message is delivered a thousand times, to ten consumers at once. The order
+// is paid once, and a single event says so.
 func Example_transitionApply() {
 	ctx := context.Background()
 	pool := exampleDatabase(outbox.Schema,
@@ -108,9 +108,9 @@ func Example_appliedFirst() {
 	// Output: 105 <nil>
 }
 
-// Events that carry the whole state and its version: the newest wins, in
-// whatever order they come. Advance is for a state that takes more than one
-// statement to write.
+// Events that carry the whole state and the version: the newest wins, in
+// whatever order they come. Advance is for a state that takes more than a
+// single statement to write.
 func Example_markAdvance() {
 	ctx := context.Background()
 	pool := exampleDatabase(
@@ -142,8 +142,8 @@ func Example_markAdvance() {
 	// Output: [cup tea] <nil>
 }
 
-// A state that is one row needs no guard but the condition of its upsert: the
-// newest version wins, rows affected tells whether it was this one.
+// A state that is a single row needs no guard but the condition of its upsert:
+// the newest version wins, rows affected tells whether it was this one.
 func Example_newestVersion() {
 	ctx := context.Background()
 	pool := exampleDatabase(
@@ -169,8 +169,7 @@ func Example_newestVersion() {
 }
 
 // What a lease protects is written only by the holder with the greatest fence
-// (idempotency.FenceFrom) so far. One that was paused beyond its lease comes too
-// late.
+// (idempotency.FenceFrom) so far. One paused beyond the lease comes too late.
 func Example_markFence() {
 	ctx := context.Background()
 	pool := exampleDatabase(
@@ -200,7 +199,7 @@ func Example_markFence() {
 	// 33 fence row daily of reports with 33: fenced off: a later holder of the lease was here
 }
 
-// A write that is one statement carries its fence itself.
+// A write that is a single statement carries its fence itself.
 func Example_fencedWrite() {
 	ctx := context.Background()
 	pool := exampleDatabase(

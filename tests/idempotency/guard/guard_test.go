@@ -58,8 +58,8 @@ func TestTransition(t *testing.T) {
 	})
 }
 
-// The handler of one message runs a thousand times, thirty at a time: one
-// transition, and one event, whatever the transactions' ends.
+// The handler of a single message runs a thousand times, thirty at a time: one
+// transition, and a single event, whatever the transactions' ends.
 func TestE2EThousandRunsOneTransition(t *testing.T) {
 	insert := `INSERT INTO "My ""Shop"""."The Orders" VALUES (1, 'PENDING')`
 	each(t, []string{orders, guard.Applied{}.Schema(), insert}, func(t *testing.T, pool *pgxpool.Pool, do do) {
@@ -71,7 +71,7 @@ func TestE2EThousandRunsOneTransition(t *testing.T) {
 				if err != nil || !changed {
 					return err
 				}
-				// The outgoing event: a row of its own each time.
+				// The outgoing event: a separate row each time.
 				if _, err := (guard.Applied{}).First(limited(t), tx, "event", time.Now().String()); err != nil {
 					return err
 				}

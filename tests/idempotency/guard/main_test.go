@@ -79,7 +79,7 @@ func clients(t testing.TB, url string) map[string]do {
 	return all
 }
 
-// each runs a test with each client, on a database of its own.
+// each runs a test with each client, on a separate database.
 func each(t *testing.T, statements []string, test func(t *testing.T, pool *pgxpool.Pool, do do)) {
 	t.Helper()
 	for _, name := range []string{"pgx", "sql with pgx", "sql with postgres"} {
@@ -99,7 +99,7 @@ func value[V any](t testing.TB, pool *pgxpool.Pool, query string) V {
 	return v
 }
 
-// answer is what a guard said, in one word.
+// answer is what a guard said, in a single word.
 func answer(ok bool, err error) string {
 	if err != nil {
 		return err.Error()

@@ -107,7 +107,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestTableNamesAllMetrics compares the package's documentation with what is
+// TestTableNamesAllMetrics compares the package's documentation with everything
 // registered.
 func TestTableNamesAllMetrics(t *testing.T) {
 	registry := observed(t)

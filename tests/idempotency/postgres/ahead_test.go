@@ -35,7 +35,7 @@ type stream struct {
 	brokers []string
 }
 
-// newStream returns a topic of so many partitions that has the messages.
+// newStream returns a topic of so many partitions with the messages.
 func newStream(t testing.TB, r runner, partitions ...[]string) stream {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(len(partitions)), "messages"))
@@ -154,15 +154,15 @@ func numbered(prefix string, n int) (ids []string) {
 	return ids
 }
 
-// sharedTrip tells whether what is sent in one round trip completes a message, and
-// claims the next.
+// sharedTrip tells whether everything sent in a single round trip completes a
+// message, and claims the next.
 func sharedTrip(sql string) bool {
 	return strings.Contains(sql, committing) && strings.Contains(sql, "INSERT INTO \"idempotency_keys\"")
 }
 
-// The claim of a message shares the round trip that completes the one before it in
-// its partition, and its transaction is as any other, whatever the one before has
-// set. After a number of messages the connection is for others.
+// The claim of a message shares the round trip that completes the one before it
+// in the partition, and the transaction is as any other, whatever the one
+// before has set. After a number of messages the connection is for others.
 func TestClaimAhead(t *testing.T) {
 	mode := func(m pgx.QueryExecMode) func(*pgxpool.Config) {
 		return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = m }
@@ -241,7 +241,7 @@ func TestClaimAhead(t *testing.T) {
 }
 
 // A worker that goes from partition to partition claims ahead as well, and each
-// partition keeps its order.
+// partition keeps the order.
 func TestClaimAheadOfAnotherPartition(t *testing.T) {
 	var shared atomic.Int64
 	r := newRunner(t, idempotency.Options{}, traced(&tracer{before: func(*pgx.Conn, string) {}, after: func(_ *pgx.Conn, sql string) {
@@ -292,8 +292,9 @@ func TestClaimsAheadLeaveAConnection(t *testing.T) {
 	s.awaitDone(t, append(first, others...)...)
 }
 
-// Whatever becomes of a claim, the message before it is completed, once. If the claim
-// fails its commit, that is not held against it, and it is tried again without it.
+// Whatever becomes of a claim, the message before being completed, once. If the
+// claim fails the commit, that is not held against it, and it is tried again
+// without it.
 func TestClaimAheadIsRefused(t *testing.T) {
 	t.Run("a duplicate", func(t *testing.T) {
 		s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c", "b", "c", "d"})
@@ -399,8 +400,9 @@ func TestClaimAheadIsRefused(t *testing.T) {
 	})
 }
 
-// A claim that its message does not use is given back, as if it had not been asked
-// for: when a middleware keeps the record, or the result of the one before.
+// A claim that the message does not use is given back, as if it had not been
+// asked for: when a middleware keeps the record, or the result of the one
+// before.
 func TestClaimAheadIsGivenBack(t *testing.T) {
 	later := errors.New("later")
 	for name, keep := range map[string]func(id string, process func() (idempotency.Result, error)) (idempotency.Result, error){
@@ -446,8 +448,8 @@ func TestClaimAheadIsGivenBack(t *testing.T) {
 	}
 }
 
-// A claim whose transaction the server has ended, as nobody used it, is given back:
-// no attempt is lost by a middleware that takes its time.
+// A claim whose transaction the server has ended, as nobody used it, is given
+// back: no attempt is lost by a middleware that takes the time.
 func TestClaimAheadThatWaitsIsGivenBack(t *testing.T) {
 	r := newRunnerWith(t, postgres.Options{IdleTimeout: 1200 * time.Millisecond}, idempotency.Options{Lease: long})
 	s := newStream(t, r, []string{"a", "b", "c"})
@@ -549,7 +551,7 @@ func TestE2EFaultAtAClaimAhead(t *testing.T) {
 			if again != (runs["a"] == 2) {
 				t.Errorf("a was run %d times", runs["a"])
 			}
-			// The handler of b finds its connection gone, and has failed then.
+			// The handler of b finds the connection gone, and has failed then.
 			attempts := map[bool]int{false: 1, true: 2}[fault == "killed after"]
 			s.wantAttempts(t, attempts, 0, "b")
 			s.wantAttempts(t, 1, 0, "before", "c")

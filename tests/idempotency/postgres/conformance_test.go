@@ -46,8 +46,8 @@ func TestHistories(t *testing.T) {
 			exec(t, pool, `CREATE SCHEMA `+pgx.Identifier{oddSchema}.Sanitize())
 			create(t, pool, v.options)
 			s := newStore(t, pool, v.options)
-			// A statement reads the clock some time before its commit can be seen,
-			// and changes a row that it waited for.
+			// A statement reads the clock some time before the commit can be seen, and
+			// changes a row that it waited for.
 			storetest.Histories(t, storetest.Subject{Store: s, Operator: s, Tolerance: tolerance, ReadsClockFirst: true},
 				storetest.Options{Steps: 1000, Lease: 2 * tolerance})
 		})

@@ -18,8 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// die runs a Run whose process dies in the handler: its goroutine ends, and with
-// it what was to be settled.
+// die runs a Run whose process dies in the handler: the goroutine ends, and
+// with it what was to be settled.
 func die(run func()) {
 	done := make(chan struct{})
 	go func() {
@@ -29,7 +29,7 @@ func die(run func()) {
 	<-done
 }
 
-// A handler that takes its process down is counted apart, and given up in the
+// A handler that takes the process down is counted apart, and given up in the
 // end.
 func TestE2ECrashLoop(t *testing.T) {
 	var letters []idempotency.DeadLetter
@@ -55,7 +55,7 @@ func TestE2ECrashLoop(t *testing.T) {
 }
 
 // A handler that takes the server down is counted, too, although the server
-// forgets what it has not written: its claims wait for that from then on.
+// forgets what it has not written: the claims wait for that from then on.
 func TestE2EWhatCrashesTheServerIsGivenUp(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("wal_writer_delay", "10s"))
 	admin := connect(t, server.URL("postgres"))
@@ -167,7 +167,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// A handler that takes longer than it may has failed; its context says why.
+// A handler that takes longer than it may has failed; the context says why.
 func TestHandlerTimeout(t *testing.T) {
 	r := newRunner(t, idempotency.Options{HandlerTimeout: time.Millisecond})
 	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {

@@ -27,7 +27,7 @@ func exampleDatabase(statements ...string) *pgxpool.Pool {
 }
 
 // A payment is delivered three times. The order is paid, and the event written,
-// once: with the key's completion, in one transaction.
+// once: with the key's completion, in a single transaction.
 func Example_transactional() {
 	ctx := context.Background()
 	pool := exampleDatabase(outbox.Schema, `CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status`)

@@ -23,7 +23,7 @@ func TestFailedAttempts(t *testing.T) {
 	r = newRunner(t, idempotency.Options{
 		MaxAttempts: 3, FirstRetry: time.Minute, LastRetry: time.Hour,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
-			// Its key is not given up before this returns.
+			// The key is not given up before this returns.
 			r.wantState(t, l.Message.Key.ID, storage.Processing, min(3+len(letters), 4))
 			letters = append(letters, l)
 			if len(letters) <= 2 {
@@ -90,7 +90,7 @@ func TestTerminalError(t *testing.T) {
 	r.wantState(t, "a", storage.Failed, 1)
 }
 
-// A handler that gave its message up is not asked again, however often the dead
+// A handler that gave the message up is not asked again, however often the dead
 // letter cannot be kept.
 func TestVerdictStands(t *testing.T) {
 	var letters []idempotency.DeadLetter
@@ -157,7 +157,7 @@ func TestNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A message that contradicts its key, or has none, is put aside if that can be
+// A message that contradicts the key, or has none, is put aside if that can be
 // done; the key is not touched.
 func TestRefusedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -200,7 +200,7 @@ func TestRefusedMessages(t *testing.T) {
 	}
 }
 
-// A handler that mistreats its transaction fails, and says how.
+// A handler that mistreats the transaction fails, and says how.
 func TestMistreatedTransaction(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
 	for name, c := range map[string]struct {
@@ -233,7 +233,7 @@ func TestMistreatedTransaction(t *testing.T) {
 	}
 }
 
-// A transaction that a handler kept is of no use after it: its connection is
+// A transaction that a handler kept is of no use after it: the connection is
 // another message's then.
 func TestKeptTransaction(t *testing.T) {
 	r := newRunner(t, idempotency.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -283,7 +283,7 @@ func TestKeptTransaction(t *testing.T) {
 	}
 }
 
-// A constraint that is checked at the commit fails the attempt.
+// A constraint checked at the commit fails the attempt.
 func TestCommitRefused(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
 	_, err := r.want(t, message("a"), func(ctx context.Context) ([]byte, error) {

@@ -23,8 +23,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// tracer calls before and after each round trip of a pool, with what was sent:
-// a statement, or those of a batch.
+// tracer calls before and after each round trip of a pool, with everything
+// sent: a statement, or those of a batch.
 type tracer struct {
 	before func(conn *pgx.Conn, sql string)
 	after  func(conn *pgx.Conn, sql string)
@@ -200,7 +200,7 @@ func TestE2ERandomFaults(t *testing.T) {
 }
 
 // striking returns a function that cuts all connections, or has the server end
-// the one at hand, at the statements that are chosen.
+// the one at hand, at the statements chosen.
 func striking(t *testing.T, p *proxy.Proxy, admin *pgxpool.Pool, choose func(sql string) bool) func(*pgx.Conn, string) {
 	return func(conn *pgx.Conn, sql string) {
 		switch {

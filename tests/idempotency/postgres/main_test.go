@@ -34,7 +34,7 @@ func limited(t testing.TB) context.Context {
 	return ctx
 }
 
-// connect returns a pool on a database; change may alter its configuration.
+// connect returns a pool on a database; change may alter the configuration.
 func connect(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
@@ -53,7 +53,7 @@ func connect(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool
 	return pool
 }
 
-// database returns a pool on a new database that has the table.
+// database returns a pool on a new database with the table.
 func database(t testing.TB, o postgres.Options, change ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	pool := connect(t, pgtest.Shared(t).NewDatabase(t), change...)
@@ -78,7 +78,7 @@ func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// begin begins a transaction that is rolled back when the test ends.
+// begin begins a transaction rolled back when the test ends.
 func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(limited(t))
@@ -145,8 +145,8 @@ func newDatabase(t testing.TB) string {
 	return pgtest.Shared(t).NewDatabase(t)
 }
 
-// sameTransaction lets a store work in a transaction, so that a test can see
-// what it locked.
+// sameTransaction lets a store work in a transaction, so a test can see what it
+// locked.
 type sameTransaction struct{ pgx.Tx }
 
 func (tx sameTransaction) BeginTx(ctx context.Context, _ pgx.TxOptions) (pgx.Tx, error) {

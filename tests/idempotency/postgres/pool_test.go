@@ -41,7 +41,7 @@ func TestNoConnectionIsFree(t *testing.T) {
 	}
 }
 
-// A Run needs one connection, for every outcome.
+// A Run needs a single connection, for every outcome.
 func TestPoolOfOneConnection(t *testing.T) {
 	r := newRunner(t, idempotency.Options{
 		MaxAttempts: 2, FirstRetry: time.Millisecond, LastRetry: 4 * time.Millisecond,

@@ -29,9 +29,10 @@ func throughAPooler(t *testing.T) (direct *pgxpool.Pool, url string) {
 	return direct, pgtest.Pooled(t, url, 3)
 }
 
-// PgBouncer without prepared statements fails statements of pgx's default mode, ours
-// and those of handlers. That costs no message an attempt: each is handled once in the
-// documented mode then, although one failure would have been its last.
+// PgBouncer without prepared statements fails statements of pgx's default mode,
+// ours and those of handlers. That costs no message an attempt: each is handled
+// once in the documented mode then, although one failure would have been the
+// last.
 func TestAPoolerThatLosesStatements(t *testing.T) {
 	for name, open := range map[string]func(pool *pgxpool.Pool) (storage.Store, func(id string) idempotency.Handler){
 		"Store": func(pool *pgxpool.Pool) (storage.Store, func(id string) idempotency.Handler) {

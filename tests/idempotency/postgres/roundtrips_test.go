@@ -15,8 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
-// A new message behind a new one costs a round trip for its claim and begin, and
-// one for its completion and commit; a duplicate behind a duplicate costs one.
+// A new message behind a new one costs a round trip for the claim and begin,
+// and one for its completion and commit; a duplicate behind a duplicate costs
+// one.
 func TestRoundTripsOfAMessage(t *testing.T) {
 	count := 0
 	r := newRunner(t, idempotency.Options{}, traced(&tracer{
@@ -46,8 +47,8 @@ func TestRoundTripsOfAMessage(t *testing.T) {
 	}
 }
 
-// However the handler's transaction begins, it is the one that was asked for, and
-// its commit waits for the disk as any other, though the claim's does not.
+// However the handler's transaction begins, it is the one asked for, and the
+// commit waits for the disk as any other, though the claim's does not.
 func TestTransactionsOfNewMessages(t *testing.T) {
 	for _, isolation := range []pgx.TxIsoLevel{"", pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(isolation), func(t *testing.T) {

@@ -133,7 +133,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// A database that is not in UTF8 has no form of some characters of a failure.
+// A database not in UTF8 has no form of some characters of a failure.
 func TestAFailureWhoseTextTheDatabaseCannotHold(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE DATABASE keys_latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)

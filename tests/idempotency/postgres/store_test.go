@@ -61,7 +61,7 @@ func TestAnUnknownStateIsNamed(t *testing.T) {
 	}
 }
 
-// Changes of a row touch no index, so that a key costs one index entry.
+// Changes of a row touch no index, so a key costs one index entry.
 func TestChangesAreHOT(t *testing.T) {
 	pool := database(t, postgres.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	s := newStore(t, pool, postgres.Options{})
@@ -120,7 +120,8 @@ func TestFenceOfAClaimThatWaited(t *testing.T) {
 	}
 }
 
-// A claim that waits for a row ends with its context, and its error is no answer.
+// A claim that waits for a row ends with the context, and the error is no
+// answer.
 func TestClaimHonoursContext(t *testing.T) {
 	pool := database(t, postgres.Options{})
 	s := newStore(t, pool, postgres.Options{})

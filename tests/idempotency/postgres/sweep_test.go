@@ -63,7 +63,7 @@ func TestSweepDeletesWhatExpired(t *testing.T) {
 	}
 }
 
-// A sweep neither waits for a row that is being changed nor deletes it.
+// A sweep neither waits for a row being changed nor deletes it.
 func TestSweepPassesOverWhatIsBeingChanged(t *testing.T) {
 	pool := database(t, postgres.Options{})
 	s := newStore(t, pool, postgres.Options{})
@@ -85,7 +85,7 @@ func TestSweepPassesOverWhatIsBeingChanged(t *testing.T) {
 }
 
 // Sweeps and claims of expired keys at the same time: each claim is granted,
-// with its first attempt, and none is swept.
+// with the first attempt, and none is swept.
 func TestSweepAmongClaims(t *testing.T) {
 	pool := database(t, postgres.Options{})
 	s := newStore(t, pool, postgres.Options{})
@@ -113,8 +113,8 @@ func TestSweepAmongClaims(t *testing.T) {
 	}
 }
 
-// partitions returns a pool on a new database with the partitioned table. Nothing
-// but the tests locks its partitions: a sweep passes over one that is locked.
+// partitions returns a pool on a new database with the partitioned table.
+// Nothing but the tests locks the partitions: a sweep passes over one locked.
 func partitions(t *testing.T, o postgres.Options) *pgxpool.Pool {
 	t.Helper()
 	pool := database(t, o)
@@ -125,7 +125,7 @@ func partitions(t *testing.T, o postgres.Options) *pgxpool.Pool {
 	return pool
 }
 
-// A partition of an earlier day is truncated when its last row has expired, and
+// A partition of an earlier day is truncated when the last row has expired, and
 // not before.
 func TestSweepTruncates(t *testing.T) {
 	o := postgres.Options{Partitioned: true}
@@ -156,7 +156,7 @@ func TestSweepTruncates(t *testing.T) {
 }
 
 // A partition with a live key is not locked, and one that gets a live key just
-// before it is locked is not truncated.
+// before being locked is not truncated.
 func TestSweepLooksTwice(t *testing.T) {
 	o := postgres.Options{Partitioned: true}
 	pool := partitions(t, o)
@@ -266,7 +266,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A store that is asked to sweeps by itself, also under a Runner.
+// A store asked to sweeps by itself, also under a Runner.
 func TestMaintainSweeps(t *testing.T) {
 	o := postgres.Options{SweepEvery: time.Millisecond}
 	pool := database(t, o)

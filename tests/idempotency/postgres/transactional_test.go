@@ -28,7 +28,7 @@ var business = outbox.Schema + `;
 	CREATE TABLE refused (id text PRIMARY KEY, n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
 	INSERT INTO refused VALUES ('present', 1);`
 
-// runner is a Processor around a Transactional, with its database.
+// runner is a Processor around a Transactional, with the database.
 type runner struct {
 	*idempotency.Processor
 	store *postgres.Transactional
@@ -36,7 +36,7 @@ type runner struct {
 	url   string
 }
 
-// newRunner returns a runner with short times on a database of its own; its pool
+// newRunner returns a runner with short times on a separate database; its pool
 // is configured by change.
 func newRunner(t testing.TB, o idempotency.Options, change ...func(*pgxpool.Config)) runner {
 	t.Helper()
@@ -54,7 +54,7 @@ func newRunnerWith(t testing.TB, table postgres.Options, o idempotency.Options, 
 	return r
 }
 
-// newRunnerOn returns a runner on a database that has the tables.
+// newRunnerOn returns a runner on a database with the tables.
 func newRunnerOn(t testing.TB, admin, pool *pgxpool.Pool, table postgres.Options, o idempotency.Options) runner {
 	t.Helper()
 	if o.FirstRetry == 0 {
@@ -95,7 +95,8 @@ func effect(id string) idempotency.Handler {
 	}
 }
 
-// wantEffects asserts how often the effects of an id, and its events, are there.
+// wantEffects asserts how often the effects of an id, and the events, are
+// there.
 func (r runner) wantEffects(t testing.TB, id string, want int) {
 	t.Helper()
 	for _, table := range []string{
@@ -125,7 +126,7 @@ type outcome struct {
 
 func (o outcome) parts() (idempotency.Result, error) { return o.result, o.err }
 
-// want runs a message and asserts what becomes of it.
+// want runs a message and asserts the outcome of it.
 func (r runner) want(t testing.TB, m idempotency.Message, h idempotency.Handler, d idempotency.Disposition) outcome {
 	t.Helper()
 	result, err := r.Run(limited(t), m, h)
@@ -228,8 +229,8 @@ func TestHandlerContext(t *testing.T) {
 	r.wantEffects(t, "a", 1)
 }
 
-// However a pool sends what is in one round trip, and whatever isolation it has, a
-// message's effect is there once or not at all.
+// However a pool sends everything in a single round trip, and whatever
+// isolation it has, a message's effect is there once or not at all.
 func TestWaysToConnect(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode         pgx.QueryExecMode
@@ -285,7 +286,7 @@ func TestWaysToConnect(t *testing.T) {
 	}
 }
 
-// While a handler runs, also beyond its lease, another consumer is told so at
+// While a handler runs, also beyond the lease, another consumer is told so at
 // once; when it ends, the other skips.
 func TestTwoAtOnce(t *testing.T) {
 	r := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})

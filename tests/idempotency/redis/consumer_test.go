@@ -23,7 +23,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// shop is a topic of one partition, with a consumer in key order around Redis.
+// shop is a topic of a single partition, with a consumer in key order around
+// Redis.
 type shop struct {
 	broker *kafkatest.Broker
 
@@ -186,7 +187,7 @@ func TestConsumerBesideAForeignKey(t *testing.T) {
 	s.once(t, "", 150, s.claimed)
 }
 
-// With FailOpen, a Redis that hangs keeps no message from its handler.
+// With FailOpen, a Redis that hangs keeps no message from the handler.
 func TestConsumerThatFailsOpenBesideASilentServer(t *testing.T) {
 	server := redistest.Shared(t)
 	p, err := proxy.Listen("127.0.0.1:0", server.Addr())

@@ -363,7 +363,7 @@ func sharedRoundTripHangs(ctx context.Context, t *testing.T) {
 		}
 	}
 	close(release)
-	<-over // what was asked is carried out all the same
+	<-over // everything asked is carried out all the same
 	allFirst(t, claimTogether(t.Context(), s, reqs), reqs)
 }
 

@@ -127,7 +127,7 @@ func TestAnyBytesComeBack(t *testing.T) {
 	}
 }
 
-// A record that the server has not forgotten yet counts as none after its
+// A record that the server has not forgotten yet counts as none after the
 // retention, but for its fence.
 func TestPastTheRetentionTheFenceIsLeft(t *testing.T) {
 	client := redistest.Shared(t).Client(t)

@@ -20,8 +20,8 @@ import (
 // The tests of this file are the rows of the table in the package's
 // documentation.
 
-// forgotten asserts what follows when the server has lost a record that held
-// and a key that was completed.
+// forgotten asserts the rest when the server has lost a record that held and a
+// key completed.
 func forgotten(t *testing.T, s *redis.Store, held, completed storage.Lease) {
 	t.Helper()
 	for name, before := range map[string]storage.Lease{"the held key": held, "the completed key": completed} {
@@ -71,8 +71,8 @@ func TestE2ERestartWithoutPersistenceForgets(t *testing.T) {
 	forgotten(t, s, held, completed)
 }
 
-// With everysec, a crash while the file is synchronised forgets what was written
-// meanwhile (see the package's comment).
+// With everysec, a crash while the file is synchronised forgets everything
+// written meanwhile (see the package's comment).
 func TestE2ECrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
 	server := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("appendfsync", "always"))
 	s := newStore(t, server.Client(t), redis.Options{})
@@ -145,7 +145,7 @@ func askWhileReading(t *testing.T, server *redistest.Server, s *redis.Store, k s
 	return <-answered
 }
 
-// failover is a client that is told of another master.
+// failover is a client told of another master.
 type failover struct{ addr atomic.Pointer[string] }
 
 func (f *failover) to(s *redistest.Server) {
@@ -174,7 +174,7 @@ func TestE2EFailoverToReplicaThatLagged(t *testing.T) {
 	s := newStore(t, client, redis.Options{})
 	warns(t, s, "min-replicas-to-write is 0")
 
-	promote(t, replica) // it has none of what follows
+	promote(t, replica) // it has none of the rest
 	held, completed := heldAndCompleted(t, s)
 	waiting := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 10 * time.Millisecond})
 	if _, err := waiting.Claim(t.Context(), key, request()); !tooFewReplicas(err) {
@@ -253,8 +253,8 @@ func (f beforePipeline) ProcessPipelineHook(next goredis.ProcessPipelineHook) go
 }
 
 // fill completes n keys with results of 64 KiB, or fewer if there is an error,
-// and returns their leases. What is evicted between its claim and its completion
-// is left out.
+// and returns their leases. Everything evicted between the claim and its
+// completion is left out.
 func fill(t *testing.T, s *redis.Store, n int) ([]storage.Lease, error) {
 	t.Helper()
 	var leases []storage.Lease
@@ -342,7 +342,7 @@ func TestE2EPauseBeyondTheLease(t *testing.T) {
 	}
 	server.Continue(t)
 
-	// What was asked may have been carried out: asking again by the same owner
+	// Everything asked may have been carried out: asking again by the same owner
 	// is safe.
 	got := claim(t, s, key, successor)
 	if got.Fence <= former.Fence {

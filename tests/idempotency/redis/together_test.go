@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// A completion and the claim of another key are one round trip, and each has its own
-// answer.
+// A completion and the claim of another key are a single round trip, and each
+// has its own answer.
 func TestCompleteAndClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		before            func(t *testing.T, s *redis.Store, lease *storage.Lease)
@@ -80,7 +80,7 @@ func TestCompleteAndClaim(t *testing.T) {
 	}
 }
 
-// One answer that is lost says nothing about the other.
+// A single answer lost says nothing about the other.
 func TestCompleteAndClaimThatBreaks(t *testing.T) {
 	for lost, want := range map[int]struct{ completed, claimed bool }{0: {false, false}, 1: {true, false}} {
 		first, second := mate(2*lost), mate(2*lost+1)
@@ -123,8 +123,8 @@ func TestCompleteAndClaimWithoutTheScripts(t *testing.T) {
 	claim(t, s, mate(1), req) // by the message's own turn
 }
 
-// What would hold up others, or what they would have to wait for, is not asked for in
-// one call.
+// What would hold up others, or what they would have to wait for, is not asked
+// for in a single call.
 func TestCompleteAndClaimApart(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	lease := claim(t, newStore(t, client, redis.Options{}), mate(0), request())

@@ -37,8 +37,8 @@ const forms = "redis://host:6379/0, rediss://…, redis://host:6379?cluster=true
 	"postgres://user@host/database?partitioned=true, dynamodb://?region=eu-west-1"
 
 // Open opens the store that the URL names; name is the table (postgres,
-// dynamodb) or the prefix of the keys (redis), empty for the default. It makes
-// no call to the server where it can do without. Errors are of class
+// dynamodb) or the prefix of the keys (redis), empty for the default. Open
+// makes no call to the server where it can do without. Errors are of class
 // failure.Config and show nothing of the URL, which may hold a password.
 func Open(ctx context.Context, from, name string) (Store, error) {
 	scheme, _, found := strings.Cut(from, "://")
@@ -56,7 +56,7 @@ func Open(ctx context.Context, from, name string) (Store, error) {
 	return nil, failure.Configf("write one of "+forms, "there is no store of that kind")
 }
 
-// opened is a store with its client.
+// opened is a store with the client.
 type opened struct {
 	storage.Store
 	storage.Operator
@@ -151,7 +151,7 @@ func openPostgres(ctx context.Context, from, table string) (Store, error) {
 	return sweepable{opened{store, store, pool.Close}, store}, nil
 }
 
-// defaultTable is the table in DynamoDB unless another one is named.
+// defaultTable is the table in DynamoDB unless another is named.
 const defaultTable = "idempotency"
 
 func openDynamoDB(ctx context.Context, from, table string) (Store, error) {
