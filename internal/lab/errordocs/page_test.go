@@ -25,9 +25,25 @@ Exit codes: 1 may pass, start again; 2 bad usage or configuration; 3 events may 
 lost, an operator must decide. Where the program goes on, the message is in its log and
 in the answer of /readyz.
 
+(A), (B) and (C) stand for words that many remedies have:
+
+` + legend + `
 | Input | Exit code | Message | Remedy |
 |---|---|---|---|
 `
+
+// The page has often repeated words once, under a letter.
+const (
+	accepts  = "says what is missing, and changes nothing; with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
+	decides  = "set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip (leaves it out); or leave out its whole transaction:"
+	leavesIt = "lists the events of it, and leaves them out with --yes"
+	legend   = "- (A): `" + accepts + "`\n- (B): `" + decides + "`\n- (C): `" + leavesIt + "`\n"
+)
+
+var (
+	shorten = strings.NewReplacer(accepts, "(A)", decides, "(B)", leavesIt, "(C)")
+	expand  = strings.NewReplacer("(A)", accepts, "(B)", decides, "(C)", leavesIt)
+)
 
 // page is the table: by input, the lines of versions that say different things.
 type page map[string][]line
@@ -55,7 +71,7 @@ var (
 func parsePage(text string) page {
 	p := page{}
 	for _, m := range rowPattern.FindAllStringSubmatch(text, -1) {
-		l := line{majors: everyMajor(), cells: m[3] + " | " + m[4]}
+		l := line{majors: everyMajor(), cells: m[3] + " | " + expand.Replace(m[4])}
 		if m[2] != "" {
 			l.majors = parseVersions(m[2])
 		}
@@ -146,7 +162,7 @@ func (p page) text(inputs []badInput) string {
 			if len(l.majors) < len(everyMajor()) {
 				name += " (PostgreSQL " + versions(l.majors) + ")"
 			}
-			fmt.Fprintf(&b, "| %s | %s |\n", name, l.cells)
+			fmt.Fprintf(&b, "| %s | %s |\n", name, shorten.Replace(l.cells))
 		}
 	}
 	return b.String()
