@@ -1,5 +1,5 @@
 // Package deploy has no code: the tests hold the files beside it to the program
-// and the documents that they name.
+// and the documents they name.
 package deploy
 
 import (

@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// largest is how many bytes a program may have, as it is in its image.
+// largest is how many bytes a program may have, as is in the image.
 var largest = map[string]int64{"/out/cdc-outbox": 20_500_000}
 
 // TestDockerfileCompilesFromItsContext does what Docker would do: it gives the
@@ -64,8 +64,9 @@ func TestDockerfileCompilesFromItsContext(t *testing.T) {
 	}
 }
 
-// Failure mode 146. A company's proxy has a certificate of the company's own authority,
-// and its module proxy another address. The authority stays out of the image.
+// Failure mode 146. A company's proxy has a certificate of the company's own
+// authority, and the module proxy another address. The authority stays out of
+// the image.
 func TestDockerfileBuildsBehindAProxy(t *testing.T) {
 	compiled := 0
 	for _, s := range stages(t) {
@@ -158,7 +159,7 @@ func buildContext(t *testing.T) string {
 	return context
 }
 
-// stage is a part of the Dockerfile that begins with FROM.
+// stage is a part of the Dockerfile beginning with FROM.
 type stage struct {
 	name, from string
 	steps      []string // instructions, a line each
@@ -221,8 +222,8 @@ func (b *builder) known(image string) bool {
 	return b.roots[image] != "" || image == "scratch" || strings.Contains(image, ":")
 }
 
-// inherited returns the stage's instructions, those of the stages that it is
-// based on first.
+// inherited returns the stage's instructions, those of the stages it is based
+// on first.
 func (b *builder) inherited(s stage) []string {
 	if i := slices.IndexFunc(b.stages, func(base stage) bool { return base.name == s.from }); i >= 0 {
 		return slices.Concat(b.inherited(b.stages[i]), s.steps)
@@ -239,15 +240,15 @@ type step struct {
 	environ       map[string]string // of a command, besides the machine's
 }
 
-// given are the arguments that BuildKit sets, for a stage that asks for them.
+// given are the arguments that BuildKit sets, for a stage asking for them.
 var given = map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}
 
 // debianPath is PATH in an image that has Debian below it.
 const debianPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // checkImage refuses an image that would not start: there is nothing in it but
-// everything copied, and no shell that looks for a program. What it starts is
-// on PATH, for those who type a verb in it.
+// everything copied, and no shell looking for a program. What it starts is on
+// PATH, for those who type a verb in it.
 func (s *step) checkImage(t *testing.T) {
 	t.Helper()
 	if uid, _, _ := strings.Cut(s.user, ":"); !regexp.MustCompile(`^[1-9]\d*$`).MatchString(uid) {
@@ -327,7 +328,7 @@ func (s *step) run(t *testing.T, command string) {
 }
 
 // copy copies files of the context, or of a stage, as COPY does. What a stage
-// has from an image that the Dockerfile does not make is passed over.
+// has from an image the Dockerfile does not make is passed over.
 func (s *step) copy(words []string) error {
 	from := s.context
 	if name, found := strings.CutPrefix(words[0], "--from="); found {

@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// apiServer is one that a developer has named, with a namespace of this test.
+// apiServer is one a developer has named, with a namespace of this test.
 type apiServer struct {
 	t         *testing.T
 	namespace string

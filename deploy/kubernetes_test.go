@@ -141,8 +141,8 @@ func only(t *testing.T, objects []object, kind string) object {
 	return objects[0]
 }
 
-// Each connector has all that its pods name, in one namespace, with a configuration that
-// is valid with its Secret.
+// Each connector has all that the pods name, in one namespace, with a valid
+// configuration with its Secret.
 func TestKubernetesManifestsFitTogether(t *testing.T) {
 	for _, folder := range connectors {
 		t.Run(folder, func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestKubernetesManifestsFitTogether(t *testing.T) {
 	}
 }
 
-// Failure mode 147. Two connectors in one namespace: neither's Deployment, budget, policy
-// or spread takes a pod of the other, or one that runs a verb.
+// Failure mode 147. Two connectors in one namespace: neither's Deployment,
+// budget, policy or spread takes a pod of the other, or one running a verb.
 func TestKubernetesConnectorsKeepApart(t *testing.T) {
 	pods, names := map[string]map[string]string{}, map[string]string{}
 	folders := []string{".", "overlays/second"}
@@ -278,7 +278,7 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// matchesReferences compares the configuration that two pods read.
+// matchesReferences compares the configuration two pods read.
 func matchesReferences(a, b object) bool {
 	return a.Spec.Template.Spec.Volumes[0].ConfigMap == b.Spec.Template.Spec.Volumes[0].ConfigMap
 }

@@ -36,7 +36,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// verb runs verb.sh, and returns its exit code, and all that it prints.
+// verb runs verb.sh, and returns the exit code, and all that it prints.
 func (c *cluster) verb(args ...string) (code int, out string) {
 	c.t.Helper()
 	must.OK(c.t, os.WriteFile(filepath.Join(c.folder, "kubectl"), []byte(`#!/bin/sh
@@ -61,7 +61,8 @@ esac
 	return 0, string(b)
 }
 
-// Failure mode 142. verb.sh makes a pod of the Deployment's own spec that runs once.
+// Failure mode 142. verb.sh makes a pod of the Deployment's own spec running
+// once.
 func TestKubernetesVerb(t *testing.T) {
 	c := newCluster(t)
 	code, out := c.verb("-a", "cdc-outbox-admin", "setup", "--accept-gap", "--set", `log.level="a b"\`)

@@ -1,5 +1,5 @@
 // Package docs has no code: the tests hold the documents to the files and
-// commands that they name.
+// commands they name.
 package docs
 
 import (
@@ -57,7 +57,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// A remedy, a comment or an alert that names a page names one that is there.
+// A remedy, a comment or an alert naming a page names one that is there.
 func TestPagesNamedInCodeExist(t *testing.T) {
 	page := regexp.MustCompile(`\bdocs/[\w/-]+\.md`)
 	found := 0

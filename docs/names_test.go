@@ -130,7 +130,7 @@ func TestCommentsBeginWithTheName(t *testing.T) {
 	}
 }
 
-// documented returns the comment before a declaration, and the names that it may
+// documented returns the comment before a declaration, and the names it may
 // begin with.
 func documented(d ast.Decl) (*ast.CommentGroup, map[string]bool) {
 	declared := map[string]bool{}
@@ -151,7 +151,7 @@ var (
 	method    = regexp.MustCompile(`(?:^|[^.\w/])([A-Z]\w*)\.([A-Za-z]\w*)\b`)
 )
 
-// imported are the names of packages that a file imports from elsewhere.
+// imported are the names of packages a file imports from elsewhere.
 func imported(file *ast.File) map[string]bool {
 	names := map[string]bool{}
 	for _, spec := range file.Imports {
@@ -166,7 +166,7 @@ func imported(file *ast.File) map[string]bool {
 	return names
 }
 
-// declare adds the names that a declaration has.
+// declare adds the names a declaration has.
 func declare(d ast.Decl, names map[string]bool, members map[string]map[string]bool, open map[string]bool) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

@@ -104,7 +104,7 @@ func TestProseIsPlain(t *testing.T) {
 	all.holds(t, pronouns, beginning)
 }
 
-// A page that no other page links to is not found.
+// A page no other page links to is not found.
 func TestEveryPageIsLinked(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#: ]+\.md)`)
 	linked := map[string]bool{"../README.md": true}

@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// A connector that delivers each event once is killed within a large
-// transaction, and a loss is accepted before the next start. Everything
-// published of the transaction is not published again.
+// A connector delivering each event once is killed within a large transaction,
+// and a loss is accepted before the next start. Everything published of the
+// transaction is not published again.
 func TestE2EAcceptGapWithinATransaction(t *testing.T) {
 	const rows = 60_000
 	w := newWorld(t, options{exactlyOnce: true, unread: true})

@@ -18,8 +18,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
-// Failure mode 65, and the two ways of docs/how-to/debezium.md: the slot of another
-// program is taken over while writers go on. Its reader here is pg_recvlogical.
+// Failure mode 65, and the two ways of docs/how-to/debezium.md: the slot of
+// another program is taken over while writers go on. The reader here is
+// pg_recvlogical.
 func TestE2ETakeOverAnotherReadersSlot(t *testing.T) {
 	said := strings.Split(strings.TrimSpace(docblocks.Section(t, "../docs/how-to/debezium.md", "## Switch without losing an event")["sh"]), "\n")
 	if len(said) != 4 {

@@ -18,8 +18,8 @@ import (
 // explained is of how many events explain tells: each costs a look at all records.
 const explained = 20
 
-// repeated returns the events that consumers saw more than once. repeated looks
-// at the latest records: what comes again comes soon.
+// repeated returns the events consumers saw more than once. repeated looks at
+// the latest records: what comes again comes soon.
 func (k *campaign) repeated() (ids []string) {
 	records := k.reader.Records()
 	for _, rep := range checker.Repetitions(records[max(0, len(records)-20_000):]) {

@@ -16,7 +16,7 @@ type part string
 const (
 	instance part = "connector"
 	brokers  part = "brokers" // any number of them
-	// The two that follow can be had at once, if they are two brokers. Of three
+	// The two following can be had at once, if they are two brokers. Of three
 	// brokers one is left then, which may take no writes.
 	coordinator part = "coordinator"
 	leader      part = "leader"

@@ -137,7 +137,7 @@ func (k *campaign) share(goal int, until time.Time) int {
 	return max(k.killed()*100/goal, int(time.Since(began)*100/until.Sub(began)))
 }
 
-// upgrade sets the version of transactions that belongs to this part of the
+// upgrade sets the version of transactions belonging to this part of the
 // campaign, while everything runs.
 func (k *campaign) upgrade(part int) {
 	k.t.Helper()
@@ -160,7 +160,7 @@ func (k *campaign) upgrade(part int) {
 }
 
 // disturb does one thing, or two at a time, and returns what it was. How many
-// random numbers that takes depends on the cluster, so the next begins anew.
+// random numbers taking depends on the cluster, so the next begins anew.
 func (k *campaign) disturb() string {
 	k.t.Helper()
 	k.random = rand.New(rand.NewPCG(k.seed, 500+k.disturbed))
@@ -186,7 +186,7 @@ func (k *campaign) disturb() string {
 	return cmp.Or(strings.Join(names, " + "), "nothing")
 }
 
-// choose takes a disturbance by its weight.
+// choose takes a disturbance by the weight.
 func (k *campaign) choose() disturbance {
 	all := 0
 	for _, d := range campaignDisturbances {
@@ -264,7 +264,7 @@ func (k *campaign) killed() (n int) {
 	return n
 }
 
-// within waits for something that another disturbance may prevent.
+// within waits for something another disturbance may prevent.
 func within(limit time.Duration, met func() bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

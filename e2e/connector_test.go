@@ -150,7 +150,7 @@ func (c *connector) lastLines(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n-1):], "")
 }
 
-// peakRSS is the most memory that the process, which still runs, has had.
+// peakRSS is the most memory the process, which still runs, has had.
 func (c *connector) peakRSS() int64 {
 	c.t.Helper()
 	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid)))(c.t)

@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// endTxns are ways to brokers that lose requests that end transactions, or the
+// endTxns are ways to brokers losing requests ending transactions, or the
 // answers to them, or deliver the requests late, when asked to.
 type endTxns struct {
 	t        testing.TB
@@ -42,7 +42,7 @@ type endTxns struct {
 	kept  []func(longest time.Duration) (*kmsg.EndTxnResponse, error)
 }
 
-// watchEndTxns returns ways that end with the test. There are none yet.
+// watchEndTxns returns ways ending with the test. There are none yet.
 func watchEndTxns(t testing.TB) *endTxns {
 	e := &endTxns{t: t, conns: map[net.Conn]string{}, away: map[string]bool{}}
 	t.Cleanup(func() {
@@ -141,7 +141,7 @@ func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse
 	return answers
 }
 
-// keeps is the number of requests that deliver would deliver.
+// keeps is the number of requests delivering would deliver.
 func (e *endTxns) keeps() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

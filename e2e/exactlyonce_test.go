@@ -22,15 +22,14 @@ import (
 )
 
 // TestE2EExactlyOnce disturbs every part at random moments under load, and
-// wants each event once, in order, for consumers that read everything
-// committed.
+// wants each event once, in order, for consumers reading everything committed.
 func TestE2EExactlyOnce(t *testing.T) {
 	for name, disturb := range disturbances {
 		t.Run(name, func(t *testing.T) { exactlyOnce(t, disturb) })
 	}
 }
 
-// disturbances are what happens to the connector. Each returns the one that runs
+// disturbances are what happens to the connector. Each returns the one running
 // afterwards.
 var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *connector{
 	"killed": func(w *world, c *connector, _ *rand.Rand) *connector {
@@ -158,7 +157,7 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 	w.verifyAll(h)
 }
 
-// allRead returns once everything is read by the consumer that reads everything
+// allRead returns once everything is read by the consumer reading everything
 // not committed.
 func (w *world) allRead() {
 	w.t.Helper()
@@ -169,7 +168,7 @@ func (w *world) allRead() {
 	}
 }
 
-// verifyAll judges what consumers see that read everything not committed, too:
+// verifyAll judges what consumers see reading everything not committed, too:
 // repetitions are no fault.
 func (w *world) verifyAll(h checker.History) {
 	w.t.Helper()
@@ -341,7 +340,7 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 	}
 }
 
-// The client loses the connection with a request to end a transaction on its
+// The client loses the connection with a request to end a transaction on the
 // way. The request comes when another transaction is open, which it must not
 // end. Only the epoch tells, and transactions of version 1 do not change it.
 func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
@@ -372,9 +371,9 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	}
 }
 
-// A coordinator killed before other brokers have its decision, and started
+// A coordinator killed before other brokers have the decision, and started
 // again before the controller has noticed, has a part of the partitions write
-// the end of a transaction of which its successor knows nothing. The successor
+// the end of a transaction of which the successor knows nothing. The successor
 // aborts it in the others. Whatever part that is, each event comes once.
 func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 	claimed := func(*world) {}

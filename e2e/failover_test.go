@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// The primary crashes under load, and a standby takes the place, with a copy of
-// the slot that may be behind the checkpoint, and a separate timeline.
+// The primary crashes under load, and a standby takes over, with a copy of the
+// slot that may be behind the checkpoint, and a separate timeline.
 func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world, c *connector, failOver func()) *connector{
 		"connector goes on": func(_ *world, c *connector, failOver func()) *connector {

@@ -72,9 +72,9 @@ func connectionsCut(t *testing.T, ways ways) {
 	w.wantNoneAgain(report, "though the producer is idempotent")
 }
 
-// TestE2ESilentBroker has a broker that answers nothing three times longer than
-// wal_sender_timeout (failure mode 14). The timeout is not shorter, as a machine
-// may stall for a second or two: the server would be right then.
+// TestE2ESilentBroker has a broker answering nothing three times longer than
+// wal_sender_timeout (failure mode 14). The timeout is not shorter, as a
+// machine may stall for a second or two: the server would be right then.
 func TestE2ESilentBroker(t *testing.T) {
 	t.Parallel()
 	timeout := 4 * time.Second

@@ -14,9 +14,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 64: an event has the connector's key, and a payload that reads as a
-// checkpoint behind events to come. It is routed to the checkpoint topic, or another
-// program has written it there. The next start believes the real checkpoint.
+// Failure mode 64: an event has the connector's key, and a payload reading as a
+// checkpoint behind events to come. It is routed to the checkpoint topic, or
+// another program has written it there. The next start believes the real
+// checkpoint.
 func TestE2EForgedCheckpoint(t *testing.T) {
 	for _, how := range []string{"routed", "written"} {
 		t.Run(how, func(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	slowPace  = 400 * time.Millisecond
 
 	// settling is how long the topics must not grow after a kill: what the dead
-	// one had sent is still on its way through sockets, proxy and broker.
+	// one had sent is still on the way through sockets, proxy and broker.
 	settling = 500 * time.Millisecond
 	// settlingLooks is how often that must be seen: while we were suspended, proxy
 	// and broker were, too.

@@ -19,7 +19,7 @@ import (
 type language struct {
 	dir     string
 	needs   []string   // programs; the test is skipped where one is missing
-	probe   []string   // a command that fails where packages are missing that nobody installs; optional
+	probe   []string   // a command that fails where packages are missing nobody installs; optional
 	install [][]string // commands that get the packages into the directory
 	environ []string   // {dir} is the directory
 	// writer and consumer are commands, with the form of the database's URL that each
@@ -72,8 +72,8 @@ var languages = []language{
 	},
 }
 
-// TestE2EOtherLanguages runs the programs that docs/records.md names: writers place
-// orders, and consumers act on each event once, also on one that comes again.
+// TestE2EOtherLanguages runs the programs that docs/records.md names: writers
+// place orders, and consumers act on each event once, also on one coming again.
 func TestE2EOtherLanguages(t *testing.T) {
 	const orders, events = 3, 6
 	handled, _, _ := strings.Cut(docblocks.Section(t, "../docs/records.md", "## Acting once")["sql"], ";")
@@ -128,7 +128,7 @@ func headersOf(r *kgo.Record) map[string]string {
 }
 
 // prepare returns a directory with the programs and their packages. The test is
-// skipped where the language, or packages that nobody installs, are missing.
+// skipped where the language, or packages nobody installs, are missing.
 func (l *language) prepare(t *testing.T) (dir string) {
 	t.Helper()
 	for _, program := range l.needs {

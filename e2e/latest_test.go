@@ -23,7 +23,7 @@ import (
 )
 
 // TestE2ELatestRecordsStayLast takes the slot away from an instance that cannot
-// know it, again and again, and has it come back when its successor has
+// know it, again and again, and has it come back when the successor has
 // published everything: the last record of each key is the latest (failure mode
 // 138).
 func TestE2ELatestRecordsStayLast(t *testing.T) {
@@ -42,7 +42,8 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return comeBack
 		}},
-		// It does not learn of it either when it goes on: only its successor's wait helps.
+		// It does not learn of it either when it goes on: only the successor's wait
+		// helps.
 		"suspended and cut off from the server and the walsender ended": {timeout: 8 * time.Second, vanish: func(d *duel) func() {
 			who, comeBack := d.holder, d.suspend(d.holder)
 			release := who.postgres.Hold(func([]byte) bool { return true })
@@ -113,7 +114,7 @@ func (d *duel) cutOff(who *duellist) (comeBack func()) {
 	}
 }
 
-// duel are two instances that take the slot from each other.
+// duel are two instances taking the slot from each other.
 type duel struct {
 	*world
 	holder, spare *duellist
@@ -148,8 +149,8 @@ func newDuel(t *testing.T, timeout time.Duration) *duel {
 	return d
 }
 
-// round returns the keys that end with an outdated record. vanish takes the slot away
-// from its holder.
+// round returns the keys ending with an outdated record. vanish takes the slot
+// away from the holder.
 func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	const dropped = "dropped what was in flight"
 	d.t.Helper()

@@ -58,10 +58,10 @@ func (b building) Run() int {
 	return b.M.Run()
 }
 
-// releaseTags leave out the parts of libraries that the Makefile names.
+// releaseTags leave out the parts of libraries the Makefile names.
 const releaseTags = "nethttpomithttp2,nopgxregisterdefaulttypes"
 
-// build builds the program, as it is released but with its symbols. What the
+// build builds the program, as it is released but with the symbols. What the
 // compiler makes is the same as for the image, of which there is a test too.
 func build(path string, flags ...string) error {
 	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-tags", releaseTags, "-trimpath", "-buildvcs=false", "-o", path, "../cmd/cdc-outbox")...)

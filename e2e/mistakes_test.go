@@ -24,11 +24,11 @@ type mistake struct {
 	prepare func(*rollout) (set []string)
 	exit    int    // exit code; 0: it goes on, and is not ready
 	says    string // in the last line of the log, or in /readyz
-	page    string // the input of docs/errors.md that it is
+	page    string // the input of docs/errors.md it is
 	login   bool   // brokers refuse the login: Apache Kafka says so, which ends it with 2, and kfake hangs up
 }
 
-// ofTheStream are those of a connector that reads a slot.
+// ofTheStream are those of a connector reading a slot.
 var ofTheStream = []mistake{
 	{name: "table", page: "missing table", set: []string{"source.tables=[public.outbx]"}, exit: 2, says: "did you mean public.outbox?"},
 	{name: "publication", set: []string{"source.publication=cdc_outbx"}, exit: 2, says: "did you mean source.publication: cdc_outbox?"},
@@ -156,7 +156,7 @@ var ofAny = []mistake{
 	{name: "dead-letter topic", page: "dead-letter topic missing", set: []string{"errors.on_bad_event=dead_letter", "errors.dead_letter_topic=nosuch"}, says: "topic does not exist: nosuch"},
 }
 
-// ofExactlyOnce are those of a connector that delivers exactly once.
+// ofExactlyOnce are those of a connector delivering exactly once.
 var ofExactlyOnce = []mistake{
 	{name: "payload column", set: []string{"event.payload=nosuch"}, exit: 2, says: "nosuch"},
 	{name: "another checkpoint topic", set: []string{"checkpoint.topic=others"}, exit: 2, says: "there is no checkpoint"},
@@ -193,7 +193,8 @@ var ofPolling = []mistake{
 	}, exit: 2, says: "GRANT"},
 }
 
-// notRolledOut are the inputs of docs/errors.md that a rollout does not show, with the reason.
+// notRolledOut are the inputs of docs/errors.md a rollout does not show, with
+// the reason.
 var notRolledOut = map[string]string{
 	"unknown verb": "the program reads no configuration",
 	"unknown flag": "the program reads no configuration",

@@ -13,7 +13,7 @@ import (
 // Failure mode 167. source.slot is mistyped while no instance runs: everything
 // committed in the meantime is in the slot read before, and a new one would
 // leave it there. No other slot is made: the store's checkpoints tell or, where
-// they are elsewhere, the slot that nobody reads. But a second connector may be
+// they are elsewhere, the slot nobody reads. But a second connector may be
 // meant.
 func TestE2EAMistypedSlot(t *testing.T) {
 	file := func(name string) string {

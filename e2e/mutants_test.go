@@ -184,7 +184,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "believes an acknowledgement at a lower offset",
-		// A broker that hangs up is asked again, which may come first.
+		// A broker hanging up is asked again, which may come first.
 		patches: []patch{
 			{"sink/acked.go", "p.Record.Offset >= s.topic.acked.end(p.Record.Partition) {", "true {"},
 			{"sink/ends.go", "case has < had:", "case false:"},
@@ -286,7 +286,7 @@ func TestE2EMutantsFollowTheSource(t *testing.T) {
 	}
 }
 
-// build builds the mutant and returns its path.
+// build builds the mutant and returns the path.
 func (m mutant) build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cdc-outbox")

@@ -14,7 +14,7 @@ import (
 )
 
 // Failure mode 63: two connectors have one checkpoint.key. The slot of the
-// second one holds events that the first one's checkpoint knows nothing of. The
+// second one holds events the first one's checkpoint knows nothing of. The
 // second ends before it reads anything, as each verb does, and with a separate
 // key it publishes all of them.
 func TestE2EOneKeyForTwoSlots(t *testing.T) {

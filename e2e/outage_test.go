@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// memoryLimit is the most memory that the connector may ever have with default
+// memoryLimit is the most memory the connector may ever have with default
 // settings.
 const memoryLimit = 128 << 20
 

@@ -168,7 +168,7 @@ func polledRestarts(t *testing.T, ddl string) {
 	w.finish(load, fleet...)
 }
 
-// polledSilentBroker has a broker that answers nothing for several times as long
+// polledSilentBroker has a broker answering nothing for several times as long
 // as a claim may last, and then one that is gone.
 func polledSilentBroker(t *testing.T, ddl string) {
 	w := newWorld(t, options{polled: ddl})
@@ -177,7 +177,7 @@ func polledSilentBroker(t *testing.T, ddl string) {
 	load.await(50)
 	w.kafka.Set(proxy.Down, proxy.Fault{Swallow: true})
 	// Twice as long as the server lets a transaction be idle, and more: one kept
-	// open shows, one that a busy machine ends late does not.
+	// open shows, one a busy machine ends late does not.
 	const ended = 2*claimTimeout + 2*time.Second
 	load.during(5*ended/2, func() bool { return true })
 	if held := w.oldestTransaction(); held > 2*ended {
@@ -193,7 +193,7 @@ func polledSilentBroker(t *testing.T, ddl string) {
 	w.finish(load, fleet...)
 }
 
-// oldestTransaction is the age of the oldest that a connector has.
+// oldestTransaction is the age of the oldest a connector has.
 func (w *world) oldestTransaction() (age time.Duration) {
 	w.t.Helper()
 	var seconds float64
@@ -247,7 +247,7 @@ func (w *world) sourceConfig() string {
 	return fmt.Sprintf("  mode: poll\n  poll:\n    claim_timeout: %s\n    batch_size: %d\n    after_publish: mark\n", claimTimeout, batchSize) + w.ways.config()
 }
 
-// started is what the program logs once it is at work.
+// started is what the program logs once at work.
 func (w *world) started() string {
 	if w.polled {
 		return `"polling"`

@@ -58,7 +58,7 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 
 // The connector is suspended while the request for the end of a transaction is
 // on the way, until brokers have aborted that. With version 2 the client asks
-// again, and brokers refuse that. With version 1 it asks once, and loses its
+// again, and brokers refuse that. With version 1 it asks once, and loses the
 // patience when brokers do. They look for such transactions often here, or it
 // always would.
 func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {

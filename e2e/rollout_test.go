@@ -29,7 +29,7 @@ import (
 func TestE2EARolloutOfAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		more      string // of the good configuration
-		mechanism string // of its login
+		mechanism string // of the login
 		mistakes  []mistake
 	}{
 		"at least once": {"", "PLAIN", ofTheStream},

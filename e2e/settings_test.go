@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// TestE2ESettingsOfOthers has functions in public that take the place of
+// TestE2ESettingsOfOthers has functions in public taking the place of
 // PostgreSQL's own for every session without a search path (failure mode 79).
 func TestE2ESettingsOfOthers(t *testing.T) {
 	w := newWorld(t, options{})

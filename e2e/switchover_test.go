@@ -81,8 +81,8 @@ func (w *world) failoverCheck() (found string) {
 	return found
 }
 
-// A slot that nobody has read yet is lost with the server: the next run does
-// not begin anew with another, as if nothing had been committed in between.
+// A slot nobody has read yet is lost with the server: the next run does not
+// begin anew with another, as if nothing had been committed in between.
 func TestE2EFailoverRightAfterSetup(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	pair.Standby.Exec(t, "ALTER SYSTEM SET sync_replication_slots = off", "SELECT pg_reload_conf()") // there was no time for a copy

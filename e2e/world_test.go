@@ -136,7 +136,7 @@ func newWorld(t testing.TB, o options) *world {
 	return w
 }
 
-// startBroker starts a broker that sends the clients through the proxy.
+// startBroker starts a broker sending the clients through the proxy.
 func (w *world) startBroker(o options) {
 	w.t.Helper()
 	port := must.Get(freeport.Take())(w.t)

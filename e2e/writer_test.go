@@ -34,7 +34,7 @@ type writer struct {
 	strict strictness
 	ways   ways
 	polled bool
-	keys   []entity // in polled mode, those that the transaction in progress may write
+	keys   []entity // in polled mode, those the transaction in progress may write
 
 	conn *pgx.Conn
 	tx   checker.Transaction // in progress

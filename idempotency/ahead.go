@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// early is what is known of a message's claim before its Run asks for one. If it
-// was asked for when the message before was completed, it may be live, or the
-// answer to a duplicate. If it is neither, it may have been granted all the same:
-// who asks again for the owner gets the same claim.
+// early is what is known of a message's claim before the Run asks for one. If
+// it was asked for when the message before was completed, it may be live, or
+// the answer to a duplicate. If it is neither, it may have been granted all the
+// same: who asks again for the owner gets the same claim.
 type early struct {
 	*Processor
 	message Message
@@ -47,8 +47,8 @@ func (e *early) Drop(ctx context.Context) {
 	_ = a.settleFailure(nil, storage.Failure{Unrun: true, Reason: e.claim.Reason, Retention: e.options.Retention})
 }
 
-// keptFor is for how long a Transactor's claim is of use: the server may end a
-// transaction that is idle. Others are of use while the lease lasts.
+// keptFor is for how long a Transactor's claim is of use: the server may end an
+// idle transaction. Others are of use while the lease lasts.
 const keptFor = time.Second
 
 // aged reports whether too late for the claim's message to begin.

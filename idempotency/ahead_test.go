@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// line is two messages that a consumer handles one after the other.
+// line is two messages a consumer handles in turn.
 type line struct {
 	*fixture
 	runner        idempotency.Runner
@@ -205,7 +205,7 @@ func TestAClaimOfTheNextMessageThatPanics(t *testing.T) {
 }
 
 // A single attempt of each is all that a processor that fails open makes, and a
-// trial claims nothing that it may not run.
+// trial claims nothing it may not run.
 func TestWhoDoesNotClaimTheNextMessage(t *testing.T) {
 	for name, set := range map[string]func(o *idempotency.Options){
 		"fail open": func(o *idempotency.Options) { o.FailOpen = true },

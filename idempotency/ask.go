@@ -16,7 +16,7 @@ import (
 // long as Timeout lasts.
 const claimTries = 2
 
-// tries is how many calls that hang fit into Timeout.
+// tries is how many calls hanging fit into Timeout.
 const tries = 3
 
 // between are the waits before a call is repeated.
@@ -53,7 +53,7 @@ func (p *Processor) request(m Message, owner string) storage.ClaimRequest {
 }
 
 // claimWork asks for the key with what the message takes already reserved: so a
-// Run that waits for a connection holds no lease.
+// Run waiting for a connection holds no lease.
 func (p *Processor) claimWork(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, work storage.Work, err error) {
 	if work, err = p.reserve(ctx); err != nil {
 		return storage.Claim{}, nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// attempt is one granted claim, from the grant to its settlement.
+// attempt is one granted claim, from the grant to the settlement.
 type attempt struct {
 	*Processor
 	ctx     context.Context // the caller's
@@ -21,7 +21,7 @@ type attempt struct {
 	asked   time.Time    // before the claim was
 	ran     bool         // the handler was called
 	failure error        // the handler's
-	turn    *ahead.Turn  // nil unless messages come one after another
+	turn    *ahead.Turn  // nil unless messages come in turn
 	pending *Pending     // what an earlier Run left or, once there is something, this one leaves
 }
 
@@ -226,7 +226,7 @@ func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 
 // postpone leaves a message for later, because the dead letter could not be
 // written. The attempt counts if the handler ran, even if the dead letter was
-// only interrupted. If the handler did not run, the record stays as it was.
+// only interrupted. If the handler did not run, the record stays as is.
 func (a *attempt) postpone(h *hold, reason, err error) (Result, error) {
 	all := errors.Join(reason, err)
 	f, tries := storage.Failure{Reason: all.Error()}, a.claim.Attempts

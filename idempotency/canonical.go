@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// FingerprintBytes is version b1: SHA-256 over the payload as it is.
+// FingerprintBytes is version b1: SHA-256 over the payload as is.
 func FingerprintBytes(payload []byte) storage.Fingerprint {
 	return fingerprint("b1:", payload)
 }
@@ -33,7 +33,7 @@ func fingerprint(version string, text []byte) storage.Fingerprint {
 // integers beyond 2^53 that differ stay different.
 //
 // A payload without one meaning has no canonical form: invalid JSON, members
-// named twice, unpaired surrogates, nesting beyond 1000 levels. Its fingerprint
+// named twice, unpaired surrogates, nesting beyond 1000 levels. The fingerprint
 // is that of the bytes, also of version j1, so it still differs from all
 // others.
 func FingerprintJSON(payload []byte) storage.Fingerprint {

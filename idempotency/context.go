@@ -23,12 +23,12 @@ type excusedError struct{ error }
 func (e excusedError) Unwrap() error { return e.error }
 
 // NotItsFault wraps a handler's error: the message is not to blame, but
-// something that the handler needs, such as a database that is down. The
-// message is tried again, after a wait that grows from Options.FirstRetry to
-// LastRetry, until it succeeds or fails otherwise: such an attempt brings it no
-// nearer to the dead letters. NotItsFault returns nil for nil. The text of the
-// error stays as it is. Terminal outdoes it. An error of PostgreSQL that a
-// pooler makes, by losing prepared statements, needs no wrapping.
+// something the handler needs, such as a database that is down. The message is
+// tried again, after a wait that grows from Options.FirstRetry to LastRetry,
+// until it succeeds or fails otherwise: such an attempt brings it no nearer to
+// the dead letters. NotItsFault returns nil for nil. The text of the error
+// stays as is. Terminal outdoes it. An error of PostgreSQL that a pooler makes,
+// by losing prepared statements, needs no wrapping.
 func NotItsFault(err error) error {
 	if err == nil {
 		return nil
@@ -43,7 +43,7 @@ func isNotItsFault(err error) bool {
 	return (errors.As(err, &e) || pgsql.LostStatement(err)) && !isTerminal(err)
 }
 
-// advised says the remedy for a handler's error that comes from a pooler.
+// advised says the remedy for a handler's error coming from a pooler.
 func advised(err error) error {
 	if !pgsql.LostStatement(err) {
 		return err
@@ -57,7 +57,7 @@ type terminalError struct{ error }
 func (e terminalError) Unwrap() error { return e.error }
 
 // Terminal wraps a handler's error: trying again would not help. Terminal
-// returns nil for nil. The text of the error stays as it is.
+// returns nil for nil. The text of the error stays as is.
 func Terminal(err error) error {
 	if err == nil {
 		return nil

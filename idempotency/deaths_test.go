@@ -59,7 +59,7 @@ func TestACrashLoopBuriesNothing(t *testing.T) {
 		for i := range 200 {
 			ids = append(ids, fmt.Sprint(i))
 		}
-		// A process lives until it has begun its nth handler.
+		// A process lives until it has begun the nth handler.
 		var begun atomic.Int64
 		v.untilAllAreDone(ids, func(ctx context.Context, _ string, die func()) {
 			if begun.Add(1)%7 == 0 {
@@ -88,8 +88,7 @@ func (f *fixture) vanish(keys ...storage.Key) {
 	wait(time.Second)
 }
 
-// A handler that is stuck does not keep those that run alone, nor the others,
-// for ever.
+// A stuck handler does not keep those running alone, nor the others, for ever.
 func TestAloneIsNotForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)
@@ -116,7 +115,7 @@ func TestAloneIsNotForEver(t *testing.T) {
 	})
 }
 
-// A handler that uses the same Processor does not wait for itself.
+// A handler using the same Processor does not wait for itself.
 func TestARunWithinARun(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		inner := storage.Key{Scope: "test", ID: "inner"}

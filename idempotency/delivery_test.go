@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// deliveries are consumers that share a store of which every fourth call fails,
+// deliveries are consumers sharing a store of which every fourth call fails,
 // half of those after they were carried out. Each message is given to each
 // consumer until it is done.
 type deliveries struct {
@@ -25,7 +25,7 @@ type deliveries struct {
 	messages  int
 
 	mu        sync.Mutex
-	succeeded map[string]int // runs of the handler that the Processor was told succeeded
+	succeeded map[string]int // runs of the handler the Processor was told succeeded
 	dead      map[string]int
 	done      map[string]int
 }

@@ -2,7 +2,7 @@
 //
 // A message's key is claimed in a Store before the work and completed after it;
 // between the two a lease, on the server's clock, keeps others away, and a
-// fencing number tells a holder paused too long from its successor. A Processor
+// fencing number tells a holder paused too long from the successor. A Processor
 // does the claiming, extending and settling around a handler; the package
 // consumer does it for records of franz-go.
 //
@@ -12,11 +12,11 @@
 //  2. At most one owner has a live lease, and no two claims have one fence.
 //  3. A message is done only when the key is completed, was completed before,
 //     or the dead letter is durable. Whatever else happens, it is tried again.
-//  4. What a handler came to stands: while the process lives and has the message,
-//     only its recording is tried again (Pending).
-//  5. An attempt is counted when claimed. One that takes the process down is
-//     not forgotten, nor counted as a failure: it vanished, and the message is
-//     run alone until it has an outcome.
+//  4. What a handler came to stands: while the process lives and has the
+//     message, only the recording is tried again (Pending).
+//  5. An attempt is counted when claimed. One taking the process down is not
+//     forgotten, nor counted as a failure: it vanished, and the message is run
+//     alone until it has an outcome.
 //
 // What no store can give: work outside the store's own transaction may happen
 // twice when a process dies between the work and the completion. Only

@@ -15,7 +15,7 @@ import (
 // result.
 func ExampleProcessor() {
 	processor, err := idempotency.New(idempotency.Options{
-		Store: memory.New(memory.Options{}), // in earnest one that others share
+		Store: memory.New(memory.Options{}), // in earnest one others share
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("dead letter:", d.Message.Key, d.Reason)
 			return nil
@@ -116,7 +116,7 @@ func ExampleOperator() {
 	// purged 1 <nil>
 }
 
-// A handler hands its fence to what it writes to, which can then refuse a
+// A handler hands the fence to what it writes to, which can then refuse a
 // handler paused beyond the lease.
 func ExampleFenceFrom() {
 	lease := storage.Lease{Key: storage.Key{Scope: "shipping", ID: "1"}, Owner: "a", Fence: 42}

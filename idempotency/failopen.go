@@ -17,13 +17,13 @@ import (
 const (
 	silentKeys = 3
 	// openPatience bounds a call while the store is thought to be there: a third
-	// of a second in which it is found out that it is not.
+	// of a second when it is found out it is not.
 	openPatience = 250 * time.Millisecond
 	// silentPatience bounds the settlement of everything claimed before.
 	silentPatience = 40 * time.Millisecond
 )
 
-// silentWaits space the looks for a store that was silent.
+// silentWaits space the looks for a silent store.
 var silentWaits = backoff.Range{First: time.Second, Longest: 10 * time.Second}
 
 // errSilent is why a handler runs unclaimed without a call of the store.
@@ -52,8 +52,8 @@ func (o *outage) claiming() (ask bool, call int) {
 	return ask, call
 }
 
-// settling returns how long to ask for a settlement, and the call's number, 0 if
-// its outcome tells nothing.
+// settling returns how long to ask for a settlement, and the call's number, 0
+// if the outcome tells nothing.
 func (o *outage) settling() (patience time.Duration, call int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,9 +118,9 @@ func (p *Processor) short(ctx context.Context, patience time.Duration, call func
 }
 
 // lookForStore finds out whether the store answers again, on a separate
-// goroutine that ends within Timeout: no message waits for that. It claims a
-// key that is forgotten at once. Reading one would not tell: a store that is
-// full, or read only, still answers that.
+// goroutine ending within Timeout: no message waits for that. It claims a key
+// that is forgotten at once. Reading one would not tell: a full store, or read
+// only, still answers that.
 func (p *Processor) lookForStore(ctx context.Context, call int, scope string) {
 	ctx = context.WithoutCancel(ctx)
 	// Some keys, as one may be on a shard that is down.

@@ -17,8 +17,8 @@ import (
 // The server's clock is not known here, only that the lease began after being
 // asked for: on the local, monotonic clock it lasts until asked+Lease at least.
 // The context of the work ends Margin earlier, by a separate timer, so a store
-// that hangs cannot delay it; not so with FailOpen, where a store that hangs is
-// no reason to end the work.
+// hanging cannot delay it; not so with FailOpen, where a store hanging is no
+// reason to end the work.
 type hold struct {
 	// ctx is that of the work. The cause wraps ErrLeaseLost if the lease was, or
 	// may soon be, lost.
@@ -42,9 +42,9 @@ type hold struct {
 // errLeaseEnds is the cause when no extension was acknowledged in time.
 var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", storage.ErrLeaseLost)
 
-// newHold sees to it that the lease is extended, by a goroutine that starts
-// when due, which it is not for most work. It ends when release is called, or
-// when the lease is lost.
+// newHold sees to it that the lease is extended, by a goroutine starting when
+// due, which it is not for most work. It ends when release is called, or when
+// the lease is lost.
 func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked time.Time, o *Options) *hold {
 	h := &hold{store: s, lease: lease, options: o, expires: asked.Add(o.Lease - o.Margin), ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(storage.ContextWithLease(ctx, lease))
@@ -65,7 +65,7 @@ func (h *hold) expire() {
 }
 
 // release ends the goroutine and waits for it. The lease itself is not given
-// up. release returns an error that wraps ErrLeaseLost if the store said it is
+// up. release returns an error wrapping ErrLeaseLost if the store said it is
 // lost. release may be called again.
 func (h *hold) release() error {
 	h.mu.Lock()

@@ -13,13 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// stubborn returns a handler that goes on for d whatever becomes of the
-// context.
+// stubborn returns a handler going on for d whatever becomes of the context.
 func stubborn(d time.Duration, err error) idempotency.Handler {
 	return func(context.Context) ([]byte, error) { wait(d); return []byte("result"), err }
 }
 
-// background runs the handler on a goroutine and returns its outcome there.
+// background runs the handler on a goroutine and returns the outcome there.
 func (f *fixture) background(ctx context.Context, h idempotency.Handler) (outcome func() (idempotency.Result, error)) {
 	p, err := idempotency.New(f.options)
 	if err != nil {

@@ -80,7 +80,7 @@ func (o Observer) storeCall(op storage.Operation, begun time.Time, err error) {
 	}
 }
 
-// observed reports the calls that a Processor makes of a store.
+// observed reports the calls a Processor makes of a store.
 type observed struct {
 	storage.Store
 	call func(op storage.Operation, elapsed time.Duration, err error)

@@ -43,7 +43,7 @@ type Options struct {
 	Timeout time.Duration
 	// HandlerTimeout bounds a call of the handler: the context ends after it, and
 	// if the handler then returns an error, the attempt has failed. No bound if 0.
-	// A handler that goes on all the same keeps the lease, and is told of by
+	// A handler going on all the same keeps the lease, and is told of by
 	// Observer.HandlerStuck. With postgres.Transactional it must not be longer
 	// than its IdleTimeout.
 	HandlerTimeout time.Duration
@@ -79,9 +79,9 @@ type Options struct {
 	// also at the same time. Everything claimed and cannot be settled counts as
 	// handled. Calls of the store are made once, and for a quarter of a second at
 	// most; after three keys without an answer none is made, except in the
-	// background, until the store answers again. So a message waits for a store
-	// that is silent for 40 ms at most, after the first second; a client of Redis
-	// needs ContextTimeoutEnabled for that.
+	// background, until the store answers again. So a message waits for a silent
+	// store for 40 ms at most, after the first second; a client of Redis needs
+	// ContextTimeoutEnabled for that.
 	FailOpen bool
 	// Shadow is for a trial beside what there is already. Each message is claimed
 	// and settled, and Observer.Shadow told what would become of it; but the

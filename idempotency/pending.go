@@ -6,16 +6,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Pending is what a Run could not finish: a claim that was not answered or found
-// another in its way, which may be itself; a handler's success that the store
-// did not confirm, or a given-up message whose dead letter could not be written.
-// It is Result.Pending. The message's next Run goes on from there if the Message
-// has it: it asks for the same claim, not for one more, and does not call a
-// handler again that has ended. A Pending lives as long as the caller keeps it.
-// Another process that gets the message begins anew.
+// Pending is what a Run could not finish: a claim that was not answered or
+// found another in the way, which may be itself; a handler's success the store
+// did not confirm, or a given-up message whose dead letter could not be
+// written. Pending is Result.Pending. The message's next Run goes on from there
+// if the Message has it: it asks for the same claim, not for one more, and does
+// not call a handler again that has ended. A Pending lives as long as the
+// caller keeps it. Another process that gets the message begins anew.
 //
 // A Pending is not changed once returned, and is for one Run at a time: two
-// that ask for the same claim would both be granted it.
+// asking for the same claim would both be granted it.
 type Pending struct {
 	// Key is the message's.
 	Key storage.Key

@@ -20,8 +20,8 @@ import (
 // the outcome of it; if that cannot be told, the result is Unavailable, and the
 // next Run finds out.
 //
-// A panic of the handler is recovered, and is an error like any other; its stack
-// is had by errors.As of an interface with the method Stack() []byte.
+// A panic of the handler is recovered, and is an error like any other; the
+// stack is had by errors.As of an interface with the method Stack() []byte.
 //
 // What cannot be recovered takes the process down, and with it the other
 // messages being handled. All of their attempts count as vanished, and such a
@@ -40,8 +40,7 @@ type Processor struct {
 
 var _ Runner = (*Processor)(nil)
 
-// New returns a Processor, or an error that names the option that
-// cannot work.
+// New returns a Processor, or an error naming the option that cannot work.
 func New(o Options) (*Processor, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {

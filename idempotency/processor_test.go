@@ -86,8 +86,8 @@ func TestAnOutageOfMinutesBuriesNothing(t *testing.T) {
 	})
 }
 
-// A handler that says the message is not to blame is called again for as long
-// as it says so, and the message has all of its attempts afterwards.
+// A handler saying the message is not to blame is called again for as long as
+// it says so, and the message has all of the attempts afterwards.
 func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2
@@ -131,7 +131,7 @@ type pooled string
 func (e pooled) Error() string    { return "prepared statement trouble" }
 func (e pooled) SQLState() string { return string(e) }
 
-// A pooler that loses prepared statements is no fault of the message.
+// A pooler losing prepared statements is no fault of the message.
 func TestAPoolersErrorIsNotItsFault(t *testing.T) {
 	for code, excused := range map[string]bool{"26000": true, "42P05": true, "23505": false} {
 		err := fmt.Errorf("handle: %w", pooled(code))

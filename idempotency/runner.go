@@ -21,7 +21,7 @@ type Message struct {
 // Key identifies a message for a single consumer.
 type Key = storage.Key
 
-// Handler does the work of a single message. Its result, which may be nil, is
+// Handler does the work of a single message. The result, which may be nil, is
 // kept for duplicates. The context ends before the lease can be lost; FenceFrom
 // gives the fencing token. An error wrapped by Terminal is not tried again, one
 // wrapped by NotItsFault however often.
@@ -33,8 +33,8 @@ type Handler func(ctx context.Context) (result []byte, err error)
 type Runner interface {
 	// Run claims the message's key, runs the handler and settles the key. It
 	// blocks until then and may be called concurrently; handler is called at most
-	// once, on the caller's goroutine. A message that contradicts the key is given
-	// up here, too.
+	// once, on the caller's goroutine. A message contradicting the key is given up
+	// here, too.
 	//
 	// The error is nil when the message is finished (Result.Done). Otherwise the
 	// message must be given to Run again, after Result.Wait, with Result.Pending
@@ -104,7 +104,7 @@ type DeadLetter struct {
 	Reason   error
 }
 
-// Loss is a lease lost while, or after, the handler ran. Its side effects may
+// Loss is a lease lost while, or after, the handler ran. The side effects may
 // have happened, and somebody else may do the same work too.
 type Loss struct {
 	Message Message

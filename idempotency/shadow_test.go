@@ -108,9 +108,8 @@ func TestDeathsUnderAShadowAreForgotten(t *testing.T) {
 	})
 }
 
-// Neither a store that is silent, nor somebody else's lease, nor a lease lost
-// is anything to the handler, nor to those who watch for messages handled
-// twice.
+// Neither a silent store, nor somebody else's lease, nor a lease lost is
+// anything to the handler, nor to those who watch for messages handled twice.
 func TestAShadowIsInNobodysWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.Observer.LeaseLost = func(l idempotency.Loss) { t.Errorf("a lost lease is told: %+v", l) }

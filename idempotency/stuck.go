@@ -18,7 +18,7 @@ func watchStuck(ctx context.Context, patience time.Duration, tell func(stuck boo
 	}
 }
 
-// overtime watches work that goes on after the context has ended.
+// overtime watches work going on after the context has ended.
 type overtime struct {
 	tell func(stuck bool)
 

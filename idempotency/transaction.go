@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// transact runs the handler in the transaction that completes the key. While it
+// transact runs the handler in the transaction completing the key. While it
 // lasts, the transaction keeps others away, and not the lease.
 func (a *attempt) transact(handler Handler) (Result, error) {
 	if reason := a.hopeless(); reason != nil {

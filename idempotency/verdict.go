@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// ErrLeaseLost is the cause of a handler's context that ends because the message
+// ErrLeaseLost is the cause of a handler's context ending because the message
 // does not belong to it any more, or soon may not.
 var ErrLeaseLost = storage.ErrLeaseLost
 

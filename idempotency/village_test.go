@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// mortal is a process's way to a store that all processes share. A dead process
-// asks for nothing any more.
+// mortal is a process's way to a store all processes share. A dead process asks
+// for nothing any more.
 type mortal struct {
 	storage.Store
 	dead atomic.Bool

@@ -5,7 +5,7 @@ import "encoding/hex"
 // array builds an array in PostgreSQL's text form, {"a","b",NULL}.
 type array []byte
 
-// String returns the array with its braces.
+// String returns the array with the braces.
 func (a *array) String() string {
 	if len(*a) == 0 {
 		return "{}"
@@ -22,7 +22,7 @@ func (a *array) next() {
 	*a = append(*a, ',')
 }
 
-// plain adds an element that needs no quotes.
+// plain adds an element needing no quotes.
 func (a *array) plain(s string) {
 	a.next()
 	*a = append(*a, s...)

@@ -15,10 +15,10 @@ import (
 const maxCharacters = 255
 
 // maxHeaderBytes bounds the names and values of an event's headers. The
-// connector takes twice as much, with the headers that it adds.
+// connector takes twice as much, with the headers it adds.
 const maxHeaderBytes = 128 << 10
 
-// reserved are the headers that the connector sets, beside those that begin with
+// reserved are the headers the connector sets, beside those beginning with
 // reservedPrefix: it stops at an event that has one of them.
 var reserved = []string{"id", "eventType", "schemaVersion"}
 

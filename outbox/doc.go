@@ -1,6 +1,6 @@
-// Package outbox is for the service that writes events: it adds them to the
-// transaction that changes the business tables, so both are committed or
-// neither is. The connector, cdc-outbox, does the rest.
+// Package outbox is for the service writing events: it adds them to the
+// transaction changing the business tables, so both are committed or neither
+// is. The connector, cdc-outbox, does the rest.
 //
 // With pgx:
 //

@@ -26,19 +26,19 @@ type Event struct {
 	// Type says what happened, such as OrderPlaced; it becomes the header
 	// eventType. Required; at most 255 characters.
 	Type string
-	// Payload becomes the record's value: a json.RawMessage or []byte as it is, a
-	// string, too, where payloads are Text or Bytes, anything else as encoding/json
-	// has it. NoPayload is for none at all; nil, or a nil pointer, is refused, as it
-	// is more often forgotten than meant. See PayloadType.
+	// Payload becomes the record's value: a json.RawMessage or []byte as is, a
+	// string, too, where payloads are Text or Bytes, anything else as
+	// encoding/json has it. NoPayload is for none at all; nil, or a nil pointer,
+	// is refused, as it is more often forgotten than meant. See PayloadType.
 	Payload any
-	// Headers become headers of the record; at most 128 KiB of them. The names that
-	// the connector sets itself are refused: id, eventType, schemaVersion and all
-	// that begin with cdc-. The map is only read.
+	// Headers become headers of the record; at most 128 KiB of them. The names the
+	// connector sets itself are refused: id, eventType, schemaVersion and all
+	// beginning with cdc-. The map is only read.
 	Headers map[string]string
 }
 
 // NoPayload as an event's payload is SQL's NULL, and so a record without a
-// value: in a compacted topic, a tombstone that deletes the key.
+// value: in a compacted topic, a tombstone deleting the key.
 var NoPayload = noPayload{}
 
 type noPayload struct{}

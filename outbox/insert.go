@@ -21,10 +21,10 @@ type insertSQL struct{ one, many string }
 const encoded = "(CASE WHEN pg_catalog.pg_client_encoding() IN ('UTF8', 'SQL_ASCII') THEN $1::text " +
 	"ELSE pg_catalog.concat('the client_encoding of this connection is ', pg_catalog.pg_client_encoding()) END)"
 
-// insertSQL returns the statements for the table. Parameters of many are arrays,
-// one for each column, in PostgreSQL's text form: the one that all drivers pass
-// on. One text for any number of rows is one prepared statement; multi-row VALUES
-// would need one for each number. id is the first parameter.
+// insertSQL returns the statements for the table. Parameters of many are
+// arrays, one for each column, in PostgreSQL's text form: the one all drivers
+// pass on. One text for any number of rows is one prepared statement; multi-row
+// VALUES would need one for each number. id is the first parameter.
 func (t Table) insertSQL(payload PayloadType, id string) insertSQL {
 	types := []string{"uuid", "text", "text", "text", payload.String(), "jsonb"}
 	values := []string{"a", "b", "c", "d", "e", "f"}

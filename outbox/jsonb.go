@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/validjson"
 )
 
-// What jsonb cannot hold: its strings are PostgreSQL's text, the numbers are of
+// What jsonb cannot hold: the strings are PostgreSQL's text, the numbers are of
 // the type numeric (PostgreSQL documentation, "JSON Types" and "Numeric Types":
 // up to 131072 digits before the decimal point, 16383 after it).
 const (

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/envelope"
 )
 
-// The statements that write messages. In emitMany the inner query fixes their
+// The statements writing messages. In emitMany the inner query fixes their
 // order, and count spares the server to send a position for each. The fourth
 // parameter of PostgreSQL 17's function, flush, has a default.
 const (

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxMaxBytes keeps a statement below the gigabyte that PostgreSQL allows for a
+// maxMaxBytes keeps a statement below the gigabyte PostgreSQL allows for a
 // value: bytes are written as two hexadecimal digits, text may be escaped.
 const maxMaxBytes = 256 << 20
 
@@ -39,7 +39,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// maxPrefix is the length of the longest prefix that the connector reads.
+// maxPrefix is the length of the longest prefix the connector reads.
 const maxPrefix = 48
 
 // legalPrefix tells whether a connector can be told the prefix: messages of

@@ -75,11 +75,11 @@ BEGIN
 END
 ` + bodyQuote
 
-// SQL is the statement that creates the partition unless it exists. Run it as
-// the table's owner, ahead of time. SQL waits for other changes to the table's
-// definition, not for transactions that write events, except for those that
-// wrote to the default partition; that one is searched for rows that belong
-// into the new one, and such a row is an error.
+// SQL is the statement creating the partition unless it exists. Run it as the
+// table's owner, ahead of time. SQL waits for other changes to the table's
+// definition, not for transactions writing events, except for those that wrote
+// to the default partition; that one is searched for rows belonging into the
+// new one, and such a row is an error.
 func (p Partition) SQL() string {
 	table := p.Table.withDefaults()
 	partition := table

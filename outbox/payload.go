@@ -13,7 +13,7 @@ type PayloadType uint8
 
 // The types of payload.
 const (
-	// JSONB is JSON for a column of type jsonb. PostgreSQL stores its meaning:
+	// JSONB is JSON for a column of type jsonb. PostgreSQL stores the meaning:
 	// consumers see other spaces, and members in another order. JSONB refuses more
 	// than JSON does, so is refused here: the escape \u0000, half a surrogate
 	// pair, numbers beyond those of the type numeric.
@@ -27,7 +27,7 @@ const (
 	Bytes
 )
 
-// payloadTypes are the names of the types that a parameter is cast to. PostgreSQL
+// payloadTypes are the names of the types a parameter is cast to. PostgreSQL
 // casts json to text and jsonb, too, in an assignment.
 var payloadTypes = [...]string{JSONB: "jsonb", JSON: "json", Text: "text", Bytes: "bytea"}
 

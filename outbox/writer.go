@@ -6,9 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// DefaultMaxBytes is the size of an event that a Kafka with the default
-// settings takes: max.message.bytes is 1 MiB for a whole batch, of which the
-// rest is left to Kafka's own fields and the connector's headers.
+// DefaultMaxBytes is the size of an event a Kafka with the default settings
+// takes: max.message.bytes is 1 MiB for a whole batch, of which the rest is
+// left to Kafka's own fields and the connector's headers.
 const DefaultMaxBytes = 1_000_000
 
 // DefaultPrefix is that of messages, here and in the connector.
@@ -33,7 +33,7 @@ type Options struct {
 	MaxBytes int
 	// ContextHeaders returns headers for all events of a call, such as the trace
 	// context: see package tracing. An event's own headers prevail. It must be
-	// safe for concurrent use; its map is only read. The default is none.
+	// safe for concurrent use; the map is only read. The default is none.
 	ContextHeaders func(ctx context.Context) map[string]string
 }
 
@@ -45,7 +45,7 @@ type Writer struct {
 	insert, insertEncoded insertSQL
 }
 
-// New returns a Writer, or an error that names each option that cannot be.
+// New returns a Writer, or an error naming each option that cannot be.
 func New(opts Options) (*Writer, error) {
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
@@ -62,7 +62,7 @@ func newWriter(complete Options) *Writer {
 	}
 }
 
-// made returns w, or for the zero value the writer that it stands for.
+// made returns w, or for the zero value the writer it stands for.
 func (w *Writer) made() *Writer {
 	if w.opts.MaxBytes == 0 {
 		return standard
@@ -88,8 +88,8 @@ func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID
 // Emit writes the events as transactional logical messages, in the order given,
 // and returns their ids in that order. No table is touched: a message exists in
 // the WAL only, and is read by a connector in message mode with the same
-// prefix. Nobody notices a message that no slot was there to see. Emit is
-// otherwise like Write.
+// prefix. Nobody notices a message no slot was there to see. Emit is otherwise
+// like Write.
 func (w *Writer) Emit(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID, error) {
 	if tx.exec == nil {
 		return nil, errNoTx

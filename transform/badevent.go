@@ -27,7 +27,7 @@ const (
 )
 
 // BadEvent is the error of a row that cannot become a record, or of a record
-// that the broker will never take. errors.on_bad_event decides what happens.
+// the broker will never take. errors.on_bad_event decides what happens.
 type BadEvent struct {
 	Reason Reason
 	Err    error

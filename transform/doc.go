@@ -6,11 +6,11 @@
 //
 //  1. The same row with the same options gives the same record, byte for byte:
 //     a replay is recognisable. Nothing about a record is random or current.
-//  2. Every row gives exactly one Event. A row that cannot become a record gives
-//     its Event as far as it could be built, and a BadEvent that says why;
+//  2. Every row gives exactly one Event. A row that cannot become a record
+//     gives its Event as far as it could be built, and a BadEvent saying why;
 //     nothing is dropped and nothing panics.
 //  3. Bytes of a row are referenced, never written: a record shares them with
-//     the row wherever its form is the column's form.
+//     the row wherever the form is the column's form.
 //  4. What an operator has to fix (options, missing columns) is an error of
 //     class failure.Config, found by New or Bind and never by a value.
 //
@@ -32,7 +32,7 @@
 //   - Expansion keeps numbers and string escapes as they are written, does not
 //     pad the objects of an array with each other's members, and expands a
 //     top-level array, which Debezium cannot publish.
-//   - A traceparent is passed on as it is, since there is no span of our own.
+//   - A traceparent is passed on as is, since there is no span of our own.
 //   - A row that moves to another partition is no new event (Moves).
 //   - A JSON column named headers becomes headers, one for each member.
 //

@@ -15,8 +15,8 @@ import (
 // the sink's partitioner.
 const PartitionByKey int32 = -1
 
-// Warning names something about a published event that an operator should
-// know; it fits a metric's label. The empty Warning is none.
+// Warning names something about a published event an operator should know; it
+// fits a metric's label. The empty Warning is none.
 type Warning string
 
 // The warnings.
@@ -34,9 +34,9 @@ const (
 	WarningNoTrace Warning = "unreadable_trace_context"
 )
 
-// Event is an outbox row on its way to Kafka: the record, and where the row
-// came from. It is written by Router.Route and read-only afterwards, except for
-// SetTotal and Retime, and the fields that the sink and franz-go set on the
+// Event is an outbox row on the way to Kafka: the record, and where the row
+// came from. Event is written by Router.Route and read-only afterwards, except
+// for SetTotal and Retime, and the fields the sink and franz-go set on the
 // record when produced.
 type Event struct {
 	Record     kgo.Record
@@ -45,8 +45,8 @@ type Event struct {
 	Position   pg.Position
 	XID        uint32
 	CommitTime time.Time
-	// Asked is the time that the record is to have; zero: that of the publication.
-	// The sink writes it into the record.
+	// Asked is the time the record is to have; zero: that of the publication. The
+	// sink writes it into the record.
 	Asked   time.Time
 	Warning Warning
 
@@ -56,8 +56,8 @@ type Event struct {
 
 // Release gives the event's memory back to the router that made it, to be used
 // for another. The event, its Record and the Record's Headers must not be used
-// after that. The bytes that they referred to stay as they are. It is called at
-// most once, from any goroutine. Forgetting it costs memory reuse, no more.
+// after that. The bytes they referred to stay as they are. It is called at most
+// once, from any goroutine. Forgetting it costs memory reuse, no more.
 func (e *Event) Release() {
 	if e.pooled == nil {
 		return
@@ -77,7 +77,7 @@ func (e *Event) Size() int64 {
 }
 
 // SetTotal makes text, kept, the last header of the record, cdc-tx-total. It is
-// not for a record on its way to a broker.
+// not for a record on the way to a broker.
 func (e *Event) SetTotal(text []byte) {
 	if last := len(e.Record.Headers) - 1; last >= 0 && e.Record.Headers[last].Key == headerTotal {
 		e.Record.Headers[last].Value = text
@@ -96,7 +96,7 @@ func (e *Event) Time() time.Time {
 
 // Retime has the record published with the time of the publication, and keeps
 // the one asked for as a header. Retime reports whether one was. It is not for
-// a record on its way to a broker.
+// a record on the way to a broker.
 func (e *Event) Retime() bool {
 	if e.Asked.IsZero() {
 		return false

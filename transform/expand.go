@@ -28,7 +28,7 @@ var (
 // stay as they are written. Elements of arrays are never dropped.
 //
 // Debezium infers a Connect schema first (JsonSchemaData), and does not expand
-// what has none. We do the same, so consumers see the same. Its rules: the
+// what has none. We do the same, so consumers see the same. The rules: the
 // elements of an array, nulls aside, are of a single kind, where int32, int64
 // and other numbers are kinds of their own; at least one is not null, unless
 // nulls are kept; the first such one is not an empty array, unless those are

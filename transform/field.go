@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
-// The places that an additional column can go to.
+// The places an additional column can go to.
 const (
 	placeHeader    = "header"
 	placeEnvelope  = "envelope"

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Names of the headers that the router adds by itself, beside event.type_header.
+// Names of the headers the router adds by itself, beside event.type_header.
 const (
 	HeaderID            = "id"
 	headerSchemaVersion = "schemaVersion"
@@ -32,7 +32,7 @@ func isPositionHeader(name string) bool {
 }
 
 // maxHeaderBytes bounds a record's headers, names and values together. Kafka
-// has no limit but the record's; consumers and proxies that hold headers in
+// has no limit but the record's; consumers and proxies holding headers in
 // memory do, and nothing in an outbox has a good reason to come near it.
 const maxHeaderBytes = 256 << 10
 
@@ -78,7 +78,7 @@ func (b *builder) header(c column, name string) {
 }
 
 // trace appends the trace context of the tracing column. trace reports whether
-// the record has its traceparent now, or gets it from an additional column.
+// the record has the traceparent now, or gets it from an additional column.
 func (b *builder) trace() (traced bool) {
 	v := b.get(b.plan.tracing)
 	if v.Kind == pg.Null {
@@ -109,8 +109,8 @@ func (b *builder) checkHeaders() {
 	}
 }
 
-// transactionHeaders formats the values that all rows of a transaction share once. Their
-// bytes are never written again.
+// transactionHeaders formats the values all rows of a transaction share once.
+// Their bytes are never written again.
 type transactionHeaders struct {
 	commit           pg.LSN
 	id               uint32

@@ -53,7 +53,7 @@ func (b *builder) objectHeaders(traced bool) {
 }
 
 // appendMembers appends the members of the JSON object src. traced tells the
-// record has its traceparent already.
+// record has the traceparent already.
 func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced bool) ([]kgo.RecordHeader, error) {
 	if !utf8.Valid(src) {
 		return headers, errNotUTF8

@@ -15,7 +15,7 @@ var errNotUTF8 = errors.New("the text is not valid UTF-8")
 // appendJSON appends a column's value as Kafka Connect's JsonConverter shows it
 // without schemas: NULL as null, integers and floats as numbers, bool as true
 // and false, bytea in base64, and everything else, JSON included, as a string
-// of the text. Not so: numeric is a number with its digits as they are, where
+// of the text. Not so: numeric is a number with the digits as they are, where
 // Debezium's default is base64 of the unscaled value, and dates and times are
 // PostgreSQL's text. What JSON has no number for (NaN, Infinity) is a string.
 func appendJSON(dst []byte, oid uint32, v pg.Value) ([]byte, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// The columns of a message, as if it were a row: the fields of its envelope in
+// The columns of a message, as if it were a row: the fields of the envelope in
 // their order, under Debezium's names.
 var messageColumns = []pg.Column{
 	{Name: "id", Type: pgtype.TextOID},
@@ -43,10 +43,10 @@ type messages struct {
 }
 
 // BindMessages checks that the options can be used for messages. With strict,
-// an option that names a column which messages do not have is an error; without
-// it, such options are for the tables beside them, and messages use the
-// defaults. BindMessages returns everything that is wrong, joined, as errors of
-// class failure.Config.
+// an option naming a column which messages do not have is an error; without it,
+// such options are for the tables beside them, and messages use the defaults.
+// BindMessages returns everything that is wrong, joined, as errors of class
+// failure.Config.
 func (r *Router) BindMessages(strict bool) error {
 	o, unknown := r.messageOptions()
 	if strict && unknown != nil {
@@ -58,7 +58,7 @@ func (r *Router) BindMessages(strict bool) error {
 
 // RouteMessage is Route for a wal.LogicalMessage whose content is an envelope:
 // the event is that of a row with the fields. The event refers to the content's
-// bytes. A content that is no envelope, or a message that belongs to no
+// bytes. A content that is no envelope, or a message belonging to no
 // transaction, is a BadEvent.
 func (r *Router) RouteMessage(msg *wal.Message) (*Event, error) {
 	if err := r.bindMessages(msg.Prefix); err != nil {
@@ -138,8 +138,8 @@ func messageRelation(payload uint32) *pg.Relation {
 	return rel
 }
 
-// messageOptions are the options with the names that messages know. Those that
-// name something else are left out, and returned as errors.
+// messageOptions are the options with the names that messages know. Those
+// naming something else are left out, and returned as errors.
 func (r *Router) messageOptions() (o options, unknown []error) {
 	o = options{event: r.event, routeBy: r.routeBy, table: "messages"}
 	known := func(key, name string, lenient bool) string {

@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// message returns the logical message that carries m.
+// message returns the logical message carrying m.
 func message(t testing.TB, m *envelope.Message) *wal.Message {
 	t.Helper()
 	content := must.Get(envelope.Encode(m))(t)
@@ -176,8 +176,8 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// Options that name a table's columns are for the tables beside the messages,
-// and mistakes where there are none.
+// Options naming a table's columns are for the tables beside the messages, and
+// mistakes where there are none.
 func TestBindMessages(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -17,9 +17,9 @@ const (
 	MaybeMoved             // the transaction deleted more rows than Moves remembers
 )
 
-// Moves tells the rows that a transaction moves from those that it inserts.
-// PostgreSQL moves a row from a single partition to another by a deletion and
-// an insertion, and so do people. Moves remembers the ids of the deleted rows
+// Moves tells the rows a transaction moves from those it inserts. PostgreSQL
+// moves a row from a single partition to another by a deletion and an
+// insertion, and so do people. Moves remembers the ids of the deleted rows
 // until the transaction ends, up to a limit; the last one always. The answers
 // depend on the rows of the transaction only, so a replay gives the same.
 type Moves struct {
@@ -81,8 +81,8 @@ func (r *Router) idIndex(rel *pg.Relation) int {
 	return slices.IndexFunc(rel.Columns, func(c pg.Column) bool { return slices.Contains(names, c.Name) })
 }
 
-// Deleted notes a row that the transaction deletes, by the old key or as a
-// whole. A row whose key has no event id is not noted.
+// Deleted notes a row the transaction deletes, by the old key or as a whole. A
+// row whose key has no event id is not noted.
 func (m *Moves) Deleted(r *Router, row *pg.Row) {
 	gone, ok := r.movedRow(row)
 	if !ok {
@@ -109,7 +109,7 @@ func (m *Moves) keep(gone movedRow) {
 	m.deleted[gone]++
 }
 
-// Inserted tells whether the transaction inserts a row that it deleted.
+// Inserted tells whether the transaction inserts a row it deleted.
 func (m *Moves) Inserted(r *Router, row *pg.Row) Move {
 	if !m.any {
 		return NotMoved

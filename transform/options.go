@@ -27,7 +27,7 @@ type EventOptions struct {
 	// Additional fields, each "column:header|envelope|partition[:alias]".
 	Additional []string `yaml:"additional"`
 	// AdditionalMissing is MissingError or MissingIgnore: what an additional
-	// column that the table lacks means.
+	// column the table lacks means.
 	AdditionalMissing string `yaml:"additional_missing"`
 	// PayloadFormat is FormatRaw, FormatJSON or FormatJSONExpanded.
 	PayloadFormat           string `yaml:"payload_format"`
@@ -51,8 +51,8 @@ type EventOptions struct {
 	// PositionHeaders turns the headers cdc-lsn, cdc-seq, cdc-xid and cdc-time on, and
 	// keeps their names and cdc-tx-total for the connector.
 	PositionHeaders bool `yaml:"position_headers"`
-	// TypeHeader is the header that carries the event type; empty means no
-	// such header.
+	// TypeHeader is the header carrying the event type; empty means no such
+	// header.
 	TypeHeader string `yaml:"type_header"`
 }
 
@@ -103,7 +103,7 @@ type RouteOptions struct {
 }
 
 // Values of errors.on_bad_event: what happens to an event that can never be
-// published as it is.
+// published as is.
 const (
 	BadEventStop       = "stop"
 	BadEventDeadLetter = "dead_letter"

@@ -37,8 +37,8 @@ type plan struct {
 	object                      column // a JSON object of headers
 	traced                      bool   // an additional column is the traceparent
 	headers, envelope           []namedColumn
-	detected                    []string // the columns of those that no option names
-	headerCount                 int      // the most that a row can have, without object's
+	detected                    []string // the columns of those no option names
+	headerCount                 int      // the most a row can have, without object's
 
 	unfit error // why no row of the table becomes an event; the columns are then those found
 }
@@ -49,7 +49,7 @@ type namedColumn struct {
 	alias string
 }
 
-// options are those that name columns.
+// options are those naming columns.
 type options struct {
 	event   EventOptions
 	routeBy string
@@ -66,7 +66,7 @@ type binder struct {
 	errs  []error
 
 	expected []string
-	detected []string // optional columns that no option names
+	detected []string // optional columns no option names
 }
 
 // bind makes the plan of a table. With an error, the plan's unfit, it serves
@@ -92,8 +92,8 @@ func bind(rel *pg.Relation, o options) (*plan, error) {
 	return p, p.unfit
 }
 
-// builtInHeaders finds the columns of the headers that the router adds by
-// itself, except those whose name an additional column took.
+// builtInHeaders finds the columns of the headers the router adds by itself,
+// except those whose name an additional column took.
 func (b *binder) builtInHeaders(p *plan, ev EventOptions) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(p.headers, func(h namedColumn) bool { return h.alias == name })
@@ -152,8 +152,8 @@ func (b *binder) fields(p *plan, fields []field, ignoreMissing bool) {
 	}
 }
 
-// required returns the column that the option names or, where it names none,
-// the first of names that the table has.
+// required returns the column the option names or, where it names none, the
+// first of names the table has.
 func (b *binder) required(key, configured string, names []string) column {
 	if configured != "" {
 		return b.optional(key, configured, nil)

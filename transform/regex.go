@@ -50,9 +50,9 @@ var refusedSyntax = []struct {
 	{`{`, 4, "repetition"},
 }
 
-// compileRegex compiles a regex that matches as java.util.regex does, given
-// values that are readAlike. An error names what keeps it from that, and the
-// offset in bytes.
+// compileRegex compiles a regex matching as java.util.regex does, given values
+// that are readAlike. An error names what keeps it from that, and the offset in
+// bytes.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
 	flag := regexFlag.FindString(pattern)
 	folds := flag != ""

@@ -43,7 +43,7 @@ func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// An event that no router made is not any router's to use.
+// An event no router made is not any router's to use.
 func TestReleaseOfAnotherEvent(t *testing.T) {
 	(&transform.Event{}).Release()
 }

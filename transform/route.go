@@ -13,10 +13,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// pooledEvent makes an event and its usual headers one allocation. They are not
+// pooledEvent makes an event and the usual headers one allocation. They are not
 // taken from a larger slab: one event in flight would keep the payloads of the
-// whole slab alive, and no bound on bytes would count them. It is used again
-// once the event is released, because events would be most of the garbage.
+// whole slab alive, and no bound on bytes would count them. pooledEvent is used
+// again once the event is released, because events would be most of the
+// garbage.
 type pooledEvent struct {
 	event   Event
 	headers [builtInHeaders]kgo.RecordHeader
@@ -52,7 +53,7 @@ func (r *Router) Route(row *pg.Row) (*Event, error) {
 	return b.build(pooled)
 }
 
-// builder fills one event. Its parts go on after a problem, so the event of a
+// builder fills one event. The parts go on after a problem, so the event of a
 // dead letter is as whole as it can be.
 type builder struct {
 	router *Router

@@ -78,12 +78,12 @@ func (r *Router) Expect(oid uint32, columns []string) {
 	}
 }
 
-// Detected returns the columns of the table that events have headers of although
-// no option names them.
+// Detected returns the columns of the table events have headers of although no
+// option names them.
 func (r *Router) Detected(rel *pg.Relation) []string { return r.plan(rel).detected }
 
 // Needed returns the table's columns without each of which Bind would fail. An
-// error says it fails as it is. Needed changes nothing and may be called at any
+// error says it fails as is. Needed changes nothing and may be called at any
 // time, from any goroutine.
 func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 	if _, err := bind(rel, r.options(rel)); err != nil {
@@ -99,14 +99,14 @@ func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 	return names, nil
 }
 
-// options are those that the table is bound with.
+// options are those the table is bound with.
 func (r *Router) options(rel *pg.Relation) options {
 	table := pg.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 	return options{event: r.event, routeBy: r.routeBy, fields: r.fields, table: "table " + table}
 }
 
-// KeyColumn returns the name of the column that the key of the table's events is
-// taken from. Its errors are Bind's.
+// KeyColumn returns the name of the column the key of the table's events is
+// taken from. The errors are Bind's.
 func (r *Router) KeyColumn(rel *pg.Relation) (string, error) {
 	p := r.plan(rel)
 	return p.key.name, p.unfit

@@ -24,7 +24,8 @@ var (
 	timestamptzText = (&pgtype.TimestamptzCodec{ScanLocation: time.UTC}).PlanScan(nil, 0, pgtype.TextFormatCode, &moment{})
 )
 
-// moment reads timestamps. It is used again, as each would be an allocation.
+// moment reads timestamps. moment is used again, as each would be an
+// allocation.
 type moment struct {
 	at       time.Time
 	infinite bool

@@ -91,9 +91,9 @@ func (t *topics) route(value string) string {
 	return b.String()
 }
 
-// legal checks a name by Kafka's rules, and refuses names that begin with two
-// underscores, which Kafka keeps for itself, and those of topics that connectors keep
-// for themselves: an event there could pass for a checkpoint.
+// legal checks a name by Kafka's rules, and refuses names beginning with two
+// underscores, which Kafka keeps for itself, and those of topics that
+// connectors keep for themselves: an event there could pass for a checkpoint.
 func (t *topics) legal(name string) error {
 	if strings.HasPrefix(name, "__") {
 		return fmt.Errorf("topic name %q is reserved: it begins with two underscores", name)
@@ -104,8 +104,8 @@ func (t *topics) legal(name string) error {
 	return setting.CheckTopic(name)
 }
 
-// isInternal reports whether a name, or all that begin like it unless it is whole, are
-// of internal topics.
+// isInternal reports whether a name, or all beginning like it unless it is
+// whole, are of internal topics.
 func isInternal(name string, whole bool, internal []string) bool {
 	return slices.ContainsFunc(internal, func(kept string) bool {
 		return whole && name == kept || strings.HasPrefix(name, kept+".")

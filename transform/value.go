@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// payloadMember is the member of an envelope that holds the payload; the name
-// is not an option in Debezium either.
+// payloadMember is the member of an envelope holding the payload; the name is
+// not an option in Debezium either.
 const payloadMember = "payload"
 
 // value sets the record's value.

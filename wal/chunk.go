@@ -4,12 +4,12 @@ import (
 	"sync/atomic"
 )
 
-// Chunk is memory that the bytes of messages lie in. With Options.Recycle it is
-// used again once nobody needs it. The stream holds it while it reads into it.
-// A caller that keeps a message's bytes past the next call of Next must call
-// Retain, and Release when it is done. Without Recycle nothing is used again,
-// and the two have no effect. The methods may be called from any goroutine,
-// also on nil.
+// Chunk is memory the bytes of messages lie in. With Options.Recycle it is used
+// again once nobody needs it. The stream holds it while it reads into it. A
+// caller keeping a message's bytes past the next call of Next must call Retain,
+// and Release when it is done. Without Recycle nothing is used again, and the
+// two have no effect. The methods may be called from any goroutine, also on
+// nil.
 //
 // Memory used again is still in the processor's cache, and is no work for the
 // garbage collector.
@@ -35,15 +35,15 @@ func (c *Chunk) Release(n int) {
 	}
 }
 
-// chunkPool keeps chunks that nobody holds, up to poolSize of them.
+// chunkPool keeps chunks nobody holds, up to poolSize of them.
 type chunkPool struct{ free chan *Chunk }
 
 const poolSize = 16
 
 func newChunkPool() *chunkPool { return &chunkPool{free: make(chan *Chunk, poolSize)} }
 
-// get returns a chunk of at least size bytes that the caller holds. Only chunks
-// of the usual size are pooled; on a nil pool none is.
+// get returns a chunk of at least size bytes the caller holds. Only chunks of
+// the usual size are pooled; on a nil pool none is.
 func (p *chunkPool) get(size int) *Chunk {
 	if p == nil || size > chunkSize {
 		return &Chunk{buf: make([]byte, max(size, chunkSize))}
@@ -73,18 +73,18 @@ func (p *chunkPool) put(c *Chunk) {
 // uses it.
 type kept struct {
 	end   int64 // of the last message retained
-	limit int64 // of its chunk
+	limit int64 // of the chunk
 }
 
 // span is where a message lies.
 type span struct {
 	kept   *kept // nil for a message of no stream
-	base   int64 // where its chunk begins
+	base   int64 // where the chunk begins
 	end    int64
 	length int64
 }
 
-// keep returns how much memory retaining the span adds; size is that of its
+// keep returns how much memory retaining the span adds; size is that of the
 // chunk. If the message before is in the same chunk, that is everything since
 // then. Otherwise it is the rest of the other message's chunk, and the
 // beginning of this one. Nobody keeps the chunks in between.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Under recycling, a body must stay what it is for as long as its chunk is
+// Under recycling, a body must stay what it is for as long as the chunk is
 // retained, in whatever order chunks are released, and memory must be used
 // again.
 func TestChunksAreUsedAgainOnlyWhenReleased(t *testing.T) {

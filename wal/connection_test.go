@@ -49,7 +49,7 @@ func replication(t *testing.T, url string) *pgconn.PgConn {
 
 // stalled is a connection whose next write, once armed, returns only when the
 // answer was read and somebody reads on: pgconn does so in the background of a
-// write that takes longer than 15 ms.
+// write taking longer than 15 ms.
 type stalled struct {
 	net.Conn
 	mu    sync.Mutex
@@ -141,8 +141,8 @@ func TestStreamOutlivesIdleness(t *testing.T) {
 	})
 }
 
-// answer is a server with nothing to send: until it falls silent it answers each
-// status update that asks for it.
+// answer is a server with nothing to send: until it falls silent it answers
+// each status update asking for it.
 func answer(conn net.Conn, silent *atomic.Bool) {
 	updates := frameReader{src: conn}
 	for {

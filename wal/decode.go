@@ -34,22 +34,22 @@ var (
 	errProtocol = errors.New("protocol violation")
 )
 
-// decoder turns pgoutput messages into Messages. decoder keeps the state that
-// the protocol spreads over messages: the open transaction, the relations and
-// the domains announced so far. decoder does no I/O and is used by a single
+// decoder turns pgoutput messages into Messages. decoder keeps the state the
+// protocol spreads over messages: the open transaction, the relations and the
+// domains announced so far. decoder does no I/O and is used by a single
 // goroutine.
 type decoder struct {
 	prefix    string                  // of logical messages delivered; empty: all
 	wanted    func(*pg.Row) bool      // see Options.Wanted; nil: every row is
 	keep      func(*pg.Relation) bool // see Options.Keep; nil: every relation is kept
 	charset   *pg.Charset             // of the values; nil: UTF-8, or no matter
-	cut       bool                    // the message ends after its head: it is unwanted
+	cut       bool                    // the message ends after the head: it is unwanted
 	msg       Message
 	open      bool // between Begin and Commit
 	next      uint32
 	relations map[uint32]*pg.Relation
 	others    map[uint32]struct{} // relations that were announced and are not kept
-	baseTypes map[uint32]uint32   // domain OID → OID of its built-in base type
+	baseTypes map[uint32]uint32   // domain OID → OID of the built-in base type
 	builtin   *pgtype.Map
 }
 
@@ -62,9 +62,9 @@ func newDecoder() *decoder {
 	}
 }
 
-// decode reads one pgoutput message. decode returns nil for a message that only
-// the decoder needs. The next call reuses the result and its slices; the bytes
-// they point to are those of data.
+// decode reads one pgoutput message. decode returns nil for a message only the
+// decoder needs. The next call reuses the result and the slices; the bytes they
+// point to are those of data.
 func (d *decoder) decode(data []byte) (*Message, error) {
 	if len(data) == 0 {
 		return nil, errShort
@@ -159,7 +159,7 @@ func (d *decoder) abort() (*Message, error) {
 	return &d.msg, nil
 }
 
-// change starts a row message: it counts the row and finds its relation.
+// change starts a row message: it counts the row and finds the relation.
 func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 	rel := d.msg.Row.Relation
 	if rel == nil || rel.OID != oid {
@@ -275,7 +275,7 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 
 func (d *decoder) delivers(prefix []byte) bool { return d.prefix == "" || d.prefix == string(prefix) }
 
-// unwanted judges a message by its head: whether nobody needs the rest. The
+// unwanted judges a message by the head: whether nobody needs the rest. The
 // message still counts as a change of the transaction.
 func (d *decoder) unwanted(head []byte) bool {
 	c := cursor{buf: head[1:]}
@@ -324,14 +324,14 @@ func (d *decoder) tuple(c *cursor) error {
 	return nil
 }
 
-// name is a name that the server sent.
+// name is a name the server sent.
 func (d *decoder) name(b []byte) string {
 	text, _ := d.charset.UTF8(b)
 	return string(text)
 }
 
-// relation learns a table's definition. A repetition that changes nothing keeps
-// the pointer, because callers key their caches by it.
+// relation learns a table's definition. A repetition changing nothing keeps the
+// pointer, because callers key their caches by it.
 func (d *decoder) relation(c *cursor) error {
 	rel := &pg.Relation{OID: c.uint32(), Namespace: d.name(c.string()), Name: d.name(c.string())}
 	if rel.Namespace == "" { // pgoutput's short form of pg_catalog

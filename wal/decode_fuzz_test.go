@@ -261,7 +261,7 @@ func (s *model) message(kind Kind, oid uint32, t *pglogrepl.TupleData) *Message 
 	return msg
 }
 
-// wantMessage compares the fields that a message of its kind has.
+// wantMessage compares the fields a message of the kind has.
 func wantMessage(t *testing.T, got, want *Message) {
 	t.Helper()
 	if (got == nil) != (want == nil) {

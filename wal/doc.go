@@ -11,11 +11,11 @@
 //
 //  1. A position is confirmed only after Confirm was called with it, and never
 //     beyond what the server sent on this connection. It is never 0.
-//  2. The bytes that a message points to stay as they are until its Chunk is
+//  2. The bytes a message points to stay as they are until its Chunk is
 //     released.
 //  3. A frame that is cut short or garbled is an error, never a panic.
-//  4. A server that is silent for longer than Options.LivenessTimeout, although
-//     asked for a reply, is an error.
+//  4. A silent server for longer than Options.LivenessTimeout, although asked
+//     for a reply, is an error.
 //
 // Non-goals: questions to the catalogs, creating slots and publications
 // (internal/catalog), what is to be confirmed (checkpoint).

@@ -61,8 +61,8 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 
 // ServerError is the error with which the server ended the stream.
 type ServerError struct {
-	// Within is the commit position of the transaction that it was sending; 0 if
-	// it had not begun one.
+	// Within is the commit position of the transaction it was sending; 0 if it had
+	// not begun one.
 	Within pg.LSN
 	Err    error
 }
@@ -84,7 +84,7 @@ func (s *Stream) within() pg.LSN {
 // walDataHeader is start, end and send time of an XLogData message.
 const walDataHeader = 24
 
-// unwanted judges a frame by its head; see frameReader.
+// unwanted judges a frame by the head; see frameReader.
 func (s *Stream) unwanted(kind byte, head []byte) bool {
 	return kind == frameCopyData && head[0] == pglogrepl.XLogDataByteID && s.decoder.unwanted(head[1+walDataHeader:])
 }

@@ -21,13 +21,13 @@ const (
 	Abort               // a transaction of which nothing was sent was rolled back; nothing is set
 )
 
-// Message is a single step of the stream. The struct and its slices belong to
-// the stream and are valid until the next call to Next. The bytes that the
-// slices' elements point to are never written again and may be kept. With
+// Message is a single step of the stream. The struct and the slices belong to
+// the stream and are valid until the next call to Next. The bytes the slices'
+// elements point to are never written again and may be kept. With
 // Options.Recycle they may be kept only while Chunk is retained.
 type Message struct {
 	Kind Kind
-	// Chunk is the memory that the bytes lie in.
+	// Chunk is the memory the bytes lie in.
 	Chunk *Chunk
 	// Row is set for row operations. The position, transaction id and commit time
 	// are also set for LogicalMessage and Commit.
@@ -41,11 +41,11 @@ type Message struct {
 	// Unread is set for a row that Options.Wanted or Options.Keep refused: it has no
 	// values.
 	Unread bool
-	// NonTransactional is set for a LogicalMessage that belongs to no
-	// transaction (pg_logical_emit_message(false, …)). It stays in the log even
-	// if the transaction that wrote it is rolled back. Of its Row only the
-	// position's LSN is known. It is the message's own, and may be equal to
-	// that of the next commit.
+	// NonTransactional is set for a LogicalMessage belonging to no transaction
+	// (pg_logical_emit_message(false, …)). It stays in the log even if the
+	// transaction that wrote it is rolled back. Of its Row only the position's LSN
+	// is known. It is the message's own, and may be equal to that of the next
+	// commit.
 	NonTransactional bool
 
 	span span
@@ -55,8 +55,8 @@ type Message struct {
 // more bytes of memory cannot be reused because of that: those of the message,
 // and those between it and the message retained before, in chunks that one of
 // the two keeps. It is called at most once for a message, while the message is
-// valid. The sum over all retained messages is the memory that they hold,
-// except for part of the first and the last chunk.
+// valid. The sum over all retained messages is the memory they hold, except for
+// part of the first and the last chunk.
 func (m *Message) Retain() int64 {
 	m.Chunk.Retain()
 	if m.Chunk == nil {

@@ -24,8 +24,8 @@ type sequencer struct {
 	lent     *Chunk   // held for the row delivered last
 }
 
-// deliver returns a message that needs no further frame, or nil. Next calls it
-// first: by then the caller may no longer use the row before, so its chunk is
+// deliver returns a message needing no further frame, or nil. Next calls it
+// first: by then the caller may no longer use the row before, so the chunk is
 // released.
 func (s *sequencer) deliver() *Message {
 	s.lent.Release(1)

@@ -42,8 +42,8 @@ const (
 // third of its CPU time. There is no nap under TLS: a read returns one TLS
 // record, one row, and does not tell how much more has arrived.
 //
-// A rest spares us. Where transactions trickle in, one wake-up for all that
-// come in a few milliseconds costs a fraction of one for each.
+// A rest spares us. Where transactions trickle in, one wake-up for all coming
+// in a few milliseconds costs a fraction of one for each.
 type pacedReader Stream
 
 // Read implements io.Reader.
@@ -136,8 +136,9 @@ func (p *pacedReader) napTime() time.Duration {
 // between reports whether all read are whole transactions.
 func (p *pacedReader) between() bool { return !p.decoder.open && p.frames.r == p.frames.w }
 
-// trickles reports whether so little arrives that the socket does not fill during a
-// rest: by the last read, and by all since the last nap. A flood has small reads, too.
+// trickles reports whether so little arrives the socket does not fill during a
+// rest: by the last read, and by all since the last nap. A flood has small
+// reads, too.
 func (p *pacedReader) trickles() bool {
 	return p.fits(p.lastRead, p.lastWait) && p.fits(p.sinceNap, p.readAt.Sub(p.napped))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// wide is a table that nobody wants to know of.
+// wide is a table nobody wants to know of.
 func wide(oid uint32) *pglogrepl.RelationMessage {
 	columns := make([]pg.Column, 10)
 	for i := range columns {
@@ -34,7 +34,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Failure mode 101. The definitions of tables that come and go are not kept.
+// Failure mode 101. The definitions of tables coming and go are not kept.
 func TestDecodeKeepsNoDefinitionOfOtherTables(t *testing.T) {
 	const tables, first = 20_000, 20_000
 	d := keepOutbox()

@@ -188,7 +188,7 @@ func (r *reader) failure(t *testing.T) error {
 	return err
 }
 
-// failing begins to read until Next fails, which its channel tells. A read that
+// failing begins to read until Next fails, which the channel tells. A read that
 // waits already finds what the server says last.
 func (r *reader) failing(t *testing.T) <-chan error {
 	t.Helper()

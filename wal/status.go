@@ -23,8 +23,8 @@ const writeTimeout = 10 * time.Second
 const readGrace = time.Second
 
 // statusSender sends standby status updates on a connection: on a timer, when
-// the server asks, and when a new position is confirmed. It is the connection's
-// sole writer between startStatusSender and stop.
+// the server asks, and when a new position is confirmed. statusSender is the
+// connection's sole writer between startStatusSender and stop.
 type statusSender struct {
 	conn      net.Conn
 	received  *atomic.Uint64

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// never is an interval that no test lives to see.
+// never is an interval no test lives to see.
 const never = time.Hour
 
 // statusUpdate is a standby status update as the server reads it.
@@ -110,7 +110,7 @@ func TestStatusConfirmsOnlyWhatWasReceivedAndNeverLess(t *testing.T) {
 	server.wantFlushed(t, 0x250)
 }
 
-// A server that does not read must not block Confirm.
+// A server not reading must not block Confirm.
 func TestStatusConfirmNeverBlocks(t *testing.T) {
 	server, sender := newStatusServer(t, 0x100, never)
 	server.received.Store(0x1000)

@@ -53,16 +53,16 @@ type Options struct {
 	// WalSndUpdateProgress), and before PostgreSQL 15 not even so. nil: silence
 	// ends the stream.
 	Silent func(ctx context.Context, silent time.Duration) error
-	// Ended is called at the first sign that the connection has ended, once or twice
-	// and from any goroutine: a caller that is busy may not come to Next for long. nil:
-	// nobody asks.
+	// Ended is called at the first sign the connection has ended, once or twice
+	// and from any goroutine: a caller that is busy may not come to Next for long.
+	// nil: nobody asks.
 	Ended func()
 	// Charset is that of the database, as by catalog.ReadCharset.
 	Charset *pg.Charset
 	// Gather is for how long transactions that trickle in may gather before they
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
-	// Wanted tells whether the values of a row are needed, by its relation and
+	// Wanted tells whether the values of a row are needed, by the relation and
 	// position. It is asked of rows larger than a read (128 KiB): those of tables
 	// of no interest are thrown away while they arrive, and delivered without
 	// values. It is called within Next. nil: all are wanted.
@@ -72,7 +72,7 @@ type Options struct {
 	// rows are delivered without values, of a relation with an OID only. It is
 	// called within Next. nil: all are kept.
 	Keep func(*pg.Relation) bool
-	// Recycle uses the memory of messages again that nobody retains; see Chunk.
+	// Recycle uses the memory of messages again nobody retains; see Chunk.
 	Recycle bool
 }
 
@@ -270,7 +270,7 @@ func (s *Stream) Sent() lease.Instant {
 // goroutine.
 func (s *Stream) Answered() lease.Instant { return lease.Instant(s.heard.last.Load()) }
 
-// Server is the address that the stream comes from.
+// Server is the address the stream comes from.
 func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }
 
 // Silent is how long Next has waited for the server to say anything; 0 while it

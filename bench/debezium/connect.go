@@ -107,7 +107,7 @@ func (w *worker) remove(name string) error {
 	return w.ask(context.Background(), http.MethodDelete, "/connectors/"+name, nil, nil)
 }
 
-// failed is why the connector or its task has failed, or nil.
+// failed is why the connector or the task has failed, or nil.
 func (w *worker) failed(ctx context.Context, name string) error {
 	if err := w.Alive(ctx); err != nil {
 		return err

@@ -18,7 +18,7 @@ const (
 	defaultName = "Debezium, defaults"
 )
 
-// debezium is the connector on Kafka Connect. A warm one keeps its JVM from run
+// debezium is the connector on Kafka Connect. A warm one keeps the JVM from run
 // to run, where each run is a new connector: what the JVM compiled, it has.
 type debezium struct {
 	title     string
@@ -83,7 +83,7 @@ func (s *debezium) close() error {
 	return w.Stop()
 }
 
-// cold is a connector that its worker started with.
+// cold is a connector the worker started with.
 type cold struct {
 	own
 	worker *worker
@@ -102,7 +102,7 @@ func (c cold) Alive(ctx context.Context) error {
 	return err
 }
 
-// connector is one of several that a warm worker has, one after the other.
+// connector is one of several a warm worker has in turn.
 type connector struct {
 	worker *worker
 	title  string

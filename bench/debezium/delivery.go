@@ -16,7 +16,7 @@ const (
 	exactlyOnce = "exactly_once"
 )
 
-// delivered is cdc-outbox with one of its two ways to deliver.
+// delivered is cdc-outbox with one of the two ways to deliver.
 type delivered struct{ ours }
 
 func (s *stage) delivered(how string) subject {
@@ -24,7 +24,7 @@ func (s *stage) delivered(how string) subject {
 }
 
 // staysWarm implements subject: the brokers outlive a run, and a broker is slow
-// until its JVM has compiled what the traffic needs.
+// until the JVM has compiled what the traffic needs.
 func (d delivered) staysWarm() bool { return true }
 
 // start implements subject. Exactly once does not begin with a slot of which
@@ -39,7 +39,7 @@ func (d delivered) start(ctx context.Context, t task) (running, error) {
 	return d.ours.start(ctx, t)
 }
 
-// deliveries compares the two ways to deliver, for a consumer that reads
+// deliveries compares the two ways to deliver, for a consumer reading
 // everything committed: how fast a backlog becomes visible, and how late events
 // are.
 func (s *stage) deliveries(ctx context.Context) error {
@@ -51,7 +51,7 @@ func (s *stage) deliveries(ctx context.Context) error {
 	return s.atRates(ctx, where, func() []subject { return subjects })
 }
 
-// visible measures from the first event that a consumer sees to the last.
+// visible measures from the first event a consumer sees to the last.
 func (s *stage) visible(ctx context.Context, t task, r running, b rig.Backlog) (map[string]float64, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.Addr), kgo.ConsumeTopics(t.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))

@@ -8,8 +8,7 @@ import (
 )
 
 // idles measures how long each subject takes from the start of the process to
-// the record of a row that waits for it, and what it costs when nothing
-// happens.
+// the record of a row waiting for it, and what it costs when nothing happens.
 func (s *stage) idles(ctx context.Context) error {
 	return s.play(ctx, game{
 		load:     "start and idle",

@@ -18,8 +18,8 @@ type journal struct {
 	receipts []atomic.Int64
 }
 
-// newJournal has room for as many events. traffic is a number that no other has
-// on the server.
+// newJournal has room for as many events. traffic is a number no other has on
+// the server.
 func newJournal(traffic, events int) *journal {
 	return &journal{began: time.Now(), traffic: traffic, commits: make([]atomic.Int64, events), receipts: make([]atomic.Int64, events)}
 }

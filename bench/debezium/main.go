@@ -1,4 +1,4 @@
-// Command debezium compares cdc-outbox with Debezium: its PostgreSQL connector
+// Command debezium compares cdc-outbox with Debezium: the PostgreSQL connector
 // with the outbox event router, on Kafka Connect standalone. Both read from one
 // PostgreSQL and write to a single broker of Apache Kafka, by turns in a single
 // run, because the speed of a machine drifts: only neighbours are compared.
@@ -122,7 +122,7 @@ func run(ctx context.Context, o options) (err error) {
 	return s.results.Finish(os.Stdout, o.base(), s.json)
 }
 
-// base is the subject that others are compared with.
+// base is the subject others are compared with.
 func (o options) base() string {
 	if slices.Contains(o.modes, modeDelivery) {
 		return onceOrMore

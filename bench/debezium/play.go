@@ -17,7 +17,7 @@ type game struct {
 	load     string
 	subjects []subject
 	take     measurement
-	// warmUp is done before the first round by those that stay warm.
+	// warmUp is done before the first round by those staying warm.
 	warmUp func(ctx context.Context, who subject) error
 	// limit is measured beside the subjects, if there is one.
 	limit []figures.Turn

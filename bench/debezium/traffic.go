@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// traffic is writers that commit one row at a time, at a rate in all.
+// traffic is writers committing one row at a time, at a rate in all.
 type traffic struct {
 	log     *journal
 	url     string
@@ -76,7 +76,7 @@ func (t *traffic) write(ctx context.Context, due time.Time) error {
 			}
 			events[i], ids[i], aggregates[i] = number, t.log.id(number), fmt.Sprint(number%10_000)
 		}
-		// One that has begun ends, so its outcome is known.
+		// One that has begun ends, so the outcome is known.
 		_, err := conn.Exec(context.WithoutCancel(ctx),
 			`INSERT INTO outbox SELECT id, 'order', aggregate, 'OrderPlaced', $3 FROM unnest($1::uuid[], $2::text[]) AS e (id, aggregate)`,
 			ids, aggregates, t.payload)

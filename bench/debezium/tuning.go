@@ -22,16 +22,16 @@ import (
 //     add work.
 //   - "Outbox Event Router", …/transformations/outbox-event-router.html: the
 //     only transformation, with the defaults except for the name of the topic;
-//     a jsonb payload goes out as the text that it is with StringConverter, as
-//     ours does.
-//   - Kafka's reference, "Producer Configs", and Confluent's and Red Hat's guides
-//     ("How to Tune Kafka Connect Source Connectors to Optimize Throughput";
-//     "Handling high volumes of messages"): larger batch.size, linger.ms, a
-//     compression, and max.request.size and buffer.memory to match, for
-//     throughput; linger.ms=0 for latency. Compression is the one that we use by
-//     default. acks=all is Connect's default and ours.
-//   - Kafka's reference, "Connect Configs": plugin.discovery=service_load starts
-//     a worker without looking through all its jars.
+//     a jsonb payload goes out as the text it is with StringConverter, as ours
+//     does.
+//   - Kafka's reference, "Producer Configs", and Confluent's and Red Hat's
+//     guides ("How to Tune Kafka Connect Source Connectors to Optimize
+//     Throughput"; "Handling high volumes of messages"): larger batch.size,
+//     linger.ms, a compression, and max.request.size and buffer.memory to
+//     match, for throughput; linger.ms=0 for latency. Compression is the one we
+//     use by default. acks=all is Connect's default and ours.
+//   - Kafka's reference, "Connect Configs": plugin.discovery=service_load
+//     starts a worker without looking through all the jars.
 
 // connection is what cannot be left out.
 func connection(db *rig.Database, t task) properties {
@@ -78,8 +78,8 @@ var tuned = properties{
 	"producer.override.buffer.memory":    "67108864",
 }
 
-// What a user tunes for: each is measured with its own. Latency has its price in
-// processor time, which a shorter poll raises.
+// What a user tunes for: each is measured with its own. Latency has the price
+// in processor time, which a shorter poll raises.
 var (
 	forThroughput = properties{"poll.interval.ms": "10", "producer.override.linger.ms": "5"}
 	forLatency    = properties{"poll.interval.ms": "1", "producer.override.linger.ms": "0"}

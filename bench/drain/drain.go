@@ -15,7 +15,7 @@ import (
 func (s *stage) drain(from source) take {
 	return func(ctx context.Context) (_ map[string]float64, err error) {
 		s.drained++
-		// Names of its own: a broker that stays keeps the checkpoint of a slot's name.
+		// Names of its own: a broker staying keeps the checkpoint of a slot's name.
 		topic, slot := fmt.Sprintf("bench-%d", s.drained), fmt.Sprintf("bench_%d", s.drained)
 		if err := s.broker.CreateTopic(ctx, topic, s.partitions); err != nil {
 			return nil, err

@@ -1,7 +1,7 @@
 // Command drain measures how fast a backlog is read and written to Kafka,
-// against the limit that PostgreSQL sets: one walsender, read by pg_recvlogical
-// into /dev/null, and by the connector's package wal alone. They take turns on
-// a single server in a single run, because the speed of a machine drifts; only
+// against the limit PostgreSQL sets: one walsender, read by pg_recvlogical into
+// /dev/null, and by the connector's package wal alone. They take turns on a
+// single server in a single run, because the speed of a machine drifts; only
 // the ratios of neighbours count.
 //
 //	go run ./bench/drain [-scenarios NAME,…] [-rounds N] [-json FILE] …

@@ -20,14 +20,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The backlog that a consumer works off.
+// The backlog a consumer works off.
 const (
 	backlogTopic      = "backlog"
 	backlogPartitions = 8
 	backlogKeys       = 1000
 )
 
-// backlog is a topic that is full.
+// backlog is a full topic.
 type backlog struct {
 	records int
 	brokers []string
@@ -142,7 +142,7 @@ func (b *backlog) fill(ctx context.Context) error {
 	return nil
 }
 
-// bare is a hand-written loop that handles each record by once: a poll, the
+// bare is a hand-written loop handling each record by once: a poll, the
 // partitions beside each other, a commit.
 func (b *backlog) bare(ctx context.Context, group string, once func(ctx context.Context, scope, id string) error) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(backlogTopic), kgo.DisableAutoCommit())

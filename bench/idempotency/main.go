@@ -1,5 +1,5 @@
 // Command idempotency measures what handling a message once costs, per store,
-// against the bare client doing one round trip that writes, the least that a
+// against the bare client doing one round trip that writes, the least a
 // home-made answer costs: SET NX, INSERT, a conditional PutItem. It prints
 // tables in Markdown.
 //
@@ -14,10 +14,10 @@
 // Then consumers work off a backlog: a hand-written loop, and the library in both
 // orders, with Redis and with PostgreSQL's Transactional (backlog.go).
 //
-// The servers are started for the occasion, with the durability that the
-// stores' documentation asks for: Redis with appendonly yes and everysec,
-// PostgreSQL with fsync. DynamoDB Local stands in for DynamoDB; only its ratios
-// mean anything. A store that is not available is left out, with the reason.
+// The servers are started for the occasion, with the durability the stores'
+// documentation asks for: Redis with appendonly yes and everysec, PostgreSQL
+// with fsync. DynamoDB Local stands in for DynamoDB; only the ratios mean
+// anything. A store that is not available is left out, with the reason.
 package main
 
 import (

@@ -16,7 +16,7 @@ type sample [phases]time.Duration
 // added is what a message handled for the first time takes longer by.
 func (s sample) added() time.Duration { return s[claim] + s[complete] - s[work] }
 
-// measured is a subject with its samples.
+// measured is a subject with the samples.
 type measured struct {
 	subject
 	workers int

@@ -96,8 +96,8 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 	return nil
 }
 
-// ofTransition are the calls of a guard in the state, beside a transaction that
-// changes a row without one.
+// ofTransition are the calls of a guard in the state, beside a transaction
+// changing a row without one.
 func ofTransition(pool *pgxpool.Pool) (calls [phases]call) {
 	paid := guard.Transition{Table: "orders", Key: "id", Status: "status", From: []string{"PENDING"}, To: "PAID"}
 	other := func(m *message) string { return "other " + m.Key.ID }
@@ -125,8 +125,8 @@ func ofTransition(pool *pgxpool.Pool) (calls [phases]call) {
 	return calls
 }
 
-// ofApplied are the calls of the guard that remembers events, beside a
-// transaction that inserts a row without one.
+// ofApplied are the calls of the guard remembering events, beside a transaction
+// that inserts a row without one.
 func ofApplied(pool *pgxpool.Pool) (calls [phases]call) {
 	apply := func(ctx context.Context, m *message, want bool) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -160,7 +160,7 @@ func inserts(pool *pgxpool.Pool) call {
 }
 
 // ofTransactional are the calls of the runner whose handler inserts a row,
-// beside a transaction that only does that.
+// beside a transaction only does that.
 func ofTransactional(x *idempotency.Processor, pool *pgxpool.Pool) (calls [phases]call) {
 	run := func(ctx context.Context, m *message, want idempotency.Disposition) error {
 		r, err := x.Run(ctx, m.Message, func(ctx context.Context) ([]byte, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
-// printCosts prints what a store costs beside its bare client.
+// printCosts prints what a store costs beside the bare client.
 func printCosts(out io.Writer, title string, all []measured) {
 	fmt.Fprintf(out, "\n%s:\n\n", title)
 	fmt.Fprintln(out, "| store | bare round trip | claims/s | claim | claim and completion add | duplicate |")

@@ -23,7 +23,7 @@ type stage struct {
 	closers  []func()
 }
 
-// starters start a store's server and add its subjects.
+// starters start a store's server and add the subjects.
 var starters = map[string]func(context.Context, *stage, options) error{
 	"redis": startRedis, "postgres": startPostgres, "dynamodb": startDynamoDB,
 }

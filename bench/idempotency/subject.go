@@ -35,13 +35,13 @@ type message struct {
 // call is carried out once per message and phase.
 type call func(ctx context.Context, m *message) error
 
-// subject is everything measured; calls that it does not have are nil.
+// subject is everything measured; calls it does not have are nil.
 type subject struct {
 	name  string
 	calls [phases]call
 }
 
-// Times that end during no measurement.
+// Times ending during no measurement.
 const (
 	lease     = time.Hour
 	retention = 24 * time.Hour

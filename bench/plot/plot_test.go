@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "rewrite the picture in testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestPictureIsThatOfTheResults holds what is drawn to a picture that somebody
-// has looked at.
+// TestPictureIsThatOfTheResults holds what is drawn to a picture somebody has
+// looked at.
 func TestPictureIsThatOfTheResults(t *testing.T) {
 	const golden = "testdata/results.svg"
 	path := filepath.Join(t.TempDir(), "picture.svg")

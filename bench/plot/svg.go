@@ -15,7 +15,7 @@ const (
 	margin  = 24
 	columns = 3
 	gutter  = 24
-	bar     = 16 // its height
+	bar     = 16 // the height
 	line    = 22 // from bar to bar
 	heading = 44 // above a load's panels
 	title   = 26 // above a panel's bars
@@ -124,7 +124,7 @@ func panel(w *bytes.Buffer, r *figures.Report, load string, metric figures.Metri
 	}
 }
 
-// text writes at its baseline; anchor is start or end.
+// text writes at the baseline; anchor is start or end.
 func text(w *bytes.Buffer, x, y int, class, anchor, s string) {
 	if class != "" {
 		class = fmt.Sprintf(" class=%q", class)

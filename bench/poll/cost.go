@@ -111,9 +111,10 @@ func middle(cs []cost) cost {
 	}
 }
 
-// measureTable lets an instance poll while nothing is new, then one publish rows
-// that wait for it, and then one publish rows that come. Instances end before
-// blocks are counted: sessions report what they did at the latest when they end.
+// measureTable lets an instance poll while nothing is new, then one publish
+// rows waiting for it, and then one publish rows that come. Instances end
+// before blocks are counted: sessions report what they did at the latest when
+// they end.
 func measureTable(ctx context.Context, s *server, o options, table string) (c cost, err error) {
 	const idlePolls = 200
 	before, err := s.blocks(ctx, table)

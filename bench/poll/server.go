@@ -66,7 +66,7 @@ func (s *server) processorTime() (time.Duration, error) {
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has just ended: its parent counts it
+			continue // it has just ended: the parent counts it
 		}
 		pid, parent, own, children := parseStat(string(text))
 		switch s.postmaster {

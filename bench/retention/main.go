@@ -9,7 +9,7 @@
 // many times shorter. So many minutes run with retention, and as many without,
 // in phases by turns, on a single table, one slot and a single topic, with
 // writers that do not pause. A phase restarts the connector (which may repeat a
-// transaction that the stop cut through); the first seconds are not measured. A
+// transaction the stop cut through); the first seconds are not measured. A
 // phase with retention also has to delete what the one before it left.
 //
 // The latency is from the answer to the COMMIT until a consumer has the record.

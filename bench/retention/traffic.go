@@ -34,7 +34,7 @@ type traffic struct {
 	failed   chan error         // capacity: all of them
 }
 
-// commit is a transaction that a writer made.
+// commit is a transaction a writer made.
 type commit struct {
 	at   int64 // when answered
 	took time.Duration
@@ -88,7 +88,7 @@ func (t *traffic) write(ctx context.Context, number int) error {
 	every := time.Duration(float64(time.Second) * float64(t.perTx*writers) / t.eventsPerSecond())
 	due := time.Now().Add(every * time.Duration(number) / writers)
 	for backoff.Sleep(ctx, time.Until(due)) == nil {
-		// A transaction that has begun ends, so its outcome is known.
+		// A transaction that has begun ends, so the outcome is known.
 		if err := t.transaction(context.WithoutCancel(ctx), conn, random, number); err != nil {
 			return fmt.Errorf("writer %d: %w", number, err)
 		}

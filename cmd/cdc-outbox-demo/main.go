@@ -1,7 +1,7 @@
 // Command cdc-outbox-demo shows the connector on a single machine, with nothing
-// to configure. Its exit codes are those of cdc-outbox: 0 for a demo whose
+// to configure. The exit codes are those of cdc-outbox: 0 for a demo whose
 // events all arrived, 1 for an error that may pass, 2 for bad usage or a
-// machine that lacks something.
+// machine lacking something.
 //
 // It is a separate program because it links a Kafka broker and an installer of
 // PostgreSQL, neither of which a connector needs.

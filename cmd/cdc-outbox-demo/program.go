@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// name is the word that users type.
+// name is the word users type.
 const name = "cdc-outbox-demo"
 
 const help = name + ` shows the whole connector on this machine, with nothing to configure.

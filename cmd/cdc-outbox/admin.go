@@ -221,7 +221,7 @@ func forEach(flags *flag.FlagSet, do work) action {
 	return func(ctx context.Context, p *program) error { return o.each(ctx, p, do) }
 }
 
-// found is the work of a verb that only looks.
+// found is the work of a verb only looks.
 func found[R interface {
 	report
 	Err() error

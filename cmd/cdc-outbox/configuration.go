@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
-// configFlags are the flags of every verb that reads the configuration.
+// configFlags are the flags of every verb reading the configuration.
 type configFlags struct {
 	file string
 	set  []string

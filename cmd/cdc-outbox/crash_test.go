@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Failure mode 40: a panic, anywhere, is none of the exit codes that keep a
+// Failure mode 40: a panic, anywhere, is none of the exit codes keeping a
 // supervisor from starting again.
 func TestPanicEndsTheProcessBySignal(t *testing.T) {
 	const crashing = "CDC_OUTBOX_TEST_CRASH"

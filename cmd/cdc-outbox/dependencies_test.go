@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// modules are those that the released program links, each with the reason. Each
-// further module makes the program larger and its build longer, and must be kept up
-// to date. The demo's have a program of their own, cmd/cdc-outbox-demo.
+// modules are those the released program links, each with the reason. Each
+// further module makes the program larger and the build longer, and must be
+// kept up to date. The demo's have a program of their own, cmd/cdc-outbox-demo.
 var modules = map[string]string{
 	"github.com/cdc-outbox/cdc-outbox":               "the connector",
 	"github.com/cdc-outbox/cdc-outbox/internal/base": "shared with the libraries: failures, SQLSTATEs, valid JSON",
@@ -74,7 +74,7 @@ func TestNoTemplateIsLinked(t *testing.T) {
 	}
 }
 
-// depend prints something of each package that the released program is linked from.
+// depend prints something of each package the released program is linked from.
 func depend(t *testing.T, format string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", format, ".")

@@ -38,7 +38,7 @@ func healthcheckVerb() verb {
 	}
 }
 
-// ask returns nil where the connector that listens there answers 200.
+// ask returns nil where the connector listening there answers 200.
 func ask(ctx context.Context, listen, path string) error {
 	address, ok := httpapi.Address(listen)
 	if !ok {

@@ -24,7 +24,7 @@ func help(w io.Writer) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// help prints what the verb does, its flags and its example.
+// help prints what the verb does, the flags and the example.
 func (v *verb) help(w io.Writer, flags *flag.FlagSet) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cdc-outbox %s: %s.\n", v.name, v.summary)
@@ -47,7 +47,7 @@ func (v *verb) help(w io.Writer, flags *flag.FlagSet) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// dashes writes a flag as its users do: one dash before one letter, otherwise
+// dashes writes a flag as the users do: one dash before one letter, otherwise
 // two.
 func dashes(name string) string {
 	if len(name) == 1 {

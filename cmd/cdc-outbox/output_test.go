@@ -63,8 +63,8 @@ func outboxOf(t *testing.T) (url string) {
 	return url
 }
 
-// Standard output that nobody reads takes no event: none is confirmed, and the
-// last line of the log says why the process ended.
+// Standard output nobody reads takes no event: none is confirmed, and the last
+// line of the log says why the process ended.
 func TestEventsAreNotConfirmedIntoNothing(t *testing.T) {
 	beProgram()
 	for name, tt := range map[string]struct {
@@ -119,7 +119,7 @@ func TestEventsAreNotConfirmedIntoNothing(t *testing.T) {
 	}
 }
 
-// brokenPipe is a pipe that nobody reads.
+// brokenPipe is a pipe nobody reads.
 func brokenPipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -138,7 +138,7 @@ func number(t *testing.T, url, sql string) (n int) {
 }
 
 // A terminal that closes, and a supervisor that signals the process and the
-// group, end it with a drain; a log that nobody reads does not end it.
+// group, end it with a drain; a log nobody reads does not end it.
 func TestSignalsDrain(t *testing.T) {
 	beProgram()
 	caught := make(chan os.Signal, 1)

@@ -29,7 +29,7 @@ func declareAdmin(flags *flag.FlagSet) *adminFlags {
 	}
 }
 
-// load returns the pipelines that the verb is about.
+// load returns the pipelines the verb is about.
 func (a *adminFlags) load(p *program) ([]config.Pipeline, error) {
 	p.command.Pipeline = *a.pipeline
 	cfg, err := a.cfg.load(p)
@@ -56,7 +56,7 @@ func (a *adminFlags) load(p *program) ([]config.Pipeline, error) {
 	return nil, failure.Configf(remedy, "the configuration has no pipeline %q", *a.pipeline)
 }
 
-// loadOne returns the one pipeline that the verb is about.
+// loadOne returns the one pipeline the verb is about.
 func (a *adminFlags) loadOne(p *program) (*config.Config, error) {
 	chosen, err := a.load(p)
 	if err != nil {

@@ -27,12 +27,12 @@ type program struct {
 	connect func(context.Context, pipeline.Options) error
 	// command completes the commands in remedies, once flags are read.
 	command invocation.Invocation
-	// fatal takes the error that ends the program, in place of stderr; nil until a
+	// fatal takes the error ending the program, in place of stderr; nil until a
 	// configuration says the log is JSON.
 	fatal *zap.Logger
 }
 
-// verb is one thing that the program does.
+// verb is one thing the program does.
 type verb struct {
 	name    string
 	summary string // one line
@@ -42,7 +42,7 @@ type verb struct {
 	prepare func(*flag.FlagSet) action
 }
 
-// action does a verb's work. The error is printed, and its failure.Class is the
+// action does a verb's work. The error is printed, and the failure.Class is the
 // exit code.
 type action func(context.Context, *program) error
 
@@ -50,7 +50,7 @@ type action func(context.Context, *program) error
 var errHelp = errors.New("help")
 
 // run executes the command line and returns the exit code. run reports the
-// error, if there is one: nothing that it calls does.
+// error, if there is one: nothing it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil || errors.Is(err, errHelp) {
@@ -80,7 +80,7 @@ func (p *program) execute(ctx context.Context, args []string) error {
 	return act(ctx, p)
 }
 
-// choose finds the verb and its arguments.
+// choose finds the verb and the arguments.
 func (p *program) choose(args []string) (verb, []string, error) {
 	if len(args) == 0 {
 		return verb{}, nil, failure.Configf("run cdc-outbox --help", "no verb given; the verbs are %s", strings.Join(verbNames(), ", "))
@@ -130,8 +130,8 @@ func moved(name string) error {
 	return nil
 }
 
-// harmless is what can be repeated in a message: not a URL with a password
-// that lost its flag.
+// harmless is what can be repeated in a message: not a URL with a password that
+// lost the flag.
 var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
 
 func unknownVerb(name string) error {
@@ -159,14 +159,14 @@ func (v *verb) usagef(format string, args ...any) error {
 // synonyms are flags of other programs, and what ours call them.
 var synonyms = map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"}
 
-// hints are for flags that a verb does not need.
+// hints are for flags a verb does not need.
 var hints = map[string]string{
 	"run dry-run":      "cdc-outbox check looks at all that run needs, cdc-outbox tail prints what it would publish; neither changes anything",
 	"teardown dry-run": "leave it out: without --yes teardown changes nothing and says what it would do",
 }
 
 // flagError turns package flag's error into ours. The text is the only thing
-// that tells an unknown flag.
+// telling an unknown flag.
 func flagError(v verb, flags *flag.FlagSet, err error) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {

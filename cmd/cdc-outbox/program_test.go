@@ -30,7 +30,7 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// execute runs a command line in memory; its connector does nothing.
+// execute runs a command line in memory; the connector does nothing.
 func execute(ctx context.Context, environ []string, args ...string) outcome {
 	connect := func(context.Context, pipeline.Options) error { return nil }
 	return executeWith(ctx, connect, environ, args...)
@@ -223,7 +223,7 @@ func TestInterruptedVerbSaysSo(t *testing.T) {
 	}
 }
 
-// TestDatabaseOutOfReach runs each verb that needs PostgreSQL without one.
+// TestDatabaseOutOfReach runs each verb needing PostgreSQL without one.
 func TestDatabaseOutOfReach(t *testing.T) {
 	environ := []string{"CDC_OUTBOX_SOURCE_URL=postgres://cdc:xyzzy@127.0.0.1:1/app", "CDC_OUTBOX_SINK_STDOUT=true"}
 	for _, tt := range []struct {
@@ -294,7 +294,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-// FuzzURL gives run connection strings that hold a password in all kinds of
+// FuzzURL gives run connection strings holding a password in all kinds of
 // broken surroundings.
 func FuzzURL(f *testing.F) {
 	for _, seed := range [][2]string{

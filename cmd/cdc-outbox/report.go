@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 )
 
-// report tells the error that ends the program: the cause, then the remedy. It
-// is the last line of a log that is JSON, and otherwise two lines for a person.
-// It is also what Kubernetes shows as a container's termination message.
+// report tells the error ending the program: the cause, then the remedy. It is
+// the last line of a log that is JSON, and otherwise two lines for a person. It
+// is also what Kubernetes shows as a container's termination message.
 func (p *program) report(ctx context.Context, err error) {
 	if p.fatal != nil {
 		p.fatal.Error(ending(failure.ClassOf(err)), zap.Error(err),

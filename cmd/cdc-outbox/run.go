@@ -78,7 +78,7 @@ func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
 	}
 }
 
-// sources is a log field that says what each pipeline will read.
+// sources is a log field saying what each pipeline will read.
 func sources(cfg *config.Config) zap.Field {
 	each := cfg.Each()
 	read := make([]string, len(each))

@@ -1,6 +1,6 @@
 package main
 
-// verbs lists everything that the program does, in the order of its help.
+// verbs lists everything the program does, in the order of the help.
 func verbs() []verb {
 	return []verb{
 		runVerb(),

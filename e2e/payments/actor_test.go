@@ -19,7 +19,7 @@ type actor struct {
 	program string
 	args    []string
 	environ []string
-	log     string // the file that the output goes to
+	log     string // the file the output goes to
 	process *child.Process
 	kills   int
 }

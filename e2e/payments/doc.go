@@ -1,5 +1,5 @@
-// Package payments tests a whole flow between three services, which must be exactly
-// once in effect, while the processes that carry it are killed:
+// Package payments tests a whole flow between three services, which must be
+// exactly once in effect, while the processes carrying it are killed:
 //
 //	payments ─▶ orders ─▶ PostgreSQL: order PAID, event in the outbox
 //	                          │ cdc-outbox

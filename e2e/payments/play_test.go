@@ -94,8 +94,8 @@ func scenes(ctx context.Context, s *stage, c cast, w *world, o options) error {
 	return all.Wait()
 }
 
-// killInTurn kills the processes one after another, at random moments, and
-// starts each again; Redis comes back empty.
+// killInTurn kills the processes in turn, at random moments, and starts each
+// again; Redis comes back empty.
 func killInTurn(ctx context.Context, s *stage, c cast, kills int) error {
 	victims := []victim{
 		{c.orders.name, c.orders.kill}, {c.connector.name, c.connector.kill}, {c.shipping.name, c.shipping.kill},

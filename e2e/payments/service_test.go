@@ -61,7 +61,7 @@ func (s service) run(ctx context.Context, o serviceOptions) error {
 		Brokers: []string{o.brokers},
 		Group:   s.name,
 		Topics:  []string{s.topic},
-		// A static member (KIP-345): the process that follows a killed one has the
+		// A static member (KIP-345): the process following a killed one has the
 		// partitions at once, not only after the session timeout.
 		Options: []kgo.Opt{kgo.InstanceID(s.name + "-1")},
 		Once:    consumer.Once{Scope: s.name, Runner: runner},

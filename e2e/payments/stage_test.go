@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// stage holds the servers that the three processes need. Close it after use.
+// stage holds the servers the three processes need. Close it after use.
 type stage struct {
 	postgres *pgserver.Server
 	kafka    *kfake.Cluster
@@ -83,7 +83,7 @@ func (s *stage) close() {
 	}
 }
 
-// ordersTable has the status that the order service changes.
+// ordersTable has the status the order service changes.
 const ordersTable = `CREATE TABLE orders (id int PRIMARY KEY, status text NOT NULL DEFAULT 'PENDING')`
 
 // shipmentsTable would take an order twice: only what stands before it forbids
@@ -123,7 +123,7 @@ func execute(ctx context.Context, url string, statements ...string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// startRedis starts a Redis that keeps nothing on disk: killed, it forgets all.
+// startRedis starts a Redis keeping nothing on disk: killed, it forgets all.
 func (s *stage) startRedis(ctx context.Context, out io.Writer) error {
 	program, err := redisserver.Ensure(ctx, out)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 // deliveries is how often every message is sent.
 const deliveries = 3
 
-// copyHeader marks a record that a repeater made.
+// copyHeader marks a record a repeater made.
 const copyHeader = "copy"
 
-// world is everybody else: those who pay, a network that delivers everything
-// three times, and those who look at what came of it.
+// world is everybody else: those who pay, a network delivering everything three
+// times, and those who look at what came of it.
 type world struct {
 	orders   int
 	client   *kgo.Client // sends, and reads the shipments' topic
@@ -104,8 +104,7 @@ func (w *world) pay(ctx context.Context, killed <-chan struct{}) error {
 	return nil
 }
 
-// repeat sends every record that the connector publishes twice more, until ctx
-// ends.
+// repeat sends every record the connector publishes twice more, until ctx ends.
 func (w *world) repeat(ctx context.Context) error {
 	for {
 		fetches := w.client.PollFetches(ctx)

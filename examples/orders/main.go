@@ -1,5 +1,5 @@
-// Command orders is a sample order service that publishes events through an
-// outbox table. It knows PostgreSQL only: getting the events to Kafka is the
+// Command orders is a sample order service publishing events through an outbox
+// table. It knows PostgreSQL only: getting the events to Kafka is the
 // connector's work.
 package main
 

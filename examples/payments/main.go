@@ -73,7 +73,7 @@ func createTables(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 // pay takes the payment of an order. It says so in the same transaction: no
-// payment is without the event, and no event without its payment.
+// payment is without the event, and no event without the payment.
 func pay(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		paid, err := tx.Exec(ctx, `INSERT INTO payments (order_id) VALUES ($1) ON CONFLICT DO NOTHING`, order)

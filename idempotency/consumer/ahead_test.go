@@ -91,8 +91,9 @@ func TestWhatMiddlewaresMayChangeIsNotClaimedAhead(t *testing.T) {
 	}
 }
 
-// table is a store in memory, of the machine alone: package memory takes modules that
-// this one does not need. It does not answer the completion of the key hangs.
+// table is a store in memory, of the machine alone: package memory takes
+// modules this one does not need. It does not answer the completion of the key
+// hangs.
 type table struct {
 	hangs   string
 	mu      sync.Mutex

@@ -26,9 +26,9 @@ func (id topicID) String() string { return fmt.Sprintf("%x", id[:]) }
 // created again. A client of franz-go never takes the new topic for the old one.
 var errAnew = errors.New("a topic was deleted and created again")
 
-// topicWatch knows under which id each topic is consumed. A topic that a broker
-// does not know under that id is in doubt: it is neither fetched nor committed
-// until the watch has found out the outcome of it.
+// topicWatch knows under which id each topic is consumed. A topic a broker does
+// not know under that id is in doubt: it is neither fetched nor committed until
+// the watch has found out the outcome of it.
 type topicWatch struct {
 	*session
 	mu    sync.Mutex

@@ -35,7 +35,7 @@ func (w *topicWatch) marked(ctx context.Context) context.Context {
 }
 
 // beginnings decide where the consumption of newly assigned partitions begins.
-// The client calls both functions one after the other, on a single goroutine.
+// The client calls both functions in turn, on a single goroutine.
 type beginnings struct {
 	*session
 	answer *kmsg.OffsetFetchResponse
@@ -47,8 +47,8 @@ func (b *beginnings) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offset
 }
 
 // adjust changes two beginnings that would pass over records: an offset of a
-// topic before this one, and the end, where the group has no offset of a
-// partition that is new.
+// topic before this one, and the end, where the group has no offset of a new
+// partition.
 func (b *beginnings) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	ids, err := b.currentIDs(ctx, slices.Collect(maps.Keys(offsets)))
 	if err != nil {

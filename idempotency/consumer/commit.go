@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// committer commits what the scheduler says is finished. Its lock is held from
+// committer commits what the scheduler says is finished. The lock is held from
 // the look at the positions until the broker has answered, and a partition is
 // only given up under the same lock. So no commit comes late, when the
 // partition belongs to another member already.
@@ -53,7 +53,7 @@ func (c *committer) commitLocked(ctx context.Context, ids map[string][]int32) er
 	return nil
 }
 
-// note takes the broker's answer. A partition that it does not mention is not
+// note takes the broker's answer. A partition it does not mention is not
 // committed. From version 10 it names topics by their ids.
 func (c *committer) note(at positions, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) error {
 	names := map[[16]byte]string{}

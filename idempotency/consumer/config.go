@@ -31,12 +31,12 @@ type Config struct {
 	Brokers []string
 	Group   string
 	Topics  []string
-	// Options go to the Kafka client: TLS, SASL, balancers (cooperative-sticky
-	// by default), static membership, fetch sizes and so on. Before them the
-	// isolation level is set to read_committed, and FetchMaxWait to half a
-	// second. The group's callbacks, its
-	// rebalance timeout and everything about offsets, commits and polling are the
-	// consumer's; options for these have no effect, except ConsumeResetOffset.
+	// Options go to the Kafka client: TLS, SASL, balancers (cooperative-sticky by
+	// default), static membership, fetch sizes and so on. Before them the
+	// isolation level is set to read_committed, and FetchMaxWait to half a second.
+	// The group's callbacks, the rebalance timeout and everything about offsets,
+	// commits and polling are the consumer's; options for these have no effect,
+	// except ConsumeResetOffset.
 	Options []kgo.Opt
 
 	// Once makes Handler act once; its Runner is required, as is Handler. Its
@@ -45,15 +45,15 @@ type Config struct {
 	Handler Handler
 	// Middleware wraps the guarded handler, the first one outermost.
 	Middleware []func(Process) Process
-	// MiddlewareKeepsRecords says the middlewares hand on each record as it is:
-	// the same *kgo.Record, with all that Once.ID and Once.Fingerprint read. Then
-	// a message can be claimed while the one before being completed, as it is
-	// without middlewares: before they have seen it. A message that they changed
-	// would be known with another payload, and become a dead letter.
+	// MiddlewareKeepsRecords says the middlewares hand on each record as is: the
+	// same *kgo.Record, with all that Once.ID and Once.Fingerprint read. Then a
+	// message can be claimed while the one before being completed, as is without
+	// middlewares: before they have seen it. A message they changed would be known
+	// with another payload, and become a dead letter.
 	MiddlewareKeepsRecords bool
 
-	// KeyOrder: records of a partition with the same Kafka key are handled one
-	// after another, and those without a key. Otherwise all of a partition are.
+	// KeyOrder: records of a partition with the same Kafka key are handled in
+	// turn, and those without a key. Otherwise all of a partition are.
 	KeyOrder bool
 	// Concurrency is how many records are handled at once, of different
 	// partitions or, with KeyOrder, keys. With postgres.Transactional each of them
@@ -137,7 +137,7 @@ func (c *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-// process is the guarded handler within its middlewares.
+// process is the guarded handler within the middlewares.
 func (c *Config) process() (Process, error) {
 	process, err := c.Once.protect(c.Handler)
 	if err != nil {

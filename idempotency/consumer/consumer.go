@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Consumer is a member of a consumer group that handles each record once.
+// Consumer is a member of a consumer group handling each record once.
 type Consumer struct {
 	cfg     Config
 	process Process
@@ -236,8 +236,8 @@ func (s *session) stop() {
 		s.cfg.Logger.Warn("cannot leave the group, its partitions rest until the session times out", "error", err)
 	}
 	s.client.CloseAllowingRebalance()
-	// Close polls once more to drain its buffers, which holds up rebalances
-	// again, and with them its own goroutine that leaves the group.
+	// Close polls once more to drain the buffers, which holds up rebalances again,
+	// and with them its own goroutine leaving the group.
 	s.client.AllowRebalance()
 	s.scheduler.close()
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
-// DeadLetterTopic returns a function that writes dead letters to the topic. It
-// is for idempotency.Options. A dead letter has the original key, value and
-// headers, then those of package deadletter; its timestamp is now, so the
+// DeadLetterTopic returns a function writing dead letters to the topic. It is
+// for idempotency.Options. A dead letter has the original key, value and
+// headers, then those of package deadletter; the timestamp is now, so the
 // topic's retention counts from here.
 //
 // The function returns nil when all in-sync replicas have the dead letter.
@@ -29,9 +29,9 @@ import (
 // minute. An interrupted dead letter may have been written, or may still be;
 // the next attempt writes it again. The client remains the caller's; it must
 // require all acks, and it must not be closed before the consumer has stopped.
-// A topic that does not exist, may not be seen, or is compacted is an error;
-// brokers that do not answer within five seconds are not. A compacted topic
-// refuses records without a key, and forgets all but the last of each key.
+// A topic not existing, may not be seen, or is compacted is an error; brokers
+// not answering within five seconds are not. A compacted topic refuses records
+// without a key, and forgets all but the last of each key.
 //
 // The topic must take records that are 2 KiB larger, for the headers, than those of
 // the topics consumed (max.message.bytes): otherwise the largest wait, and the error
@@ -166,8 +166,8 @@ func checkDeadLetterTopic(client *kgo.Client, topic string) error {
 	return nil
 }
 
-// produce is ProduceSync that ends with the context: the client keeps a record
-// that a broker may have, until it knows.
+// produce is ProduceSync ending with the context: the client keeps a record a
+// broker may have, until it knows.
 func produce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	acked := make(chan error, 1)
 	client.Produce(ctx, r, func(_ *kgo.Record, err error) { acked <- err })

@@ -38,9 +38,8 @@
 //	Unavailable                     the lane waits, longer each time; if three lanes in a row get no
 //	                                answer, all wait, and one at a time tries, until the store answers
 //
-// At the start, Run waits for brokers that do not answer, with a warning. An
-// error that waiting does not fix (a wrong password, a forbidden group) ends
-// Run.
+// At the start, Run waits for brokers not answering, with a warning. An error
+// that waiting does not fix (a wrong password, a forbidden group) ends Run.
 //
 // Failing closed, as here, is the default; failing open is an option of the
 // Runner. A record without a usable id, and one whose id is known with another
@@ -57,9 +56,9 @@
 //
 //  1. No offset is committed beyond a record not finished.
 //  2. Records of a partition (PartitionOrder) or of a key in a partition
-//     (KeyOrder) are handled one after another, in the order of their offsets,
-//     also across retries, as long as the partition is not lost.
-//  3. A partition is given up only when none of its handlers runs, or they have
+//     (KeyOrder) are handled in turn, in the order of their offsets, also
+//     across retries, as long as the partition is not lost.
+//  3. A partition is given up only when none of the handlers runs, or they have
 //     ignored the end of their contexts for RevokeTimeout; nothing is committed
 //     for it afterwards.
 //  4. Everything held in memory is bounded per partition: by everything not

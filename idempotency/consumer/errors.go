@@ -25,7 +25,7 @@ var (
 	errStopping = fmt.Errorf("%w: the consumer is stopping", ErrCutOff)
 )
 
-// hopeless lists answers of brokers that do not change when asked again.
+// hopeless lists answers of brokers not changing when asked again.
 var hopeless = []error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
@@ -33,7 +33,7 @@ var hopeless = []error{
 	kerr.FencedInstanceID, kerr.InvalidSessionTimeout, kerr.UnsupportedVersion,
 }
 
-// advised says the remedy for an error that the name alone does not tell.
+// advised says the remedy for an error the name alone does not tell.
 func advised(err error) error {
 	if errors.Is(err, kerr.InconsistentGroupProtocol) {
 		return fmt.Errorf("%w: the group has members, of another client perhaps, that divide partitions in another way: "+

@@ -30,9 +30,9 @@ type delivery struct {
 	record *kgo.Record
 	// pending is what an earlier attempt left, or nil.
 	pending *idempotency.Pending
-	// turn is the record's; next returns the record that comes next, or nil, if it
-	// may be claimed now; with own, only the next of the lane. Both are nil in a
-	// poll loop, and where middlewares may change records.
+	// turn is the record's; next returns the record coming next, or nil, if it may
+	// be claimed now; with own, only the next of the lane. Both are nil in a poll
+	// loop, and where middlewares may change records.
 	turn *ahead.Turn
 	next func(own bool) *kgo.Record
 	// started, which may be nil, is called when the handler is.

@@ -78,7 +78,7 @@ func JSONPointer(pointer string) func(r *kgo.Record) (string, error) {
 	}
 }
 
-// errUseless is the error of a function that gives no record an id.
+// errUseless is the error of a function giving no record an id.
 var errUseless = fmt.Errorf("%w: no record has one", storage.ErrBadKey)
 
 // notEscape matches what RFC 6901 does not allow in a pointer.

@@ -28,7 +28,7 @@ type partition struct {
 	inbox    []*kgo.Record    // fetched, and not taken on
 	lanes    map[string]*lane // those with records
 	running  int              // lanes being worked on
-	waiting  int              // lanes that wait to try again
+	waiting  int              // lanes waiting to try again
 	paused   bool             // not fetched since pausedAt, because it is full
 	pausedAt time.Time
 	slow     bool // the last pause was a long one
@@ -72,8 +72,8 @@ const (
 	laneWaiting           // the first record is tried again after a while
 )
 
-// lane holds the records that must be handled one after another: those of a
-// partition, or those of a key in a partition.
+// lane holds the records that must be handled in turn: those of a partition, or
+// those of a key in a partition.
 type lane struct {
 	partition *partition
 	key       string

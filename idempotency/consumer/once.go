@@ -110,8 +110,8 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 	})
 }
 
-// following returns the message of the record that comes next. One that has none
-// is left to its own turn.
+// following returns the message of the record coming next. One that has none is
+// left to its own turn.
 func (o *Once) following(next func() *kgo.Record) (key storage.Key, fingerprint storage.Fingerprint, ok bool) {
 	err := usercode.Call(func() error {
 		r := next()

@@ -2,7 +2,7 @@ package consumer
 
 import "github.com/twmb/franz-go/pkg/kgo"
 
-// entry is a single record between its fetch and the commit.
+// entry is a single record between the fetch and the commit.
 type entry struct {
 	record *kgo.Record // nil once it is done
 	size   int
@@ -10,8 +10,8 @@ type entry struct {
 	done   bool
 }
 
-// progress knows how far a partition's records are finished without a gap. It
-// is pure; the owner locks.
+// progress knows how far a partition's records are finished without a gap.
+// progress is pure; the owner locks.
 //
 // Offsets have holes (compaction, transaction markers), so it is the order of
 // delivery that counts.

@@ -39,9 +39,8 @@ func (l limit) low(p *partition) bool {
 // hasRoom reports whether more should be fetched.
 func (l limit) hasRoom(p *partition) bool { return len(p.inbox) == 0 && l.low(p) }
 
-// room pauses fetching of partitions that are full, and resumes it. Under the
-// lock the client's state follows the scheduler's, in whatever order calls
-// come.
+// room pauses fetching of full partitions, and resumes it. Under the lock the
+// client's state follows the scheduler's, in whatever order calls come.
 type room struct {
 	client    *kgo.Client
 	scheduler *scheduler
@@ -71,7 +70,7 @@ func (r *room) makeWay(ctx context.Context) {
 	r.pause(func(*partition) bool { return true })
 }
 
-// pause pauses the partitions that are full and chosen.
+// pause pauses the full partitions and chosen.
 func (r *room) pause(chosen func(*partition) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +143,7 @@ func (s *scheduler) slackened(p *partition) {
 	}
 }
 
-// mark returns the partitions that set says it has changed.
+// mark returns the partitions setting says it has changed.
 func (s *scheduler) mark(set func(p *partition, now time.Time) bool) map[string][]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

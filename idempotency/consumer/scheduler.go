@@ -14,7 +14,7 @@ import (
 )
 
 // scheduler hands records to workers: in order within a lane, fairly among
-// lanes, none past a record not finished. Its lock guards all that partitions
+// lanes, none past a record not finished. The lock guards all that partitions
 // and lanes hold; nothing blocks while held.
 type scheduler struct {
 	base     context.Context // of the handlers
@@ -29,7 +29,7 @@ type scheduler struct {
 	ready   fifo[*lane]
 	breaker *circuit.Breaker[*lane, *lane] // stops all lanes while the store does not answer
 	blocked int                            // partitions of which a lane waits
-	paused  int                            // partitions that stand still, as the observer was told
+	paused  int                            // partitions standing still, as the observer was told
 	closed  bool
 
 	// slack is signalled once when slackWanted and a partition has room.
@@ -135,8 +135,8 @@ type job struct {
 	pending *idempotency.Pending
 	turn    ahead.Turn
 	probe   bool // whether the store answers is not known
-	// next is what its worker does after it; nil if that is not known yet, or is the
-	// lane's own.
+	// next is what the worker does after it; nil if that is not known yet, or is
+	// the lane's own.
 	next *job
 }
 
@@ -170,8 +170,8 @@ func (s *scheduler) job(l *lane) job {
 // following decides what the worker does after the job: the first record of the
 // lane that has been ready for longest or, if none is, the second of its own.
 // following returns the record if it may be claimed now, or nil. Another lane's
-// is the worker's from then on: the completion of a single message is all that
-// keeps it waiting. With own, no other lane is taken.
+// is the worker's from then on: the completion of a single message is all
+// keeping it waiting. With own, no other lane is taken.
 func (s *scheduler) following(j *job, own bool) *kgo.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +279,8 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	return done
 }
 
-// resume returns the job that its worker was to do next, if it may still begin;
-// one claimed has begun.
+// resume returns the job the worker was to do next, if it may still begin; one
+// claimed has begun.
 func (s *scheduler) resume(j *job) *job {
 	l := j.lane
 	if c := j.turn.Claimed; c != nil && c.Live() || !l.partition.closing && s.breaker.State() == circuit.Closed {
@@ -316,7 +316,7 @@ func (s *scheduler) proceed(l *lane) *job {
 }
 
 // passed lets all lanes go on if the lane was the breaker's prober, also those
-// that wait because the store was silent.
+// waiting because the store was silent.
 func (s *scheduler) passed(l *lane) bool {
 	if !s.breaker.Passes(l) {
 		return false
@@ -340,7 +340,7 @@ func (s *scheduler) started(j job) bool {
 	return s.passed(j.lane)
 }
 
-// park lets a lane wait. Its timer ends with the partition.
+// park lets a lane wait. The timer ends with the partition.
 func (s *scheduler) park(l *lane, wait time.Duration) {
 	l.state = laneWaiting
 	if l.partition.waiting++; l.partition.waiting == 1 {
@@ -358,7 +358,7 @@ func (s *scheduler) park(l *lane, wait time.Duration) {
 	l.timer = timer
 }
 
-// unparkLocked lets a lane that waits go on.
+// unparkLocked lets a lane waiting go on.
 func (s *scheduler) unparkLocked(l *lane) {
 	if l.partition.closing || l.state != laneWaiting {
 		return
@@ -382,8 +382,8 @@ func (s *scheduler) pausedChanged() {
 	s.paused = n
 }
 
-// wakeAll makes the workers look again. Under the lock no worker is between its
-// look and its wait, so none misses the signal.
+// wakeAll makes the workers look again. Under the lock no worker is between the
+// look and the wait, so none misses the signal.
 func (s *scheduler) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 // TestSchedulerUnderRandomOutcomes has workers whose store comes and goes, and
 // partitions that are taken away and given back, on a clock that jumps: a
-// worker that nobody wakes would be found as a deadlock.
+// worker nobody wakes would be found as a deadlock.
 func TestSchedulerUnderRandomOutcomes(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestSchedulerUnderRandomOutcomes(t *testing.T) {
 
 const simulatedRecords = 40 // of each partition
 
-// simulation is a scheduler with its workers and a broker.
+// simulation is a scheduler with the workers and a broker.
 type simulation struct {
 	*testing.T
 	scheduler *scheduler

@@ -123,7 +123,7 @@ func TestOneUnanswerableRecordStopsItsOwnLaneOnly(t *testing.T) {
 	})
 }
 
-// When the store is back, those that it kept waiting go on at once.
+// When the store is back, those it kept waiting go on at once.
 func TestAllGoOnWhenTheStoreIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduled(t, silentLanes+1)
@@ -347,7 +347,7 @@ func TestAWorkerGoesOnWithTheLaneThatWasReady(t *testing.T) {
 	}
 }
 
-// silence has other lanes find out that the store is silent.
+// silence has other lanes find out the store is silent.
 func silence(s *scheduler, _ *lane) {
 	for n := range silentLanes {
 		other := &lane{key: fmt.Sprint(n)}

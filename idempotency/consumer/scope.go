@@ -18,8 +18,8 @@ import (
 var errScopeTaken = errors.New("another consumer group uses the same scope")
 
 const (
-	// scopeID is the id of the message by which a group makes its scope known.
-	// The handler's result is a scopeHolder.
+	// scopeID is the id of the message by which a group makes the scope known. The
+	// handler's result is a scopeHolder.
 	scopeID       = "cdc-outbox/group"
 	scopeInterval = time.Minute // between two looks at the scope
 )

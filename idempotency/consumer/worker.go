@@ -55,7 +55,7 @@ func (s *session) do(j job) (next *job) {
 }
 
 // attempt processes the record. The Runner recovers the handler's panics; those
-// of middlewares and of the functions that read a record are left to it.
+// of middlewares and of the functions reading a record are left to it.
 func (s *session) attempt(ctx context.Context, r *kgo.Record) (result idempotency.Result, err error) {
 	panicked := usercode.Call(func() error {
 		result, err = s.process(ctx, r)

@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The headers that a dead letter has after the original ones. Values are text.
+// The headers a dead letter has after the original ones. Values are text.
 const (
 	HeaderReason    = "cdc-dlq-reason"    // a Reason
 	HeaderError     = "cdc-dlq-error"     // what went wrong, for people

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// DynamoDB has no clock that a condition could use. Each answer tells the
-// server's time in the header Date, in whole seconds, so an answer bounds the
-// server's clock: it is between Date, and Date plus a second plus the time the
-// call took. Bounds of several answers are intersected, which narrows them to
-// little more than a round trip once answers have been seen on both sides of a
-// change of second.
+// DynamoDB has no clock a condition could use. Each answer tells the server's
+// time in the header Date, in whole seconds, so an answer bounds the server's
+// clock: it is between Date, and Date plus a second plus the time the call
+// took. Bounds of several answers are intersected, which narrows them to little
+// more than a round trip once answers have been seen on both sides of a change
+// of second.
 //
 // Of the local clock only differences are used, and time.Now's are monotonic: a
 // wall clock that is wrong, or set, does no harm.
@@ -24,7 +24,7 @@ const (
 	// maxAge is how old the last answer may be.
 	maxAge = time.Minute
 	// maxJump is how far monotonic and wall clock may move apart between two
-	// answers. A machine suspended is beyond it: its monotonic clock stood still.
+	// answers. A machine suspended is beyond it: the monotonic clock stood still.
 	maxJump = 200 * time.Millisecond
 )
 

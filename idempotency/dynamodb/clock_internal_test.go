@@ -25,7 +25,7 @@ func (w *world) local() reading {
 	return reading{elapsed: elapsed - w.suspended, wall: epoch.Add(w.offset + elapsed)}
 }
 
-// call passes the time of a round trip; the server reads its clock within.
+// call passes the time of a round trip; the server reads the clock within.
 func (w *world) call(c *clock, random *rand.Rand) {
 	sent := w.local()
 	w.passed += time.Duration(random.Int64N(int64(300 * time.Millisecond)))
@@ -114,7 +114,7 @@ func TestClockIgnoresAnswersDuringASuspension(t *testing.T) {
 	}
 }
 
-// An answer that contradicts the earlier ones counts more than they.
+// An answer contradicting the earlier ones counts more than they.
 func TestClockBelievesTheNewestAnswer(t *testing.T) {
 	w := &world{speed: 1}
 	c := clock{local: w.local, resolution: dateResolution, drift: maxDrift}

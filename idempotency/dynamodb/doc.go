@@ -39,8 +39,8 @@
 // Invariants:
 //
 //  1. Each change is one conditional write on everything read, or on the lease
-//     that the caller holds. A write that failed because an earlier one of the
-//     same call was carried out, the answer lost, counts as carried out.
+//     the caller holds. A write that failed because an earlier one of the same
+//     call was carried out, the answer lost, counts as carried out.
 //  2. No read is eventually consistent.
 //  3. Whether a record is forgotten is part of the condition. DynamoDB's time to
 //     live, which may be days late, only clears up, and at the earliest a minute
@@ -50,7 +50,7 @@
 //
 // # Time
 //
-// DynamoDB offers no clock to its conditions. The header Date of each answer
+// DynamoDB offers no clock to the conditions. The header Date of each answer
 // bounds it: at first to a second and a round trip, soon to little more than a
 // round trip. A client that got no answer for a minute, or whose machine was
 // suspended, reads a key first. Of the local clock only differences count, so a
@@ -63,7 +63,7 @@
 // lasts, and a failed key waits for the next attempt. Choose leases of ten
 // seconds or more, so this does not matter. Two clients may hold a lease at a
 // time if servers are further apart than the margin, or if a machine is paused
-// and its wall clock stands still too: fencing tokens are for that.
+// and the wall clock stands still too: fencing tokens are for that.
 //
 // # Cost
 //

@@ -32,12 +32,12 @@ const (
 	attrTTL         = "ttl"
 )
 
-// ttlSlack is how long after the end a record stays at least, so its fence is
+// ttlSlack is how long after the end a record stays at least, so the fence is
 // known to a client whose estimate of the time is late.
 const ttlSlack = time.Minute
 
 // maxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the
-// names of its attributes, less what the rest of an item can come to.
+// names of the attributes, less what the rest of an item can come to.
 const maxResultBytes = 400<<10 - maxRestBytes
 
 // maxRestBytes is more than all attributes but result, with the longest key,
@@ -91,8 +91,8 @@ func encode(r storage.Record, version string) attributes {
 // ttl is the second after which DynamoDB may delete an item.
 func ttl(expiresAt time.Time) int64 { return expiresAt.Add(ttlSlack).Unix() + 1 }
 
-// decode is the inverse of encode. An item that lacks attributes, as a
-// projection's, gives a record that lacks them.
+// decode is the inverse of encode. An item lacking attributes, as a
+// projection's, gives a record lacking them.
 func decode(key storage.Key, a attributes) (item, error) {
 	it := item{record: storage.Record{Key: key}}
 	if len(a) == 0 {
@@ -119,7 +119,7 @@ func decode(key storage.Key, a attributes) (item, error) {
 	return it, nil
 }
 
-// keyOf returns the key that an item's partition key stands for.
+// keyOf returns the key an item's partition key stands for.
 func keyOf(a attributes) (storage.Key, error) {
 	s, ok := a[attrKey].(*types.AttributeValueMemberS)
 	if !ok {

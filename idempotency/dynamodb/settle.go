@@ -22,8 +22,8 @@ var (
 type settlement struct {
 	lease storage.Lease
 	apply func(r storage.Record, now instant) (storage.Record, error)
-	// changes are the attributes in which the transition may change a record
-	// that the lease holds and that needs not be read. None if it must be read.
+	// changes are the attributes in which the transition may change a record the
+	// lease holds and that needs not be read. None if it must be read.
 	changes []string
 }
 
@@ -77,8 +77,8 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 	return s.settle(ctx, "fail", how)
 }
 
-// settle applies a settlement: first unseen, on the condition that the lease
-// holds the record; if that fails, to the record that came back.
+// settle applies a settlement: first unseen, on the condition the lease holds
+// the record; if that fails, to the record that came back.
 func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 	key := how.lease.Key
 	if err := how.lease.Validate(); err != nil {
@@ -103,7 +103,7 @@ func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 }
 
 // settleUnseen applies a settlement to a record not read, if the record is as
-// its holder expects. If not, it changes nothing and returns the record.
+// the holder expects. If not, it changes nothing and returns the record.
 func (s *Store) settleUnseen(ctx context.Context, how settlement) (found item, done bool, err error) {
 	key := how.lease.Key
 	if how.changes == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Client is what a Store needs of the AWS SDK's *dynamodb.Client. Its retries
+// Client is what a Store needs of the AWS SDK's *dynamodb.Client. The retries
 // may stay as they are: a write carried out although the answer was lost is
 // recognised.
 type Client interface {
@@ -40,8 +40,8 @@ type Options struct {
 	// Table is the table's name. Required.
 	Table string
 	// Margin is how far the clocks of DynamoDB's own servers may be apart: all
-	// times that end somebody's right are put off by so much. A second if
-	// 0, none if negative.
+	// times ending somebody's right are put off by so much. A second if 0, none if
+	// negative.
 	Margin time.Duration
 	// Now is the local clock, of which only differences are used; time.Now if
 	// nil.
@@ -84,10 +84,10 @@ func New(client Client, o Options) (*Store, error) {
 	}, nil
 }
 
-// Claim implements storage.Store: one call for a new key and for a
-// duplicate, two where a key is claimed again. A lease lasts longer for others
-// than for its holder: by Options.Margin, and by how little either knows of the
-// server's clock, a second and a round trip each at most.
+// Claim implements storage.Store: one call for a new key and for a duplicate,
+// two where a key is claimed again. A lease lasts longer for others than for
+// the holder: by Options.Margin, and by how little either knows of the server's
+// clock, a second and a round trip each at most.
 func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, err

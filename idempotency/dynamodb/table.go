@@ -91,8 +91,8 @@ func commands(table string) string {
 	}, "\n")
 }
 
-// quoted quotes a name for a shell. A table's has no character that the quotes
-// would not hold.
+// quoted quotes a name for a shell. A table's has no character the quotes would
+// not hold.
 func quoted(table string) string { return "'" + table + "'" }
 
 func ttlCommand(name string) string {

@@ -17,10 +17,9 @@ var schema string
 // defaultApplied is the table's name unless Applied names another.
 const defaultApplied = "applied_events"
 
-// Applied remembers which events were applied, in a table that Schema
-// makes. Use it where a repetition leaves no trace to be recognised by:
-// balances, counters, appended rows. It is a value that may be used
-// concurrently.
+// Applied remembers which events were applied, in a table that Schema makes.
+// Use it where a repetition leaves no trace to be recognised by: balances,
+// counters, appended rows. Applied is a value that may be used concurrently.
 type Applied struct {
 	// Table is table or schema.table; defaultApplied if empty. Names are taken
 	// as they are.
@@ -31,8 +30,8 @@ func (a Applied) name() string { return cmp.Or(a.Table, defaultApplied) }
 
 func (a Applied) table() string { return table(a.name()) }
 
-// Schema returns the SQL that creates the table where it is missing: two
-// statements, which drivers run at once when there are no parameters.
+// Schema returns the SQL creating the table where missing: two statements,
+// which drivers run at once when there are no parameters.
 func (a Applied) Schema() string {
 	const index = "_applied_at"
 	last := a.name()[strings.LastIndexByte(a.name(), '.')+1:]
@@ -54,8 +53,8 @@ func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool,
 
 // Forget deletes up to limit events applied longer than age ago, and returns
 // how many: commit, and call it again until it returns less than limit. The age
-// must exceed the time in which an event can come again: the topic's retention,
-// if somebody may reset the consumer to the beginning. Forget waits for nobody.
+// must exceed the time when an event can come again: the topic's retention, if
+// somebody may reset the consumer to the beginning. Forget waits for nobody.
 func (a Applied) Forget(ctx context.Context, tx Tx, age time.Duration, limit int) (int, error) {
 	deleted, err := tx.exec(ctx, `DELETE FROM `+a.table()+` WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM `+a.table()+`

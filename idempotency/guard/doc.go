@@ -1,17 +1,17 @@
-// Package guard makes a change of state refuse to happen twice: idempotency that
-// needs no key, because the row itself says what was done.
+// Package guard makes a change of state refuse to happen twice: idempotency
+// needing no key, because the row itself says what was done.
 //
 // It is for PostgreSQL, in the transaction of the business writes:
 //
 //   - Transition moves a status from one of some states to another. A
 //     repetition is told from a message that comes too early or too late, an
 //     error.
-//   - Mark.Advance raises a version and refuses older and equal ones: for events
-//     that carry the version of what they describe.
+//   - Mark.Advance raises a version and refuses older and equal ones: for
+//     events carrying the version of what they describe.
 //   - Mark.Fence does the same with fencing numbers and refuses a holder whose
 //     lease went to somebody else.
-//   - Applied remembers events in a table: for increments and all else that
-//     leaves no state to recognise a repetition by.
+//   - Applied remembers events in a table: for increments and all else leaving
+//     no state to recognise a repetition by.
 //
 // The first question a handler asks is the guard's; the rest, outbox events
 // included, happens only if it answers true:
@@ -41,8 +41,8 @@
 // anyway. Two transactions that guard the same rows in different orders can
 // deadlock (40P01); that, too, is cured by running one again.
 //
-// Where one statement says it all, write that statement; the examples show them:
-// an upsert that keeps the newest version, and a write behind a fence.
+// Where one statement says it all, write that statement; the examples show
+// them: an upsert keeping the newest version, and a write behind a fence.
 //
 // Non-goals: everything not in the database. A repetition finds the row changed
 // even if the mail was never sent: put the mail behind an outbox event.

@@ -13,7 +13,7 @@ import (
 var ErrFenced = errors.New("fenced off: a later holder of the lease was here")
 
 // Mark is a column, of type bigint, that only grows: a version or a fencing
-// number. It is a value that may be used concurrently.
+// number. Mark is a value that may be used concurrently.
 type Mark struct {
 	// Table is table or schema.table. Names are taken as they are.
 	Table string
@@ -23,16 +23,16 @@ type Mark struct {
 	Column string
 }
 
-// Validate returns an error that names what cannot work. The other methods do so,
+// Validate returns an error naming what cannot work. The other methods do so,
 // too, but for each message: call Validate when the service starts.
 func (m Mark) Validate() error {
 	return named(map[string]string{"Table": m.Table, "Key": m.Key, "Column": m.Column})
 }
 
 // Advance raises the row's mark to the version of an event. True means the
-// event is the newest so far and is to be applied, false that it, or a newer
-// one, was applied before. A row that does not exist is ErrNoRow. After true
-// the row is locked until the transaction ends.
+// event is the newest so far and is to be applied, false it, or a newer one,
+// was applied before. A row not existing is ErrNoRow. After true the row is
+// locked until the transaction ends.
 //
 // Versions passed over come back as false, so the event must carry the whole
 // state, not a difference.
@@ -44,11 +44,10 @@ func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, 
 	return advanced, nil
 }
 
-// Fence raises the row's mark to a fencing number (see
-// idempotency.FenceFrom; 0 is none, and errUnusable), or returns ErrFenced if it
-// is greater already. The
-// same number may come any number of times: its holder goes on. A row that does
-// not exist is ErrNoRow. After nil the row is locked until the transaction ends,
+// Fence raises the row's mark to a fencing number (see idempotency.FenceFrom; 0
+// is none, and errUnusable), or returns ErrFenced if it is greater already. The
+// same number may come any number of times: the holder goes on. A row not
+// existing is ErrNoRow. After nil the row is locked until the transaction ends,
 // so that later holders write after this one.
 func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 	if fence <= 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// Transition is a change of status that a message causes, such as an order's
-// from PENDING to PAID. It is a value that may be used concurrently.
+// Transition is a change of status a message causes, such as an order's from
+// PENDING to PAID. Transition is a value that may be used concurrently.
 type Transition struct {
 	// Table is table or schema.table. Names are taken as they are.
 	Table string
@@ -20,10 +20,10 @@ type Transition struct {
 	Status string
 	// From are the states in which the change is due. At least one.
 	From []string
-	// To is the state that it leads to.
+	// To is the state it leads to.
 	To string
-	// Beyond are states that a row reaches only through To, such as SHIPPED
-	// beyond PAID: in these, the change is a repetition.
+	// Beyond are states a row reaches only through To, such as SHIPPED beyond
+	// PAID: in these, the change is a repetition.
 	Beyond []string
 }
 
@@ -43,10 +43,10 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("row %v of %s is %q, which does not lead to %q", e.ID, e.Table, e.Present, e.To)
 }
 
-// Apply changes the row's status. True means that this call did it, false that
-// it was done before. A row in any other state is a *StateError, one that does
-// not exist is ErrNoRow. Apply takes a single statement, and a second to tell
-// these apart; after it the row is locked until the transaction ends.
+// Apply changes the row's status. True means that this call did it, false it
+// was done before. A row in any other state is a *StateError, one not existing
+// is ErrNoRow. Apply takes a single statement, and a second to tell these
+// apart; after it the row is locked until the transaction ends.
 func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("move row %v of %s to %s: %w", id, t.Table, t.To, err)
@@ -94,7 +94,7 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	}
 }
 
-// Validate returns an error that names what cannot work. Apply does so, too, but
+// Validate returns an error naming what cannot work. Apply does so, too, but
 // for each message: call Validate when the service starts.
 func (t Transition) Validate() error {
 	if err := named(map[string]string{"Table": t.Table, "Key": t.Key, "Status": t.Status, "To": t.To}); err != nil {

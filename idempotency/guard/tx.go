@@ -72,7 +72,7 @@ func SQL(tx SQLTx) Tx {
 }
 
 // ErrNoRow says the row that is to be guarded does not exist (yet). A message
-// that overtook the one that creates the row gets it; trying again later helps.
+// that overtook the one creating the row gets it; trying again later helps.
 var ErrNoRow = errors.New("there is no such row")
 
 // errSuppressed says the row is there, and is as it should be, but that the

@@ -1,14 +1,14 @@
-// Package memory keeps idempotency keys in the process: Store on its own, where
-// a duplicate after a restart is acceptable, and Layered with its Window in
-// front of another store, to spare it the writes that duplicates cause.
+// Package memory keeps idempotency keys in the process: Store alone, where a
+// duplicate after a restart is acceptable, and Layered with its Window in front
+// of another store, to spare it the writes that duplicates cause.
 //
 // Invariants:
 //
 //  1. A Store never evicts a record whose lease is live.
 //  2. A Bloom filter's hit is never taken for a duplicate: it may be false, and
 //     the message would be lost.
-//  3. A Layered store skips a message on its own memory only with LayerOptions.Trust,
-//     and then only if this process completed the key.
+//  3. A Layered store skips a message on a separate memory only with
+//     LayerOptions.Trust, and then only if this process completed the key.
 //
 // Non-goals: durability, sharing between processes.
 package memory

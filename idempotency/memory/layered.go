@@ -17,11 +17,11 @@ import (
 
 // LayerOptions are all optional.
 type LayerOptions struct {
-	// Trust answers the duplicate of a message that this process completed within
-	// the retention, and that the Window remembers exactly, without asking the
-	// store: with storage.LayerMemory. What others did to the key meanwhile, such
-	// as an operator who purged it to have it run again, is then not seen until
-	// the Window forgets it.
+	// Trust answers the duplicate of a message this process completed within the
+	// retention, and that the Window remembers exactly, without asking the store:
+	// with storage.LayerMemory. What others did to the key meanwhile, such as an
+	// operator who purged it to have it run again, is then not seen until the
+	// Window forgets it.
 	Trust bool
 	// MaxResultBytes bounds the results kept for Trust: a duplicate of a message
 	// with a larger one asks the store. 4 KiB if 0.
@@ -30,9 +30,9 @@ type LayerOptions struct {
 	Now func() time.Time
 }
 
-// Layered is a Store with a Window in front of it. A claim of a message that
-// the Window knows begins with Inspect, a read: if the store confirms it, that
-// is the answer; if not, the claim goes on as without a Window. Make one with
+// Layered is a Store with a Window in front of it. A claim of a message the
+// Window knows begins with Inspect, a read: if the store confirms it, that is
+// the answer; if not, the claim goes on as without a Window. Make one with
 // Layer. Safe for concurrent use.
 //
 // It is no Operator: an operator's requests go to the store itself.

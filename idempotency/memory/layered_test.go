@@ -39,7 +39,7 @@ func TestATrustedLayerKeepsTheContractWithoutOperators(t *testing.T) {
 	storetest.Histories(t, layered(t, true), storetest.Options{Steps: steps / 5})
 }
 
-// counted is a store that counts its calls.
+// counted is a store that counts the calls.
 type counted struct {
 	storage.Store
 	claims, inspects int
@@ -225,7 +225,7 @@ func BenchmarkWindowHitRate(b *testing.B) {
 }
 
 func ExampleLayer() {
-	store := memory.New(memory.Options{}) // in earnest one that others share
+	store := memory.New(memory.Options{}) // in earnest one others share
 	layered, err := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
 	if err != nil {
 		fmt.Println(err)

@@ -3,5 +3,5 @@
 package memory_test
 
 // steps is what the race detector leaves time for; it has nothing to find where
-// calls are made one after another.
+// calls are made in turn.
 const steps = 50_000

@@ -16,7 +16,7 @@ type brief struct {
 	over *atomic.Bool // the message
 }
 
-// closed is a transaction that pgx knows to have ended.
+// closed is a transaction pgx knows to have ended.
 var closed = func() pgx.Tx {
 	var b pgx.Batch
 	b.BeginTx(pgx.TxOptions{})

@@ -17,16 +17,16 @@
 //
 // An arrow is a round trip. Where the last message was not a new one, this one
 // may not be either: then the claim is asked for by itself, and begin comes
-// after the answer. The commit of a claim that shares its round trip waits
-// neither for the disk nor for a replica: the handler's, behind it in the log,
-// waits for both. A server that crashes in between has forgotten the attempt,
-// and rolled the transaction back.
+// after the answer. The commit of a claim sharing the round trip waits neither
+// for the disk nor for a replica: the handler's, behind it in the log, waits
+// for both. A server that crashes in between has forgotten the attempt, and
+// rolled the transaction back.
 //
-// What comes behind the arrow of a message's commit may be the claim and begin of
-// the message that the same worker handles next: the same statements, in
-// transactions of their own, of which the server begins none before the commit has
-// succeeded. Such a claim waits for nobody; whatever becomes of it, the commit's
-// answer comes first.
+// What comes behind the arrow of a message's commit may be the claim and begin
+// of the message the same worker handles next: the same statements, in
+// transactions of their own, of which the server begins none before the commit
+// has succeeded. Such a claim waits for nobody; whatever becomes of it, the
+// commit's answer comes first.
 //
 // Invariants:
 //
@@ -34,8 +34,8 @@
 //     the row only if owner and fence are those of the claim.
 //  2. A claim refused writes nothing.
 //  3. A statement locks one row at most, a claim the turn before that, except
-//     for Sweep and Purge, which pass over rows that others have locked; so
-//     they cannot deadlock.
+//     for Sweep and Purge, which pass over rows others have locked; so they
+//     cannot deadlock.
 //  4. Time is the server's, of one clock_timestamp() per decision. Those by which
 //     claims of a key are granted are in the order of the claims.
 //  5. Under Transactional, effects and completion commit together. Neither
@@ -50,13 +50,13 @@
 // A claim first reads. Unless the row says no, an INSERT … ON CONFLICT DO
 // UPDATE in the same statement decides, on the newest version of the row; if it
 // finds that somebody was faster, the statement is repeated. That costs one
-// round trip, and is right under every isolation level that the pool may have
-// for the default: serialization failures are repeated as well.
+// round trip, and is right under every isolation level the pool may have for
+// the default: serialization failures are repeated as well.
 //
-// Claims that write take turns at a key, by an advisory lock of two integers
-// that ends with the statement's commit, and read the clock in their turn. A
-// purged row's fence is gone with it; a claim that read the clock before that
-// row was claimed, and wrote after being purged, would have a smaller one
+// Claims writing take turns at a key, by an advisory lock of two integers
+// ending with the statement's commit, and read the clock in their turn. A
+// purged row's fence is gone with it; a claim reading the clock before that row
+// was claimed, and wrote after being purged, would have a smaller one
 // otherwise.
 //
 // # Two consumers at once
@@ -81,16 +81,17 @@
 //
 // A row is without effect from expires_at on, and removed by Sweep. With
 // Options.SweepEvery, Maintain calls that, which a consumer starts by itself;
-// otherwise somebody must, such as the operator's program by cron. The plain table is read as a whole by each sweep, and its
-// expired rows are deleted in small batches, found by page rather than by an
-// index: an index over expires_at would have to be changed with every change of a
-// row, and no change would be a HOT update any more. A sweep of ten million rows
-// reads two to three gigabytes.
+// otherwise somebody must, such as the operator's program by cron. The plain
+// table is read as a whole by each sweep, and the expired rows are deleted in
+// small batches, found by page rather than by an index: an index over
+// expires_at would have to be changed with every change of a row, and no change
+// would be a HOT update any more. A sweep of ten million rows reads two to
+// three gigabytes.
 //
 // The partitioned table (Options.Partitioned) is for more than that. The
 // partitions are 32 slots of a day, by the time within UUIDv7 ids, and one for
 // other ids; schema_partitioned.sql says why. Sweep truncates a slot when the
-// last row has expired. Its limits:
+// last row has expired. The limits:
 //
 //   - It helps where ids are UUIDv7 in lower case, as package outbox makes them;
 //     the rest is deleted in batches.

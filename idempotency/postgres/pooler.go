@@ -21,10 +21,10 @@ const backendSQL = `SELECT pg_backend_pid()`
 // preparedSQL is prepared by no one else.
 const preparedSQL = `SELECT $1::int -- looks for a pooler`
 
-// checkPooler finds a pooler between us and the server that gives each
-// transaction another connection, where the pool's statements do not bear that.
-// checkPooler asks two connections: in such a pooler, both have the same one of
-// the server's in turn.
+// checkPooler finds a pooler between us and the server giving each transaction
+// another connection, where the pool's statements do not bear that. checkPooler
+// asks two connections: in such a pooler, both have the same one of the
+// server's in turn.
 func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 	pool, ok := s.db.(*pgxpool.Pool)
 	if !ok || pool.Config().MaxConns < 2 {
@@ -44,7 +44,7 @@ func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 	}}
 }
 
-// losesStatements tells whether a statement that a connection has prepared is gone
+// losesStatements tells whether a statement a connection has prepared is gone
 // while another connection has that one of the server's which knows it.
 func losesStatements(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	a, err := pool.Acquire(ctx)

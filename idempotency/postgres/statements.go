@@ -90,7 +90,7 @@ const insertSQL = `
 // no row if it is, or is locked, or is being claimed, and does nothing then: it
 // costs half as much, and waits for no other user of the row. For that it looks
 // first: the insert would wait for somebody who changes the row, or deletes it,
-// without the key's locks. A query without tables looks at its condition before
+// without the key's locks. A query without tables looks at the condition before
 // anything else, and so the time is that behind the lock; as it is volatile it
 // is taken once.
 var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(

@@ -29,7 +29,7 @@ type database interface {
 
 // Options of New and NewTransactional. The zero value is valid.
 type Options struct {
-	// Table is table or schema.table, taken as it is; idempotency_keys if empty.
+	// Table is table or schema.table, taken as is; idempotency_keys if empty.
 	Table string
 	// Partitioned says the table was made by the Schema of such Options. It is a
 	// property of the table: a store told wrong fails at once.
@@ -159,7 +159,7 @@ type claimAnswer struct {
 	reason   string
 	result   []byte
 	mismatch bool
-	wait     int64 // µs; meaningless for states that do not wait
+	wait     int64 // µs; meaningless for states not waiting
 }
 
 // scan reads the answer of claimSQL.

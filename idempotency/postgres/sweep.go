@@ -20,8 +20,8 @@ const (
 	// rowsPerPage is about how many rows an 8 KiB page holds; it only decides how
 	// many pages are looked at for a single batch.
 	rowsPerPage = 25
-	// truncateLockTimeout is how long a claim of an old id may have to wait for
-	// a sweep that waits for another claim.
+	// truncateLockTimeout is how long a claim of an old id may have to wait for a
+	// sweep waiting for another claim.
 	truncateLockTimeout = "100ms"
 )
 

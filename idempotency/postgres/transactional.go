@@ -30,8 +30,8 @@ const defaultIdleTimeout = time.Minute
 // and so a duplicate no more than that.
 //
 // Where a consumer's worker has the next message at hand, that is claimed in
-// the transaction that commits this one: one round trip beside the handler's.
-// Not so with a message tried again, under a stricter isolation than read
+// the transaction committing this one: one round trip beside the handler's. Not
+// so with a message tried again, under a stricter isolation than read
 // committed, also where that is the server's default, on a pool that does
 // something with a connection between two users (PrepareConn, AfterRelease), or
 // without another that is free.
@@ -41,7 +41,7 @@ type Transactional struct {
 	begin string
 	// chain ends the claim's transaction and begins the handler's.
 	chain []string
-	// ahead says that messages may share a connection one after another.
+	// ahead says that messages may share a connection in turn.
 	ahead bool
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
 	// fresh tells the last message was new, and so the next may be.
@@ -51,8 +51,8 @@ type Transactional struct {
 }
 
 // wary is for how long each message takes a separate claim, which waits for the
-// disk, after trouble: a connection was lost, or a claim failed the commit that
-// it was made with. The server may have crashed, and because of a message: its
+// disk, after trouble: a connection was lost, or a claim failed the commit it
+// was made with. The server may have crashed, and because of a message: the
 // attempts would be forgotten each time, and it would never be given up.
 const wary = time.Minute
 
@@ -71,8 +71,8 @@ func (x *Transactional) hasty(ctx context.Context) bool {
 var _ storage.Transactor = (*Transactional)(nil)
 
 // NewTransactional returns a store on a table that Schema made, in the database
-// of the business tables, or an error that names the option that cannot work.
-// The pool stays the caller's; handlers must not wait for another of the
+// of the business tables, or an error naming the option that cannot work. The
+// pool stays the caller's; handlers must not wait for another of the
 // connections, or all of them may wait for each other.
 func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	if usercode.IsNil(pool) {

@@ -22,7 +22,7 @@ var (
 	// errTxEnded: a handler ended the transaction by SQL of its own. What it wrote
 	// may be committed although the key is not completed.
 	errTxEnded = fmt.Errorf("%w, by SQL", storage.ErrEscaped)
-	// errTxFailed: a handler returned nil although one of its statements had
+	// errTxFailed: a handler returned nil although one of the statements had
 	// failed, after which PostgreSQL commits nothing. Nothing was committed.
 	errTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
 	// errTxBusy: a handler returned nil in the middle of a result. Nothing was
@@ -32,7 +32,7 @@ var (
 
 type txKey struct{}
 
-// Tx returns the transaction of the handler that runs with this context under
+// Tx returns the transaction of the handler running with this context under
 // Transactional. For any other context, what it returns fails with
 // errNoTransaction whatever it is asked for; its Conn is nil, and its
 // LargeObjects fail with pgx.ErrTxClosed. It is for the handler's goroutine and
@@ -45,7 +45,7 @@ func Tx(ctx context.Context) pgx.Tx {
 	return noTx{}
 }
 
-// lentTx is a transaction that its user may not end.
+// lentTx is a transaction the user may not end.
 type lentTx struct {
 	brief
 	misused bool

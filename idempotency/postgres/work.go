@@ -49,8 +49,8 @@ type work struct {
 var _ storage.Work = (*work)(nil)
 
 // Claim implements storage.Work. The attempt is counted in a separate
-// transaction, so that one that takes the process down counts too. After a
-// claim not answered, the next is made on another connection.
+// transaction, so that one taking the process down counts too. After a claim
+// not answered, the next is made on another connection.
 func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.conn == nil {
 		if w.conn, err = w.pool.Acquire(ctx); err != nil {
@@ -110,7 +110,7 @@ func (w *work) Begin(ctx context.Context) (context.Context, error) {
 	return context.WithValue(ctx, txKey{}, pgx.Tx(w.tx)), nil
 }
 
-// send sends a batch that begins the handler's transaction.
+// send sends a batch beginning the handler's transaction.
 func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 	batch.Queue(handlerSQL, w.lock, w.idle).QueryRow(func(row pgx.Row) error { return row.Scan(&w.lax, nil, nil) })
 	results := w.conn.SendBatch(ctx, batch)
@@ -119,17 +119,17 @@ func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 	return err
 }
 
-// mostInARow bounds how many messages have a connection one after another: the
-// pool does not see it meanwhile.
+// mostInARow bounds how many messages have a connection in turn: the pool does
+// not see it meanwhile.
 const mostInARow = 32
 
 var _ ahead.Work = (*work)(nil)
 
 // CommitAndClaim implements ahead.Work. The next message is claimed in the
-// transaction that commits this one, so both take one commit; and so with the
-// role, the search_path and the timeouts that the handler has set locally. The
-// claim waits for no other user of the row, but for one who locks the table. If
-// it fails, so does the commit. A message tried again is committed without one.
+// transaction committing this one, so both take one commit; and so with the
+// role, the search_path and the timeouts the handler has set locally. The claim
+// waits for no other user of the row, but for one who locks the table. If it
+// fails, so does the commit. A message tried again is committed without one.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.row++; w.row >= mostInARow || !w.first || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
 		return claim, w.Commit(ctx, result, retention)

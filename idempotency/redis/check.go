@@ -156,7 +156,7 @@ func (v *view) fatal(text, remedy string) {
 }
 
 func (v *view) version() {
-	version := v.info["redis_version"] // Valkey gives the version that it is compatible with
+	version := v.info["redis_version"] // Valkey gives the version it is compatible with
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < minVersion {
 		v.add("version "+version+" is older than 7: scripts with flags are refused", "upgrade to Redis 7 or later, or Valkey")

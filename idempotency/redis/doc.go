@@ -7,19 +7,19 @@
 //  1. A key is a single string, which the server forgets when the record's
 //     retention is over. Nothing is kept elsewhere. A value that is no record
 //     is left alone, and an error.
-//  2. Every decision is made by the master, on its clock (TIME). The clocks of
+//  2. Every decision is made by the master, on the clock (TIME). The clocks of
 //     clients do not matter.
 //  3. A script that settles a key compares owner and fence in the same step.
 //  4. A script sent twice, because an answer was lost, does the work once.
 //
 // # What Redis can lose
 //
-// Redis answers before the replicas, and usually before its disk, have
+// Redis answers before the replicas, and usually before the disk, have
 // everything written. A key lost is absent: the message is run again, and
 // nobody notices it is a duplicate. Fences grow beyond what was forgotten all
 // the same, because they follow the clock, and a holder from before the loss
 // gets ErrLeaseLost. So what the message leads to can still refuse the older of
-// two holders (FenceFrom), or be guarded by the state that it changes (package
+// two holders (FenceFrom), or be guarded by the state it changes (package
 // guard). Where a second run must not happen, use package postgres.
 //
 //	event                              what happens                            remedy
@@ -52,8 +52,8 @@
 //	clock of the server jumps back,    leases last longer; the fence of a key  the same
 //	  or the next master's is behind   that was forgotten may repeat
 //
-// Check finds the settings among these. Tests show each row that a test can
-// bring about.
+// Check finds the settings among these. Tests show each row a test can bring
+// about.
 //
 // WAIT (Options.WaitReplicas) makes a claim or completion fail unless so many
 // replicas have it in memory. It does not make them agree: the write stays on
@@ -76,13 +76,13 @@
 // queue: a call waits until the goroutines that are ready have run, and for
 // nobody's round trip. One that nobody joins goes by itself. The more workers
 // there are, the more share a round trip, up to 64. A consumer's worker claims
-// the next message in the round trip that completes the one before, if one
-// server has both keys.
+// the next message in the round trip completing the one before, if one server
+// has both keys.
 //
 // Each call keeps its own answer, error and context. A pipeline that breaks
-// leaves those of its calls unanswered whose answers have not come, as a call
+// leaves those of the calls unanswered whose answers have not come, as a call
 // by itself would; they are repeated by the same owner as ever. What a server
-// refuses (a script that it does not know, a key that has moved or is somebody
+// refuses (a script it does not know, a key that has moved or is somebody
 // else's) is asked for again by itself. In a cluster each master has pipelines
 // of its own, so that one that is silent holds up its own keys only, and each
 // call is a separate script, as the keys of a script must be of one hash slot
@@ -104,12 +104,12 @@
 // # Memory
 //
 // A completed key without a result takes about 350 bytes with a UUID as the id
-// and the fingerprint that a consumer takes by default, 290 without that.
-// MEMORY USAGE says 296 and 232: it does not count the entry for the expiry.
+// and the fingerprint a consumer takes by default, 290 without that. MEMORY
+// USAGE says 296 and 232: it does not count the entry for the expiry.
 //
 // Non-goals: emulators without Lua's library struct (miniredis, fakeredis):
 // package memory is for tests; commands renamed; Redis before 7, proxies that
-// spread keys over servers for clients that do not know of it. One that sends a
+// spread keys over servers for clients that do not know of it. One sending a
 // script where the first key is, whatever the others are, would let a key be
 // claimed twice.
 package redis

@@ -17,16 +17,16 @@ import (
 const (
 	// maxGathered is how many calls share a round trip at most.
 	maxGathered = 64
-	// maxShared is the size of a result that shares a round trip. The calls
-	// beside it would wait for a larger one.
+	// maxShared is the size of a result sharing a round trip. The calls beside it
+	// would wait for a larger one.
 	maxShared = 4 << 10
 )
 
 // gatherer makes a single round trip of the claims and completions made at the
 // same moment. Nobody waits for another's round trip, or for a timer: a call
 // waits only until the goroutines that are ready have run, and then goes by
-// itself if none of them made one. Those that share a round trip are ready
-// again at the same moment, and so make their next calls together.
+// itself if none of them made one. Those sharing a round trip are ready again
+// at the same moment, and so make their next calls together.
 type gatherer struct {
 	// yield lets other goroutines run; runtime.Gosched, except in tests.
 	yield func()
@@ -39,7 +39,7 @@ type gatherer struct {
 	open map[*goredis.Client]*batch // that may be joined, by server
 }
 
-// batch is the calls that share a round trip.
+// batch is the calls sharing a round trip.
 type batch struct {
 	calls []*gathered
 	slots *atomic.Bool  // the gatherer's
@@ -68,8 +68,9 @@ func (c *gathered) reply() (any, error) {
 	return replyFor(c.place, c.cmd)
 }
 
-// answer is reply. What the server refuses is asked for again by itself: it may not
-// know the script (any more), or the key has moved. So is a call that nobody joined.
+// answer is reply. What the server refuses is asked for again by itself: it may
+// not know the script (any more), or the key has moved. So is a call nobody
+// joined.
 func (c *gathered) answer() (any, error) {
 	if c.cmd == nil && c.err == nil {
 		return c.alone()
@@ -132,7 +133,7 @@ func (g *gatherer) join(server *goredis.Client, calls []*gathered) (b *batch, le
 	return b, leads
 }
 
-// joined counts the calls that wait for others to join.
+// joined counts the calls waiting for others to join.
 func (g *gatherer) joined() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +165,7 @@ func (b *batch) send(server *goredis.Client) {
 			queue(ctx, pipe, calls)
 		}
 		_, err := pipe.Exec(ctx)
-		for _, calls := range commands { // each has its own error, unless a hook did not send them
+		for _, calls := range commands { // each has a separate error, unless a hook did not send them
 			cmd := calls[0].cmd
 			if cmd.Err() == nil && cmd.Val() == nil {
 				cmd.SetErr(err)

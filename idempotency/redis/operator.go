@@ -23,9 +23,9 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 }
 
 // Purge implements storage.Operator. For a whole scope it looks at all keys of
-// the server, or of each master of a cluster, in steps that do not block others
-// for long. Keys added meanwhile, or move to another node, may be missed. With
-// an error it returns how many were forgotten until then.
+// the server, or of each master of a cluster, in steps not blocking others for
+// long. Keys added meanwhile, or move to another node, may be missed. With an
+// error it returns how many were forgotten until then.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func (s *Store) purgeBatch(ctx context.Context, node *goredis.Client, names []st
 	for i, name := range names {
 		cmds[i] = purgeScript.EvalSha(ctx, pipe, []string{name}, args...)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, _ = pipe.Exec(ctx) // each command has a separate error
 	for i, cmd := range cmds {
 		n, err := count(replyFor(0, cmd))
 		if err != nil { // a flushed script, a slot that moved: those have a longer way

@@ -13,7 +13,7 @@ var sources embed.FS
 // The first line of a script declares what it may do. (Redis documentation,
 // "Scripting with Lua", "Eval scripts with flags".) A script that has one and
 // does not say no-writes is refused as a whole by a replica, and while replicas
-// or the disk that the server insists on are missing.
+// or the disk the server insists on are missing.
 const (
 	// refusedWhenFull: nothing new is begun on a server at maxmemory.
 	refusedWhenFull = "#!lua\n"

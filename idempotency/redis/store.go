@@ -30,7 +30,7 @@ var (
 // New returns a store on the client, which stays the caller's to close. New
 // does not ask the server; Check does.
 //
-// Give the client ContextTimeoutEnabled, or its calls outlive their contexts by
+// Give the client ContextTimeoutEnabled, or the calls outlive their contexts by
 // up to ReadTimeout.
 func New(client goredis.UniversalClient, o Options) (*Store, error) {
 	o, err := o.withDefaults(client)
@@ -113,8 +113,8 @@ func completionArgs(lease storage.Lease, result []byte, retention time.Duration)
 // another key, each with an error of its own. It is for package consumer, which
 // claims the next message so. Neither is made, and err is ahead.ErrApart,
 // unless one server has both keys, the call can share a round trip, and self is
-// this store, not one around it. A claim that the server refuses is not asked
-// for again: the message will.
+// this store, not one around it. A claim the server refuses is not asked for
+// again: the message will.
 func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
 	if self != storage.Store(s) || s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
@@ -168,7 +168,7 @@ func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, e
 	return s.record(ctx, "inspect", inspectScript, key)
 }
 
-// record runs a script that returns the key's record.
+// record runs a script returning the key's record.
 func (s *Store) record(ctx context.Context, verb string, script *goredis.Script, key storage.Key) (storage.Record, error) {
 	if err := key.Validate(); err != nil {
 		return storage.Record{}, err
@@ -234,7 +234,7 @@ func (s *Store) server(ctx context.Context, c *gathered) *goredis.Client {
 	return nil
 }
 
-// settled reads the reply of a script that says whether the lease was held.
+// settled reads the reply of a script saying whether the lease was held.
 func settled(verb string, key storage.Key, reply any, err error) error {
 	switch {
 	case err != nil:

@@ -2,7 +2,7 @@ package storage
 
 import "errors"
 
-// The errors that a Store returns, wrapped. Any other one means it could not be
+// The errors a Store returns, wrapped. Any other one means it could not be
 // asked, or that the answer is unknown.
 var (
 	// ErrBadKey: the key cannot be stored; asking again does not help.

@@ -13,11 +13,11 @@ const MaxIDBytes = 1024
 // maxScopeBytes bounds Key.Scope.
 const maxScopeBytes = 100
 
-// Key identifies a message for a single consumer. It is a value; the zero Key
+// Key identifies a message for a single consumer. Key is a value; the zero Key
 // is not valid.
 type Key struct {
-	// Scope names the consumer: two that read the same topic each act once.
-	// 1 to 100 letters, digits, dots, underscores and hyphens.
+	// Scope names the consumer: two reading the same topic each act once. 1 to 100
+	// letters, digits, dots, underscores and hyphens.
 	Scope string
 	// ID names the message within the scope, e.g. the header id. 1 to
 	// MaxIDBytes bytes of UTF-8 without NUL.
@@ -27,7 +27,7 @@ type Key struct {
 // String returns scope/id.
 func (k Key) String() string { return k.Scope + "/" + k.ID }
 
-// Validate returns an error that wraps ErrBadKey unless the key can be stored.
+// Validate returns an error wrapping ErrBadKey unless the key can be stored.
 func (k Key) Validate() error {
 	switch {
 	case !validScope(k.Scope):

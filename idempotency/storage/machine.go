@@ -13,11 +13,11 @@ import (
 // the server (Lua, SQL) say the same in their language, and the suite storetest
 // holds them to it.
 //
-// Arguments are expected to be valid. A transition that returns an error
-// returns the record as it was at now.
+// Arguments are expected to be valid. A transition returning an error returns
+// the record as it was at now.
 
-// NewOwner returns a token that no other claim has: 128 bits of randomness or
-// more, as text.
+// NewOwner returns a token no other claim has: 128 bits of randomness or more,
+// as text.
 func NewOwner() string { return rand.Text() }
 
 // At returns the record as it is to be seen at now: past ExpiresAt it is Absent

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// A fence must grow beyond a forgotten record, a clock that stands still, and a
+// A fence must grow beyond a forgotten record, a clock standing still, and a
 // clock set back.
 func TestFences(t *testing.T) {
 	req := storage.ClaimRequest{Owner: "a", Lease: time.Second, Retention: time.Second}

@@ -40,13 +40,13 @@ type Store interface {
 
 	// Complete stores the result, which may be nil, for the retention. A lease
 	// that ran out but was not claimed by somebody else still completes.
-	// ErrLeaseLost and ErrResultTooLarge leave the record as it is. Repeated by
-	// the same lease on a Completed key it is nil and changes nothing.
+	// ErrLeaseLost and ErrResultTooLarge leave the record as is. Repeated by the
+	// same lease on a Completed key it is nil and changes nothing.
 	Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error
 
-	// Fail gives the lease up. ErrLeaseLost leaves the record as it is.
-	// Repeated by the same lease on the state it made (Failed if terminal,
-	// Retryable if not) it is nil and changes nothing.
+	// Fail gives the lease up. ErrLeaseLost leaves the record as is. Repeated by
+	// the same lease on the state it made (Failed if terminal, Retryable if not)
+	// it is nil and changes nothing.
 	Fail(ctx context.Context, lease Lease, f Failure) error
 
 	// Inspect returns the record, with State Absent when there is none. It reads
@@ -54,8 +54,8 @@ type Store interface {
 	Inspect(ctx context.Context, key Key) (Record, error)
 }
 
-// Transactor is a Store that completes a key in the transaction in which the
-// handler works: both are there, or neither. A Processor finds out by itself.
+// Transactor is a Store completing a key in the transaction where the handler
+// works: both are there, or neither. A Processor finds out by itself.
 type Transactor interface {
 	Store
 
@@ -77,9 +77,9 @@ type Work interface {
 	Begin(ctx context.Context) (context.Context, error)
 
 	// Commit completes the key as Store.Complete does, in the transaction, and
-	// commits that. ErrResultTooLarge leaves the transaction as it was. After
-	// ErrInDoubt it may or may not be committed; after ErrEscaped a part of it
-	// may be; after any other error nothing is, nor will be.
+	// commits that. ErrResultTooLarge leaves the transaction as is. After
+	// ErrInDoubt it may or may not be committed; after ErrEscaped a part of it may
+	// be; after any other error nothing is, nor will be.
 	Commit(ctx context.Context, result []byte, retention time.Duration) error
 
 	// Release rolls back everything not committed and gives up everything
@@ -97,11 +97,11 @@ type Maintainer interface {
 
 // Operator is what an operator may do to a Store beside.
 type Operator interface {
-	// Release makes the key claimable at once: Processing, Retryable and
-	// Failed become Retryable, due, with nothing counted; a former owner's
-	// lease is lost (the record's Owner is emptied, its fence and fingerprint
-	// stay). Absent stays so. ErrCompleted otherwise: Purge such a key to have
-	// it run again. It returns the record as it was before.
+	// Release makes the key claimable at once: Processing, Retryable and Failed
+	// become Retryable, due, with nothing counted; a former owner's lease is lost
+	// (the record's Owner is emptied, the fence and fingerprint stay). Absent
+	// stays so. ErrCompleted otherwise: Purge such a key to have it run again. It
+	// returns the record as it was before.
 	Release(ctx context.Context, key Key) (Record, error)
 
 	// Purge forgets the records that match, in batches, and returns how many.
@@ -190,12 +190,12 @@ func (o Outcome) String() string {
 	return outcomeNames[0]
 }
 
-// Lease is the right to settle a key. It is a value that may be copied.
+// Lease is the right to settle a key. Lease is a value that may be copied.
 type Lease struct {
 	Key   Key
 	Owner string
 	// Fence is the fencing token: greater than that of every earlier claim of the
-	// key. A resource that remembers the greatest it has seen can refuse a holder
+	// key. A resource remembering the greatest it has seen can refuse a holder
 	// paused beyond the lease.
 	Fence int64
 }
@@ -207,8 +207,8 @@ type Failure struct {
 	// Excused counts the attempt as one that failed through no fault of the
 	// message. Not for Terminal.
 	Excused bool
-	// Unrun takes back the attempt that the claim counted: the handler was not
-	// called. Neither for Terminal nor with Excused.
+	// Unrun takes back the attempt the claim counted: the handler was not called.
+	// Neither for Terminal nor with Excused.
 	Unrun bool
 	// RetryAfter is the least time until the next claim is granted; 0 is at once.
 	RetryAfter time.Duration

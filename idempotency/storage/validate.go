@@ -16,8 +16,8 @@ const (
 	MinLease = time.Millisecond
 )
 
-// Validate returns an error that wraps ErrBadRequest unless the request is one
-// that a Store must answer. Stores call it before anything else.
+// Validate returns an error wrapping ErrBadRequest unless the request is one a
+// Store must answer. Stores call it before anything else.
 func (r ClaimRequest) Validate() error {
 	if err := checkOwner(r.Owner); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (r ClaimRequest) Validate() error {
 }
 
 // Validate returns an error that wraps ErrBadKey or ErrBadRequest unless the
-// lease is one that a Store may have granted.
+// lease is one a Store may have granted.
 func (l Lease) Validate() error {
 	if err := l.Key.Validate(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (l Lease) Validate() error {
 	return checkOwner(l.Owner)
 }
 
-// Validate returns an error that wraps ErrBadRequest unless the failure can be
+// Validate returns an error wrapping ErrBadRequest unless the failure can be
 // stored.
 func (f Failure) Validate() error {
 	switch {
@@ -71,7 +71,7 @@ func (f Filter) Validate() error {
 	return nil
 }
 
-// CheckLease returns an error that wraps ErrBadRequest unless d can be a lease.
+// CheckLease returns an error wrapping ErrBadRequest unless d can be a lease.
 func CheckLease(d time.Duration) error {
 	if d < MinLease {
 		return fmt.Errorf("%w: the lease, %s, is shorter than %s", ErrBadRequest, d, MinLease)
@@ -79,7 +79,7 @@ func CheckLease(d time.Duration) error {
 	return nil
 }
 
-// CheckRetention returns an error that wraps ErrBadRequest unless d can be the
+// CheckRetention returns an error wrapping ErrBadRequest unless d can be the
 // retention of a settled record.
 func CheckRetention(d time.Duration) error {
 	if d < MinLease {
@@ -121,9 +121,9 @@ func checkOwner(owner string) error {
 // isText tells whether every store can keep s as text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// CheckCompletion returns an error unless a store that keeps results of up to most
-// bytes can complete the lease with the result: one that wraps ErrBadRequest for the
-// retention, or ErrResultTooLarge.
+// CheckCompletion returns an error unless a store keeping results of up to most
+// bytes can complete the lease with the result: one wrapping ErrBadRequest for
+// the retention, or ErrResultTooLarge.
 func CheckCompletion(lease Lease, result []byte, most int, retention time.Duration) error {
 	if err := CheckRetention(retention); err != nil {
 		return err

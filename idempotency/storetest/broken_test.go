@@ -26,7 +26,7 @@ type data struct {
 
 // fault alters what a reference store does; each part is optional.
 type fault struct {
-	// seen alters the record that a call is about to change.
+	// seen alters the record a call is about to change.
 	seen func(v verb, r storage.Record, now time.Time) storage.Record
 	// lease alters the lease of a call.
 	lease func(r storage.Record, l storage.Lease) storage.Lease
@@ -38,7 +38,7 @@ type fault struct {
 	request func(r *storage.ClaimRequest)
 	// failure likewise.
 	failure func(f *storage.Failure)
-	// takes bounds how long a call is on its way, there as well as back. It is
+	// takes bounds how long a call is on the way, there as well as back. It is
 	// none of a right store's faults.
 	takes time.Duration
 	// lags makes reading the clock and the rest two steps.
@@ -46,14 +46,14 @@ type fault struct {
 	// races makes reading and writing two steps.
 	races bool
 	// mixes swaps the answers of two claims made at the same time, as a pipeline
-	// does that loses count.
+	// does losing count.
 	mixes bool
 	// amnesia forgets the fences of forgotten records, and does not look at the
 	// clock for new ones.
 	amnesia bool
 }
 
-// lag is the longest that a store of that fault waits: longer than the tolerance.
+// lag is the longest a store of that fault waits: longer than the tolerance.
 const lag = 15 * time.Millisecond
 
 func newReference(now func() time.Time, f fault) *reference {

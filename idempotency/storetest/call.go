@@ -50,7 +50,7 @@ type answer struct {
 	purged int
 }
 
-// answers are the errors that a history may contain.
+// answers are the errors a history may contain.
 var answers = []error{storage.ErrMismatch, storage.ErrLeaseLost, storage.ErrCompleted}
 
 // plain returns the error of the contract that err wraps, if there is one.

@@ -162,7 +162,7 @@ var claims = []scenario{
 	}},
 }
 
-// near checks a time that a store computed.
+// near checks a time a store computed.
 func (b *bench) near(what string, got, want time.Duration) {
 	b.Helper()
 	if (got - want).Abs() > b.subject.tolerance() {

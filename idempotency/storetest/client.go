@@ -10,7 +10,7 @@ import (
 )
 
 // client is a single process that works on keys, and makes mistakes on purpose.
-// It is for a single goroutine.
+// client is for a single goroutine.
 type client struct {
 	number   int
 	store    storage.Store
@@ -66,7 +66,7 @@ func (c *client) next(key storage.Key) call {
 }
 
 // crash makes the client forget the lease; now and then it comes back as a
-// zombie that knows it.
+// zombie knowing it.
 func (c *client) crash(m *notes) {
 	if m.held.Owner == "" {
 		return
@@ -97,7 +97,7 @@ func (c *client) request() storage.ClaimRequest {
 	return r
 }
 
-// retention is long enough to outlive the history, or so short that the key is
+// retention is long enough to outlive the history, or so short the key is
 // forgotten in it.
 func (c *client) retention(least time.Duration) time.Duration {
 	if c.random.IntN(3) > 0 {

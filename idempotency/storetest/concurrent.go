@@ -16,7 +16,7 @@ import (
 )
 
 // A key is worked on by all clients at a time, then left for the next, so that
-// looking for an order of its calls stays cheap.
+// looking for an order of the calls stays cheap.
 const (
 	callsPerKey = 80
 	hotKeys     = 3
@@ -45,7 +45,7 @@ func concurrent(ctx context.Context, s Subject, o Options) error {
 	calls := make([][]call, o.Clients)
 	var clients sync.WaitGroup
 	for i := range o.Clients {
-		clients.Go(func() { // ends after its share of the steps, or when another failed
+		clients.Go(func() { // ends after the share of the steps, or when another failed
 			var err error
 			if calls[i], err = l.work(ctx, s.newClient(i, o)); err != nil {
 				cancel(err)

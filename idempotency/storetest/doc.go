@@ -1,10 +1,10 @@
-// Package storetest holds every storage.Store to its contract. It is for
-// the tests of a store.
+// Package storetest holds every storage.Store to the contract. It is for the
+// tests of a store.
 //
 // Run goes through the contract line by line. Histories lets clients that
 // crash, wake up late, repeat calls and forge leases loose on a store, and
 // compares each answer with an oracle: a second, deliberately simple
-// implementation of the contract that shares no code with package idempotency.
+// implementation of the contract sharing no code with package idempotency.
 //
 // What the oracle rejects:
 //

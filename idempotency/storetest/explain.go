@@ -9,9 +9,9 @@ import (
 )
 
 // explain returns an error unless, for each key, there is an order of the calls
-// that answers them as they were answered. A call takes effect at a single
-// moment between the beginning and the end; calls that do not overlap keep
-// their order.
+// answering them as they were answered. A call takes effect at a single moment
+// between the beginning and the end; calls that do not overlap keep their
+// order.
 func explain(o oracle, calls []call) error {
 	byKey := make(map[storage.Key][]call)
 	for _, c := range calls {

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// named is a fault that the oracle must see.
+// named is a fault the oracle must see.
 type named struct {
 	name string
 	fault

@@ -2,7 +2,7 @@ package storetest
 
 import "github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 
-// states brings the key into each state in which it has a record.
+// states brings the key into each state where it has a record.
 var states = []struct {
 	name  string
 	state storage.State

@@ -53,8 +53,8 @@ func (o Options) withDefaults(fake bool) Options {
 }
 
 // Histories fails the test if the store answers a random history of calls in a
-// way that the oracle cannot explain. With a fake clock the calls are made one
-// after another and time passes between them only.
+// way the oracle cannot explain. With a fake clock the calls are made in turn
+// and time passes between them only.
 func Histories(t *testing.T, s Subject, o Options) {
 	t.Helper()
 	o = o.withDefaults(s.Advance != nil)

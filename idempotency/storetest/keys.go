@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// odd are ids that a store must tell apart.
+// odd are ids a store must tell apart.
 var odd = []string{
 	"0", "00", "1e3", "1000", " ", "  ", "a", "A", "a ", " a", "ä", "a\u0308", "ß", "ss", "日本語", "🦆", "\u200b",
 	"a/b", "a:b", "a|b", "a#b", "{a}", "{a}b", "}{", "[a]", "*", "?", "a*", "%", "%s", "_", "\\", "\\0", "'", "\"", "''", "`",

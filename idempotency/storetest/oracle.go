@@ -12,7 +12,7 @@ type span struct{ lo, hi time.Duration }
 
 func (s span) plus(d time.Duration) span { return span{s.lo + d, s.hi + d} }
 
-// belief is what a key may look like on the server. It is comparable.
+// belief is what a key may look like on the server. belief is comparable.
 type belief struct {
 	state       storage.State
 	fingerprint storage.Fingerprint
@@ -65,7 +65,7 @@ func (o oracle) after(b belief, c call) []belief {
 
 // leftBehind returns the record after a call that took b for forgotten. That is
 // next, with one exception: the store reads the clock first, and the call
-// changed nothing. Then b stays, because a later call may have read its clock
+// changed nothing. Then b stays, because a later call may have read the clock
 // earlier, when b was not forgotten yet.
 func (o oracle) leftBehind(b, next belief, c call, when span) belief {
 	if !o.clockFirst || next.state != storage.Absent || c.answer.purged > 0 {
@@ -130,7 +130,7 @@ func (o oracle) claim(b belief, c call, when span) []belief {
 	}
 }
 
-// afterWait is a claim of a key that nobody can have before end.
+// afterWait is a claim of a key nobody can have before end.
 func (o oracle) afterWait(b belief, c call, when, end span, refusal storage.Outcome) []belief {
 	if late := o.notBefore(when, end); late.lo <= late.hi && c.answer.claim.Outcome == storage.Claimed {
 		return granted(b, c, late)

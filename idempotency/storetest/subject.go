@@ -26,7 +26,7 @@ type Subject struct {
 	// otherwise.
 	Tolerance time.Duration
 	// ReadsClockFirst says the store reads the clock, or what it takes for it,
-	// before the step that takes effect: the times of a change may be those of any
+	// before the step taking effect: the times of a change may be those of any
 	// moment since the call began.
 	ReadsClockFirst bool
 	// MaxResultBytes is what the store can hold; 0 skips the test of the limit.

@@ -7,15 +7,15 @@
 // semantic conventions advise: a record may be consumed days later, by several,
 // and more than once. Options.Parent makes it a child instead.
 //
-// The span covers claim, handler and settlement; spans that the handler starts
-// from the context are its children. Its attributes follow the semantic
-// conventions for messaging and Kafka, and beside them:
+// The span covers claim, handler and settlement; spans the handler starts from
+// the context are the children. The attributes follow the semantic conventions
+// for messaging and Kafka, and beside them:
 //
 //	idempotency.disposition  what became of the message, see idempotency.Disposition
 //	idempotency.attempt      the number of the attempt, if the handler ran
 //	idempotency.layer        the layer of the store that answered
 //
-// Only OpenTelemetry's API is imported, not its SDK.
+// Only OpenTelemetry's API is imported, not the SDK.
 //
 // Non-goals: spans for polls, commits and waits; metrics and logs.
 package tracing

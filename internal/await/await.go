@@ -11,7 +11,7 @@ import (
 // Answer calls ask in a goroutine and returns the answer, or the cause of ctx's
 // end without it: for calls that do not look at their context all the time, as
 // franz-go's client does not while it connects. ask then goes on by itself:
-// there must be something that ends it, such as the client's Close.
+// there must be something ending it, such as the client's Close.
 func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -37,8 +37,8 @@ const pause = 20 * time.Millisecond
 // ErrExited says that everything waited for has ended by itself.
 var ErrExited = errors.New("it exited while starting")
 
-// Ready probes a server that starts until it answers. It is an error when ctx
-// ends before, when exited is closed, which may be nil, or when the probe finds
+// Ready probes a server starting until it answers. It is an error when ctx ends
+// before, when exited is closed, which may be nil, or when the probe finds
 // ErrExited.
 func Ready(ctx context.Context, exited <-chan struct{}, probe func(context.Context) error) error {
 	tick := time.NewTicker(pause)

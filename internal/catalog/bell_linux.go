@@ -14,9 +14,9 @@ import (
 // the socket only during the wait.
 //
 // It is an epoll instance of one socket, which is itself in the runtime's
-// (epoll instances may be nested: epoll(7)). It is armed for a wait, and rings
-// once. A thread blocked in the socket would be woken as well, but the runtime
-// watches such a thread, at a cost of some thousand wake-ups a second.
+// (epoll instances may be nested: epoll(7)). bell is armed for a wait, and
+// rings once. A thread blocked in the socket would be woken as well, but the
+// runtime watches such a thread, at a cost of some thousand wake-ups a second.
 type bell struct {
 	socket int
 	file   *os.File // the epoll instance

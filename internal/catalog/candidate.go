@@ -16,7 +16,7 @@ type CandidateState string
 const (
 	CandidatePrimary     CandidateState = "primary"     // the slot's own server
 	CandidateReady       CandidateState = "ready"       // a copy of the slot, to go on from
-	CandidateTemporary   CandidateState = "temporary"   // a copy that a promotion drops
+	CandidateTemporary   CandidateState = "temporary"   // a copy a promotion drops
 	CandidateInvalidated CandidateState = "invalidated" // a copy that cannot be read any more
 	CandidateStale       CandidateState = "stale"       // a copy not moved on
 	CandidateBlocked     CandidateState = "blocked"     // a slot of that name keeps the copy away
@@ -27,7 +27,7 @@ const (
 	CandidateUnknown     CandidateState = "unknown"     // no answer
 )
 
-// Candidate is a server that a failover may go to, and how the slot stands there.
+// Candidate is a server a failover may go to, and how the slot stands there.
 type Candidate struct {
 	Host  string         `json:"host"`
 	State CandidateState `json:"state"`
@@ -48,7 +48,7 @@ func (c Candidate) Ready() bool { return c.State == CandidateReady }
 // String is what an operator is told.
 func (c Candidate) String() string { return c.Host + " " + c.Text }
 
-// original is the slot on its own server.
+// original is the slot on a separate server.
 type original struct {
 	name     string // of the slot
 	server   Server
@@ -58,7 +58,7 @@ type original struct {
 	physical []string // slots that standbys may read
 }
 
-// standing is what a server tells of itself that a failover may go to.
+// standing is what a server tells of itself a failover may go to.
 type standing struct {
 	server   Server
 	instance Instance
@@ -121,7 +121,7 @@ func (p original) left(s standing) Candidate {
 			"SELECT pg_drop_replication_slot(" + pgsql.Literal(s.slot.Name) + ");"}
 }
 
-// unmarked is a slot of that name that the server has not copied.
+// unmarked is a slot of that name the server has not copied.
 func (p original) unmarked(s standing) Candidate {
 	c := Candidate{State: CandidateBlocked}
 	behind := p.behind(s, &c)

@@ -19,14 +19,15 @@ import (
 // candidatePatience bounds the look at a single server: the next waits for it.
 const candidatePatience = 5 * time.Second
 
-// Candidates are the addresses of the servers that a failover may go to.
+// Candidates are the addresses of the servers a failover may go to.
 type Candidates struct {
 	cfg   *pgx.ConnConfig
 	env   environment
 	hosts []*pgconn.Config
 }
 
-// FindCandidates are those that the URL and standbys (host or host:port) lead to now.
+// FindCandidates are those the URL and standbys (host or host:port) lead to
+// now.
 func FindCandidates(ctx context.Context, url string, standbys []string) (*Candidates, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -43,9 +44,9 @@ func FindCandidates(ctx context.Context, url string, standbys []string) (*Candid
 // Several reports whether there is more than one.
 func (c *Candidates) Several() bool { return len(c.hosts) > 1 }
 
-// Read asks each of them, one after the other and with the URL's login, and says how a
-// failover to it would find the slot. conn is to the slot's own server. A server that
-// does not answer is a CandidateUnknown.
+// Read asks each of them in turn and with the URL's login, and says how a
+// failover to it would find the slot. conn is to the slot's own server. A
+// server not answering is a CandidateUnknown.
 func (c *Candidates) Read(ctx context.Context, conn *pgx.Conn, slot string) (list []Candidate, err error) {
 	own, err := readOriginal(ctx, conn, slot)
 	if err != nil {

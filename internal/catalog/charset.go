@@ -44,7 +44,7 @@ var gaps = map[string]string{
 
 const remedyEncoding = "move the data to a database in UTF8 (pg_dump --encoding=UTF8)"
 
-// charsets are those that this process has asked for, by name. PostgreSQL's
+// charsets are those this process has asked for, by name. PostgreSQL's
 // conversions are the same on each server.
 var charsets sync.Map
 
@@ -76,9 +76,9 @@ func ReadCharset(ctx context.Context, conn *pgx.Conn) (*pg.Charset, error) {
 	return c, err
 }
 
-// conversionSQL lists the characters with their equivalent: a row of them at once or,
-// where one has none, each by itself. No function says of a character that it has none
-// but by an error.
+// conversionSQL lists the characters with their equivalent: a row of them at
+// once or, where one has none, each by itself. No function says of a character
+// it has none but by an error.
 func conversionSQL(rows string) string {
 	return `
 DO $conversion$

@@ -19,18 +19,18 @@ const connectTimeout = 10 * time.Second
 // URL sets none.
 const applicationName = "cdc-outbox"
 
-// Connect opens an ordinary connection for catalog queries. Names of its
-// statements without a schema are PostgreSQL's own. Its errors carry a
+// Connect opens an ordinary connection for catalog queries. Names of the
+// statements without a schema are PostgreSQL's own. The errors carry a
 // failure.Class. A statement fails, and the connection is closed, when the
 // server is silent for answerTimeout, unless Patient announced it. A statement
-// that waits for a lock fails after lockTimeout.
+// waiting for a lock fails after lockTimeout.
 func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return ConnectBeside(ctx, url, nil)
 }
 
-// ConnectBeside is Connect to the address that a stream comes from.
-// ConnectBeside does not ask other hosts of the URL. If the URL does not lead
-// to that address any more, or at is nil, it is Connect.
+// ConnectBeside is Connect to the address a stream comes from. ConnectBeside
+// does not ask other hosts of the URL. If the URL does not lead to that address
+// any more, or at is nil, it is Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -60,9 +60,9 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 	return open(ctx, cfg, env, answerTimeout)
 }
 
-// ordinary is the environment of an ordinary connection. A statement that waits
-// for a lock fails, so it is not taken for a server that does not answer. In
-// the URL an operator may set another lock_timeout or statement_timeout.
+// ordinary is the environment of an ordinary connection. A statement waiting
+// for a lock fails, so it is not taken for a server not answering. In the URL
+// an operator may set another lock_timeout or statement_timeout.
 func ordinary(cfg *pgconn.Config) environment {
 	env := everywhere.joined(environment{"lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10)})
 	for _, name := range []string{"lock_timeout", "statement_timeout"} {
@@ -73,10 +73,10 @@ func ordinary(cfg *pgconn.Config) environment {
 	return env
 }
 
-// ConnectReplication opens a logical replication connection (a walsender). Its
+// ConnectReplication opens a logical replication connection (a walsender). The
 // errors carry a failure.Class. It has no lock_timeout, not even the role's,
-// because the creation of a slot waits for transactions by their locks. Otherwise it is as Connect,
-// until wal.Open takes the connection over.
+// because the creation of a slot waits for transactions by their locks.
+// Otherwise it is as Connect, until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := parse(url)
 	if err != nil {

@@ -60,15 +60,15 @@ const routineConnect = "CheckMyDatabase"
 // converted (mbutils.c).
 const routineEncoding = "InitializeClientEncoding"
 
-// remedyPooler is for the answer of a pooler that takes no start-up parameters of
+// remedyPooler is for the answer of a pooler taking no start-up parameters of
 // ours. PostgreSQL itself answers so only to what is no client of its own.
 const remedyPooler = "what answers is a pooler, as PgBouncer: " + ConnectDirectly
 
 // ConnectDirectly is the remedy for what a pooler cannot do.
 const ConnectDirectly = "connect to PostgreSQL directly, and not through a pooler, as only PostgreSQL has replication connections; or set source.mode: poll"
 
-// badParameter are the codes of a server that does not take a setting, or the
-// value, from the connection string.
+// badParameter are the codes of a server not taking a setting, or the value,
+// from the connection string.
 var badParameter = []string{pgerrcode.UndefinedObject, pgerrcode.InvalidParameterValue, pgerrcode.CantChangeRuntimeParam}
 
 // connectError is a pgconn.ConnectError with another text.

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Failure mode 24: of several hosts, the one that takes writes, and the password
-// that the file has now.
+// Failure mode 24: of several hosts, the one taking writes, and the password
+// the file has now.
 func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	server := pgtest.Shared(t)
 	u := must.Get(url.Parse(server.URL("postgres")))(t)
@@ -72,7 +72,7 @@ func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 	}
 }
 
-// A host that refuses does not hide those behind it.
+// A host refusing does not hide those behind it.
 func TestConnectPastAHostThatRefuses(t *testing.T) {
 	refuses := must.Get(url.Parse(pgtest.Shared(t).URL("postgres")))(t)
 	accepts := must.Get(url.Parse(pgtest.Start(t, pgtest.Own()).URL("postgres")))(t)

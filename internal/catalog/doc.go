@@ -12,6 +12,6 @@
 //  3. What refuses a table, a slot or a publication is a single function for
 //     all: CheckTable, Slot.Unfit, CheckPublication; a View has their verdicts.
 //
-// Non-goals: streaming (wal), outbox columns (transform), changes that nobody
-// asked for.
+// Non-goals: streaming (wal), outbox columns (transform), changes nobody asked
+// for.
 package catalog

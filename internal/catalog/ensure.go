@@ -7,12 +7,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// hasIdentity is the SQL condition that rows of pg_class c, of the partitions
-// and of the tables that inherit from it can be named in an update or delete:
+// hasIdentity is the SQL condition rows of pg_class c, of the partitions and of
+// the tables that inherit from it can be named in an update or delete:
 // TableInfo.ReplicaIdentity. PostgreSQL refuses an UPDATE or DELETE of any
 // other table whose updates or deletes are published, and looks at the
-// partition that the row is in. A partition made later has the default
-// identity, and so the primary key of the partitioned table or none.
+// partition the row is in. A partition made later has the default identity, and
+// so the primary key of the partitioned table or none.
 var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
            WITH RECURSIVE below AS (
                SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = c.oid
@@ -40,8 +40,8 @@ func ownIdentity(class string) string {
 const IdentityRemedy = "give it, and each of its partitions, a primary key that is not DEFERRABLE and has no generated column"
 
 // EnsurePublicationSQL creates the publication as CreatePublication does, or
-// adds to one that exists the tables that it lacks. It is a block that looks at
-// the tables itself, so it does the same for every user and at any time.
+// adds to one that exists the tables it lacks. It is a block looking at the
+// tables itself, so it does the same for every user and at any time.
 // EnsurePublicationSQL refuses to add a table whose UPDATEs PostgreSQL would
 // refuse from then on (SQLSTATE 55000, with a hint).
 func EnsurePublicationSQL(name string, tables []pg.Table) string {

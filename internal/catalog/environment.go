@@ -22,7 +22,7 @@ type environment map[string]string
 // everywhere is the environment of each session.
 var everywhere = textForm.joined(lasting)
 
-// lasting is the part of it that does not concern values.
+// lasting is the part of it not concerning values.
 var lasting = undisturbed.joined(afterLogin)
 
 // textForm makes the text form of values independent of other settings
@@ -41,7 +41,7 @@ var textForm = environment{
 
 // undisturbed lets statements and transactions take their time, and write. Each
 // wait of ours has a separate limit, see line. For a walsender each transaction
-// that it decodes is a separate transaction, which transaction_timeout ends.
+// it decodes is a separate transaction, which transaction_timeout ends.
 var undisturbed = environment{
 	"statement_timeout":                   "0",
 	"idle_in_transaction_session_timeout": "0",
@@ -71,7 +71,7 @@ func (e environment) joined(others ...environment) environment {
 	return all
 }
 
-// sql is the statement that sets the environment: for the session, or until the
+// sql is the statement setting the environment: for the session, or until the
 // transaction ends. sql names all functions with their schema, because the
 // search path before it may be anybody's. The server may lack a parameter.
 func (e environment) sql(local bool) string {
@@ -115,17 +115,17 @@ func (e environment) settle(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// Environment is the statement that sets the environment of a session until the
+// Environment is the statement setting the environment of a session until the
 // transaction ends, for connections of ConnectPooled. Values then have the text
 // form of the stream.
 var Environment = everywhere.joined(noLockTimeout).sql(true)
 
-// ScriptEnvironment are statements that give a session of psql what statements of
+// ScriptEnvironment are statements giving a session of psql what statements of
 // ours count on.
 var ScriptEnvironment = lasting.joined(noLockTimeout, environment{"standard_conforming_strings": "on"}).sets()
 
-// sets are statements for the session; that for a parameter that the server may
-// lack is a block.
+// sets are statements for the session; that for a parameter the server may lack
+// is a block.
 func (e environment) sets() (statements []string) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		switch name {
@@ -141,6 +141,6 @@ func (e environment) sets() (statements []string) {
 	return statements
 }
 
-// OwnPath is the statement that gives the session the search path of its login
+// OwnPath is the statement giving the session the search path of the login
 // until the transaction ends. Functions and operators must then have a schema.
 const OwnPath = "SET LOCAL search_path TO DEFAULT"

@@ -53,7 +53,7 @@ var ours = map[string]string{
 }
 
 // TestEnvironmentBeatsOtherSettings has a database with settings of its own
-// and, from PostgreSQL 17 on, a login event trigger that sets the same: the
+// and, from PostgreSQL 17 on, a login event trigger setting the same: the
 // settings count more than what a client sends with the login.
 func TestEnvironmentBeatsOtherSettings(t *testing.T) {
 	t.Run("database", func(t *testing.T) {

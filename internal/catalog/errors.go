@@ -22,21 +22,21 @@ var ErrSlotActive = errors.New("replication slot is active elsewhere")
 // exist: a typing error, or a name service that is not up yet, as at boot.
 var ErrUnknownHost = errors.New("unknown host")
 
-// ErrTerminated is wrapped by the error of a connection that an administrator's
+// ErrTerminated is wrapped by the error of a connection an administrator's
 // command ended: a fast shutdown, or pg_terminate_backend. The server reports
 // both in the same way.
 var ErrTerminated = errors.New("the server ended the connection on an administrator's command")
 
-// ErrCrashed is wrapped by the error of a connection that the server ended with all
-// others, since one of its processes had crashed.
+// ErrCrashed is wrapped by the error of a connection the server ended with all
+// others, since one of the processes had crashed.
 var ErrCrashed = errors.New("the server ended all connections after a crash")
 
-// ErrUnavailable is wrapped by the error of a connection that the server refused
+// ErrUnavailable is wrapped by the error of a connection the server refused
 // because it is starting, stopping or recovering: only the message says which,
 // in the server's language.
 var ErrUnavailable = errors.New("the server takes no connections now")
 
-// ErrShutdown is wrapped by the error of a stream that the server ended because it
+// ErrShutdown is wrapped by the error of a stream the server ended because it
 // is stopping.
 var ErrShutdown = errors.New("the server is shutting down")
 
@@ -57,7 +57,7 @@ const (
 	routineStandbySlots = "StandbySlotsHaveCaughtup"
 )
 
-// Classify gives an error of the server, or of a connection attempt, its
+// Classify gives an error of the server, or of a connection attempt, the
 // failure.Class and a remedy, and makes it wrap one of the errors above where
 // one fits. Unknown errors stay transient.
 func Classify(err error) error {
@@ -111,7 +111,7 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 		return failure.Lossf(remedyLoss, "%w", err)
 	case pg.Code == pgerrcode.UndefinedFile:
 		// A segment of the log, the plugin's library, a file of spilled changes. Who
-		// connects anew asks the slot first: only that tells of a loss.
+		// connects anew asks the slot first: only telling of a loss.
 		return &failure.Error{Class: failure.Transient, Remedy: remedyFile, Err: err}
 	case pg.Code == pgerrcode.UndefinedObject && pg.Routine == routinePublication:
 		return failure.Lossf(remedyPublication, "%w", err)
@@ -120,7 +120,7 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 }
 
 // AcceptGap is the way on after a loss, for every remedy that has it. The
-// command and its flags are part of the public contract. Everything typed first
+// command and the flags are part of the public contract. Everything typed first
 // changes nothing.
 const AcceptGap = "`cdc-outbox setup --accept-gap` says what is missing, and changes nothing; " +
 	"with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
@@ -155,11 +155,11 @@ func certificateInvalid(err error) bool {
 	return ok
 }
 
-// NoticeError returns the error that a notice inside the stream means. A
-// missing publication is an error up to PostgreSQL 17 and only a warning from
-// 18 on, after which the server leaves the rows out (pgoutput.c,
-// LoadPublications). A wait for a standby has the same code (see StandbyWait). The
-// message is in the server's language and cannot be relied on.
+// NoticeError returns the error a notice inside the stream means. A missing
+// publication is an error up to PostgreSQL 17 and only a warning from 18 on,
+// after which the server leaves the rows out (pgoutput.c, LoadPublications). A
+// wait for a standby has the same code (see StandbyWait). The message is in the
+// server's language and cannot be relied on.
 func NoticeError(n *pgconn.Notice) error {
 	if n.SeverityUnlocalized == "WARNING" && n.Code == pgerrcode.ObjectNotInPrerequisiteState && n.Routine != routineStandbySlots {
 		return failure.Lossf(remedyPublication, "the server leaves out rows: %s: %s", n.Message, n.Detail)

@@ -21,7 +21,7 @@ const noMember = "none"
 // from insert to something else and back leaves no trace in the catalogs, nor
 // does making a table unlogged and logged again.)
 //
-// Its form is oid:table=membership|membership,table=… and so on.
+// The form is oid:table=membership|membership,table=… and so on.
 func (p Publication) Fingerprint(tables []pg.Table) string {
 	parts := make([]string, 0, len(tables))
 	for _, t := range tables {
@@ -105,7 +105,7 @@ func FingerprintHas(fingerprint string, t pg.Table) bool {
 	return has
 }
 
-// LeftOut are the tables of an earlier fingerprint that the present one, of the same
+// LeftOut are the tables of an earlier fingerprint the present one, of the same
 // publication, is not of.
 func LeftOut(before, now string) []string {
 	oid, tables := splitFingerprint(before)

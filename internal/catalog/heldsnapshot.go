@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// HeldSnapshot is an exported snapshot that outlives the next command of the
+// HeldSnapshot is an exported snapshot outliving the next command of the
 // connection which created it.
 type HeldSnapshot struct {
 	Name string // for Snapshot.Name
@@ -19,7 +19,7 @@ type HeldSnapshot struct {
 // HoldSnapshot takes over the exported snapshot name, as CreateSlot returns it:
 // the replication connection may then start to stream. HoldSnapshot opens a
 // separate connection to url, which Release closes; the snapshot ends with it.
-// While it is held, the server removes no row version that it may see.
+// While it is held, the server removes no row version it may see.
 func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) {
 	conn, err := Connect(ctx, url)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Holder is the connection that reads a slot. Roles see the details of their
-// own connections only, unless they have pg_read_all_stats.
+// Holder is the connection reading a slot. Roles see the details of their own
+// connections only, unless they have pg_read_all_stats.
 type Holder struct {
 	PID         int32      `json:"pid"`
 	Application string     `json:"application_name,omitempty"`
@@ -37,7 +37,7 @@ func (h Holder) String() string {
 	return s
 }
 
-// ReadHolder looks up the process that reads a slot; one that has just gone is
+// ReadHolder looks up the process reading a slot; one that has just gone is
 // known by the number only.
 func ReadHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) {
 	h := Holder{PID: pid}

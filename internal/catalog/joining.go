@@ -16,8 +16,8 @@ const (
 	joinTimeout = "'3s'"
 )
 
-// behindWriters is a statement as a transaction that waits for the writers of
-// the tables first.
+// behindWriters is a statement as a transaction waiting for the writers of the
+// tables first.
 func behindWriters(statement string, tables ...pg.Table) string {
 	if len(tables) == 0 {
 		return statement + ";"

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// answerTimeout is how long a server asked may say nothing. It is longer than
-	// lockTimeout, so a wait for a lock is not taken for a server that does not
-	// answer. It is shorter than the deadlines of callers, so the error is the one
-	// seen.
+	// answerTimeout is how long a server asked may say nothing. answerTimeout is
+	// longer than lockTimeout, so a wait for a lock is not taken for a server not
+	// answering. answerTimeout is shorter than the deadlines of callers, so the
+	// error is the one seen.
 	answerTimeout = 8 * time.Second
 	// lockTimeout is how long the server lets a statement of ours wait for a lock.
 	lockTimeout = 5 * time.Second
@@ -28,9 +28,9 @@ const (
 var errSilent = errors.New("no answer from PostgreSQL")
 
 // line is a connection with a limit on the server's silence: a read or a write
-// that waits longer fails. Deadlines may be set on it too; the earlier one
-// counts. pgconn reads only while it waits for an answer or for notifications.
-// So whatever it waits for ends, a COMMIT or a close included, even under a
+// waiting longer fails. Deadlines may be set on it too; the earlier one counts.
+// pgconn reads only while it waits for an answer or for notifications. So
+// whatever it waits for ends, a COMMIT or a close included, even under a
 // context without a deadline.
 //
 // Like every net.Conn it is safe for concurrent use; one goroutine reads.
@@ -171,9 +171,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// silentError is errSilent with the length of the silence. It is no timeout in
-// the sense of net.Error: pgconn would take the connection for usable after
-// one.
+// silentError is errSilent with the length of the silence. silentError is no
+// timeout in the sense of net.Error: pgconn would take the connection for
+// usable after one.
 type silentError struct {
 	limit time.Duration
 	asked error // why it was not waited for any longer, where the server was asked

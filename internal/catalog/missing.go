@@ -47,11 +47,11 @@ func InSourceTables(t pg.Table) string {
 	return "In the configuration: source.tables: [" + name + "]"
 }
 
-// mostNear bounds the tables that a missing one is compared with.
+// mostNear bounds the tables a missing one is compared with.
 const mostNear = 10_000
 
-// Missing returns the error of class failure.Config of a table that is not there. It
-// wraps a MissingTable.
+// Missing returns the error of class failure.Config of a table that is not
+// there. Missing wraps a MissingTable.
 func Missing(ctx context.Context, conn *pgx.Conn, t pg.Table) error {
 	m, err := FindNamesake(ctx, conn, t)
 	if err != nil {

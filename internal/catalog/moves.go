@@ -25,9 +25,9 @@ type moves struct {
 	known bool
 }
 
-// The columns of a partition key, also those in its expressions, depend on their
-// table. The statistics are asked for rows, as they need neither a lock nor a
-// privilege.
+// The columns of a partition key, also those in the expressions, depend on
+// their table. The statistics are asked for rows, as they need neither a lock
+// nor a privilege.
 var movesQuery = `
 WITH RECURSIVE tree AS (
 	SELECT c.oid, c.relkind, c.relreplident, false AS rest FROM pg_class c WHERE c.oid = $1

@@ -17,9 +17,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
-// open and openReplication are the only places that open a connection to
+// open and openReplication are the only places opening a connection to
 // PostgreSQL (the linter has a rule for that). So each connection is a line,
-// and every question on it ends, and each has the environment of its kind.
+// and every question on it ends, and each has the environment of the kind.
 
 // open opens an ordinary connection, with a limit on the server's silence.
 func open(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence time.Duration) (*pgx.Conn, error) {
@@ -38,8 +38,8 @@ func openAt(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence t
 	return openAny(ctx, cfg, env, all)
 }
 
-// openAny opens an ordinary connection to the first of addresses that accepts us. The
-// dial function is that of cfg.
+// openAny opens an ordinary connection to the first of addresses accepting us.
+// The dial function is that of cfg.
 func openAny(ctx context.Context, cfg *pgx.ConnConfig, env environment, all []*pgconn.Config) (*pgx.Conn, error) {
 	return anyHost(all, func(one *pgconn.Config) (*pgx.Conn, error) {
 		alone := *cfg
@@ -80,9 +80,9 @@ func openReplication(ctx context.Context, cfg *pgconn.Config, env environment) (
 	})
 }
 
-// anyHost connects to the first address that accepts us. anyHost gives pgconn
-// one address at a time. With several, pgconn stops at the first that refuses
-// the password, the database or the right to connect, and does not tell which
+// anyHost connects to the first address accepting us. anyHost gives pgconn one
+// address at a time. With several, pgconn stops at the first refusing the
+// password, the database or the right to connect, and does not tell which
 // address said what. But a host may refuse for good, as a standby with another
 // pg_hba.conf does, while the next is only down for a while.
 func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
@@ -111,7 +111,7 @@ func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error
 // only if there is no other.
 var errSecondChoice = errors.New("not the kind of server that target_session_attrs prefers")
 
-// otherKind is the error of a server that answers and is not of the kind that
+// otherKind is the error of a server answering and is not of the kind that
 // target_session_attrs asks for: a standby, while there is no primary.
 type otherKind struct{ err error }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Parameters of libpq that pgx does not know. It would send them to the server as
+// Parameters of libpq pgx does not know. It would send them to the server as
 // settings of the session.
 
 // needless have no effect here, and why.
@@ -34,8 +34,8 @@ var needless = map[string]string{
 
 const ownLimits = "the connector asks the server itself whether it is there"
 
-// refused cannot be left out without a word: a user counts on them. Some have a value
-// that asks for nothing.
+// refused cannot be left out without a word: a user counts on them. Some have a
+// value asking for nothing.
 var refused = map[string]struct{ harmless, instead string }{
 	"gssencmode":       {"disable prefer", "encrypt by sslmode"},
 	"gssdelegation":    {"0", "log in by password or certificate"},
@@ -73,7 +73,7 @@ func NeedlessParameters(url string) []string {
 	return ignored
 }
 
-// adapt takes the parameters that pgx does not know from those of the session.
+// adapt takes the parameters pgx does not know from those of the session.
 func adapt(cfg *pgconn.Config) (ignored []string, err error) {
 	params := cfg.RuntimeParams
 	for name, r := range refused {

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// libpqParameters are all of PostgreSQL 18 (fe-connect.c, PQconninfoOptions), with a
-// value that changes nothing where there is one.
+// libpqParameters are all of PostgreSQL 18 (fe-connect.c, PQconninfoOptions),
+// with a value changing nothing where there is one.
 var libpqParameters = map[string]string{
 	"application_name": "a", "channel_binding": "prefer", "client_encoding": "LATIN1", "connect_timeout": "3", "dbname": "d",
 	"fallback_application_name": "b", "gssdelegation": "0", "gssencmode": "prefer", "gsslib": "gssapi", "host": "h", "hostaddr": "127.0.0.1",

@@ -18,7 +18,7 @@ const askEvery = 5 * time.Second
 // Waiting is what a statement waits for, as the server says.
 type Waiting struct {
 	Event string    // wait_event_type and wait_event of pg_stat_activity; empty while it works
-	For   []Blocker // who is in its way
+	For   []Blocker // who is in the way
 }
 
 // Blocker is a session, or a prepared transaction, that a statement waits for.
@@ -75,8 +75,8 @@ func (b Blocker) String() string {
 // the answer. If the server does not answer, or does not know conn any more,
 // conn is broken. The end of ctx does the same, at the next question.
 //
-// tell is called by the goroutine that waits for the statement, and must not
-// use conn.
+// tell is called by the goroutine waiting for the statement, and must not use
+// conn.
 func Patient(ctx context.Context, url string, conn *pgconn.PgConn, tell func(Waiting)) (end func()) {
 	l := lineOf(conn.Conn())
 	if l == nil {
@@ -106,7 +106,7 @@ func (l *line) replace(silence time.Duration, ask func() error) (before time.Dur
 var errForgotten = errors.New("the server does not know of the connection any more")
 
 // A role sees wait_event of its own sessions, and the age of the others'
-// transactions only with pg_read_all_stats. A session that waits for a prepared
+// transactions only with pg_read_all_stats. A session waiting for a prepared
 // transaction is blocked by pid 0.
 const waitingQuery = `
 SELECT concat_ws(' ', a.wait_event_type, a.wait_event), b.pid, COALESCE(o.application_name, ''),

@@ -44,8 +44,8 @@ func TestAServerThatDoesNotAllowThePlugin(t *testing.T) {
 	wantAllow(Classify(err))
 }
 
-// Failure mode 178. The role that setup makes may not see every setting, and its own processes
-// are no standbys, also while they end.
+// Failure mode 178. The role setup makes may not see every setting, and its own
+// processes are no standbys, also while they end.
 func TestWhatTheConnectorsRoleIsTold(t *testing.T) {
 	server := pgtest.Start(t)
 	conn := connect(t, server.NewDatabase(t), `CREATE ROLE blind LOGIN REPLICATION`, `SET ROLE blind`)

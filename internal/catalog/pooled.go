@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ConnectPooled is Connect for statements that a pooler may hand to other
-// sessions from a single transaction to the next. Such poolers refuse most
-// start-up parameters, and what is set for a session would be the
-// application's, too. So statements belong into transactions that begin with
-// Environment. A server that is silent for pooledTimeout breaks it.
+// ConnectPooled is Connect for statements a pooler may hand to other sessions
+// from a single transaction to the next. Such poolers refuse most start-up
+// parameters, and what is set for a session would be the application's, too. So
+// statements belong into transactions beginning with Environment. A silent
+// server for pooledTimeout breaks it.
 func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {

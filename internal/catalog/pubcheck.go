@@ -125,8 +125,8 @@ func (p Publication) Excepts(t pg.Table) error {
 }
 
 // publishedAs returns the table under whose name the rows of a partition are
-// published: the topmost of those that it is a partition of and published
-// themselves (pgoutput.c, get_rel_sync_entry).
+// published: the topmost of those it is a partition of and published themselves
+// (pgoutput.c, get_rel_sync_entry).
 func (p Publication) publishedAs(t TableInfo) (root pg.Table, ok bool) {
 	if !p.ViaRoot {
 		return pg.Table{}, false
@@ -160,7 +160,7 @@ func missingColumns(published, needed []string) []string {
 }
 
 // withPlain lists the publication's tables as SET TABLE wants them, with the
-// one given freed of its filter and column list.
+// one given freed of the filter and column list.
 func (p Publication) withPlain(plain pg.Table) string { return p.withColumns(plain, nil) }
 
 // withColumns is withPlain, with a column list; nil for none.

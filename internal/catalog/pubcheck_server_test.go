@@ -140,15 +140,15 @@ func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 	}
 }
 
-// A partition that somebody drops while the catalogs are read is no reason to
-// refuse the table: a connector that starts just then would end with a loss.
+// A partition somebody drops while the catalogs are read is no reason to refuse
+// the table: a connector starting just then would end with a loss.
 func TestPartitionDroppedDuringTheLook(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	other := connect(t, url, `CREATE TABLE outbox (id int) PARTITION BY LIST (id)`, `CREATE TABLE part PARTITION OF outbox DEFAULT`,
 		`CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)`)
 	conn := connect(t, url)
 	pub := readPublication(t, conn)
-	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
+	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // the snapshot still shows the partition
 	pgtest.Execute(t, other, `DROP TABLE part`)
 	if failures := refusals(t, conn, pub); len(failures) > 0 {
 		t.Errorf("refused: %v", failures)

@@ -49,8 +49,8 @@ type PublishedTable struct {
 	Columns   []string // 15; nil for all
 }
 
-// ExceptedTable is a table that a publication of all tables leaves out, with the
-// partitions that go with it.
+// ExceptedTable is a table a publication of all tables leaves out, with the
+// partitions going with it.
 type ExceptedTable struct {
 	pg.Table
 	Partitions []pg.Table
@@ -136,8 +136,8 @@ func (p Publication) excepts(t pg.Table) bool {
 	return slices.ContainsFunc(p.Excepted, func(e ExceptedTable) bool { return e.Table == t || slices.Contains(e.Partitions, t) })
 }
 
-// exceptions is the EXCEPT clause that leaves out the rest out now, but the
-// given table; "" for none.
+// exceptions is the EXCEPT clause leaving out the rest out now, but the given
+// table; "" for none.
 func (p Publication) exceptions(but pg.Table) string {
 	var names []string
 	for _, e := range p.Excepted {
@@ -171,7 +171,7 @@ func (p Publication) table(t pg.Table) (PublishedTable, bool) {
 	return p.Tables[i], true
 }
 
-// Operations are what the publication publishes, as its option names them.
+// Operations are what the publication publishes, as the option names them.
 func (p Publication) Operations() (list []string) {
 	for _, o := range []struct {
 		name string
@@ -188,7 +188,7 @@ func (p Publication) Operations() (list []string) {
 const mostNamed = 10
 
 // WithoutIdentity names tables, except those given, of which the publication
-// publishes updates or deletes that PostgreSQL refuses (ReplicaIdentity).
+// publishes updates or deletes PostgreSQL refuses (ReplicaIdentity).
 func WithoutIdentity(ctx context.Context, conn *pgx.Conn, p Publication, except []pg.Table) ([]string, error) {
 	if !p.Update && !p.Delete {
 		return nil, nil
@@ -284,8 +284,8 @@ func CreatePublicationSQL(name string, tables []TableInfo) string {
 		pgsql.Name(name), forTables, operations, viaRoot)
 }
 
-// ClassifyPublicationError adds class and remedy to the errors of a publication's
-// creation or change that only an operator can fix.
+// ClassifyPublicationError adds class and remedy to the errors of a
+// publication's creation or change only an operator can fix.
 func ClassifyPublicationError(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -8,9 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PublishedBefore returns a question for checkpoint.Through: whether the publication has
-// published all of the tables, as it does now, since before the horizon of a view. The rows
-// of the catalogs that say so were written by transactions with an id before it.
+// PublishedBefore returns a question for checkpoint.Through: whether the
+// publication has published all of the tables, as it does now, since before the
+// horizon of a view. The rows of the catalogs saying so were written by
+// transactions with an id before it.
 func (s Source) PublishedBefore(ctx context.Context, conn *pgx.Conn) func(horizon uint64) (bool, error) {
 	return func(horizon uint64) (bool, error) { return s.publishedBefore(ctx, conn, horizon) }
 }
@@ -39,5 +40,6 @@ func (s Source) publishedBefore(ctx context.Context, conn *pgx.Conn, horizon uin
 	return published, nil
 }
 
-// before is the condition that a transaction's id is before the horizon, $2. Ids wrap around.
+// before is the condition a transaction's id is before the horizon, $2. Ids
+// wrap around.
 func before(id string) string { return "age(" + id + ") > age($2::text::xid)" }

@@ -11,7 +11,7 @@ import (
 // Reading is what an instance shows to all others of what it reads, or waits for.
 type Reading struct {
 	Slot string
-	// Publication is the one that the slot is read through. It is not shown.
+	// Publication is the one the slot is read through. It is not shown.
 	Publication string
 
 	Tables []uint32 // OIDs
@@ -98,9 +98,9 @@ func (r Reading) OtherReaders(ctx context.Context, conn *pgx.Conn) (slots []stri
 	return slots, nil
 }
 
-// Unread returns the other slots of this database that nobody reads, and that
-// may have events of r: the tables are published, or the publication is there.
-// A slot does not say through which publication it was read.
+// Unread returns the other slots of this database nobody reads, and that may
+// have events of r: the tables are published, or the publication is there. A
+// slot does not say through which publication it was read.
 func (r Reading) Unread(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, _ := conn.Query(ctx, `
 		SELECT slot_name::text FROM pg_replication_slots

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Sender is the server's process that sends a stream, and what it does meanwhile.
+// Sender is the server's process sending a stream, and what it does meanwhile.
 type Sender struct {
 	PID int32
 	Waiting
@@ -40,8 +40,8 @@ func (s Sender) String() string {
 // errNotSending means the slot is not sent by the process any more.
 var errNotSending = errors.New("the server's process that sent the slot is gone")
 
-// AskSender asks, on a separate connection to the address that a stream comes
-// from, what the process pid does, which sends the slot.
+// AskSender asks, on a separate connection to the address a stream comes from,
+// what the process pid does, which sends the slot.
 func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid int32) (s Sender, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -56,13 +56,13 @@ func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid in
 // OwnSender is the server's process behind a replication connection.
 type OwnSender struct {
 	PID int32
-	// Timeout is its wal_sender_timeout: the process ends, and with it its hold on the
-	// slot, when it has received nothing for so long. 0: it does not.
+	// Timeout is its wal_sender_timeout: the process ends, and with it the hold on
+	// the slot, when it has received nothing for so long. 0: it does not.
 	Timeout time.Duration
 }
 
 // ReadOwnSender asks the process itself, before it streams, and sets its
-// wal_sender_timeout to the value that it has. So a change of the server's
+// wal_sender_timeout to the value it has. So a change of the server's
 // configuration does not change it under us.
 func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err error) {
 	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), setting, set_config(name, current_setting(name), false)

@@ -67,7 +67,7 @@ func columnNames(rel *pg.Relation) (names []string) {
 	return names
 }
 
-// announced are the columns that the server names in the stream.
+// announced are the columns the server names in the stream.
 func announced(t *testing.T, url string) (names []string) {
 	t.Helper()
 	conn := connect(t, url, `SELECT pg_create_logical_replication_slot('announced_' || current_database(), 'pgoutput', true)`,

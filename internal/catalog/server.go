@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Server is what a PostgreSQL server says about itself and about its limits
-// that concern logical replication, as the connected role sees it.
+// Server is what a PostgreSQL server says about itself and about the limits
+// concerning logical replication, as the connected role sees it.
 type Server struct {
 	Version    int    // server_version_num, e.g. 150004
 	SystemID   string // as in IDENTIFY_SYSTEM: survives promotion, not initdb

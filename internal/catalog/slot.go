@@ -19,8 +19,8 @@ import (
 // Plugin is the only output plugin whose slots are read.
 const Plugin = "pgoutput"
 
-// SnapshotWithSlot is the remedy where a snapshot is asked for, and nobody may create
-// the slot that it belongs to.
+// SnapshotWithSlot is the remedy where a snapshot is asked for, and nobody may
+// create the slot it belongs to.
 const SnapshotWithSlot = "set source.create to true: with source.snapshot: initial, run creates the slot at its first start, together with the snapshot that it publishes; " +
 	"or set source.snapshot to never, and run `cdc-outbox setup`"
 
@@ -43,8 +43,8 @@ type Slot struct {
 	TwoPhase    bool   `json:"two_phase"`
 	Failover    bool   `json:"failover"` // 17
 	Synced      bool   `json:"synced"`   // 17: copied from a primary, not to be read here
-	// SyncSkipped says why a standby's last look at the primary's slot did not bring
-	// its copy up to date (19), e.g. wal_not_flushed.
+	// SyncSkipped says why a standby's last look at the primary's slot did not
+	// bring the copy up to date (19), e.g. wal_not_flushed.
 	SyncSkipped string `json:"slotsync_skip_reason"`
 	// InvalidationReason says why a slot can never be read again (17), e.g.
 	// wal_removed or idle_timeout.
@@ -193,7 +193,7 @@ func createSlotCommand(name string, version int, opts SlotOptions) string {
 	return sql + " NOEXPORT_SNAPSHOT"
 }
 
-// DropSlot drops a slot that nobody is using.
+// DropSlot drops a slot nobody is using.
 func DropSlot(ctx context.Context, conn *pgx.Conn, name string) error {
 	if _, err := conn.Exec(ctx, `SELECT pg_drop_replication_slot($1)`, name); err != nil {
 		return fmt.Errorf("drop slot %q: %w", name, classifySlotError(err))
@@ -201,8 +201,8 @@ func DropSlot(ctx context.Context, conn *pgx.Conn, name string) error {
 	return nil
 }
 
-// classifySlotError adds class and remedy to the errors of slot commands that
-// only an operator can fix; others stay as they are.
+// classifySlotError adds class and remedy to the errors of slot commands only
+// an operator can fix; others stay as they are.
 func classifySlotError(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -22,7 +22,7 @@ import (
 //
 // The poller would be told of every single send of the walsender, whether or
 // not anybody waits for it, and the telling is done in the sender's time: with
-// a walsender that sends each row by itself that is a tenth to a quarter of its
+// a walsender sending each row by itself that is a tenth to a quarter of the
 // speed.
 func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -40,7 +40,7 @@ func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 }
 
 // socket is a net.Conn outside the runtime's poller. Reads never block: one
-// that finds nothing waits for the bell. A write blocks its thread where the
+// that finds nothing waits for the bell. A write blocks the thread where the
 // socket is full; writes are few and small. Like every net.Conn it is safe for
 // concurrent use.
 type socket struct {
@@ -146,7 +146,7 @@ func (s *socket) send(b []byte) (n int, err error) {
 func (s *socket) Close() error {
 	s.closed.Store(true)
 	_ = s.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-	return errors.Join(s.bell.close(), s.file.Close()) // the bell first: its readers use the descriptor
+	return errors.Join(s.bell.close(), s.file.Close()) // the bell first: the readers use the descriptor
 }
 
 // LocalAddr implements net.Conn.

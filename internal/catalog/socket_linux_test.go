@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// pair returns a socket and its other end.
+// pair returns a socket and the other end.
 func pair(t *testing.T, network, address string) (*socket, net.Conn) {
 	t.Helper()
 	listener := must.Get(net.Listen(network, address))(t)
@@ -34,7 +34,7 @@ func networks(t *testing.T, test func(t *testing.T, s *socket, peer net.Conn)) {
 	}
 }
 
-// Answers that come at any moment around the beginning of the wait wake it.
+// Answers coming at any moment around the beginning of the wait wake it.
 func TestSocketMissesNoAnswer(t *testing.T) {
 	networks(t, func(t *testing.T, s *socket, peer net.Conn) {
 		var answering sync.WaitGroup

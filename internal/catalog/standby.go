@@ -11,8 +11,8 @@ import (
 // Sessions share these locks, so they keep nobody out. They only show, to every
 // role, the instances of a slot, and end with the session.
 const (
-	standbyLock = "cdc-outbox standby" // of a spare, for the slot that it waits for
-	readerLock  = "cdc-outbox reader"  // of the instance that reads the slot, beside the stream
+	standbyLock = "cdc-outbox standby" // of a spare, for the slot it waits for
+	readerLock  = "cdc-outbox reader"  // of the instance reading the slot, beside the stream
 )
 
 // showing takes locks, by their names and what they are for. showing does not
@@ -37,7 +37,7 @@ const shown = `l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AN
 		   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		   AND (l.classid, l.objid) = (hashtext($1)::oid, hashtext($2)::oid)`
 
-// Reader is a session of an instance that shows it reads the slot.
+// Reader is a session of an instance showing it reads the slot.
 type Reader struct {
 	PID int32
 	// Silent is how long the server has had nothing from it; 0 where the role may not
@@ -76,8 +76,9 @@ func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err er
 	return is, nil
 }
 
-// ReadStandbys returns the connections of the instances that wait for a slot of
-// this database, the oldest first. Of another role's only the number may be known.
+// ReadStandbys returns the connections of the instances waiting for a slot of
+// this database, the oldest first. Of another role's only the number may be
+// known.
 func ReadStandbys(ctx context.Context, conn *pgx.Conn, slot string) ([]Holder, error) {
 	rows, _ := conn.Query(ctx, `
 		SELECT l.pid, COALESCE(a.application_name, ''), COALESCE(host(a.client_addr), ''), COALESCE(a.usename::text, ''), a.backend_start

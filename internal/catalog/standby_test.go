@@ -14,7 +14,7 @@ func TestStandbysAreThoseOfTheSlot(t *testing.T) {
 	url, other := server.NewDatabase(t), server.NewDatabase(t)
 	asker, waits := connect(t, url), connect(t, url)
 	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits))
-	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits)) // each time that it waits again
+	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits)) // each time it waits again
 	must.OK(t, Reading{Slot: "b"}.StandBy(t.Context(), connect(t, url)))
 	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), connect(t, other)))
 	got := must.Get(ReadStandbys(t.Context(), asker, "a"))(t)

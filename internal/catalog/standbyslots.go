@@ -37,7 +37,7 @@ func (s StandbySlot) Away() string {
 // StandbyWait is what a failover slot waits for.
 type StandbyWait struct {
 	Slots   []StandbySlot
-	Waiting bool // the process that sends our slot waits for them now
+	Waiting bool // the process sending our slot waits for them now
 }
 
 // Away says which of the slots nothing gets past; "" for none.
@@ -69,9 +69,9 @@ func (w StandbyWait) Remedy() string {
 		"ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf(); (a failover to a standby that is not named may lose events)"
 }
 
-// ReadStandbyWait asks what the slot waits for. It is nothing for a slot without
-// failover, and before PostgreSQL 17. An error in the setting's names shows as a slot
-// that does not exist.
+// ReadStandbyWait asks what the slot waits for. It is nothing for a slot
+// without failover, and before PostgreSQL 17. An error in the setting's names
+// shows as a slot not existing.
 func ReadStandbyWait(ctx context.Context, conn *pgx.Conn, slot Slot) (w StandbyWait, err error) {
 	if !slot.Failover {
 		return w, nil

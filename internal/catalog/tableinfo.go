@@ -25,8 +25,8 @@ type TableInfo struct {
 	Publishable bool
 	// Unlogged tells it would be Publishable if it were logged.
 	Unlogged bool
-	// Ancestors are the partitioned tables that it is a partition of, the
-	// nearest first.
+	// Ancestors are the partitioned tables it is a partition of, the nearest
+	// first.
 	Ancestors []pg.Table
 	// Unpublishable are the partitions, at any depth, that are not Publishable.
 	Unpublishable []pg.Table
@@ -56,7 +56,7 @@ func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
 }
 
 // Only the catalogs are asked: functions such as pg_partition_tree lock what
-// they look at, and would wait for a session that changes a partition. A
+// they look at, and would wait for a session changing a partition. A
 // partitioned table has no rows of its own, so it does not matter if unlogged,
 // which SET LOGGED cannot fix before PostgreSQL 18. A table dropped during the
 // query is no reason to stop, although pg_relation_is_publishable does not know

@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// InFunction reports whether a statement failed because a function that it called, such
-// as a trigger's, names something that is not there or is not allowed to it (class 42):
-// a function sees the search path of our sessions. PostgreSQL says where in the function
-// it was.
+// InFunction reports whether a statement failed because a function it called,
+// such as a trigger's, names something that is not there or is not allowed to
+// it (class 42): a function sees the search path of our sessions. PostgreSQL
+// says where in the function it was.
 func InFunction(err *pgconn.PgError) bool {
 	return err.Where != "" && strings.HasPrefix(err.Code, "42")
 }

@@ -33,7 +33,7 @@ type View struct {
 	Begin, End  pg.LSN       // of the log, before and after the tables were read
 	Horizon     uint64       // each transaction with an id before it ended in the log before End
 	// SchemasTold tells a stream has the present name of a table whose schema was
-	// renamed (16). Before, it goes on under the name that it has announced
+	// renamed (16). Before, it goes on under the name it has announced
 	// (pgoutput.c, init_rel_sync_cache).
 	SchemasTold bool
 	// Failures are why events would be lost or mangled, Warnings what harms

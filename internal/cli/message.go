@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
-// Message tells a person about the error that ends the program: the cause, then
+// Message tells a person about the error ending the program: the cause, then
 // the remedy, each on a line. command completes the commands in both.
 func Message(ctx context.Context, program string, err error, command invocation.Invocation) string {
 	text := "error: " + indented(command.In(err.Error())) + "\n"
@@ -23,8 +23,9 @@ func Message(ctx context.Context, program string, err error, command invocation.
 	return text
 }
 
-// indented returns the text with its further lines indented: a line break may come
-// from a name or a value, and the text after it must not look like a line of ours.
+// indented returns the text with the further lines indented: a line break may
+// come from a name or a value, and the text after it must not look like a line
+// of ours.
 func indented(text string) string {
 	first, more, found := strings.Cut(text, "\n")
 	if !found {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stopped is the cause of a context that a signal ended.
+// Stopped is the cause of a context a signal ended.
 type Stopped struct{ Signal os.Signal }
 
 func (s Stopped) Error() string { return "stopped by signal: " + s.Signal.String() }
@@ -29,10 +29,10 @@ func CatchSignals() <-chan os.Signal {
 	return signals
 }
 
-// StopOn returns a context that the first signal ends, with Stopped as the
-// cause. A second, later than doubled, means the operator will not wait for a
-// drain: it calls exit with 1. The goroutine that waits lives as long as the
-// process, or until signals is closed.
+// StopOn returns a context the first signal ends, with Stopped as the cause. A
+// second, later than doubled, means the operator will not wait for a drain: it
+// calls exit with 1. The goroutine waiting lives as long as the process, or
+// until signals is closed.
 func StopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

@@ -97,7 +97,7 @@ func (l *loader) validateLetters() {
 
 // validateDelivery refuses what cannot be delivered exactly once. The
 // checkpoint has to be in the transaction of the events, and a crash must leave
-// nothing that only the table knows.
+// nothing only the table knows.
 func (l *loader) validateDelivery() {
 	if l.cfg.Sink.Kafka == nil || l.cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
 		return
@@ -131,7 +131,7 @@ func (l *loader) validateRetention() {
 	}
 }
 
-// internalTopics are those that the connectors keep checkpoints in, and that of a
+// internalTopics are those the connectors keep checkpoints in, and that of a
 // connector without a setting: others may use the same brokers.
 func internalTopics(connectors []*Config) []string {
 	topics := []string{store.DefaultOptions().Topic}

@@ -1,5 +1,5 @@
 // Package config holds the connector's whole configuration in a single struct:
-// the defaults, where read from, its validation and its redaction.
+// the defaults, where read from, the validation and the redaction.
 //
 // The loader is our own. It tells the line of each value, all problems at once
 // with a remedy each, and never a secret; it merges pipelines, variables and
@@ -59,8 +59,8 @@ type Source struct {
 	// Standbys are hosts that URL does not name and a failover may go to, each as
 	// host or host:port. Nothing but the copy of the slot is looked at there.
 	Standbys []string `yaml:"standbys"`
-	// Password is as it is, without any encoding. Where the URL has a password,
-	// that one counts. Validate puts it into the URL.
+	// Password is as is, without any encoding. Where the URL has a password, that
+	// one counts. Validate puts it into the URL.
 	Password setting.Secret `yaml:"password"`
 	// Tables are the outbox tables, each written as pg.ParseTable reads it. With
 	// ModeMessage they are read beside the messages, and there is none by default.
@@ -106,7 +106,7 @@ type Sink struct {
 	Stdout *Stdout       `yaml:"stdout"`
 }
 
-// Stdout writes JSON lines to standard output. It has no options.
+// Stdout writes JSON lines to standard output. Stdout has no options.
 type Stdout struct{}
 
 // Errors is the policy for events that can never be published as they are.
@@ -124,8 +124,8 @@ type Log struct {
 	Format string `yaml:"format"` // json | console
 }
 
-// Default returns the configuration that an empty file means. Sink.Kafka is
-// set unless the file names another sink.
+// Default returns the configuration an empty file means. Sink.Kafka is set
+// unless the file names another sink.
 func Default() Config {
 	return Config{
 		Source: Source{

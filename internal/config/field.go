@@ -43,7 +43,7 @@ func IsSecret(key string) bool {
 type fields struct {
 	byKey    map[string]*field
 	keys     []string        // leaves, in the struct's order
-	sections map[string]bool // keys that hold other keys
+	sections map[string]bool // keys holding other keys
 }
 
 // fieldsOf lists the keys of cfg, whose Sink.Kafka must be set.

@@ -54,8 +54,8 @@ func (l *loader) readFile(path string) {
 var tabbed = regexp.MustCompile(`(?m)^ *\t+ *[^\s#]`)
 
 // syntaxProblem is the YAML library's message without what it quotes from the
-// file: that may be a secret, as for an unquoted password that begins with *,
-// an unknown anchor to YAML.
+// file: that may be a secret, as for an unquoted password beginning with *, an
+// unknown anchor to YAML.
 func syntaxProblem(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.Contains(text, "anchor") {
@@ -134,8 +134,8 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 	}
 }
 
-// shown is the value for messages, as written; only scalars of keys that hold
-// no secret are shown.
+// shown is the value for messages, as written; only scalars of keys holding no
+// secret are shown.
 func shown(f *field, node *yaml.Node) string {
 	if f.secret() || node.Kind != yaml.ScalarNode {
 		return ""

@@ -9,8 +9,8 @@ import (
 )
 
 // Options says where Load reads from. Nothing else is consulted, except the
-// files that the configuration names and, for source.url, what libpq's rules
-// add (PGPASSWORD, ~/.pgpass and the like).
+// files the configuration names and, for source.url, what libpq's rules add
+// (PGPASSWORD, ~/.pgpass and the like).
 type Options struct {
 	// File is the path of the YAML file; empty means none.
 	File string
@@ -53,8 +53,8 @@ func (l *loader) keepSlots(connectors []*Config) {
 func (l *loader) keepTopics(connectors []*Config) { l.cfg.Route.Internal = internalTopics(connectors) }
 
 // Validate reports every value and combination that cannot work as a *Problems,
-// for a Config not made by Load. Validate reads the files that the
-// configuration names.
+// for a Config not made by Load. Validate reads the files the configuration
+// names.
 func (c *Config) Validate() error {
 	l := &loader{cfg: c, given: map[string]given{}}
 	l.validate()
@@ -67,7 +67,7 @@ type given struct {
 	shown  string
 	items  []string // of a list, as they were written
 	failed bool     // a problem was reported; the default is still in place
-	// within is the pipeline that sets the key; empty for the top level.
+	// within is the pipeline setting the key; empty for the top level.
 	within string
 }
 
@@ -177,7 +177,7 @@ func (l *loader) report(key, text, remedy string) {
 	l.add(Problem{Origin: g.origin, Key: name, Value: g.shown, Text: text, Remedy: remedy})
 }
 
-// reportError reports an error with its own remedy.
+// reportError reports an error with a separate remedy.
 func (l *loader) reportError(key string, err error) {
 	remedy := failure.RemedyOf(err)
 	if remedy == "" {
@@ -186,8 +186,8 @@ func (l *loader) reportError(key string, err error) {
 	l.report(key, err.Error(), remedy)
 }
 
-// unknown adds a problem about a key that does not exist. The value is never
-// shown: it may be the secret of a mistyped key.
+// unknown adds a problem about a key not existing. The value is never shown: it
+// may be the secret of a mistyped key.
 func (l *loader) unknown(origin, key, remedy string) {
 	l.add(Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})
 }

@@ -105,8 +105,8 @@ func TestDefaultIsValidOnceThereIsAURL(t *testing.T) {
 	}
 }
 
-// FuzzLoad feeds arbitrary files: no panic, and never the secrets that the
-// fixed layers hold.
+// FuzzLoad feeds arbitrary files: no panic, and never the secrets the fixed
+// layers hold.
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*/*.yaml")
 	for _, file := range files {
@@ -133,7 +133,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// optionsIn reads the environment and the flags that the file's comments name.
+// optionsIn reads the environment and the flags the file's comments name.
 func optionsIn(t *testing.T, file string) Options {
 	t.Helper()
 	text := must.Get(os.ReadFile(file))(t)

@@ -93,8 +93,8 @@ func (l *loader) flag(key, text string) {
 	l.override(flagOrigin, f, text)
 }
 
-// override stores a value that comes as a single string. It is taken as it is,
-// without substitution: a shell has done that.
+// override stores a value coming as a single string. It is taken as is, without
+// substitution: a shell has done that.
 func (l *loader) override(origin string, f *field, text string) {
 	g := given{origin: origin}
 	if !f.secret() {

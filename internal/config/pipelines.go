@@ -109,7 +109,7 @@ func (l *loader) overlay(opts Options, pipeline string) {
 	}
 }
 
-// name is a key's full path: within its pipeline, where the loader reads one.
+// name is a key's full path: within the pipeline, where the loader reads one.
 func (l *loader) name(key string) string {
 	if l.pipeline == "" {
 		return key
@@ -121,7 +121,7 @@ func (l *loader) name(key string) string {
 	return within + "." + key
 }
 
-// pipelineOf returns the pipeline that a full path names, if it exists.
+// pipelineOf returns the pipeline a full path names, if it exists.
 func (l *loader) pipelineOf(key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, pipelinesKey+".")
 	if !ok {
@@ -131,7 +131,7 @@ func (l *loader) pipelineOf(key string) (name string, ok bool) {
 	return name, slices.Contains(l.pipelineNames(), name)
 }
 
-// suggestPipelineKey is the remedy for a flag that names no pipeline.
+// suggestPipelineKey is the remedy for a flag naming no pipeline.
 func (l *loader) suggestPipelineKey(key string) string {
 	names := l.pipelineNames()
 	if len(names) == 0 {

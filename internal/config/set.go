@@ -32,7 +32,7 @@ func (f *field) kind() yaml.Kind {
 	}
 }
 
-// set converts v to the field's type and stores it. Its errors name neither key
+// set converts v to the field's type and stores it. The errors name neither key
 // nor value.
 func (f *field) set(v value) error {
 	if f.value.Type() == stdoutType {

@@ -91,7 +91,7 @@ func checkURL(text setting.Secret) error {
 	return catalog.CheckParameters(text.Reveal())
 }
 
-// encodePassword is the remedy for a password that does not fit into a URL.
+// encodePassword is the remedy for a password not fitting into a URL.
 const encodePassword = "write the password as it is in source.password, or percent-encode its special characters (%40 for @, %2F for /, %23 for #)"
 
 // unencoded tells whether a URL has a character, most likely in the password,
@@ -149,7 +149,7 @@ func hasPassword(text string) bool {
 	return has || parsed.Query().Has("password")
 }
 
-// urlReasons are pgconn's reasons that hold nothing of the connection string.
+// urlReasons are pgconn's reasons holding nothing of the connection string.
 var urlReasons = []string{
 	"failed to parse as URL", "failed to parse as keyword/value", "invalid port", "could not match",
 	"invalid connect_timeout", "invalid sslcertmode", "unknown target_session_attrs value",

@@ -70,9 +70,9 @@ func (v value) substitute(environ map[string]string) (value, error) {
 	return v, nil
 }
 
-// textValue reads a value that comes as a single string, from the environment
-// or a flag: a list as a,b and a mapping as k=v,k=v. Commas inside double
-// quotes do not separate, and what starts with [ or { is YAML.
+// textValue reads a value coming as a single string, from the environment or a
+// flag: a list as a,b and a mapping as k=v,k=v. Commas inside double quotes do
+// not separate, and what starts with [ or { is YAML.
 func textValue(f *field, text string) (value, error) {
 	kind := f.kind()
 	if kind == yaml.ScalarNode {

@@ -1,7 +1,8 @@
-// Package digest logs what may happen once or a million times. The first of its
+// Package digest logs what may happen once or a million times. The first of the
 // kind is logged at once. After that one line an interval tells how many more
 // there were, with the first and the last of them. At debug level each one is
-// logged. An Outage does likewise for attempts that fail for as long as something is away.
+// logged. An Outage does likewise for attempts that fail for as long as
+// something is away.
 //
 // Memory is bounded: a kind that was quiet for an interval is forgotten, and
 // beyond a number of kinds at a time their details are no longer told apart.
@@ -41,14 +42,14 @@ type Log struct {
 	open map[Kind]*window
 }
 
-// window is an interval of a single kind, after its line.
+// window is an interval of a single kind, after the line.
 type window struct {
 	timer       *time.Timer
 	count       int
 	first, last []zap.Field
 }
 
-// New returns a Log that writes to log.
+// New returns a Log writing to log.
 func New(log *zap.Logger) *Log { return &Log{log: log, open: make(map[Kind]*window)} }
 
 // Note logs one thing, now or with others. The fields are kept: what they point

@@ -35,7 +35,7 @@ type Outage struct {
 	distance time.Duration
 }
 
-// NewOutage returns an Outage that writes to log. The end has the message over.
+// NewOutage returns an Outage writing to log. The end has the message over.
 func NewOutage(log *zap.Logger, over string) *Outage { return &Outage{log: log, over: over} }
 
 // Failed notes an attempt that failed with err, whose remedy is logged as well.
@@ -83,7 +83,7 @@ func (o *Outage) Over() (ends bool) {
 	return true
 }
 
-// number is one with its unit, the port of an address, or a part of a position.
+// number is one with the unit, the port of an address, or a part of a position.
 var number = regexp.MustCompile(`\b[0-9][0-9A-Za-z]*`)
 
 // withoutNumbers is a text in which one cause looks the same each time: an error of a

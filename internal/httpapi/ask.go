@@ -11,7 +11,7 @@ import (
 // mostAnswered bounds everything read of an answer.
 const mostAnswered = 1 << 20
 
-// Ask returns what the connector answers that listens at address, see Address,
+// Ask returns what the connector answers listening at address, see Address,
 // whatever the status is. Ask blocks until the answer is there or ctx ends.
 func Ask(ctx context.Context, address, path string) (status int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)

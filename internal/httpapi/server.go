@@ -55,7 +55,7 @@ type Health interface {
 
 // Page is what is at /. Package page implements it.
 type Page interface {
-	// Register adds its paths.
+	// Register adds the paths.
 	Register(mux *http.ServeMux)
 	// Knows returns why a request with this Host header is refused; nil if the header
 	// names this server.
@@ -157,7 +157,7 @@ func cause(err error) error {
 // serverLog passes net/http's complaints about clients on at Debug.
 func serverLog(logger *zap.Logger) *log.Logger {
 	std, err := zap.NewStdLogAt(logger, zap.DebugLevel)
-	if err != nil { // only for a level that does not exist
+	if err != nil { // only for a level not existing
 		return nil
 	}
 	return std

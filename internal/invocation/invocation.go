@@ -1,7 +1,7 @@
 // Package invocation completes the commands of ours that remedies name, so they
 // can be typed as they are: a command without the configuration file of the one
 // that failed reads another configuration, or none, one without its --set is
-// about another slot or database, one without its pipeline is about all of
+// about another slot or database, one without the pipeline is about all of
 // them, and one not typed as its Place wants it lacks the service's
 // credentials.
 //
@@ -44,11 +44,11 @@ func Overrides(assignments []string, secret func(key string) bool) string {
 }
 
 // ownCommand is a command of ours in a text, with what it begins with, and the
-// beginning of its flags, where completed.
+// beginning of the flags, where completed.
 var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
-// In returns the text with its commands completed; those that are already stay as
-// they are.
+// In returns the text with the commands completed; those that are already stay
+// as they are.
 func (i Invocation) In(text string) string {
 	return i.complete(text, func(s string) string { return s })
 }
@@ -90,7 +90,7 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 	})
 }
 
-// plain is what a shell takes as it is.
+// plain is what a shell takes as is.
 var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 
 // quote returns the word as a shell takes it.
@@ -101,7 +101,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Log returns a logger that completes the commands in fields named remedy.
+// Log returns a logger completing the commands in fields named remedy.
 func (i Invocation) Log(log *zap.Logger) *zap.Logger {
 	if i == (Invocation{}) {
 		return log

@@ -2,21 +2,22 @@ package invocation
 
 import "regexp"
 
-// Place is where the program runs, which decides how a person types a command of ours. In
-// a service's own place a command would lack its credentials, user and state.
+// Place is where the program runs, which decides how a person types a command
+// of ours. In a service's own place a command would lack the credentials, user
+// and state.
 type Place uint8
 
 // The places.
 const (
-	// Shell is wherever a person, or anything unknown, started the program: a command is
-	// typed there as it is.
+	// Shell is wherever a person, or anything unknown, started the program: a
+	// command is typed there as is.
 	Shell Place = iota
 	Container
 	Kubernetes
 	Systemd
 )
 
-// PlaceOf tells the place by a process's environment, the id and its parent's.
+// PlaceOf tells the place by a process's environment, the id and the parent's.
 // Only a container's first process, and what systemd itself started, is a
 // service: a shell in a container, or what a service of another kind started,
 // has the same environment.
@@ -46,8 +47,8 @@ func (p Place) program() string {
 	}
 }
 
-// podName has the name of a Deployment before the parts that its ReplicaSet, verb.sh or a
-// Job add.
+// podName has the name of a Deployment before the parts its ReplicaSet, verb.sh
+// or a Job add.
 var podName = regexp.MustCompile(`^(.+)-[^-]+-[^-]+$`)
 
 // Connector is how a command says which connector is meant, unless that is the one of the

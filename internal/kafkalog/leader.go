@@ -22,8 +22,8 @@ const answerTime = 3 * time.Second
 // newest returns what brokers know of the topic: of each partition what the
 // broker says that knows of the latest leader. A leader deposed while it was
 // cut off from the others, but not from us, still answers as the leader, with
-// the end that the log had then, and names itself if asked who leads. So every
-// broker is asked. One that does not answer in time is passed over.
+// the end the log had then, and names itself if asked who leads. So every
+// broker is asked. One not answering in time is passed over.
 func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDetail, error) {
 	known, err := describe(ctx, client, topic) // by any broker; now the client knows all of them
 	if err != nil {
@@ -68,8 +68,9 @@ func describe(ctx context.Context, of kmsg.Requestor, topic string) (detail kadm
 	return detail, nil
 }
 
-// later returns, of what two brokers know of a topic, what is later. A partition that
-// has no leader any more has the epoch of that; brokers that know no epochs say -1.
+// later returns, of what two brokers know of a topic, what is later. A
+// partition that has no leader any more has the epoch of that; brokers knowing
+// no epochs say -1.
 func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
 	switch {
 	case b.Topic == "" || b.Err != nil:

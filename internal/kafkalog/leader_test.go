@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// limited is the test's context with a deadline that only a hang reaches.
+// limited is the test's context with a deadline only a hang reaches.
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -28,8 +28,8 @@ func limited(t *testing.T) context.Context {
 }
 
 // A leader cut off from the other brokers goes on to answer as it did, and
-// names itself if asked who leads. It is the only broker that the client knows
-// at first.
+// names itself if asked who leads. It is the only broker the client knows at
+// first.
 func TestADeposedLeaderIsNotBelieved(t *testing.T) {
 	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(1, "t")))(t)
 	t.Cleanup(cluster.Close)

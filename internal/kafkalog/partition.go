@@ -12,8 +12,8 @@ import (
 )
 
 // ErrOpenTransaction is wrapped by the error of a read of everything committed
-// while a transaction is open before the log's end. It has no class: it ends
-// when the transaction does.
+// while a transaction is open before the log's end. ErrOpenTransaction has no
+// class: it ends when the transaction does.
 var ErrOpenTransaction = errors.New("a transaction is open in it, so that its last records are not known yet")
 
 // Partition is a Log of Kafka. Partition reads with plain fetch requests. A
@@ -70,7 +70,7 @@ func Usable(topic kadm.TopicDetail, partition int32) error {
 	}
 }
 
-// The timestamps that stand for the ends of a log in requests for offsets.
+// The timestamps standing for the ends of a log in requests for offsets.
 const (
 	atStart = -2
 	atEnd   = -1

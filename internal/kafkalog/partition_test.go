@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A broker answers a client over its quota without any topic.
+// A broker answers a client over the quota without any topic.
 func TestReadGoesOnAfterAnAnswerOverTheQuota(t *testing.T) {
 	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t")))(t)
 	defer cluster.Close()

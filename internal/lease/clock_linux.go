@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time since the machine started, with the time that it was
-// suspended (CLOCK_BOOTTIME), which the clock of package time leaves out. A
-// virtual machine that the host has stopped may not see that time on any clock.
+// Now is the time since the machine started, with the time it was suspended
+// (CLOCK_BOOTTIME), which the clock of package time leaves out. A virtual
+// machine the host has stopped may not see that time on any clock.
 func Now() Instant {
 	var ts unix.Timespec
 	// Not watched by the runtime, see package unwatched: it is asked before each write.

@@ -4,9 +4,9 @@
 // PostgreSQL lets one instance read the slot. Another may have it as soon as
 // the server takes this one for dead, and this one does not learn of it while
 // suspended, or cut off. What it wrote then would stand behind the records of
-// its successor, and an older value of a key would be the last. So an instance
+// the successor, and an older value of a key would be the last. So an instance
 // holds a lease, which ends before the server could have given the slot away,
-// and renews it with every sign that it still has the slot.
+// and renews it with every sign it still has the slot.
 //
 // Invariants:
 //
@@ -15,7 +15,7 @@
 //     that is to be written.
 //  2. When it runs out, what the kernel has not sent yet is taken back: the
 //     connections are closed without their data.
-//  3. Its clock counts while a machine is suspended (see Now).
+//  3. The clock counts while a machine is suspended (see Now).
 //
 // Non-goals: what has left the machine. A process may also be stopped between the
 // look and the system call, some nanoseconds later.
@@ -73,11 +73,11 @@ type Lease struct {
 	out   func()
 
 	mu    sync.Mutex
-	timer *time.Timer // ends everything on its way when the lease runs out
+	timer *time.Timer // ends everything on the way when the lease runs out
 	conns map[*conn]struct{}
 }
 
-// New returns a lease that has ended. ranOut is called each time that it runs out by
+// New returns a lease that has ended. ranOut is called each time it runs out by
 // itself.
 func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*conn]struct{})} }
 
@@ -85,8 +85,7 @@ func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*con
 func (l *Lease) Held() bool { return l == nil || int64(Now()) < l.until.Load() }
 
 // Renew has the lease last until then, if that is later than before. One that
-// has ended stays so: the sign that it is renewed for may be from before the
-// end.
+// has ended stays so: the sign it is renewed for may be from before the end.
 func (l *Lease) Renew(until Instant) {
 	if l == nil {
 		return

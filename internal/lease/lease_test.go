@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pair is a connection under the lease, and its other end.
+// pair is a connection under the lease, and the other end.
 func pair(t *testing.T, l *Lease) (ours, peer net.Conn) {
 	t.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// failoverGauges are about the servers that a failover may go to. There are none while
-// nobody looks, nor for a server that is not to have a copy of the slot.
+// failoverGauges are about the servers a failover may go to. There are none
+// while nobody looks, nor for a server that is not to have a copy of the slot.
 type failoverGauges struct{ ready, lag *prometheus.GaugeVec }
 
 func (f *failoverGauges) register(m *Metrics) {

@@ -114,7 +114,7 @@ func (m *Metrics) registerConnector() {
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
 }
 
-// Published counts events that the broker has just acknowledged.
+// Published counts events the broker has just acknowledged.
 func (m *Metrics) Published(events []*transform.Event) {
 	now := time.Now()
 	var bytes int64
@@ -175,7 +175,7 @@ func (m *Metrics) Capacity(bytes int64) { m.capacity.Set(float64(bytes)) }
 // Snapshot sets whether the tables' rows are being published.
 func (m *Metrics) Snapshot(running bool) { m.snapshotRunning.Set(indicator(running)) }
 
-// SnapshotRow counts a row that a snapshot has read.
+// SnapshotRow counts a row a snapshot has read.
 func (m *Metrics) SnapshotRow() { m.snapshotRows.Inc() }
 
 func indicator(is bool) float64 {
@@ -201,7 +201,8 @@ func (m *Metrics) Role(role string) {
 	m.role.WithLabelValues(role).Set(1)
 }
 
-// Phase notes that a pipeline that reads a slot has gone from one phase to another.
+// Phase notes that a pipeline reading a slot has gone from one phase to
+// another.
 func (m *Metrics) Phase(from, to string) {
 	m.phase.WithLabelValues(from).Set(0)
 	m.phase.WithLabelValues(to).Set(1)
@@ -213,16 +214,16 @@ func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.of(topic).In
 // TopicRemade counts a topic in use that was deleted and created again.
 func (m *Metrics) TopicRemade(topic string) { m.topicsRemade.of(topic).Inc() }
 
-// Throttled adds to the time that brokers made the connector wait.
+// Throttled adds to the time brokers made the connector wait.
 func (m *Metrics) Throttled(wait time.Duration) { m.throttled.Add(wait.Seconds()) }
 
 // TopicsUnusable sets how many topics in use cannot be written to.
 func (m *Metrics) TopicsUnusable(n int) { m.topicsUnusable.Set(float64(n)) }
 
-// TopicsMissing sets how many topics that events wait for do not exist.
+// TopicsMissing sets how many topics events wait for do not exist.
 func (m *Metrics) TopicsMissing(n int) { m.topicsMissing.Set(float64(n)) }
 
-// CheckpointSaved counts an attempt to save a checkpoint, by its outcome.
+// CheckpointSaved counts an attempt to save a checkpoint, by the outcome.
 func (m *Metrics) CheckpointSaved(err error) {
 	if err != nil {
 		m.saveFailures.Inc()

@@ -239,7 +239,7 @@ func compare(t *testing.T, golden, got string) {
 	}
 }
 
-// A route that gives each aggregate a separate topic makes no series for each.
+// A route giving each aggregate a separate topic makes no series for each.
 func TestTopicsAreBounded(t *testing.T) {
 	m := New("", "").Pipeline("")
 	for n := range 3 * mostTopics {

@@ -10,7 +10,7 @@ import (
 // PipelineLabel tells pipelines apart where a process runs several.
 const PipelineLabel = "pipeline"
 
-// Set is a process's metrics: its own, and those of its pipelines. Safe for
+// Set is a process's metrics: its own, and those of the pipelines. Safe for
 // concurrent use.
 type Set struct {
 	process, pipelines *prometheus.Registry

@@ -268,8 +268,8 @@ func TestE2EPageOfAStandbyAndToken(t *testing.T) {
 	}
 }
 
-// TestE2EPageOfAStandbyServer is about a server that a failover may go to: while it is
-// away, and once it has a copy of the slot.
+// TestE2EPageOfAStandbyServer is about a server a failover may go to: while it
+// is away, and once it has a copy of the slot.
 func TestE2EPageOfAStandbyServer(t *testing.T) {
 	tab := browser.Open(t)
 	pair := pgtest.StartPair(t)

@@ -27,8 +27,8 @@ func newGuard(o Options) *guard {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// admit adds the headers that bind a browser, and refuses a request that another
-// site's page has made a browser send. A name that somebody else's DNS server
+// admit adds the headers that bind a browser, and refuses a request another
+// site's page has made a browser send. A name somebody else's DNS server
 // resolves to this address ("DNS rebinding") shows in the Host header.
 func (g *guard) admit(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// mostViewers bounds the pages that are open at a time. One more takes the place
-	// of another; see displace.
+	// mostViewers bounds the open pages at a time. One more takes the place of
+	// another; see displace.
 	mostViewers = 50
-	// writeTimeout bounds one update; a viewer that takes longer is cut off.
+	// writeTimeout bounds one update; a viewer taking longer is cut off.
 	writeTimeout = 10 * time.Second
 )
 
@@ -29,7 +29,7 @@ type viewer struct {
 	stop    []func()      // of watching
 }
 
-// hello is the first message: all that does not change, and the past.
+// hello is the first message: all not changing, and the past.
 type hello struct {
 	Version   string    `json:"version"`
 	Host      string    `json:"host"`
@@ -41,7 +41,7 @@ type hello struct {
 	Pipelines []past    `json:"pipelines"`
 }
 
-// past is a pipeline, and the past of its charts.
+// past is a pipeline, and the past of the charts.
 type past struct {
 	Pipeline
 	Fine   *ring `json:"fine"`
@@ -69,7 +69,7 @@ type present struct {
 	Rejected []delivery.Seen    `json:"rejected,omitempty"`
 }
 
-// totals are the metrics that the page shows as they are.
+// totals are the metrics the page shows as they are.
 var totals = []string{
 	"events_published_total", "bytes_published_total", "events_dead_lettered_total", "events_skipped_total",
 	"in_flight_capacity_bytes", "unpublished_rows", "snapshot_running", "snapshot_rows_total",
@@ -152,7 +152,7 @@ func (p *Page) leave(v *viewer) {
 	p.remove(v)
 }
 
-// remove takes a viewer out, if it is there. The caller holds mu.
+// remove takes a viewer out, if there. The caller holds mu.
 func (p *Page) remove(v *viewer) {
 	if _, there := p.viewers[v]; !there {
 		return

@@ -55,7 +55,7 @@ func (r *reading) add(name string, m *dto.Metric) {
 	}
 }
 
-// mostTopics bounds those that an update names: there may be thousands.
+// mostTopics bounds those an update names: there may be thousands.
 const mostTopics = 3
 
 // topics are how many events were published, in all, to the topics with the most,
@@ -154,7 +154,7 @@ func (r *reading) since(before *reading, seconds float64) (v [columns]float32) {
 
 var nan = float32(math.NaN())
 
-// quantile estimates the latency that a share of the events since before had, as
+// quantile estimates the latency a share of the events since before had, as
 // Prometheus' histogram_quantile does.
 func (r *reading) quantile(before *reading, share float64) float32 {
 	if before == nil || len(before.latency) != len(r.latency) || len(r.latency) == 0 {

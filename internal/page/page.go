@@ -3,8 +3,8 @@
 //
 // Invariants:
 //
-//  1. It says nothing that /status and /metrics do not: both are its only sources
-//     for states and numbers.
+//  1. It says nothing that /status and /metrics do not: both are the only
+//     sources for states and numbers.
 //  2. It changes nothing, and loads nothing from elsewhere.
 //  3. Memory is bounded: an hour of samples, some events, some viewers.
 //  4. Keys, events and dead letters go only to those who may see them; see guard.
@@ -143,7 +143,7 @@ func (p *Page) sample(now time.Time, reading map[string]*reading) {
 		if r := reading[pipeline.Name]; r != nil {
 			p.past[i].add(sample{at: float64(now.Unix()), values: r.since(p.sampled[pipeline.Name], now.Sub(p.at).Seconds())})
 		}
-		pipeline.Status() // notes since when it is ready
+		pipeline.Status() // notes since when ready
 	}
 	p.sampled, p.at = reading, now
 }

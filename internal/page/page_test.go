@@ -59,7 +59,7 @@ func (s served) get(path, host string, header ...string) *httptest.ResponseRecor
 	return w
 }
 
-// A page that a foreign site's script could read, after its DNS server has given
+// A page a foreign site's script could read, after its DNS server has given
 // this machine's address for its own name, would hand out events.
 func TestForeignNamesAreRefused(t *testing.T) {
 	for _, tt := range []struct {
@@ -159,7 +159,8 @@ func TestPageBindsTheBrowser(t *testing.T) {
 	}
 }
 
-// What a browser loads is small, comes from here, and has no code in its markup.
+// What a browser loads is small, comes from here, and has no code in the
+// markup.
 func TestFilesAreSmallAndPlain(t *testing.T) {
 	total := 0
 	foreign := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9]+\.|\sstyle=|\son[a-z]+="|<script>|<style|innerHTML|eval\(|import\(`)
@@ -242,8 +243,8 @@ func TestLive(t *testing.T) {
 	<-ran
 }
 
-// Whoever keeps the page open sees the charts that a new viewer gets, and no
-// rate beside them measured otherwise.
+// Whoever keeps the page open sees the charts a new viewer gets, and no rate
+// beside them measured otherwise.
 func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
 	s := serve(DefaultOptions())
 	viewer, _ := s.enter(false, "")
@@ -327,7 +328,7 @@ func TestViewersThatGaveWayAreDisconnected(t *testing.T) {
 	await.Until(t, "the connections of those who may stay", func() bool { return open.Load() == mostViewers })
 }
 
-// One address that opens many pages keeps no other out, and a page that gave way
+// One address opening many pages keeps no other out, and a page that gave way
 // ends.
 func TestViewersAreFew(t *testing.T) {
 	s := serve(DefaultOptions())
@@ -369,7 +370,7 @@ func TestViewersAreFew(t *testing.T) {
 	}
 }
 
-// A monitoring program that asks with HEAD is no viewer.
+// A monitoring program asking with HEAD is no viewer.
 func TestHeadHoldsNoPlace(t *testing.T) {
 	s := serve(DefaultOptions())
 	r := httptest.NewRequest(http.MethodHead, "/live", nil)
@@ -453,7 +454,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 }
 
 // BenchmarkOpenPage is what an open page costs the connector: one update, which
-// comes every second, with everything that a busy pipeline has to tell.
+// comes every second, with everything a busy pipeline has to tell.
 func BenchmarkOpenPage(b *testing.B) {
 	set := metrics.New("", "")
 	m, recent := set.Pipeline(""), delivery.NewRecent("eventType", true)
@@ -489,7 +490,7 @@ func BenchmarkOpenPage(b *testing.B) {
 	b.ReportMetric(float64(int64(heap())-int64(idle))/(1<<20), "MiB")
 }
 
-// nowhere is a sink that takes everything.
+// nowhere is a sink taking everything.
 type nowhere struct{ sink.Sink }
 
 func (nowhere) Deliver(context.Context, []*transform.Event, sink.Reject) error { return nil }

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Charset is an encoding of PostgreSQL's in which some bytes have no equivalent in
-// UTF-8. Asked for UTF-8, the server would end a stream, or a query, at such a byte.
-// So it sends text as it is, and the text is converted here, by the server's own
-// table. A nil Charset is one that the server converts.
+// Charset is an encoding of PostgreSQL's in which some bytes have no equivalent
+// in UTF-8. Asked for UTF-8, the server would end a stream, or a query, at such
+// a byte. So it sends text as is, and the text is converted here, by the
+// server's own table. A nil Charset is one the server converts.
 type Charset struct {
 	Name  string // as the server names it
 	forms map[uint32][]byte
@@ -61,7 +61,7 @@ func (c *Charset) UTF8(text []byte) (converted []byte, whole bool) {
 	return converted, whole
 }
 
-// Encode returns a name in the charset; what has no equivalent stays as it is.
+// Encode returns a name in the charset; what has no equivalent stays as is.
 func (c *Charset) Encode(name string) string {
 	if c == nil {
 		return name

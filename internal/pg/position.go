@@ -22,7 +22,7 @@ func LSNText(lsn LSN) string {
 	return lsn.String()
 }
 
-// longestLSN is the most bytes that the text of an LSN has.
+// longestLSN is the most bytes the text of an LSN has.
 const longestLSN = 8 + 1 + 8
 
 // AppendLSN appends what LSN.String returns, in a quarter of the time.

@@ -29,7 +29,7 @@ type Relation struct {
 	Namespace string
 	Name      string
 	Columns   []Column
-	// Unsent are columns of the table that the stream does not have. The server
+	// Unsent are columns of the table the stream does not have. The server
 	// announces none of them; the catalogs tell.
 	Unsent []UnsentColumn
 }
@@ -43,8 +43,8 @@ type UnsentColumn struct {
 // Column is a single column of a Relation.
 type Column struct {
 	Name string
-	// Type is the type's OID; for a domain, that of its base type where that
-	// is a built-in one.
+	// Type is the type's OID; for a domain, that of the base type where that is a
+	// built-in one.
 	Type uint32
 	// Identity tells whether the column is part of the replica identity.
 	Identity bool
@@ -58,7 +58,7 @@ const (
 	Null           ValueKind = 'n'
 	UnchangedToast ValueKind = 'u' // an UPDATE left it alone; not sent
 	Text           ValueKind = 't'
-	// Binary does not come from a stream, which sends text. It is for bytes
+	// Binary does not come from a stream, which sends text. Binary is for bytes
 	// that have no text form.
 	Binary ValueKind = 'b'
 	// Garbled is text with characters that have no equivalent in UTF-8, in the place
@@ -67,8 +67,8 @@ const (
 )
 
 // CopyText fills values from the columns of a result in text form, NULL where a
-// column is nil. It copies their bytes, in one allocation: pgconn reuses its
-// buffer.
+// column is nil. CopyText copies their bytes, in one allocation: pgconn reuses
+// the buffer.
 func CopyText(values []Value, columns [][]byte) {
 	size := 0
 	for _, c := range columns {

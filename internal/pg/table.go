@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// Table names a table the way the catalogs do: without quotes, in its real
+// Table names a table the way the catalogs do: without quotes, in the real
 // case.
 type Table struct {
 	Schema string

@@ -74,7 +74,7 @@ func commentOn(t pg.Table, comment string) string {
 	return "COMMENT ON TABLE " + t.Quoted() + " IS " + comment
 }
 
-// mark gives a partition its comment, an SQL literal or NULL.
+// mark gives a partition the comment, an SQL literal or NULL.
 func mark(ctx context.Context, conn *pgx.Conn, t pg.Table, comment string) error {
 	if _, err := conn.Exec(ctx, commentOn(t, comment)); err != nil {
 		return fmt.Errorf("mark partition %s: %w", t, err)

@@ -48,7 +48,7 @@ func notByTime(table pg.Table) error {
 		"%s is partitioned, but not by ranges of time", table)
 }
 
-// errInFunction says a deletion failed in a function that it called.
+// errInFunction says a deletion failed in a function it called.
 var errInFunction = errors.New("in a function of the outbox table's")
 
 // deletion says that rows could not be deleted.

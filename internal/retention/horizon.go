@@ -18,7 +18,7 @@ type horizon struct {
 }
 
 // The snapshot is taken before the functions run, so the position is read after
-// the end of every transaction that the snapshot takes for ended.
+// the end of every transaction the snapshot takes for ended.
 const horizonQuery = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_wal_insert_lsn()::text`
 
 func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {

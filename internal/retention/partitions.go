@@ -21,7 +21,7 @@ type partition struct {
 	table     pg.Table
 	oid       uint32
 	isDefault bool
-	// expired: all its times are older than asked.
+	// expired: all the times are older than asked.
 	expired bool
 	// pending: a DETACH … CONCURRENTLY was interrupted.
 	pending bool
@@ -120,8 +120,8 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent pg.T
 }
 
 // placeQuery looks whether a partition's name is taken, by that partition or by
-// another table, and whether a partition of another name has all of its times: one
-// for a longer span, or what was the default partition.
+// another table, and whether a partition of another name has all of the times:
+// one for a longer span, or what was the default partition.
 const placeQuery = `
 SELECT to_regclass($2) IS NOT NULL,
        EXISTS (SELECT FROM pg_inherits WHERE inhparent = $1::regclass AND inhrelid = to_regclass($2)),
@@ -131,7 +131,7 @@ SELECT to_regclass($2) IS NOT NULL,
                       'FROM \(''(' || $5 || ')''\) TO \(''(' || $5 || ')''\)$') AS times) bound
                 WHERE i.inhparent = $1::regclass AND bound.times[1]::timestamptz <= $3 AND bound.times[2]::timestamptz >= $4)`
 
-// create creates a partition unless the table has it, or one for its times.
+// create creates a partition unless the table has it, or one for the times.
 func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table, p outbox.Partition) error {
 	name := pg.Table{Schema: parent.Schema, Name: p.Name}
 	var exists, attached, covered bool
@@ -173,13 +173,13 @@ func (r *retention) expire(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	return nil
 }
 
-// The states that a partition is seen in.
+// The states a partition is seen in.
 const (
 	expired  = "expired"
 	detached = "detached"
 )
 
-// since is a state that a table is in, which began at some moment.
+// since is a state a table is in, which began at some moment.
 type since struct {
 	state string
 	oid   uint32

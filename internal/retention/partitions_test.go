@@ -50,8 +50,8 @@ func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k.gone()
 }
 
-// TestAttachedAgain is a partition that an operator attaches after being
-// detached, with an event not published.
+// TestAttachedAgain is a partition an operator attaches after being detached,
+// with an event not published.
 func TestAttachedAgain(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition)
 	k.passes(4) // that it has expired is known
@@ -134,7 +134,7 @@ func TestPartitionForMoreThanADay(t *testing.T) {
 	})
 }
 
-// TestBoundThatIsNoTime: partitions by something that looks nearly like one are
+// TestBoundThatIsNoTime: partitions by something looking nearly like one are
 // left alone.
 func TestBoundThatIsNoTime(t *testing.T) {
 	k := startWith(t, `CREATE TABLE outbox (id text, created_at timestamptz) PARTITION BY RANGE (id);

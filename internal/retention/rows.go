@@ -42,7 +42,7 @@ const deleteRange = `DELETE FROM ONLY %s
 // deleteRows goes once through a table that is no partitioned one, and returns
 // how many rows it deleted. It rests after each range for as long as the range
 // took, so it takes half of a single connection's time at most. A range with a
-// row that somebody has locked is left for the next pass.
+// row somebody has locked is left for the next pass.
 func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Table, h horizon) (deleted int64, err error) {
 	var pages int64
 	err = conn.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, table.Quoted()).Scan(&pages)

@@ -3,10 +3,10 @@ package retention
 import "time"
 
 const (
-	// longestLook is the longest time between two looks at the tables: whether
-	// a partition is missing or has expired, and how far everything is
-	// published. It costs a few queries of the catalog, and keeps the
-	// connection in use.
+	// longestLook is the longest time between two looks at the tables: whether a
+	// partition is missing or has expired, and how far everything is published.
+	// longestLook costs a few queries of the catalog, and keeps the connection in
+	// use.
 	longestLook = 10 * time.Second
 	// passesPerAge is how many passes are made through a table's rows while one
 	// grows old.

@@ -67,7 +67,7 @@ func newAged(t *testing.T) *aged {
 	return &aged{kept: kept{t: t, conn: connect(t, url)}, server: server, url: url}
 }
 
-// reset stops the server and has pg_resetwal change its control file.
+// reset stops the server and has pg_resetwal change the control file.
 func (a *aged) reset(args ...string) {
 	a.t.Helper()
 	script := "pg_resetwal -D . " + strings.Join(args, " ")
@@ -80,8 +80,8 @@ func (a *aged) reset(args ...string) {
 	a.conn = connect(a.t, a.url)
 }
 
-// commitLog is the command that makes the file that tells which transactions from xid
-// on are committed: none. (pg_resetwal's documentation wants it to exist.)
+// commitLog is the command that makes the file telling which transactions from
+// xid on are committed: none. (pg_resetwal's documentation wants it to exist.)
 func commitLog(t *testing.T, xid string) string {
 	t.Helper()
 	const perFile, fileSize = 32 * 8192 * 4, 32 * 8192

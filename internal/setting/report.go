@@ -44,14 +44,14 @@ func (r Report) OneOf(key, got string, allowed ...string) {
 	r.Problem(key, text, remedy)
 }
 
-// Between reports a duration beyond its bounds, allowed themselves.
+// Between reports a duration beyond the bounds, allowed themselves.
 func (r Report) Between(key string, got, lowest, highest time.Duration) {
 	if got < lowest || got > highest {
 		r.Problem(key, fmt.Sprintf("must be between %v and %v", lowest, highest), "write a duration within these bounds")
 	}
 }
 
-// Number reports a number beyond its bounds, allowed themselves.
+// Number reports a number beyond the bounds, allowed themselves.
 func (r Report) Number(key string, got, lowest, highest int) {
 	if got < lowest || got > highest {
 		r.Problem(key, fmt.Sprintf("must be between %d and %d", lowest, highest), "write a number within these bounds")
@@ -69,7 +69,7 @@ func (r Report) File(key, path string) {
 }
 
 // Reason is the cause of a file system error without the path, for a message
-// that names it already.
+// naming it already.
 func Reason(err error) string {
 	if pathError, ok := errors.AsType[*os.PathError](err); ok {
 		return pathError.Err.Error()

@@ -32,7 +32,7 @@ func transfer(call uintptr, socket int, b []byte, flags uintptr) (int, error) {
 	}
 }
 
-// Listen sets the events that an epoll instance tells of a socket that it has.
+// Listen sets the events an epoll instance tells of a socket it has.
 func Listen(epoll, socket int, events uint32) error {
 	event := unix.EpollEvent{Events: events, Fd: int32(socket)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_MOD, uintptr(socket), uintptr(unsafe.Pointer(&event)), 0, 0) //nolint:gosec // as above

@@ -21,11 +21,11 @@ type conn struct {
 }
 
 // Conn returns conn with reads and writes not watched. It is used as conn would
-// be, and closing it closes conn. What is no socket is returned as it is.
+// be, and closing it closes conn. What is no socket is returned as is.
 func Conn(of net.Conn) net.Conn { return Guarded(of, nil) }
 
-// Guarded is Conn with writes that ask may before each system call, and fail
-// with the error.
+// Guarded is Conn with writes asking may before each system call, and fail with
+// the error.
 func Guarded(of net.Conn, may func() error) net.Conn {
 	socket, ok := of.(syscall.Conn)
 	if !ok {

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// networks runs a test with a connection and its other end, of each kind.
+// networks runs a test with a connection and the other end, of each kind.
 func networks(t *testing.T, test func(t *testing.T, plain, peer net.Conn)) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		t.Run(network, func(t *testing.T) {
@@ -39,7 +39,7 @@ func networks(t *testing.T, test func(t *testing.T, plain, peer net.Conn)) {
 	}
 }
 
-// The runtime's trace has the stack of each call that it watches.
+// The runtime's trace has the stack of each call it watches.
 func TestRuntimeWatchesNoCall(t *testing.T) {
 	watched := func(do func()) bool {
 		var log bytes.Buffer

@@ -7,7 +7,7 @@ import "net"
 // Conn returns conn.
 func Conn(conn net.Conn) net.Conn { return conn }
 
-// Guarded returns conn with writes that ask may first, and fail with the error.
+// Guarded returns conn with writes asking may first, and fail with the error.
 func Guarded(conn net.Conn, may func() error) net.Conn {
 	if may == nil {
 		return conn

@@ -17,7 +17,7 @@ var napping atomic.Bool
 //
 // A nap not watched keeps one of the runtime's processors (GOMAXPROCS). So
 // there is one at a time at most, and none where there is one processor: other
-// naps are watched. The garbage collector ends a nap, by its signal.
+// naps are watched. The garbage collector ends a nap, by the signal.
 func Nap(d time.Duration) {
 	ts := unix.NsecToTimespec(d.Nanoseconds())
 	if runtime.GOMAXPROCS(0) == 1 || !napping.CompareAndSwap(false, true) {

@@ -10,8 +10,8 @@ import (
 )
 
 // Timer lets a goroutine wait for a few milliseconds, often. The runtime's own
-// timers take up to a millisecond longer when nothing else runs, and one that
-// begins wakes the thread that waits in the poller. A single goroutine uses a
+// timers take up to a millisecond longer when nothing else runs, and one
+// beginning wakes the thread waiting in the poller. A single goroutine uses a
 // Timer.
 type Timer struct {
 	file *os.File

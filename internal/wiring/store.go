@@ -1,5 +1,5 @@
-// Package wiring makes the parts that the configuration describes, in the same
-// way for run, for the operator's verbs and for the demo.
+// Package wiring makes the parts the configuration describes, in the same way
+// for run, for the operator's verbs and for the demo.
 //
 // Non-goals: validation (config), anything that runs.
 package wiring
@@ -19,8 +19,7 @@ import (
 )
 
 // OpenStore opens the configured checkpoint store, and creates the topic or
-// table where it is missing. OpenStore blocks until the store answers or ctx
-// ends.
+// table where missing. OpenStore blocks until the store answers or ctx ends.
 func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
 	key, err := storeKey(cfg)
 	if err != nil {
@@ -41,7 +40,7 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 	return store, nil
 }
 
-// explain adds the remedy for a store that does not answer.
+// explain adds the remedy for a store not answering.
 func explain(cfg *config.Config, err error) error {
 	if cfg.Checkpoint.Store == store.StoreKafka {
 		return sink.Unreachable(*cfg.Sink.Kafka, err)
@@ -58,13 +57,13 @@ func ExactlyOnce(cfg *config.Config) bool {
 	return cfg.Sink.Kafka != nil && cfg.Sink.Kafka.Delivery == sink.DeliveryExactlyOnce
 }
 
-// CheckpointTopic is the topic that the checkpoint is kept in.
+// CheckpointTopic is the topic the checkpoint is kept in.
 func CheckpointTopic(cfg *config.Config) string {
 	return store.Topic(cfg.Checkpoint.Topic, CheckpointKey(cfg))
 }
 
 // TransactionalID is the pipeline's at the brokers. It is the same for all of
-// its instances and starts, as the checkpoint's key is.
+// the instances and starts, as the checkpoint's key is.
 func TransactionalID(cfg *config.Config) (string, error) {
 	key, err := storeKey(cfg)
 	return "cdc-outbox/" + key, err

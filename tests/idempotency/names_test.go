@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Packages of users, and those that only authors of stores, loops and tools meet.
+// Packages of users, and those only authors of stores, loops and tools meet.
 var (
 	everybody = []string{".", "consumer"}
 	stores    = []string{"redis", "postgres", "dynamodb"}

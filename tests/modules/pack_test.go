@@ -23,8 +23,8 @@ const (
 	root       = "github.com/cdc-outbox/cdc-outbox"
 )
 
-// workspace returns the directory of each module by its path, and the version
-// that they are released at.
+// workspace returns the directory of each module by the path, and the version
+// they are released at.
 func workspace(t *testing.T) (dirs map[string]string, version string) {
 	t.Helper()
 	path := filepath.Join(repository, "go.work")
@@ -52,8 +52,8 @@ func gomod(t *testing.T, dir string) *modfile.File {
 	return must.Get(modfile.Parse(path, must.Get(os.ReadFile(path))(t), nil))(t)
 }
 
-// publish writes the modules as they are here to a directory that Go takes for a
-// proxy, and returns its URL.
+// publish writes the modules as they are here to a directory Go takes for a
+// proxy, and returns the URL.
 func publish(t *testing.T, dirs map[string]string, version string) (url string) {
 	t.Helper()
 	proxy := t.TempDir()

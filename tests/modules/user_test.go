@@ -45,8 +45,8 @@ var (
 	}
 )
 
-// A user gets a module with the clients that it is for, and nobody else's: from
-// an empty cache, with the Go that the module says is enough.
+// A user gets a module with the clients it is for, and nobody else's: from an
+// empty cache, with the Go that the module says is enough.
 func TestE2EUsersGetWhatTheyImport(t *testing.T) {
 	dirs, release := workspace(t)
 	registry := publish(t, dirs, release)
@@ -108,7 +108,7 @@ func TestE2EProgramsAreInstalled(t *testing.T) {
 	}
 }
 
-// What a go.mod lists is what its module needs.
+// What a go.mod lists is what the module needs.
 func TestE2EModulesAreTidy(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "scripts/tidy.sh", "check")
 	cmd.Dir = repository
@@ -118,7 +118,7 @@ func TestE2EModulesAreTidy(t *testing.T) {
 	}
 }
 
-// machine is one with Go, and nothing in its cache.
+// machine is one with Go, and nothing in the cache.
 type machine struct {
 	goCommand, dir, cache string
 	environ               []string
@@ -179,7 +179,7 @@ func skipOffline(t *testing.T, out []byte) {
 }
 
 // wantDownloads compares the modules downloaded, not only their go.mod, with
-// those that the user is to get.
+// those the user is to get.
 func (m *machine) wantDownloads(t *testing.T, u user) {
 	t.Helper()
 	var own []string

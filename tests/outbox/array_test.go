@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// FuzzArraysReadBack has pgx read the arrays that a statement is given.
+// FuzzArraysReadBack has pgx read the arrays a statement is given.
 func FuzzArraysReadBack(f *testing.F) {
 	for _, text := range awkward {
 		f.Add(text, []byte(text))

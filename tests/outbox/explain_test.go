@@ -105,7 +105,7 @@ func TestAConnectionInAnotherEncoding(t *testing.T) {
 	}
 }
 
-// rewriting is a transaction that drops parameters, as bun's does.
+// rewriting is a transaction dropping parameters, as bun's does.
 type rewriting struct{ *sql.Tx }
 
 func (r rewriting) ExecContext(ctx context.Context, query string, _ ...any) (sql.Result, error) {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// newDB returns a database in which the statements were run.
+// newDB returns a database where the statements were run.
 func newDB(t testing.TB, statements ...string) (url string) {
 	t.Helper()
 	url = pgtest.Shared(t).NewDatabase(t)
@@ -30,7 +30,7 @@ func newDB(t testing.TB, statements ...string) (url string) {
 type beginner func(t testing.TB) (tx outbox.Tx, commit func() error)
 
 // clients are the ways to talk to PostgreSQL that must all give the same rows:
-// pgx in each of its modes, and database/sql with two drivers.
+// pgx in each of the modes, and database/sql with two drivers.
 func clients(t testing.TB, url string) map[string]beginner {
 	t.Helper()
 	all := map[string]beginner{

@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// listen creates a slot and returns a function that reads the messages which
-// were committed since.
+// listen creates a slot and returns a function reading the messages which were
+// committed since.
 func listen(t *testing.T, url string) func() []*pglogrepl.LogicalDecodingMessage {
 	t.Helper()
 	conn := connect(t, url)

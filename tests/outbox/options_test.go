@@ -45,7 +45,7 @@ func TestNewNamesEachWrongOption(t *testing.T) {
 	}
 }
 
-// A writer's prefix is one that the connector can be told.
+// A writer's prefix is one the connector can be told.
 func TestPrefixesAreThoseOfTheConnector(t *testing.T) {
 	for _, prefix := range []string{"outbox", "!", "~", "my'prefix", "a b", "ä", "\x7f", "\n", strings.Repeat("x", 48), strings.Repeat("x", 49)} {
 		cfg := config.Default()

@@ -147,7 +147,7 @@ func TestPartitionIsCreatedOnce(t *testing.T) {
 	}
 }
 
-// laterPartition is one that no row of today needs.
+// laterPartition is one no row of today needs.
 func laterPartition(t *testing.T) outbox.Partition {
 	t.Helper()
 	p, err := outbox.Table{}.Partition(outbox.Daily, time.Now().AddDate(0, 0, 7))

@@ -38,7 +38,7 @@ func readRows(t testing.TB, url, table string, columns ...string) []stored {
 
 var debezium = []string{"id::text", "aggregatetype", "aggregateid", "type", "convert_to(payload::text, 'UTF8')", "headers"}
 
-// awkward are texts that some encoding on the way could spoil.
+// awkward are texts some encoding on the way could spoil.
 var awkward = []string{
 	"plain", " ", `quote " and backslash \`, `\x41`, `\\`, `{"a","b"}`, "NULL", "null", "comma, brace }", "line\nand\ttab\r",
 	"apostrophe '", "$1", "$$", "Grüße 茶筅 🍵", "\u2028", "\x01\x7f", "'; DROP TABLE outbox; --",

@@ -49,7 +49,7 @@ type Failure struct {
 	Load    string `json:"load"`
 	Subject string `json:"subject"`
 	Round   int    `json:"round"`
-	Error   string `json:"error"` // with the last lines that the subject printed
+	Error   string `json:"error"` // with the last lines the subject printed
 }
 
 // Write writes the report as JSON to the file.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// New is the report of a benchmark that begins now, with its flags.
+// New is the report of a benchmark beginning now, with the flags.
 func New(benchmark string, metrics []Metric, versions map[string]string) *Report {
 	r := &Report{
 		Benchmark:      benchmark,

@@ -77,8 +77,8 @@ func collect(values map[int]float64) []float64 {
 }
 
 // Print writes the medians as a single table for each load, and what failed.
-// base is the subject that the others are divided by, metric by metric; under a
-// load without it, that is the first.
+// base is the subject the others are divided by, metric by metric; under a load
+// without it, that is the first.
 func (r *Report) Print(w io.Writer, base string) error {
 	for _, load := range r.Loads() {
 		if err := r.printLoad(w, load, base); err != nil {
@@ -113,7 +113,7 @@ func (r *Report) printLoad(w io.Writer, load, base string) error {
 	return table.Flush()
 }
 
-// measured are the metrics that some subject has under the load.
+// measured are the metrics some subject has under the load.
 func (r *Report) measured(load string) []Metric {
 	var list []Metric
 	for _, metric := range r.Metrics {

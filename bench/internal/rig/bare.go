@@ -13,8 +13,8 @@ import (
 // bareRole makes of a benchmark's program a reader.
 const bareRole = "rig-reader"
 
-// readBare reads a slot up to a position: its arguments are the server's URL, the
-// slot, the position and the publication.
+// readBare reads a slot up to a position: the arguments are the server's URL,
+// the slot, the position and the publication.
 func readBare(ctx context.Context, args []string) (err error) {
 	if len(args) != 4 {
 		return errors.New("want URL, slot, position and publication")

@@ -45,8 +45,8 @@ type Broker struct {
 // fakeRole makes of a benchmark's program a broker.
 const fakeRole = "rig-broker"
 
-// StartFake starts kfake, which costs so little that it shows what the connector
-// can do. The program's main must be Main.
+// StartFake starts kfake, which costs so little it shows what the connector can
+// do. The program's main must be Main.
 func StartFake(ctx context.Context) (*Broker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -107,7 +107,7 @@ func (b *Broker) connect(ctx context.Context) error {
 	})
 }
 
-// Stop ends the broker without ceremony: nobody needs its data any more.
+// Stop ends the broker without ceremony: nobody needs the data any more.
 func (b *Broker) Stop() {
 	if b.client != nil {
 		b.client.Close()

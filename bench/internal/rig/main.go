@@ -1,6 +1,6 @@
 // Package rig has what the benchmarks of the whole program share: PostgreSQL
 // with an outbox and backlogs in the log, a broker, the connector, and readers
-// of a slot to compare it with, each in a separate process, so its processor
+// of a slot to compare it with, each in a separate process, so the processor
 // time and memory are its own. Linux only: they are read from the kernel.
 //
 // Non-goals: judging.
@@ -22,7 +22,7 @@ var roles = map[string]func(ctx context.Context, args []string) error{
 	bareRole: readBare,
 }
 
-// Main runs a benchmark, until a signal at the longest, and exits. A process that
+// Main runs a benchmark, until a signal at the longest, and exits. A process
 // the rig started to be something else is that instead.
 func Main(name string, run func(ctx context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -24,7 +24,7 @@ type Process struct {
 	log   *os.File // without a name
 }
 
-// Start starts the command. Its standard output is part of the log unless the
+// Start starts the command. The standard output is part of the log unless the
 // command says where it goes.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.CreateTemp("", "cdc-outbox-bench-*.log")
@@ -84,7 +84,7 @@ func (p *Process) Explain(err error) error {
 	return fmt.Errorf("%w; it printed last:\n%s", err, child.LastLines(WithoutFrames(string(text))))
 }
 
-// WithoutFrames drops the lines of a Java stack trace that name a method: those
+// WithoutFrames drops the lines of a Java stack trace naming a method: those
 // that tell the reason are before and between them.
 func WithoutFrames(text string) string {
 	var kept []string

@@ -12,11 +12,11 @@ import (
 
 // Usage is what a process has used up to now.
 type Usage struct {
-	CPU       time.Duration // user and system, of all its threads
+	CPU       time.Duration // user and system, of all the threads
 	RSS, Peak float64       // resident memory now and the most of it, MiB
 }
 
-// measure reads a process's usage from Linux: the clock of its processor time
+// measure reads a process's usage from Linux: the clock of the processor time
 // (clock_getcpuclockid(3)), which counts nanoseconds, and /proc.
 func measure(pid int) (u Usage, err error) {
 	if u.CPU, err = processorTime(pid); err != nil {

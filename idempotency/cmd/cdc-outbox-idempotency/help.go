@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// asksForHelp tells whether the word that stands for a verb asks for help.
+// asksForHelp tells whether the word standing for a verb asks for help.
 func asksForHelp(word string) bool {
 	return slices.Contains([]string{"help", "--help", "-help", "-h"}, word)
 }
@@ -30,7 +30,7 @@ func help(w io.Writer) error {
 	return err
 }
 
-// help prints what the verb does, its flags and its example.
+// help prints what the verb does, the flags and the example.
 func (v *verb) help(w io.Writer, flags *flag.FlagSet) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s.\n", name, v.name, v.summary)

@@ -25,7 +25,7 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
-// verb is one thing that the program does.
+// verb is one thing the program does.
 type verb struct {
 	name    string
 	summary string // one line
@@ -35,7 +35,7 @@ type verb struct {
 	prepare func(*flag.FlagSet) action
 }
 
-// action does a verb's work. The error is printed, and its failure.Class is the
+// action does a verb's work. The error is printed, and the failure.Class is the
 // exit code.
 type action func(context.Context, *program) error
 
@@ -78,7 +78,7 @@ func build() string {
 }
 
 // run executes the command line and returns the exit code. run prints the
-// error, if there is one, to stderr: nothing that it calls does.
+// error, if there is one, to stderr: nothing it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil {
@@ -137,8 +137,8 @@ func find(word string) (verb, error) {
 	return verb{}, failure.Configf(remedy, "unknown verb%s; the verbs are %s", quote(word), strings.Join(verbNames(), ", "))
 }
 
-// harmless is what can be repeated in a message: not a URL with a password
-// that lost its flag.
+// harmless is what can be repeated in a message: not a URL with a password that
+// lost the flag.
 var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
 
 func quote(word string) string {
@@ -154,7 +154,7 @@ func (v *verb) usagef(format string, args ...any) error {
 }
 
 // flagError turns package flag's error into ours. The text is the only thing
-// that tells an unknown flag.
+// telling an unknown flag.
 func flagError(v verb, flags *flag.FlagSet, err error) error {
 	word, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {

@@ -60,7 +60,7 @@ func (r keyReport) WriteText(w io.Writer) error {
 	return table.Flush()
 }
 
-// printable quotes a text that holds more than printable characters.
+// printable quotes a text holding more than printable characters.
 func printable(text string) string {
 	if quoted := fmt.Sprintf("%q", text); quoted[1:len(quoted)-1] != text {
 		return quoted

@@ -38,7 +38,7 @@ func declareKey(flags *flag.FlagSet) *keyFlags {
 	}
 }
 
-// openStore opens the store that the flag, or the environment, names.
+// openStore opens the store the flag, or the environment, names.
 func openStore(ctx context.Context, p *program, from, name string) (keystore.Store, error) {
 	if from == "" {
 		from = p.getenv(storeEnv)

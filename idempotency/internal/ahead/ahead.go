@@ -2,13 +2,12 @@
 // being completed, so each message takes a single round trip to the store, not
 // two.
 //
-// Who handles messages one after another, whatever orders they are of, gives
-// each Run a Turn, by the context. A Runner claims the next message when it
-// completes this one, and leaves the claim in the Turn; it belongs to the next
-// message's Turn then. So a claim is never made before the handler of the
-// message before has ended, and one granted is followed by that message's Run,
-// or dropped. One not answered in time is left to that Run, which asks for the
-// same owner.
+// Who handles messages in turn, whatever orders they are of, gives each Run a
+// Turn, by the context. A Runner claims the next message when it completes this
+// one, and leaves the claim in the Turn; it belongs to the next message's Turn
+// then. So a claim is never made before the handler of the message before has
+// ended, and one granted is followed by that message's Run, or dropped. One not
+// answered in time is left to that Run, which asks for the same owner.
 package ahead
 
 import (
@@ -55,19 +54,19 @@ type Work interface {
 	// claim's outcome is Claimed, the Work is the next message's from then on: as
 	// one whose Begin was called. Otherwise the claim was not granted or not asked
 	// for, or the answer is not known. The error is Commit's or, if nothing was
-	// committed because of the claim, one that wraps ErrClaim.
+	// committed because of the claim, one wrapping ErrClaim.
 	CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (storage.Claim, error)
 }
 
-// Store is a storage.Store that can claim the next message's key in the call that
-// completes a message.
+// Store is a storage.Store that can claim the next message's key in the call
+// completing a message.
 type Store interface {
 	storage.Store
 
-	// CompleteAndClaim is Complete and, in the same round trip and whatever becomes of
-	// that, Claim. Each has its own error. With ErrApart nothing was asked: the two have
-	// to be asked for apart. So it is if self, which the caller has, is another store: one
-	// around this one.
+	// CompleteAndClaim is Complete and, in the same round trip and whatever
+	// becomes of that, Claim. Each has a separate error. With ErrApart nothing was
+	// asked: the two have to be asked for apart. So it is if self, which the
+	// caller has, is another store: one around this one.
 	CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error)
 }
 

@@ -26,8 +26,8 @@ const (
 	HalfOpen State = "half-open"
 )
 
-// Breaker begins closed. Each call that starts is told of by a separate C, and
-// is about a subject S. It is not safe for concurrent use.
+// Breaker begins closed. Each call starting is told of by a separate C, and is
+// about a subject S. Breaker is not safe for concurrent use.
 type Breaker[C, S comparable] struct {
 	failures int
 	wait     func(n int) time.Duration
@@ -45,7 +45,7 @@ func New[C, S comparable](failures int, wait func(n int) time.Duration) *Breaker
 	return &Breaker[C, S]{failures: failures, wait: wait, state: Closed, failed: map[S]struct{}{}}
 }
 
-// State returns the state. An open breaker is half-open when its probe starts.
+// State returns the state. An open breaker is half-open when the probe starts.
 func (b *Breaker[C, S]) State() State { return b.state }
 
 // Allows tells whether a call may start now.

@@ -2,7 +2,7 @@ package usercode
 
 import "reflect"
 
-// IsNil tells whether v is nil, or an interface that holds a nil pointer, map,
+// IsNil tells whether v is nil, or an interface holding a nil pointer, map,
 // slice, function or channel.
 func IsNil(v any) bool {
 	if v == nil {

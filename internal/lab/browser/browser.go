@@ -41,7 +41,7 @@ var find = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// Tab is a tab of a separate browser. It is used by a single goroutine.
+// Tab is a tab of a separate browser. Tab is used by a single goroutine.
 type Tab struct {
 	t   testing.TB
 	ctx context.Context
@@ -50,7 +50,7 @@ type Tab struct {
 	complaints []string
 }
 
-// Open starts a browser that ends with the test, with an empty tab.
+// Open starts a browser ending with the test, with an empty tab.
 func Open(t testing.TB) *Tab {
 	t.Helper()
 	path, err := find()
@@ -122,7 +122,7 @@ func Eval[T any](tab *Tab, expression string) (value T) {
 	return value
 }
 
-// Text returns the text of the first element that the selector finds, as a reader
+// Text returns the text of the first element the selector finds, as a reader
 // sees it; "" where there is none.
 func (tab *Tab) Text(selector string) string {
 	tab.t.Helper()

@@ -43,9 +43,9 @@ func Lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // which releases the lock
 }
 
-// Ensure returns what find returns. Where that fails with missing, get is to make
-// it and return it, under the lock: processes that ask at the same time wait for
-// one another.
+// Ensure returns what find returns. Where that fails with missing, get is to
+// make it and return it, under the lock: processes asking at the same time wait
+// for one another.
 func Ensure(missing error, find, get func() (string, error)) (string, error) {
 	if path, err := find(); !errors.Is(err, missing) {
 		return path, err

@@ -16,7 +16,7 @@
 //     far as the writers know it, and within a transaction the order of the
 //     inserts. Where records have no positions, they are in the two latter
 //     orders.
-//  4. A repetition of a record has the position that the record had.
+//  4. A repetition of a record has the position the record had.
 //  5. At no instant was the slot's confirmed position beyond the commit of an
 //     event not in the topic yet.
 //

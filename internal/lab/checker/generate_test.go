@@ -15,10 +15,10 @@ const (
 	partitions = 3
 )
 
-// generate returns a history in which nothing is wrong, although commits
-// overlap, some fail or are of unknown outcome, and the connector repeats some.
-// The first transaction is committed and has several events of a single key,
-// and is repeated.
+// generate returns a history where nothing is wrong, although commits overlap,
+// some fail or are of unknown outcome, and the connector repeats some. The
+// first transaction is committed and has several events of a single key, and is
+// repeated.
 func generate(seed uint64) checker.History {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var h checker.History

@@ -32,8 +32,8 @@ const (
 // Transaction is what a writer did.
 type Transaction struct {
 	XID uint32 // 0 where the writer does not know it
-	// Events are those that a commit publishes, in the order of their inserts:
-	// not those of rolled-back savepoints.
+	// Events are those a commit publishes, in the order of their inserts: not
+	// those of rolled-back savepoints.
 	Events  []Event
 	Outcome Outcome
 	// Began and Ended are readings of the Ledger's clock from before the COMMIT
@@ -72,7 +72,7 @@ type Ledger struct {
 	committed    int // events
 }
 
-// Now reads the clock, a counter that no two readings share. A writer calls it
+// Now reads the clock, a counter no two readings share. A writer calls it
 // before it sends COMMIT.
 func (l *Ledger) Now() uint64 {
 	l.mu.Lock()

@@ -10,7 +10,7 @@ import (
 const longValue = 16 << 10
 
 // kept is everything kept of a value: the value, or, of a long one, the
-// beginning, the size and the digest. Two values that differ have two of these.
+// beginning, the size and the digest. Two values differing have two of these.
 func kept(value string) string {
 	if len(value) < longValue {
 		return value

@@ -32,7 +32,7 @@ func (r *Report) complete(txs []Transaction, first map[string]delivery) {
 }
 
 // positions finds transactions whose records disagree about their position, and
-// positions that two transactions share.
+// positions two transactions share.
 func (r *Report) positions(txs []Transaction, first map[string]delivery) {
 	owner := map[pg.LSN]int{}
 	for t, tx := range txs {
@@ -90,7 +90,8 @@ func (r *Report) order(first map[string]delivery, txs []Transaction) {
 	}
 }
 
-// asInserted checks that a transaction's events are in the order of its inserts.
+// asInserted checks that a transaction's events are in the order of the
+// inserts.
 func (r *Report) asInserted(ds []delivery) {
 	last := map[int]*delivery{} // by transaction
 	for i := range ds {

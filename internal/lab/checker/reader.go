@@ -22,7 +22,7 @@ type Reader struct {
 	grown   chan struct{}              // closed and replaced when records arrive
 }
 
-// NewReader returns a reader of the topics that the client consumes, from their
+// NewReader returns a reader of the topics the client consumes, from their
 // beginnings and without a group. The client stays the caller's.
 func NewReader(client *kgo.Client) *Reader {
 	return &Reader{

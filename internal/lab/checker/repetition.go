@@ -1,6 +1,6 @@
 package checker
 
-// Repetition is a record that the topic had already.
+// Repetition is a record the topic had already.
 type Repetition struct {
 	Event  string // the id
 	Before Record // the last of the same event before it

@@ -2,8 +2,8 @@ package child
 
 import "syscall"
 
-// Attributes returns the attributes that Start asks for. onDeath is the signal
-// that the program gets when we die without stopping it.
+// Attributes returns the attributes Start asks for. onDeath is the signal the
+// program gets when we die without stopping it.
 func Attributes(onDeath syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
 }

@@ -4,8 +4,8 @@ package child
 
 import "syscall"
 
-// Attributes returns the attributes that Start asks for. There is no parent
-// death signal here: a program whose parent is killed with SIGKILL stays.
+// Attributes returns the attributes Start asks for. There is no parent death
+// signal here: a program whose parent is killed with SIGKILL stays.
 func Attributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

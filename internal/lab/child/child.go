@@ -27,8 +27,8 @@ type Process struct {
 }
 
 // Start starts the command, whose SysProcAttr are those of Attributes, in a
-// goroutine that waits for the end. Owner: the Process; stop: the program's
-// end; join: Exited.
+// goroutine waiting for the end. Owner: the Process; stop: the program's end;
+// join: Exited.
 //
 // The goroutine keeps its OS thread, because the kernel sends the parent death
 // signal when the *thread* that forked the child ends (prctl(2)).
@@ -41,7 +41,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how the program ended stands in its own log
+			_ = cmd.Wait() // how the program ended stands in a separate log
 		}
 		close(exited)
 	}()

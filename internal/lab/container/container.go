@@ -40,7 +40,7 @@ const stopTimeout = 60 * time.Second
 // Spec says what container to run.
 type Spec struct {
 	Image string
-	// Port is the TCP port in the container, HostPort the one that leads to it: a
+	// Port is the TCP port in the container, HostPort the one leading to it: a
 	// free one if 0.
 	Port, HostPort int
 	Env            map[string]string
@@ -112,9 +112,9 @@ func Run(ctx context.Context, s Spec) (*Container, error) {
 func (c *Container) Addr() string { return c.addr }
 
 // Stop sends the signal to the container's first process, and waits until the
-// container has stopped. The engine sends it: the kernel keeps signals that a process
-// sends within the container, SIGKILL too, from a first process without a handler
-// (pid_namespaces(7)). Stopping a stopped container does nothing.
+// container has stopped. The engine sends it: the kernel keeps signals a
+// process sends within the container, SIGKILL too, from a first process without
+// a handler (pid_namespaces(7)). Stopping a stopped container does nothing.
 func (c *Container) Stop(ctx context.Context, sig syscall.Signal) error {
 	if c.stopped {
 		return nil
@@ -218,7 +218,7 @@ func (c *Container) lastWords(ctx context.Context) string {
 // Close removes the container.
 func (c *Container) Close() error { return testcontainers.TerminateContainer(c.inner) }
 
-// Goroutines are those that the library leaves running: the connection to the
+// Goroutines are those the library leaves running: the connection to the
 // reaper.
 func Goroutines() []goleak.Option {
 	return []goleak.Option{

@@ -25,9 +25,9 @@ const Env = "CDC_OUTBOX_TEST_DOCKER"
 // askTimeout bounds the question to an engine.
 const askTimeout = 10 * time.Second
 
-// Answers reports whether there is a Docker engine that answers, and that tests may use.
-// An error tells of an engine that does not answer: tests must not take other servers
-// instead without a word.
+// Answers reports whether there is a Docker engine that answers, and that tests
+// may use. An error tells of an engine not answering: tests must not take other
+// servers instead without a word.
 var Answers = sync.OnceValues(func() (bool, error) {
 	wanted := os.Getenv(Env)
 	if wanted == "0" {
@@ -41,10 +41,10 @@ var Answers = sync.OnceValues(func() (bool, error) {
 })
 
 // Chosen is the rule by which tests take a server. The environment variable
-// that names a directory of programs of this machine comes first, then an
-// engine that answers, then the programs that are found or fetched. Chosen
-// reports whether the server is to be in a container. binEnv is "" where there
-// is no such variable.
+// naming a directory of programs of this machine comes first, then an engine
+// that answers, then the programs that are found or fetched. Chosen reports
+// whether the server is to be in a container. binEnv is "" where there is no
+// such variable.
 func Chosen(binEnv string) (bool, error) {
 	if binEnv != "" && os.Getenv(binEnv) != "" {
 		return false, nil
@@ -82,8 +82,8 @@ func ask(ctx context.Context, host string) error {
 }
 
 // hosts are the addresses at which testcontainers looks for an engine: those
-// configured, and the usual sockets that exist. A usual socket that this user
-// may not use is no engine of the user's; w is told of it.
+// configured, and the usual sockets that exist. A usual socket this user may
+// not use is no engine of the user's; w is told of it.
 func hosts(w io.Writer) (found []string) {
 	properties := testcontainers.ReadConfig().Config
 	for _, configured := range []string{properties.TestcontainersHost, os.Getenv("DOCKER_HOST"), properties.Host} {

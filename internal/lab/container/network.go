@@ -11,7 +11,8 @@ import (
 // address is the container's own, and no other is published.
 type Network struct{ inner *testcontainers.DockerNetwork }
 
-// NewNetwork creates a network. It can be closed once its containers are.
+// NewNetwork creates a network. The network can be closed once the containers
+// are.
 func NewNetwork(ctx context.Context) (*Network, error) {
 	inner, err := network.New(ctx)
 	if err != nil {

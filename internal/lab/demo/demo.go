@@ -5,8 +5,8 @@
 //
 // Invariants:
 //
-//  1. What runs is the connector as it is: the demo gives it a configuration
-//     and reads what arrives in Kafka, nothing else.
+//  1. What runs is the connector as is: the demo gives it a configuration and
+//     reads what arrives in Kafka, nothing else.
 //  2. What the summary says was checked: every committed event against the
 //     records that arrived, one by one. A difference is an error.
 //  3. When Run returns nothing is left, neither process nor file.
@@ -87,7 +87,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return r.ledger.verdict()
 }
 
-// run is one demo on its stage.
+// run is one demo on the stage.
 type run struct {
 	Options
 	stage    *stage

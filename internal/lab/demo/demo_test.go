@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connect is the connector that the program gives the demo.
+// connect is the connector the program gives the demo.
 func connect(t *testing.T) func(context.Context, *config.Config) error {
 	return func(ctx context.Context, cfg *config.Config) error {
 		return pipeline.Run(ctx, pipeline.Options{

@@ -98,7 +98,7 @@ func (s *screen) change(c change) {
 // record shows an arrival.
 func (s *screen) record(a arrival, latency time.Duration) { s.line(a, millis(latency)) }
 
-// foreignRecord shows the record of a row that the user wrote.
+// foreignRecord shows the record of a row the user wrote.
 func (s *screen) foreignRecord(a arrival) { s.line(a, "yours") }
 
 func (s *screen) line(a arrival, last string) {

@@ -126,8 +126,8 @@ func (s *stage) awaitStreaming(ctx, failed context.Context) error {
 func (s *stage) write(ctx context.Context, events int, wait time.Duration, changes chan<- change) error {
 	service := &orders.Service{DB: s.shop, RollbackEvery: rollbackEvery}
 	for committed := 0; events == 0 || committed < events; {
-		// A transaction under way is finished also when the demo is to end:
-		// its outcome would otherwise be unknown.
+		// A transaction under way is finished also when the demo is to end: the
+		// outcome would otherwise be unknown.
 		c, err := service.Step(context.WithoutCancel(ctx))
 		if err != nil {
 			return fmt.Errorf("order service: %w", err)

@@ -10,7 +10,7 @@
 //
 // Invariants:
 //
-//  1. No server outlives its package's tests.
+//  1. No server outlives the package's tests.
 //  2. A test is skipped, with the reason, only where DynamoDB Local is not to be
 //     had.
 //
@@ -31,7 +31,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// connections bounds those that a client keeps open: tests are concurrent.
+// connections bounds those a client keeps open: tests are concurrent.
 const connections = 64
 
 // Server is a running DynamoDB Local. The methods fail the test they are given
@@ -43,7 +43,7 @@ type Server struct {
 
 var tables atomic.Int64
 
-// Client returns a client of the server that ends with the test. Options may be
+// Client returns a client of the server ending with the test. Options may be
 // changed first.
 func (s *Server) Client(t testing.TB, change ...func(*sdk.Options)) *sdk.Client {
 	t.Helper()

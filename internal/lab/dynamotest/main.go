@@ -49,7 +49,7 @@ var (
 	transport = newTransport()
 )
 
-// Shared returns a server that all tests of the package share. Main must be the
+// Shared returns a server all tests of the package share. Main must be the
 // package's TestMain, or With be part of it.
 func Shared(t testing.TB) *Server {
 	t.Helper()

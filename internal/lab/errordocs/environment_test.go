@@ -67,7 +67,7 @@ func (e *environment) exec(sql ...string) {
 	pgtest.Exec(e.t, e.sound, sql...)
 }
 
-// insert adds a row that the slot of the next run delivers: it creates slot and
+// insert adds a row the slot of the next run delivers: it creates slot and
 // publication first.
 func (e *environment) insert(aggregate, key, payload string) {
 	e.t.Helper()

@@ -63,8 +63,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The page is as the program that writes it would write it: the introduction,
-// the order of the inputs, nothing no longer tried.
+// The page is as the program writing it would write it: the introduction, the
+// order of the inputs, nothing no longer tried.
 func TestThePageIsWhole(t *testing.T) {
 	text := string(must.Get(os.ReadFile(document))(t))
 	if want := parsePage(text).text(badInputs); text != want && !*update {
@@ -83,7 +83,7 @@ func TestAWrongPasswordIsNoWrongUser(t *testing.T) {
 	}
 }
 
-// serverVersion is the major version of the server that the tests have.
+// serverVersion is the major version of the server the tests have.
 func serverVersion(t *testing.T) (major int) {
 	t.Helper()
 	conn := must.Get(pgx.Connect(t.Context(), pgtest.Shared(t).URL("postgres")))(t)

@@ -45,7 +45,7 @@ var (
 	expand  = strings.NewReplacer("(A)", accepts, "(B)", decides, "(C)", leavesIt)
 )
 
-// page is the table: by input, the lines of versions that say different things.
+// page is the table: by input, the lines of versions saying different things.
 type page map[string][]line
 
 // line is what versions of PostgreSQL say. cells are the other cells, as they stand on
@@ -55,7 +55,7 @@ type line struct {
 	cells  string
 }
 
-// everyMajor are the versions that a line without versions is about.
+// everyMajor are the versions a line without versions is about.
 func everyMajor() (all []int) {
 	for major := pgserver.MinVersion; major <= pgserver.MaxVersion; major++ {
 		all = append(all, major)
@@ -120,8 +120,7 @@ func (p page) says(input string, major int) string {
 }
 
 // note has the page say it of the version, and what it said of others. Of an
-// input that it has not, it is said of all versions until another has been
-// asked.
+// input it has not, it is said of all versions until another has been asked.
 func (p page) note(input string, major int, cells string) {
 	if len(p[input]) == 0 {
 		p[input] = []line{{everyMajor(), cells}}

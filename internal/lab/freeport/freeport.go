@@ -8,7 +8,7 @@
 //  2. Nobody who asks here, in whatever process, gets the port as long as the
 //     process that asked first lives.
 //
-// Non-goals: servers that listen on a port of the system's choice, theirs from
+// Non-goals: servers listening on a port of the system's choice, theirs from
 // the start; giving ports back.
 package freeport
 
@@ -33,8 +33,8 @@ var held struct {
 	marks []net.PacketConn
 }
 
-// Take returns a port that nobody listens on, and holds it until this process
-// ends. A server may listen there, in this process or another, as often as it likes.
+// Take returns a port nobody listens on, and holds it until this process ends.
+// A server may listen there, in this process or another, as often as it likes.
 func Take() (port int, err error) {
 	for range tries {
 		port = first + rand.IntN(last-first+1)

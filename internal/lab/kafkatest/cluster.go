@@ -27,7 +27,7 @@ import (
 )
 
 // Cluster is several brokers of Apache Kafka, each of them a controller, too.
-// Topics have a replica on each, of which two must be in sync for a write. Its
+// Topics have a replica on each, of which two must be in sync for a write. The
 // brokers are numbered from 0.
 type Cluster struct {
 	*Broker
@@ -40,14 +40,14 @@ type Cluster struct {
 	control *proxy.Proxy   // between the others and the controller; nil if each is one
 }
 
-// OneController makes the first broker of a cluster its only controller, so
+// OneController makes the first broker of a cluster the only controller, so
 // Isolate can keep the others from it.
 func OneController() Option { return func(o *options) { o.oneController = true } }
 
-// StartCluster starts a cluster that ends with the test, one broker for each of
-// the addresses that their fronts advertise. Its brokers are processes of this machine,
-// also where other servers are in containers: proxies stand between them. Where none
-// runs, the test is skipped.
+// StartCluster starts a cluster ending with the test, one broker for each of
+// the addresses that their fronts advertise. The brokers are processes of this
+// machine, also where other servers are in containers: proxies stand between
+// them. Where none runs, the test is skipped.
 func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 	t.Helper()
 	if contained, err := container.Chosen(""); !apacheRuns() && (contained || !Real()) {
@@ -226,7 +226,7 @@ func (c *Cluster) AwaitInSync(t testing.TB, topics ...string) {
 	})
 }
 
-// Leader is the broker that leads a partition of the topic.
+// Leader is the broker leading a partition of the topic.
 func (c *Cluster) Leader(t testing.TB, topic string, partition int32) (node int) {
 	t.Helper()
 	client := c.Client(t)

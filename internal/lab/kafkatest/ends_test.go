@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A broker that ends while it starts, here for want of Java, is not waited for;
+// A broker ending while it starts, here for want of Java, is not waited for;
 // the last words are the reason.
 func TestABrokerThatEndsIsNotWaitedFor(t *testing.T) {
 	programs := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
-// fake is a kfake cluster of a single broker. fake keeps its data in a
+// fake is a kfake cluster of a single broker. fake keeps the data in a
 // directory for the sake of Resume.
 type fake struct {
 	dir     string
@@ -58,7 +58,7 @@ func (f *fake) listen(network, address string) (net.Listener, error) {
 	return disguised{l, advertised}, nil
 }
 
-// disguised is a listener that gives another address for its own.
+// disguised is a listener giving another address for its own.
 type disguised struct {
 	net.Listener
 	address net.Addr

@@ -13,8 +13,8 @@ import (
 )
 
 // EndHalf has partitions of the open transaction of the id write the end, as a
-// coordinator has them do that nobody else has heard of it from. Its own log
-// does not know. The coordinator must not have moved. version is
+// coordinator has them do nobody else has heard of it from. Its own log does
+// not know. The coordinator must not have moved. version is
 // transaction.version: from 2 on, the end has an epoch of its own. EndHalf
 // returns how many partitions have the end, and how many have not.
 func (b *Broker) EndHalf(t testing.TB, id string, version int16, which func(topic string, partition int32) bool) (ended, left int) {

@@ -13,12 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Unverified lets a partition take records of a transaction of which its
+// Unverified lets a partition take records of a transaction of which the
 // coordinator does not know, as brokers before 3.6 did.
 func Unverified() Option { return Setting("transaction.partition.verification.enable", "false") }
 
-// Hang leaves a transaction in partition 0 of the topic that no coordinator
-// knows, so it never ends by itself (KIP-664). The broker must be Unverified.
+// Hang leaves a transaction in partition 0 of the topic no coordinator knows,
+// so it never ends by itself (KIP-664). The broker must be Unverified.
 func (b *Broker) Hang(t testing.TB, topic string) {
 	t.Helper()
 	versions := kversion.Stable()

@@ -43,7 +43,7 @@ const kindEnv = "CDC_OUTBOX_TEST_KAFKA"
 // Real reports whether the brokers are Apache Kafka rather than kfake.
 func Real() bool { return os.Getenv(kindEnv) == "real" }
 
-// Option changes the broker that Start starts.
+// Option changes the broker Start starts.
 type Option func(*options)
 
 type options struct {
@@ -103,7 +103,7 @@ type broker interface {
 	Close() error
 }
 
-// Start starts a broker that ends with the test.
+// Start starts a broker ending with the test.
 func Start(t testing.TB, opts ...Option) *Broker {
 	t.Helper()
 	o := options{settings: map[string]string{}}

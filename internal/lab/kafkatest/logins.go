@@ -26,8 +26,8 @@ const superuser = "root"
 // The clients of this package may do all.
 func Logins(users ...string) Option { return func(o *options) { o.users = users } }
 
-// secured are the settings that Apache Kafka needs for the users. Its one listener keeps the
-// name of a listener without logins.
+// secured are the settings that Apache Kafka needs for the users. The one
+// listener keeps the name of a listener without logins.
 func secured(users []string) map[string]string {
 	module := "org.apache.kafka.common.security."
 	logins := fmt.Sprintf("%splain.PlainLoginModule required username=%q password=%q", module, superuser, Password)

@@ -100,7 +100,7 @@ func (a *apache) Ended(context.Context) error {
 	}
 }
 
-// Close kills the broker: nobody needs its data any more.
+// Close kills the broker: nobody needs the data any more.
 func (a *apache) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()

@@ -42,8 +42,8 @@ func (b *Broker) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 }
 
 // newClient connects to the broker whatever address it advertises. Like the
-// connector, it does not come back at once to one of several that says nothing: a
-// test that waits for records should not wait for that broker.
+// connector, it does not come back at once to one of several saying nothing: a
+// test waiting for records should not wait for that broker.
 func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	plain := new(net.Dialer).DialContext
 	dial := plain
@@ -58,7 +58,7 @@ func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 
 // Consume reads the topics from their beginnings, as a read_committed consumer,
 // until enough says so, and returns all that it read: in order within a
-// partition. Consume waits for topics that do not exist yet.
+// partition. Consume waits for topics not existing yet.
 func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Record) bool) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
@@ -83,7 +83,7 @@ func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Recor
 	return records
 }
 
-// Count is the condition of Consume that waits for n records.
+// Count is the condition of Consume waiting for n records.
 func Count(n int) func([]*kgo.Record) bool {
 	return func(records []*kgo.Record) bool { return len(records) >= n }
 }

@@ -14,7 +14,7 @@ const (
 	Shipped Status = "shipped"
 )
 
-// next returns the status that follows s, or "" for the last.
+// next returns the status following s, or "" for the last.
 func (s Status) next() Status {
 	switch s {
 	case Placed:
@@ -26,7 +26,7 @@ func (s Status) next() Status {
 	}
 }
 
-// eventType is the type of the event that says an order reached s.
+// eventType is the type of the event saying an order reached s.
 func (s Status) eventType() string {
 	switch s {
 	case Placed:
@@ -56,7 +56,7 @@ type Change struct {
 	EventID string
 	// EventType is OrderPlaced, OrderPaid or OrderShipped.
 	EventType string
-	// RolledBack tells the transaction wrote its two rows and was then rolled back
+	// RolledBack tells the transaction wrote the two rows and was then rolled back
 	// on purpose: the event must never arrive.
 	RolledBack bool
 }

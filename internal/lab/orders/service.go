@@ -1,12 +1,12 @@
-// Package orders is a small order service that publishes through an outbox
-// table. The demo and examples/orders both run it.
+// Package orders is a small order service publishing through an outbox table.
+// The demo and examples/orders both run it.
 //
 // Invariants:
 //
 //  1. Every transaction writes one business row and one outbox row, or, when
 //     rolled back, neither.
-//  2. The events of one order carry the id as their key and are committed one
-//     after another: OrderPlaced, OrderPaid, OrderShipped.
+//  2. The events of one order carry the id as their key and are committed in
+//     turn: OrderPlaced, OrderPaid, OrderShipped.
 //
 // Non-goals: load generation, random histories (the tests of the connector
 // have their own writers), real bookkeeping.
@@ -25,7 +25,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// Schema is the SQL that creates the tables where they are missing; the outbox
+// Schema is the SQL creating the tables where they are missing; the outbox
 // table is that of outbox.Schema.
 //
 //go:embed schema.sql
@@ -44,10 +44,10 @@ const maxOpen = 3
 // errRollback ends a transaction that is to be rolled back on purpose.
 var errRollback = errors.New("rolled back on purpose")
 
-// Service places orders and moves them on. It is not safe for concurrent use;
-// several services may share one database.
+// Service places orders and moves them on. Service is not safe for concurrent
+// use; several services may share one database.
 type Service struct {
-	// DB is required; its search path must lead to the tables of Schema.
+	// DB is required; the search path must lead to the tables of Schema.
 	DB DB
 	// RollbackEvery makes every n-th transaction write the rows and then roll
 	// back. The default, 0, rolls nothing back.
@@ -101,7 +101,7 @@ func (s *Service) Place(ctx context.Context) (Change, error) {
 	return c, nil
 }
 
-// advance moves an order to the next status, with the event that says so.
+// advance moves an order to the next status, with the event saying so.
 func (s *Service) advance(ctx context.Context, before Order) (Change, error) {
 	o := before
 	o.Status = before.Status.next()

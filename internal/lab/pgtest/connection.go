@@ -17,7 +17,7 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Execute runs statements on the connection, each on its own.
+// Execute runs statements on the connection, each alone.
 func Execute(t testing.TB, conn *pgx.Conn, statements ...string) {
 	t.Helper()
 	must.OK(t, execute(Context(t), conn, statements))

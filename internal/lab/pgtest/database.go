@@ -19,8 +19,8 @@ import (
 // databases numbers the databases of a test binary.
 var databases atomic.Int64
 
-// NewDatabase creates an empty database and returns its URL. When the test
-// ends, the database is dropped with its replication slots, and every session
+// NewDatabase creates an empty database and returns the URL. When the test
+// ends, the database is dropped with the replication slots, and every session
 // connected to it is disconnected.
 func (s *Server) NewDatabase(t testing.TB) (url string) {
 	t.Helper()
@@ -30,13 +30,13 @@ func (s *Server) NewDatabase(t testing.TB) (url string) {
 	return s.URL(name)
 }
 
-// Exec runs statements in the database postgres, each on its own.
+// Exec runs statements in the database postgres, each alone.
 func (s *Server) Exec(t testing.TB, sql ...string) {
 	t.Helper()
 	Exec(t, s.URL("postgres"), sql...)
 }
 
-// Exec runs statements in the database of url, each on its own.
+// Exec runs statements in the database of url, each alone.
 func Exec(t testing.TB, url string, sql ...string) {
 	t.Helper()
 	connected(t, url, func(ctx context.Context, conn *pgx.Conn) error { return execute(ctx, conn, sql) })
@@ -78,7 +78,7 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	}
 	for {
 		err := execute(ctx, conn, statements)
-		// Of a slot read, and of a database that somebody is connected to.
+		// Of a slot read, and of a database somebody is connected to.
 		if pgsql.State(err) == pgerrcode.ObjectInUse && backoff.Sleep(ctx, dropPause) == nil {
 			continue
 		}
@@ -89,7 +89,7 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	}
 }
 
-// execute runs the statements, each on its own, up to the first that fails.
+// execute runs the statements, each alone, up to the first that fails.
 func execute(ctx context.Context, conn *pgx.Conn, statements []string) error {
 	for _, stmt := range statements {
 		if _, err := conn.Exec(ctx, stmt); err != nil {
@@ -107,10 +107,10 @@ func abbreviate(stmt string) string {
 	return stmt
 }
 
-// Overload puts functions into the schema public that take the place of
+// Overload puts functions into the schema public taking the place of
 // PostgreSQL's own wherever somebody calls those without their schema: their
-// parameters fit better. They do the same, and count the call. calls returns how
-// many there were.
+// parameters fit better. They do the same, and count the call. calls returns
+// how many there were.
 func Overload(t testing.TB, url string) (calls func() (n int64)) {
 	t.Helper()
 	Exec(t, url, `CREATE SEQUENCE public.overload_calls`,

@@ -38,7 +38,7 @@ var containerScript []byte
 type contained struct {
 	*container.Container
 	password string
-	name     string // in its network
+	name     string // in the network
 }
 
 // Paths in the container; the script and the image know them, too.

@@ -8,8 +8,8 @@ import (
 )
 
 // ExampleDatabase creates a database on the server of Shared, where it runs the
-// statements, for an Example function, which has no testing.TB. It stays until
-// Main removes the server.
+// statements, for an Example function, which has no testing.TB. ExampleDatabase
+// stays until Main removes the server.
 func ExampleDatabase(statements ...string) (url string, err error) {
 	s, err := shared.Get()
 	if err != nil {

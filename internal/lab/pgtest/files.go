@@ -32,8 +32,8 @@ func (s *Server) StandBy(t testing.TB) {
 	s.BeforeStart(t, "touch standby.signal")
 }
 
-// BeforeStart has a shell script run in the data directory of the stopped server, as
-// its user and with its programs, before it starts again.
+// BeforeStart has a shell script run in the data directory of the stopped
+// server, as the user and with the programs, before it starts again.
 func (s *Server) BeforeStart(t testing.TB, script string) {
 	t.Helper()
 	testserver.Do(t, script, func(ctx context.Context) error { return s.server.Before(ctx, script) })
@@ -42,7 +42,7 @@ func (s *Server) BeforeStart(t testing.TB, script string) {
 // Has tells whether BeforeStart's script finds one of PostgreSQL's programs.
 func (s *Server) Has(program string) bool { return s.server.Has(program) }
 
-// Shell has the running server run a shell command in its data directory.
+// Shell has the running server run a shell command in the data directory.
 func (s *Server) Shell(t testing.TB, command string) {
 	t.Helper()
 	s.Exec(t, `COPY (SELECT WHERE false) TO PROGRAM `+pgsql.Literal(command))

@@ -17,8 +17,8 @@ import (
 
 // Freeze has the processes of the server at url for which where holds, a
 // condition on pg_stat_activity, take what they are sent and say nothing, as
-// those of a machine that hangs. They go on when thaw is called, or the test ends.
-// The server sends the signals, so its processes may be in a container.
+// those of a machine that hangs. They go on when thaw is called, or the test
+// ends. The server sends the signals, so the processes may be in a container.
 func Freeze(t testing.TB, url, where string) (thaw func()) {
 	t.Helper()
 	var pids []int

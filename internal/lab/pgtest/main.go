@@ -10,7 +10,7 @@ import (
 
 var shared = testserver.Shared[server]{Name: "PostgreSQL", Start: starter(nil)}
 
-// Shared returns a server that all tests of the package share. It has
+// Shared returns a server all tests of the package share. It has
 // wal_level=logical. Main must be the package's TestMain.
 func Shared(t testing.TB) *Server {
 	t.Helper()

@@ -11,13 +11,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Pair is a primary, and a standby that copies its logical slots. In containers they
-// have a network of their own.
+// Pair is a primary, and a standby that copies the logical slots. In containers
+// they have a network of their own.
 type Pair struct{ Primary, Standby *Server }
 
-// StartPair starts both, of PostgreSQL 17 or later. All that the primary writes reaches
-// the standby, and slots with failover send nothing that it does not have yet
-// (synchronized_standby_slots).
+// StartPair starts both, of PostgreSQL 17 or later. All that the primary writes
+// reaches the standby, and slots with failover send nothing it does not have
+// yet (synchronized_standby_slots).
 func StartPair(t testing.TB) *Pair {
 	t.Helper()
 	network, since := startNetwork(t), Since(t, 17)
@@ -46,13 +46,13 @@ func (s *Server) follow(t testing.TB, other *Server) {
 		"SELECT pg_reload_conf()")
 }
 
-// await has a primary send nothing of a slot that the standby does not have.
+// await has a primary send nothing of a slot the standby does not have.
 func (s *Server) await(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()")
 }
 
-// FailOver has the primary crash, promotes the standby, and has that go on at the
+// FailOver has the primary crash, promotes the standby, and has going on at the
 // primary's address.
 func (p *Pair) FailOver(t testing.TB) {
 	t.Helper()
@@ -85,8 +85,8 @@ func (s *Server) conninfo(t testing.TB) string {
 	return fmt.Sprintf("host=%s port=%s user=%s password=%s dbname=postgres", host, port, user.Username(), password)
 }
 
-// startNetwork starts a network that ends with the test, or returns nil where servers
-// are local.
+// startNetwork starts a network ending with the test, or returns nil where
+// servers are local.
 func startNetwork(t testing.TB) *container.Network {
 	t.Helper()
 	if !must.Get(container.Chosen(pgserver.BinEnv))(t) {

@@ -56,7 +56,7 @@ func Pooled(t testing.TB, direct string, connections int, settings ...string) (p
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	}
 	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
-	defer log.Close() // the child has its own descriptor
+	defer log.Close() // the child has a separate descriptor
 	cmd.Stdout, cmd.Stderr = log, log
 	pooler := must.Get(child.Start(cmd))(t)
 	t.Cleanup(func() {

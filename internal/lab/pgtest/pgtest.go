@@ -11,7 +11,7 @@
 // Invariants:
 //
 //  1. No test sees another's databases, and no server outlives the test or,
-//     when shared, its package's tests.
+//     when shared, the package's tests.
 //  2. A test fails, it is not skipped, where there is no PostgreSQL to be had.
 package pgtest
 
@@ -41,7 +41,7 @@ const (
 	Immediate = pgserver.Immediate // as in a crash: recovery at the next start
 )
 
-// Option changes the server that Start starts.
+// Option changes the server Start starts.
 type Option func(*options)
 
 type options struct {
@@ -57,12 +57,12 @@ func Setting(name, value string) Option {
 }
 
 // File puts a file into the data directory before the server starts: a
-// certificate, the key, pg_hba.conf. Settings name it by its bare name.
+// certificate, the key, pg_hba.conf. Settings name it by the bare name.
 func File(name string, content []byte) Option {
 	return func(o *options) { o.Files[name] = content }
 }
 
-// Own gives the server a system identifier and a password that no other has.
+// Own gives the server a system identifier and a password no other has.
 func Own() Option { return func(o *options) { o.Own = true } }
 
 // Server is a running PostgreSQL server. The methods fail the test they are
@@ -82,8 +82,8 @@ type server interface {
 	Close() error
 
 	// Of a stopped server: Save has a copy of the files at path, Restore has that
-	// in their place, and Before has a shell script run in its data directory, as
-	// its user, before it starts again.
+	// in their place, and Before has a shell script run in the data directory, as
+	// the user, before it starts again.
 	Save(ctx context.Context, path string) error
 	Restore(ctx context.Context, path string) error
 	Before(ctx context.Context, script string) error

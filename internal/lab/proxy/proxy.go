@@ -1,6 +1,6 @@
-// Package proxy is a TCP and Unix socket proxy that misbehaves on command. Tests
-// put it between the connector and PostgreSQL or Kafka to get the network faults
-// that a healthy machine does not produce.
+// Package proxy is a TCP and Unix socket proxy that misbehaves on command.
+// Tests put it between the connector and PostgreSQL or Kafka to get the network
+// faults a healthy machine does not produce.
 //
 // Invariants:
 //
@@ -35,7 +35,7 @@ const (
 	Down                  // from the server to the client
 )
 
-// Proxy forwards each connection made to Addr to its target. The methods may be
+// Proxy forwards each connection made to Addr to the target. The methods may be
 // called from any goroutine.
 type Proxy struct {
 	listener net.Listener
@@ -100,7 +100,7 @@ func (p *Proxy) Hold(match func(first []byte) bool) (release func()) {
 }
 
 // Bytes returns how many bytes were passed on in one direction, over all
-// connections so far, including those that a delay still holds back.
+// connections so far, including those a delay still holds back.
 func (p *Proxy) Bytes(d Direction) int64 { return p.bytes[d].Load() }
 
 // Close stops listening, cuts every connection and waits until all is gone.
@@ -118,7 +118,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// accept is the goroutine that takes connections until the listener is closed.
+// accept is the goroutine taking connections until the listener is closed.
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()

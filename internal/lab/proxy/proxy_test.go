@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait of a test, for slow and busy machines.
 const patience = time.Minute
 
-// echo starts a server that sends back what it gets, and returns the address.
+// echo starts a server sending back what it gets, and returns the address.
 func echo(t *testing.T, address string) string {
 	t.Helper()
 	l, err := net.Listen(network(address), address)

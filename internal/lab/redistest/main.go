@@ -10,9 +10,9 @@ import (
 
 var shared = testserver.Shared[server]{Name: "Redis", Absent: errNoRedis, Start: starter(nil)}
 
-// Shared returns a server that all tests of the package share: they use
-// prefixes of their own, and leave settings and other keys alone. Main must be
-// the package's TestMain, or With be part of it.
+// Shared returns a server all tests of the package share: they use prefixes of
+// their own, and leave settings and other keys alone. Main must be the
+// package's TestMain, or With be part of it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	return &Server{server: shared.For(t)}

@@ -10,7 +10,7 @@
 //
 // Invariants:
 //
-//  1. No server outlives the test or, when shared, its package's tests.
+//  1. No server outlives the test or, when shared, the package's tests.
 //  2. A test is skipped, with the reason, only where there is no Redis to be had.
 package redistest
 
@@ -32,7 +32,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Option changes the server that Start starts.
+// Option changes the server Start starts.
 type Option func(*redisserver.Options)
 
 // Setting sets a server setting (redis.conf). Without any, nothing is kept on
@@ -64,9 +64,10 @@ func Start(t testing.TB, opts ...Option) *Server {
 // errNoRedis says there is no way to get a server.
 var errNoRedis = errors.New("no Redis to be had")
 
-// StartBeside is Start for servers that find one another: a program of this machine,
-// also where others are in containers. Clients of Sentinel and of a cluster go to the
-// addresses that the servers tell, which must be good on both sides.
+// StartBeside is Start for servers that find one another: a program of this
+// machine, also where others are in containers. Clients of Sentinel and of a
+// cluster go to the addresses the servers tell, which must be good on both
+// sides.
 func StartBeside(t testing.TB, opts ...Option) Beside {
 	t.Helper()
 	return Beside{&Server{server: testserver.Start(t, "Redis", errNoRedis, func(ctx context.Context) (server, error) {
@@ -74,7 +75,7 @@ func StartBeside(t testing.TB, opts ...Option) Beside {
 	})}}
 }
 
-// Beside is a server that others can find.
+// Beside is a server others can find.
 type Beside struct{ *Server }
 
 func starter(opts []Option) func(ctx context.Context) (server, error) {
@@ -114,7 +115,8 @@ var version = regexp.MustCompile(`(?m)^(redis|valkey)_version:([0-9.]+)`)
 
 var told sync.Map // the places of servers noted
 
-// tell notes which server the tests have. One that asks for a password does not say.
+// tell notes which server the tests have. One asking for a password does not
+// say.
 func tell(ctx context.Context, s server, contained bool) error {
 	if _, again := told.Load(contained); again {
 		return nil
@@ -141,12 +143,12 @@ func tell(ctx context.Context, s server, contained bool) error {
 // Addr returns the server's host and port.
 func (s *Server) Addr() string { return s.server.Addr() }
 
-// patience is how long clients wait for an answer: a command that the client
+// patience is how long clients wait for an answer: a command the client
 // repeats, as it does after 3 s by default, may be carried out twice.
 const patience = time.Minute
 
 // Client returns a client of the server, closed when the test ends. It is
-// patient with a machine that stands still for a while. Options other than the
+// patient with a machine standing still for a while. Options other than the
 // address may be changed first.
 func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()

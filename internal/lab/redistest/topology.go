@@ -25,7 +25,7 @@ const slots = 16384
 // Replica starts a replica of the server and waits until it has a copy.
 func Replica(t testing.TB, master Beside, opts ...Option) *Server {
 	t.Helper()
-	// The master would wait for more replicas before it sends its data.
+	// The master would wait for more replicas before it sends the data.
 	do(t, master.Client(t), "CONFIG", "SET", "repl-diskless-sync-delay", 0)
 	host, port, _ := net.SplitHostPort(master.Addr())
 	replica := StartBeside(t, append(opts, Setting("replicaof", host+" "+port))...).Server
@@ -48,7 +48,7 @@ func (s *Server) Await(t testing.TB, section, line string) {
 	})
 }
 
-// SentinelMaster is the name under which a Sentinel knows its master.
+// SentinelMaster is the name under which a Sentinel knows the master.
 const SentinelMaster = "keys"
 
 // Sentinel starts a Sentinel that alone decides about failovers of the master:
@@ -79,8 +79,8 @@ func Sentinel(t testing.TB, master Beside, replicas int) *Server {
 // Cluster is a Redis Cluster of three masters without replicas.
 type Cluster struct{ Nodes []*Server }
 
-// StartNode starts a node that is in no cluster yet and has no slots. bus is its
-// cluster port.
+// StartNode starts a node that is in no cluster yet and has no slots. bus is
+// the cluster port.
 func StartNode(t testing.TB) (node *Server, bus int) {
 	t.Helper()
 	bus, err := freeport.Take()

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// seen is a handler that remembers the ids it has seen.
+// seen is a handler remembering the ids it has seen.
 type seen struct {
 	mu  sync.Mutex
 	ids map[string]int
@@ -122,8 +122,8 @@ func TestATopicThatIsGone(t *testing.T) {
 	}
 }
 
-// A commit that arrived after the topic had been created again is that of the old
-// topic: a consumer that starts does not believe it.
+// A commit that arrived after the topic had been created again is that of the
+// old topic: a consumer starting does not believe it.
 func TestAnOffsetOfTheTopicBefore(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -150,8 +150,8 @@ func TestAnOffsetOfTheTopicBefore(t *testing.T) {
 	await.Until(t, "the new records", func() bool { return s.count() == 150 })
 }
 
-// A group that begins at the end of a topic passes over what was there, and over
-// nothing that comes after: neither in a new partition nor while it is away.
+// A group beginning at the end of a topic passes over what was there, and over
+// nothing coming after: neither in a new partition nor while it is away.
 func TestBeginningAtTheEndPassesOverNothingNew(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

@@ -169,8 +169,8 @@ func TestADeadLetterTopicCreatedAnew(t *testing.T) {
 	b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))
 }
 
-// A dead letter that the topic refuses is a state that metrics and the log
-// tell. It ends without a restart, also where the topic is created anew.
+// A dead letter the topic refuses is a state that metrics and the log tell. It
+// ends without a restart, also where the topic is created anew.
 func TestADeadLetterThatIsRefusedIsTold(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

@@ -78,7 +78,7 @@ func TestE2EMembersComeAndGo(t *testing.T) {
 }
 
 // expel returns when the broker has expelled a member killed. kfake never does
-// so if the connection broke between the member's join and its sync: then the
+// so if the connection broke between the member's join and the sync: then the
 // member is made to leave.
 func expel(t *testing.T, b *kafkatest.Broker, clientID string) {
 	t.Helper()
@@ -146,7 +146,7 @@ func (m *hostage) dial(ctx context.Context, network, address string) (net.Conn, 
 	return conn, nil
 }
 
-// kill cuts the member off: for the broker it vanishes. Its handlers stop, as
+// kill cuts the member off: for the broker it vanishes. The handlers stop, as
 // those of a process killed do.
 func (m *hostage) kill() {
 	m.mu.Lock()
@@ -198,7 +198,7 @@ func TestRevocationWaitsForTheHandler(t *testing.T) {
 	}
 }
 
-// revocations returns a channel that tells when the client logs that it revokes
+// revocations returns a channel telling when the client logs that it revokes
 // partitions.
 func revocations(cfg *consumer.Config) <-chan struct{} {
 	seen := make(chan struct{}, 100)
@@ -251,8 +251,8 @@ func TestRevocationCutsOffWhatTakesTooLong(t *testing.T) {
 	second.Store(true)
 }
 
-// TestExpulsionCutsOffAtOnce: a member that the broker does not know any more
-// has lost the partitions.
+// TestExpulsionCutsOffAtOnce: a member the broker does not know any more has
+// lost the partitions.
 func TestExpulsionCutsOffAtOnce(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t, shortSessions)
@@ -297,7 +297,7 @@ func TestAHandlerThatHeedsNothingDoesNotKeepTheGroup(t *testing.T) {
 	})
 	var told log
 	cfg.Logger = slog.New(slog.NewTextHandler(&told, nil))
-	cfg.DrainTimeout, cfg.RevokeTimeout = time.Millisecond, 10*time.Second // also to leave, on a machine that stands still
+	cfg.DrainTimeout, cfg.RevokeTimeout = time.Millisecond, 10*time.Second // also to leave, on a machine standing still
 	m := start(t, cfg)
 	receive(t, "the handler", running)
 	m.cancel()

@@ -33,7 +33,7 @@ func shadow(ctx context.Context, store storage.Store, m *metrics.Metrics, handle
 	return nil
 }
 
-// The old check has lost the key of a message that comes again.
+// The old check has lost the key of a message coming again.
 func Example_shadow() {
 	registry := prometheus.NewRegistry()
 	m, err := metrics.New(registry)

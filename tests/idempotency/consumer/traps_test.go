@@ -230,7 +230,7 @@ func TestAStoreThatIsNotAsItShouldBeIsNoticed(t *testing.T) {
 	}
 }
 
-// logLines returns the first lines that the consumer logs.
+// logLines returns the first lines the consumer logs.
 func logLines(cfg *consumer.Config) <-chan string {
 	lines := make(chan string, 100)
 	cfg.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {

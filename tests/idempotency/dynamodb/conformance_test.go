@@ -64,7 +64,7 @@ func TestHistoriesInFakeTime(t *testing.T) {
 // liveTolerance is more than what is not known of the server's clock.
 const liveTolerance = 50 * time.Millisecond
 
-// preciseDate makes the server's answers carry the time with its fraction, so
+// preciseDate makes the server's answers carry the time with the fraction, so
 // leases may be short. Now and then a request takes longer to the server than
 // the tolerance.
 func preciseDate() func(*sdk.Options) {
@@ -84,7 +84,7 @@ func preciseDate() func(*sdk.Options) {
 }
 
 // learnTime asks until the server's clock is known well within the tolerance,
-// which takes a single answer that comes at once.
+// which takes a single answer coming at once.
 func learnTime(t *testing.T, s *dynamodb.Store) {
 	t.Helper()
 	const patience = 3 * time.Minute

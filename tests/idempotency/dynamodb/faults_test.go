@@ -69,7 +69,7 @@ func lostAnswers(t *testing.T, k storage.Key) []step {
 	}
 }
 
-// attempts are those that the steps count when none is counted twice.
+// attempts are those the steps count when none is counted twice.
 var attempts = map[string]int{
 	"claim": 1, "extend": 1, "fail": 1, "claim again": 2, "fail unrun": 1, "claim once more": 2, "fail for good": 2,
 	"release": 0, "last claim": 1, "complete": 1,
@@ -122,7 +122,7 @@ func writes(r *http.Request) bool {
 	return strings.HasSuffix(target, ".PutItem") || strings.HasSuffix(target, ".UpdateItem")
 }
 
-// The SDK repeats a request by itself: its second answer is about its own first
+// The SDK repeats a request by itself: the second answer is about its own first
 // write, which must not be taken for somebody else's.
 func TestAnswersLostToTheSDK(t *testing.T) {
 	server := dynamotest.Shared(t)

@@ -76,8 +76,8 @@ func TestPurgeLooksAgainBeforeItWrites(t *testing.T) {
 	}
 }
 
-// A retry or a release due at once is so for a client that takes the time to be
-// a second earlier.
+// A retry or a release due at once is so for a client taking the time to be a
+// second earlier.
 func TestDueAtOnceForEveryEstimate(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(0)

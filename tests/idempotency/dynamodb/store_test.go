@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// recorder notes the calls that pass through it, and whether its reads are
+// recorder notes the calls that pass through it, and whether the reads are
 // consistent.
 type recorder struct {
 	*sdk.Client
@@ -142,7 +142,7 @@ func TestForgottenRecordsNeedNotBeDeleted(t *testing.T) {
 	}
 }
 
-// raw returns the item as it is in the table.
+// raw returns the item as is in the table.
 func (f *fixture) raw(t testing.TB, k storage.Key) map[string]types.AttributeValue {
 	t.Helper()
 	out, err := f.client.GetItem(t.Context(), &sdk.GetItemInput{

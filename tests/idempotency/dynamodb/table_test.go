@@ -17,7 +17,7 @@ import (
 func TestCreateTableLeavesNothingToCheck(t *testing.T) {
 	client := dynamotest.Shared(t).Client(t)
 	dropped(t, client, "created")
-	for range 2 { // also where it is there already
+	for range 2 { // also where there already
 		if err := storeOf(t, client, "created").CreateTable(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestCheckFindsProblems(t *testing.T) {
 	}
 }
 
-// described answers as a table of kinds that DynamoDB Local does not have.
+// described answers as a table of kinds DynamoDB Local does not have.
 type described struct {
 	*sdk.Client
 	change func(*types.TableDescription)

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// exampleDatabase returns a pool on a database in which the statements were run.
+// exampleDatabase returns a pool on a database where the statements were run.
 func exampleDatabase(statements ...string) *pgxpool.Pool {
 	url, err := pgtest.ExampleDatabase(statements...)
 	if err != nil {
@@ -109,8 +109,8 @@ func Example_appliedFirst() {
 }
 
 // Events that carry the whole state and the version: the newest wins, in
-// whatever order they come. Advance is for a state that takes more than a
-// single statement to write.
+// whatever order they come. Advance is for a state taking more than a single
+// statement to write.
 func Example_markAdvance() {
 	ctx := context.Background()
 	pool := exampleDatabase(
@@ -142,7 +142,7 @@ func Example_markAdvance() {
 	// Output: [cup tea] <nil>
 }
 
-// A state that is a single row needs no guard but the condition of its upsert:
+// A state that is a single row needs no guard but the condition of the upsert:
 // the newest version wins, rows affected tells whether it was this one.
 func Example_newestVersion() {
 	ctx := context.Background()
@@ -199,7 +199,7 @@ func Example_markFence() {
 	// 33 fence row daily of reports with 33: fenced off: a later holder of the lease was here
 }
 
-// A write that is a single statement carries its fence itself.
+// A write that is a single statement carries the fence itself.
 func Example_fencedWrite() {
 	ctx := context.Background()
 	pool := exampleDatabase(

@@ -28,7 +28,7 @@ func limited(t testing.TB) context.Context {
 	return ctx
 }
 
-// newDatabase returns the URL of a database in which the statements were run.
+// newDatabase returns the URL of a database where the statements were run.
 func newDatabase(t testing.TB, statements ...string) string {
 	t.Helper()
 	url := pgtest.Shared(t).NewDatabase(t)
@@ -46,7 +46,7 @@ func newPool(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// do runs f in a transaction that commits unless f fails.
+// do runs f in a transaction committing unless f fails.
 type do func(ctx context.Context, f func(tx guard.Tx) error) error
 
 // clients are the ways to talk to PostgreSQL.

@@ -62,7 +62,7 @@ func TestGuardsThatCannotWork(t *testing.T) {
 	})
 }
 
-// A trigger that returns NULL makes an update do nothing, and say so to nobody.
+// A trigger returning NULL makes an update do nothing, and say so to nobody.
 func TestAnUpdateThatTheDatabaseSuppresses(t *testing.T) {
 	each(t, []string{
 		`CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status, NULL::bigint AS version`,

@@ -65,7 +65,7 @@ func newStream(t testing.TB, r runner, partitions ...[]string) stream {
 func idOf(r *kgo.Record) string { return string(r.Headers[0].Value) }
 
 // consume runs a consumer of the stream until stop is called, or the test ends.
-// Each message has its effect, behind what handle does, which may be nil.
+// Each message has the effect, behind what handle does, which may be nil.
 func (s stream) consume(t testing.TB, handle func(ctx context.Context, id string) error, change ...func(*consumer.Config)) (stop func()) {
 	t.Helper()
 	cfg := consumer.Config{
@@ -118,8 +118,8 @@ func undaunted() func(*consumer.Config) {
 	})
 }
 
-// awaitDone waits until the messages are completed, and asserts that each had its
-// effect once.
+// awaitDone waits until the messages are completed, and asserts that each had
+// the effect once.
 func (s stream) awaitDone(t testing.TB, ids ...string) {
 	t.Helper()
 	await.Until(t, fmt.Sprintf("%d messages are completed", len(ids)), func() bool {
@@ -160,9 +160,9 @@ func sharedTrip(sql string) bool {
 	return strings.Contains(sql, committing) && strings.Contains(sql, "INSERT INTO \"idempotency_keys\"")
 }
 
-// The claim of a message shares the round trip that completes the one before it
-// in the partition, and the transaction is as any other, whatever the one
-// before has set. After a number of messages the connection is for others.
+// The claim of a message shares the round trip completing the one before it in
+// the partition, and the transaction is as any other, whatever the one before
+// has set. After a number of messages the connection is for others.
 func TestClaimAhead(t *testing.T) {
 	mode := func(m pgx.QueryExecMode) func(*pgxpool.Config) {
 		return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = m }
@@ -240,7 +240,7 @@ func TestClaimAhead(t *testing.T) {
 	}
 }
 
-// A worker that goes from partition to partition claims ahead as well, and each
+// A worker going from partition to partition claims ahead as well, and each
 // partition keeps the order.
 func TestClaimAheadOfAnotherPartition(t *testing.T) {
 	var shared atomic.Int64
@@ -400,9 +400,8 @@ func TestClaimAheadIsRefused(t *testing.T) {
 	})
 }
 
-// A claim that the message does not use is given back, as if it had not been
-// asked for: when a middleware keeps the record, or the result of the one
-// before.
+// A claim the message does not use is given back, as if it had not been asked
+// for: when a middleware keeps the record, or the result of the one before.
 func TestClaimAheadIsGivenBack(t *testing.T) {
 	later := errors.New("later")
 	for name, keep := range map[string]func(id string, process func() (idempotency.Result, error)) (idempotency.Result, error){
@@ -449,7 +448,7 @@ func TestClaimAheadIsGivenBack(t *testing.T) {
 }
 
 // A claim whose transaction the server has ended, as nobody used it, is given
-// back: no attempt is lost by a middleware that takes the time.
+// back: no attempt is lost by a middleware taking the time.
 func TestClaimAheadThatWaitsIsGivenBack(t *testing.T) {
 	r := newRunnerWith(t, postgres.Options{IdleTimeout: 1200 * time.Millisecond}, idempotency.Options{Lease: long})
 	s := newStream(t, r, []string{"a", "b", "c"})
@@ -474,7 +473,7 @@ func TestClaimAheadThatWaitsIsGivenBack(t *testing.T) {
 	}
 }
 
-// byTurns has each message run by the next Processor of some that share a store.
+// byTurns has each message run by the next Processor of some sharing a store.
 type byTurns struct {
 	processors []*idempotency.Processor
 	runs       *atomic.Int64
@@ -503,8 +502,9 @@ func TestClaimAheadOfAnotherProcessor(t *testing.T) {
 	s.wantAttempts(t, 1, 0, ids...)
 }
 
-// The connection is cut, or killed, in the round trip that completes a message and
-// claims the next. Each has its effect once, and the next is attempted once.
+// The connection is cut, or killed, in the round trip that completes a message
+// and claims the next. Each has the effect once, and the next is attempted
+// once.
 func TestE2EFaultAtAClaimAhead(t *testing.T) {
 	for fault := range faults {
 		t.Run(fault, func(t *testing.T) {

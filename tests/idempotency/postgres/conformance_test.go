@@ -23,9 +23,9 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// The ways in which a store can be used have something of their own in every kind
-// of call: names, the types of parameters, conflicts. They run one after another:
-// the busier the machine, the longer a statement takes between its looks at the
+// The ways in which a store can be used have something of their own in every
+// kind of call: names, the types of parameters, conflicts. They run in turn:
+// the busier the machine, the longer a statement takes between the looks at the
 // clock.
 func TestHistories(t *testing.T) {
 	const oddSchema = `Odd "Schema"`
@@ -47,7 +47,7 @@ func TestHistories(t *testing.T) {
 			create(t, pool, v.options)
 			s := newStore(t, pool, v.options)
 			// A statement reads the clock some time before the commit can be seen, and
-			// changes a row that it waited for.
+			// changes a row it waited for.
 			storetest.Histories(t, storetest.Subject{Store: s, Operator: s, Tolerance: tolerance, ReadsClockFirst: true},
 				storetest.Options{Steps: 1000, Lease: 2 * tolerance})
 		})

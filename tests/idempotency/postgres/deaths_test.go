@@ -29,8 +29,7 @@ func die(run func()) {
 	<-done
 }
 
-// A handler that takes the process down is counted apart, and given up in the
-// end.
+// A handler taking the process down is counted apart, and given up in the end.
 func TestE2ECrashLoop(t *testing.T) {
 	var letters []idempotency.DeadLetter
 	r := newRunner(t, idempotency.Options{
@@ -54,8 +53,8 @@ func TestE2ECrashLoop(t *testing.T) {
 	r.wantEffects(t, "a", 0)
 }
 
-// A handler that takes the server down is counted, too, although the server
-// forgets what it has not written: the claims wait for that from then on.
+// A handler taking the server down is counted, too, although the server forgets
+// what it has not written: the claims wait for that from then on.
 func TestE2EWhatCrashesTheServerIsGivenUp(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("wal_writer_delay", "10s"))
 	admin := connect(t, server.URL("postgres"))
@@ -167,7 +166,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// A handler that takes longer than it may has failed; the context says why.
+// A handler taking longer than it may has failed; the context says why.
 func TestHandlerTimeout(t *testing.T) {
 	r := newRunner(t, idempotency.Options{HandlerTimeout: time.Millisecond})
 	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {

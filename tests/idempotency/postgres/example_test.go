@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// exampleDatabase returns a pool on a database in which the statements were run.
+// exampleDatabase returns a pool on a database where the statements were run.
 func exampleDatabase(statements ...string) *pgxpool.Pool {
 	url, err := pgtest.ExampleDatabase(statements...)
 	if err != nil {
@@ -84,8 +84,8 @@ func Example_transactional() {
 	// 1 event <nil>
 }
 
-// A store for a Processor, with the checks at the start and the sweep that
-// somebody must do from time to time.
+// A store for a Processor, with the checks at the start and the sweep somebody
+// must do from time to time.
 func Example_store() {
 	ctx := context.Background()
 	ddl, err := postgres.Schema(postgres.Options{Table: "app.keys", Partitioned: true})

@@ -157,7 +157,7 @@ func TestNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A message that contradicts the key, or has none, is put aside if that can be
+// A message contradicting the key, or has none, is put aside if that can be
 // done; the key is not touched.
 func TestRefusedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -233,8 +233,8 @@ func TestMistreatedTransaction(t *testing.T) {
 	}
 }
 
-// A transaction that a handler kept is of no use after it: the connection is
-// another message's then.
+// A transaction a handler kept is of no use after it: the connection is another
+// message's then.
 func TestKeptTransaction(t *testing.T) {
 	r := newRunner(t, idempotency.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	const intrude = `INSERT INTO effects VALUES ('intruder', 1)`
@@ -322,7 +322,7 @@ func TestCancelled(t *testing.T) {
 		}
 	}
 	r.wantEffects(t, "a", 0)
-	// A context that ends after the work is no reason to throw it away.
+	// A context ending after the work is no reason to throw it away.
 	ctx, cancel := context.WithCancel(limited(t))
 	result, err := r.Run(ctx, message("a"), func(ctx context.Context) ([]byte, error) {
 		defer cancel()

@@ -99,7 +99,7 @@ var faults = map[string]struct {
 }
 
 // The connection is cut, or killed, at each step. The message is then given to
-// Run until it is done, and had its effect once.
+// Run until it is done, and had the effect once.
 func TestE2EFaultAtEachStep(t *testing.T) {
 	var p *proxy.Proxy
 	var killer *pgxpool.Pool
@@ -230,7 +230,7 @@ func (r runner) deliver(t *testing.T, messages, consumers int) {
 	running.Wait()
 }
 
-// wantEachOnce asserts that each delivered message had its effect once.
+// wantEachOnce asserts that each delivered message had the effect once.
 func (r runner) wantEachOnce(t *testing.T, messages int) {
 	t.Helper()
 	if n := query[int](t, r.pool, `SELECT count(*) FROM effects`); n != messages {

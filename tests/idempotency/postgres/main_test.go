@@ -122,7 +122,7 @@ func newStore(t testing.TB, db storesDatabase, o postgres.Options) *postgres.Sto
 
 func key(id string) storage.Key { return storage.Key{Scope: "test", ID: id} }
 
-// request is a claim that outlives the test.
+// request is a claim outliving the test.
 func request() storage.ClaimRequest {
 	return storage.ClaimRequest{Owner: storage.NewOwner(), Lease: long, Retention: retention}
 }

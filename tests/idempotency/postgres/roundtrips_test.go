@@ -16,7 +16,7 @@ import (
 )
 
 // A new message behind a new one costs a round trip for the claim and begin,
-// and one for its completion and commit; a duplicate behind a duplicate costs
+// and one for the completion and commit; a duplicate behind a duplicate costs
 // one.
 func TestRoundTripsOfAMessage(t *testing.T) {
 	count := 0

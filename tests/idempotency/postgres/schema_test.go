@@ -38,8 +38,8 @@ func TestDDLCanBeRepeated(t *testing.T) {
 	}
 }
 
-// Whatever the id, the partition that the client computes is the one that the
-// table's check asks for.
+// Whatever the id, the partition the client computes is the one the table's
+// check asks for.
 func FuzzSlot(f *testing.F) {
 	for _, id := range []string{
 		"0190163d-8694-739b-aea5-966c26f8ad90", "0190163D-8694-739B-AEA5-966C26F8AD90", "0190163d-8694-439b-aea5-966c26f8ad90",

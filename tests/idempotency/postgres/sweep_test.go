@@ -209,7 +209,7 @@ func TestSweepLeavesPartitionInUse(t *testing.T) {
 }
 
 // A statement about one key of the partitioned table locks one partition, also
-// in a plan that the server keeps.
+// in a plan the server keeps.
 func TestOneKeyLocksOnePartition(t *testing.T) {
 	o := postgres.Options{Partitioned: true}
 	pool := database(t, o, func(c *pgxpool.Config) {

@@ -36,7 +36,7 @@ type runner struct {
 	url   string
 }
 
-// newRunner returns a runner with short times on a separate database; its pool
+// newRunner returns a runner with short times on a separate database; the pool
 // is configured by change.
 func newRunner(t testing.TB, o idempotency.Options, change ...func(*pgxpool.Config)) runner {
 	t.Helper()

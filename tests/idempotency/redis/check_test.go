@@ -120,7 +120,7 @@ func TestCheckOfOldServer(t *testing.T) {
 	expect(t, newStore(t, client, redis.Options{}), client.Options().Addr, "version 6.2.14 is older than 7")
 }
 
-// posingAs is a client's hook that changes the version in INFO.
+// posingAs is a client's hook changing the version in INFO.
 type posingAs string
 
 func (posingAs) DialHook(next goredis.DialHook) goredis.DialHook { return next }

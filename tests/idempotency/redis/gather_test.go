@@ -142,7 +142,7 @@ func TestCallsOfOneMomentShareARoundTrip(t *testing.T) {
 	}
 }
 
-// A call that nobody joins goes as it always did.
+// A call nobody joins goes as it always did.
 func TestALoneCallIsNoPipeline(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	client.AddHook(aroundPipeline(func([]goredis.Cmder, func() error) error {
@@ -279,9 +279,9 @@ func (f eachCommand) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// A node of a cluster, behind a client that takes it for a server by itself, refuses a
-// command with keys of several hash slots. From then on each key has its own. Of those,
-// the answers that came before the connection broke count.
+// A node of a cluster, behind a client taking it for a server by itself,
+// refuses a command with keys of several hash slots. From then on each key has
+// its own. Of those, the answers that came before the connection broke count.
 func TestAServerWithHashSlots(t *testing.T) {
 	node, _ := redistest.StartNode(t)
 	client := node.Client(t)
@@ -323,8 +323,8 @@ func TestAServerWithHashSlots(t *testing.T) {
 	}
 }
 
-// A round trip that takes long holds up no caller whose context ends, nor a call
-// that comes later.
+// A round trip taking long holds up no caller whose context ends, nor a call
+// coming later.
 func TestASharedRoundTripThatHangs(t *testing.T) {
 	t.Run("calls without a deadline", func(t *testing.T) { sharedRoundTripHangs(t.Context(), t) })
 	t.Run("calls with the same deadline", func(t *testing.T) {
@@ -367,8 +367,8 @@ func sharedRoundTripHangs(ctx context.Context, t *testing.T) {
 	allFirst(t, claimTogether(t.Context(), s, reqs), reqs)
 }
 
-// A completion goes before the claims of its moment, also where a claim came first:
-// one may be of the same key, or of the message behind.
+// A completion goes before the claims of the moment, also where a claim came
+// first: one may be of the same key, or of the message behind.
 func TestACompletionGoesBeforeTheClaimsOfItsMoment(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})

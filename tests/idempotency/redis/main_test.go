@@ -42,12 +42,12 @@ func prefix(t testing.TB) string {
 // key is that of most tests.
 var key = storage.Key{Scope: "shipping", ID: "order-1"}
 
-// request asks for a lease that no test outlives.
+// request asks for a lease no test outlives.
 func request() storage.ClaimRequest {
 	return storage.ClaimRequest{Owner: storage.NewOwner(), Lease: time.Hour, Retention: 24 * time.Hour}
 }
 
-// shortLease is one that a test can wait for.
+// shortLease is one a test can wait for.
 func shortLease(d time.Duration) storage.ClaimRequest {
 	r := request()
 	r.Lease = d

@@ -127,8 +127,8 @@ func TestAnyBytesComeBack(t *testing.T) {
 	}
 }
 
-// A record that the server has not forgotten yet counts as none after the
-// retention, but for its fence.
+// A record the server has not forgotten yet counts as none after the retention,
+// but for the fence.
 func TestPastTheRetentionTheFenceIsLeft(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})

@@ -89,8 +89,7 @@ func TestE2ECrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
 }
 
 func TestE2EServerThatReadsItsDataRefuses(t *testing.T) {
-	// It answers between 1024 commands that it reads, each of which takes a
-	// while here.
+	// It answers between 1024 commands it reads, each of which takes a while here.
 	server := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("appendfsync", "always"), redistest.Setting("key-load-delay", "300"))
 	client := server.Client(t, func(o *goredis.Options) { o.MaxRetries = -1 })
 	s := newStore(t, client, redis.Options{})
@@ -118,8 +117,8 @@ func TestE2EServerThatReadsItsDataRefuses(t *testing.T) {
 	complete(t, s, held, "late")
 }
 
-// askWhileReading kills the server and returns the first answer to a claim that
-// it gives then.
+// askWhileReading kills the server and returns the first answer to a claim it
+// gives then.
 func askWhileReading(t *testing.T, server *redistest.Server, s *redis.Store, k storage.Key) error {
 	t.Helper()
 	server.Kill(t)
@@ -253,7 +252,7 @@ func (f beforePipeline) ProcessPipelineHook(next goredis.ProcessPipelineHook) go
 }
 
 // fill completes n keys with results of 64 KiB, or fewer if there is an error,
-// and returns their leases. Everything evicted between the claim and its
+// and returns their leases. Everything evicted between the claim and the
 // completion is left out.
 func fill(t *testing.T, s *redis.Store, n int) ([]storage.Lease, error) {
 	t.Helper()

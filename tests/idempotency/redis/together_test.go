@@ -15,7 +15,7 @@ import (
 )
 
 // A completion and the claim of another key are a single round trip, and each
-// has its own answer.
+// has a separate answer.
 func TestCompleteAndClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		before            func(t *testing.T, s *redis.Store, lease *storage.Lease)

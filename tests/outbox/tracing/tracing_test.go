@@ -42,8 +42,8 @@ func TestNoSpanIsNoHeader(t *testing.T) {
 	}
 }
 
-// The events that a Writer with these headers writes belong to the trace of the
-// request that they are written for.
+// The events a Writer with these headers writes belong to the trace of the
+// request they are written for.
 func Example_headers() {
 	w, err := outbox.New(outbox.Options{ContextHeaders: tracing.Headers})
 	if err != nil {

@@ -36,10 +36,10 @@ type Store interface {
 const forms = "redis://host:6379/0, rediss://…, redis://host:6379?cluster=true, postgres://user@host/database, " +
 	"postgres://user@host/database?partitioned=true, dynamodb://?region=eu-west-1"
 
-// Open opens the store that the URL names; name is the table (postgres,
-// dynamodb) or the prefix of the keys (redis), empty for the default. Open
-// makes no call to the server where it can do without. Errors are of class
-// failure.Config and show nothing of the URL, which may hold a password.
+// Open opens the store the URL names; name is the table (postgres, dynamodb) or
+// the prefix of the keys (redis), empty for the default. Open makes no call to
+// the server where it can do without. Errors are of class failure.Config and
+// show nothing of the URL, which may hold a password.
 func Open(ctx context.Context, from, name string) (Store, error) {
 	scheme, _, found := strings.Cut(from, "://")
 	if !found {
