@@ -141,7 +141,7 @@ func only(t *testing.T, objects []object, kind string) object {
 	return objects[0]
 }
 
-// Each connector has all that the pods name, in one namespace, with a valid
+// Each connector has everything the pods name, in one namespace, with a valid
 // configuration with its Secret.
 func TestKubernetesManifestsFitTogether(t *testing.T) {
 	for _, folder := range connectors {

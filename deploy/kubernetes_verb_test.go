@@ -36,7 +36,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// verb runs verb.sh, and returns the exit code, and all that it prints.
+// verb runs verb.sh, and returns the exit code, and everything it prints.
 func (c *cluster) verb(args ...string) (code int, out string) {
 	c.t.Helper()
 	must.OK(c.t, os.WriteFile(filepath.Join(c.folder, "kubectl"), []byte(`#!/bin/sh

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// documents are all that a reader may open, by path from here.
+// documents are everything a reader may open, by path from here.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}

@@ -251,7 +251,7 @@ func endTxnAnswer(request, answer []byte) (*kmsg.EndTxnResponse, error) {
 	return resp, resp.ReadFrom(answer[lengthIDAndTags:])
 }
 
-// take takes one of n, if there is one.
+// take takes one of n, if any.
 func take(n *atomic.Int32) bool {
 	for {
 		have := n.Load()

@@ -213,7 +213,7 @@ func (c *connector) logged(text string) int {
 	return bytes.Count(must.Get(os.ReadFile(c.log))(c.t), []byte(text))
 }
 
-// outdated are the keys whose last record is not their latest.
+// outdated are the keys with the last record not their latest.
 func outdated(t testing.TB, records []checker.Record) (keys []string) {
 	type key struct{ topic, key string }
 	type seen struct {

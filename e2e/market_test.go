@@ -34,7 +34,7 @@ type market struct {
 }
 
 // newMarket builds the examples named, and starts the rest. The database has
-// the tables of both libraries, and those of the SQL.
+// the tables of both libraries, and the SQL's.
 func newMarket(t *testing.T, sql string, examples ...string) *market {
 	m := &market{t: t, url: pgtest.Shared(t).NewDatabase(t), broker: kafkatest.Start(t), programs: t.TempDir()}
 	if len(examples) > 0 {

@@ -29,8 +29,8 @@ const (
 	// claimTimeout is source.poll.claim_timeout, short for tests that have it run
 	// out.
 	claimTimeout = time.Second
-	// patientClaim is that of the others: with a short one, a busy machine would
-	// be a reason for repetitions.
+	// patientClaim is the others': with a short one, a busy machine would be a
+	// reason for repetitions.
 	patientClaim = 20 * time.Second
 	// batchSize is source.poll.batch_size: small, so that there is a backlog often.
 	batchSize = 20

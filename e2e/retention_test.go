@@ -256,7 +256,7 @@ func (r *rows) complete() bool {
 	return r.known == len(r.removed)
 }
 
-// judge wants the record of each row that has gone to be from before that.
+// judge wants the record of each row removed to be older.
 func (r *rows) judge(records []checker.Record) {
 	r.t.Helper()
 	r.mu.Lock()

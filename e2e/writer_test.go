@@ -227,7 +227,7 @@ type load struct {
 }
 
 // write starts the writers; each begins a transaction at each pace. The first
-// goes through the proxy: of a COMMIT whose answer is cut off it does not know
+// goes through the proxy: of a COMMIT with the answer cut off it does not know
 // the outcome.
 func (w *world) write(seed uint64, pace time.Duration, deadSize int) *load {
 	w.t.Helper()

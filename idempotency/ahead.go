@@ -99,7 +99,7 @@ func (a *attempt) next() *early {
 	}
 }
 
-// commitAndClaim is Work.Commit; with next, which may be nil, Work.CommitAndClaim.
+// commitAndClaim is Work.Commit; with next (or nil) Work.CommitAndClaim.
 func (a *attempt) commitAndClaim(ctx context.Context, value []byte, next *early) error {
 	if next == nil {
 		return a.work.Commit(ctx, value, a.options.Retention)
@@ -111,9 +111,9 @@ func (a *attempt) commitAndClaim(ctx context.Context, value []byte, next *early)
 	return err
 }
 
-// completeTogether is the store's Complete, and claims next, which may be nil, in the
-// same call. ok is false, and nothing was asked, if there is none, or if the store
-// cannot.
+// completeTogether is the store's Complete, and claims next (or nil) in the
+// same call. ok is false, and nothing was asked, if there is none, or if the
+// store cannot.
 func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool, err error) {
 	store, able := a.options.Store.(ahead.Store)
 	if next == nil || !able {
@@ -149,11 +149,11 @@ func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool,
 // be answered. After it, the claim is given up, and that message's Run asks for it.
 const late = 50 * time.Millisecond
 
-// claimMeanwhile asks for the claim of next, which may be nil, at the same time
-// as the caller completes this attempt: the store sees both at the same moment,
-// and may answer both in a single round trip. wait waits for the answer until
-// late after being called. The goroutine ends then or, if the store does not
-// heed the context, when that answers.
+// claimMeanwhile asks for the claim of next (or nil) at the same time as the
+// caller completes this attempt: the store sees both at the same moment, and
+// may answer both in a single round trip. wait waits for the answer until late
+// after being called. The goroutine ends then or, if the store does not heed
+// the context, when that answers.
 func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	if next == nil {
 		return func() {}

@@ -67,7 +67,7 @@ func (l *line) handledOnce(claims int) {
 	}
 }
 
-// meeting is a store whose first completion is answered only once the second
+// meeting is a store with the first completion answered only once the second
 // claim was asked for, and the other way around.
 type meeting struct {
 	storage.Store
@@ -204,8 +204,8 @@ func TestAClaimOfTheNextMessageThatPanics(t *testing.T) {
 	})
 }
 
-// A single attempt of each is all that a processor that fails open makes, and a
-// trial claims nothing it may not run.
+// A single attempt of each is everything a processor that fails open makes, and
+// a trial claims nothing it may not run.
 func TestWhoDoesNotClaimTheNextMessage(t *testing.T) {
 	for name, set := range map[string]func(o *idempotency.Options){
 		"fail open": func(o *idempotency.Options) { o.FailOpen = true },

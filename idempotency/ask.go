@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// A call whose answer is unknown is made again, with the same arguments: the
+// A call with the answer unknown is made again, with the same arguments: the
 // second answer tells whether the first was carried out. A claim is repeated
 // once, and then by the next Run (Pending). A settlement is repeated for as
 // long as Timeout lasts.
@@ -46,7 +46,7 @@ func (p *Processor) request(m Message, owner string) storage.ClaimRequest {
 	req := storage.ClaimRequest{
 		Owner: owner, Fingerprint: m.Fingerprint, Lease: p.options.Lease, Retention: p.options.Retention,
 	}
-	if p.options.Shadow { // an attempt whose process dies is forgotten, not counted as vanished
+	if p.options.Shadow { // an attempt in a dying process is forgotten, not counted as vanished
 		req.Retention = req.Lease
 	}
 	return req

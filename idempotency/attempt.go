@@ -213,7 +213,7 @@ func (a *attempt) giveUp(h *hold, reason error) (Result, error) {
 	return a.settleBuried(h, reason)
 }
 
-// settleBuried settles the key of a message whose dead letter is durable.
+// settleBuried settles the key of a message with the dead letter durable.
 func (a *attempt) settleBuried(h *hold, reason error) (Result, error) {
 	f := storage.Failure{Terminal: true, Reason: reason.Error(), Retention: a.options.Retention}
 	if err := a.settleFailure(h, f); err != nil {

@@ -34,8 +34,7 @@ func fingerprint(version string, text []byte) storage.Fingerprint {
 //
 // A payload without one meaning has no canonical form: invalid JSON, members
 // named twice, unpaired surrogates, nesting beyond 1000 levels. The fingerprint
-// is that of the bytes, also of version j1, so it still differs from all
-// others.
+// is the bytes', also of version j1, so it still differs from all others.
 func FingerprintJSON(payload []byte) storage.Fingerprint {
 	text, err := canonicalJSON(payload)
 	if err != nil {

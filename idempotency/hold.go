@@ -20,8 +20,8 @@ import (
 // hanging cannot delay it; not so with FailOpen, where a store hanging is no
 // reason to end the work.
 type hold struct {
-	// ctx is that of the work. The cause wraps ErrLeaseLost if the lease was, or
-	// may soon be, lost.
+	// ctx is the work's. The cause wraps ErrLeaseLost if the lease was, or may
+	// soon be, lost.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 

@@ -47,7 +47,7 @@ type Options struct {
 	// Observer.HandlerStuck. With postgres.Transactional it must not be longer
 	// than its IdleTimeout.
 	HandlerTimeout time.Duration
-	// Retention is how long a settled key is kept. It must be longer than a
+	// Retention is how long a settled key is kept. Retention must be longer than a
 	// message can be delivered again: the topic's retention, if the offsets may be
 	// reset. A week if 0.
 	Retention time.Duration
@@ -62,11 +62,12 @@ type Options struct {
 	// minute if 0. With the defaults a message is given up after
 	// three to six minutes.
 	FirstRetry, LastRetry time.Duration
-	// DeadLetter makes a message given up durable elsewhere. It returns nil once
-	// the message is durable. It may be called again for a message whose key could
-	// not be settled afterwards. Required unless MaxAttempts is negative: without
-	// it nothing is given up, a terminal error is retried like any other, and a
-	// message that contradicts the key or has a bad one is not done either.
+	// DeadLetter makes a message given up durable elsewhere. DeadLetter returns
+	// nil once the message is durable. DeadLetter may be called again for a
+	// message whose key could not be settled afterwards. Required unless
+	// MaxAttempts is negative: without it nothing is given up, a terminal error is
+	// retried like any other, and a message that contradicts the key or has a bad
+	// one is not done either.
 	DeadLetter func(ctx context.Context, d DeadLetter) error
 	// Compensate is called when the lease was lost while, or after, the handler
 	// ran. Optional. ctx does not end with Run's, but after Timeout. Not with a

@@ -11,8 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Processor is the Runner around a Store. Make one with New. Safe for
-// concurrent use.
+// Processor is the Runner around a Store. Made by New. Safe for concurrent use.
 //
 // Around a Transactor, what the handler writes in the transaction is committed
 // together with the key's completion, or not at all: success is never Pending,

@@ -21,9 +21,9 @@ type Message struct {
 // Key identifies a message for a single consumer.
 type Key = storage.Key
 
-// Handler does the work of a single message. The result, which may be nil, is
-// kept for duplicates. The context ends before the lease can be lost; FenceFrom
-// gives the fencing token. An error wrapped by Terminal is not tried again, one
+// Handler does the work of a single message. The result (or nil) is kept for
+// duplicates. The context ends before the lease can be lost; FenceFrom gives
+// the fencing token. An error wrapped by Terminal is not tried again, one
 // wrapped by NotItsFault however often.
 type Handler func(ctx context.Context) (result []byte, err error)
 
@@ -31,7 +31,7 @@ type Handler func(ctx context.Context) (result []byte, err error)
 // around any Store; around postgres.Transactional, the handler's writes commit
 // together with the completion.
 type Runner interface {
-	// Run claims the message's key, runs the handler and settles the key. It
+	// Run claims the message's key, runs the handler and settles the key. Run
 	// blocks until then and may be called concurrently; handler is called at most
 	// once, on the caller's goroutine. A message contradicting the key is given up
 	// here, too.
@@ -56,7 +56,7 @@ type Result struct {
 	Reason string
 	// Wait is how long not to try again, where the message is not done.
 	Wait time.Duration
-	// Layer is that of the claim.
+	// Layer is the claim's.
 	Layer storage.Layer
 	// Pending is what the next Run of this message needs to know, or nil.
 	Pending *Pending

@@ -47,8 +47,8 @@ func (a *attempt) transact(handler Handler) (Result, error) {
 	}
 }
 
-// release rolls the transaction back, if there is one not committed. Nothing
-// else is asked of the store before: it may have no other connection.
+// release rolls the transaction back, if any not committed. Nothing else is
+// asked of the store before: it may have no other connection.
 func (a *attempt) release() {
 	if a.work != nil {
 		a.work.Release(a.ctx)

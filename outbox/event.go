@@ -10,10 +10,10 @@ import (
 type Event struct {
 	// ID is the event's identity, by which consumers recognise a repetition; it
 	// becomes the header id. The zero value is replaced by a new one, see NewID.
-	// Give your own to be able to repeat a transaction whose commit got no
-	// answer: the second one then fails if the first was carried out, in a table
-	// whose ids are unique, as those of Schema are. In one of PartitionedSchema,
-	// and as a message, the event is there twice, with the same id.
+	// Give your own to be able to repeat a transaction whose commit got no answer:
+	// the second one then fails if the first was carried out, in a table with the
+	// ids unique, as those of Schema are. In one of PartitionedSchema, and as a
+	// message, the event is there twice, with the same id.
 	ID uuid.UUID
 	// AggregateType says what kind of thing the event is about, such as order. It
 	// chooses the topic. Required; at most 255 characters. A topic name takes

@@ -15,7 +15,7 @@ type Problem struct {
 	Event int
 	// Field is the field of Event; for a header, Headers["name"].
 	Field string
-	// Err says the fault. It holds no part of a payload, except for an error of a
+	// Err says the fault. Err holds no part of a payload, except for an error of a
 	// payload's own MarshalJSON.
 	Err error
 }
@@ -26,8 +26,8 @@ func (p Problem) Error() string { return fmt.Sprintf("event %d: %s %v", p.Event,
 // Unwrap returns Err.
 func (p Problem) Unwrap() error { return p.Err }
 
-// InvalidError lists all that is wrong with the events of a call, in their
-// order. The database was not asked: the transaction can go on.
+// InvalidError lists all faults of the events of a call, in their order. The
+// database was not asked: the transaction can go on.
 type InvalidError struct {
 	Problems []Problem
 }

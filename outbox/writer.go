@@ -32,14 +32,14 @@ type Options struct {
 	// 1e3 as 1000.
 	MaxBytes int
 	// ContextHeaders returns headers for all events of a call, such as the trace
-	// context: see package tracing. An event's own headers prevail. It must be
-	// safe for concurrent use; the map is only read. The default is none.
+	// context: see package tracing. An event's own headers prevail. ContextHeaders
+	// must be safe for concurrent use; the map is only read. The default is none.
 	ContextHeaders func(ctx context.Context) map[string]string
 }
 
-// Writer writes events to a single place. Make one with New; the zero value has
-// the default Options. Writer keeps no transaction and no event, and is safe
-// for concurrent use.
+// Writer writes events to a single place. Made by New; the zero value has the
+// default Options. Writer keeps no transaction and no event, and is safe for
+// concurrent use.
 type Writer struct {
 	opts                  Options
 	insert, insertEncoded insertSQL

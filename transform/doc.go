@@ -24,8 +24,8 @@
 //   - eventType, cdc-lsn, cdc-seq, cdc-xid, cdc-time are headers by default; a column
 //     placed under one of the built-in names takes the built-in one's place. A
 //     table without an event type has no eventType, unless event.type names one.
-//   - event.record_time: commit makes the commit time the timestamp. By default it is
-//     that of the publication, as there, and the commit time is a header.
+//   - event.record_time: commit makes the commit time the timestamp. By default
+//     it is the publication's, as there, and the commit time is a header.
 //   - A NULL or empty key, and text that starts like JSON but is not under
 //     json_expanded, are bad events unless event.null_key and event.invalid_json
 //     say publish.

@@ -56,7 +56,7 @@ type Event struct {
 
 // Release gives the event's memory back to the router that made it, to be used
 // for another. The event, its Record and the Record's Headers must not be used
-// after that. The bytes they referred to stay as they are. It is called at most
+// afterwards. The bytes they referred to stay as they are. It is called at most
 // once, from any goroutine. Forgetting it costs memory reuse, no more.
 func (e *Event) Release() {
 	if e.pooled == nil {

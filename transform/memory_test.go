@@ -11,7 +11,7 @@ import (
 )
 
 // What an event says that was made for it is what the heap shows, beside a row
-// whose bytes are there already.
+// with the bytes there already.
 func TestEventMemoryIsWhatTheHeapShows(t *testing.T) {
 	payload := []byte(`{"text": "` + strings.Repeat("0123456789", 300) + `"}`)
 	bytea := []byte(`\x` + strings.Repeat("0123456789abcdef", 300))

@@ -56,7 +56,7 @@ func (r *Router) BindMessages(strict bool) error {
 	return err
 }
 
-// RouteMessage is Route for a wal.LogicalMessage whose content is an envelope:
+// RouteMessage is Route for a wal.LogicalMessage with the content an envelope:
 // the event is that of a row with the fields. The event refers to the content's
 // bytes. A content that is no envelope, or a message belonging to no
 // transaction, is a BadEvent.

@@ -89,7 +89,7 @@ const (
 
 // RouteOptions say which topic a row goes to.
 type RouteOptions struct {
-	// By is the column whose value is routed; empty means detect.
+	// By is the column with the value routed; empty means detect.
 	By string `yaml:"by"`
 	// Regex must match the whole value; Java's (?<name>…) is accepted.
 	Regex string `yaml:"regex" substitute:"no"`

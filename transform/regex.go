@@ -90,8 +90,8 @@ func refusal(rest string, pos int) error {
 	return fmt.Errorf("%.4s at offset %d is not supported", rest, pos)
 }
 
-// repeatsNothing returns a part that is repeated and may be empty, if there is
-// one: the two engines may end the repetition at different places, with different
+// repeatsNothing returns a part that is repeated and may be empty, if any: the
+// two engines may end the repetition at different places, with different
 // groups.
 func repeatsNothing(re *syntax.Regexp) string {
 	repeats := re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat

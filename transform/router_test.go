@@ -37,7 +37,7 @@ func outboxTable() *pg.Relation {
 	return relation(1, "outbox", "id", "aggregatetype", "aggregateid", "type", "payload")
 }
 
-// insert returns a row whose values are the columns' names with a suffix.
+// insert returns a row with the values the columns' names with a suffix.
 func insert(rel *pg.Relation, suffix string) *pg.Row {
 	row := &pg.Row{Relation: rel, CommitTime: commitTime, Position: pg.Position{CommitLSN: 1}}
 	for _, c := range rel.Columns {

@@ -216,7 +216,7 @@ func recorded(ev *transform.Event, bad *transform.BadEvent) outcome {
 	return out
 }
 
-// asked is the time the record is to have; "" for that of the publication.
+// asked is the time the record is to have; "" for the publication's.
 func asked(ev *transform.Event) string {
 	if ev.Asked.IsZero() {
 		return ""

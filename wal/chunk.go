@@ -84,10 +84,10 @@ type span struct {
 	length int64
 }
 
-// keep returns how much memory retaining the span adds; size is that of the
-// chunk. If the message before is in the same chunk, that is everything since
-// then. Otherwise it is the rest of the other message's chunk, and the
-// beginning of this one. Nobody keeps the chunks in between.
+// keep returns how much memory retaining the span adds; size is the chunk's. If
+// the message before is in the same chunk, that is everything since then.
+// Otherwise it is the rest of the other message's chunk, and the beginning of
+// this one. Nobody keeps the chunks in between.
 func (s span) keep(size int) int64 {
 	k := s.kept
 	if k == nil || s.end < k.end { // the sequencer changed the order

@@ -38,7 +38,7 @@ type frameReader struct {
 	r, w  int // buf[r:w] is read from src and not yet returned
 
 	// unwanted says of a frame larger than a chunk, by the first bytes of the
-	// body, whether the rest is thrown away while it arrives. It may be nil.
+	// body, whether the rest is thrown away while it arrives. unwanted may be nil.
 	unwanted func(kind byte, head []byte) bool
 	cut      bool // the last frame was unwanted: the body ends after headSize bytes
 	drop     int  // bytes of that frame that are still to be thrown away

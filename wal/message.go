@@ -44,8 +44,8 @@ type Message struct {
 	// NonTransactional is set for a LogicalMessage belonging to no transaction
 	// (pg_logical_emit_message(false, …)). It stays in the log even if the
 	// transaction that wrote it is rolled back. Of its Row only the position's LSN
-	// is known. It is the message's own, and may be equal to that of the next
-	// commit.
+	// is known. NonTransactional is the message's own, and may be equal to that of
+	// the next commit.
 	NonTransactional bool
 
 	span span

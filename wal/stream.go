@@ -30,8 +30,8 @@ type Options struct {
 	// to the slot's confirmed one and silently skips to a newer one: the caller
 	// has compared them.
 	Start pg.LSN
-	// Confirmed is the confirmed position until Confirm is called. It is at or
-	// before Start; 0 means Start.
+	// Confirmed is the confirmed position until Confirm is called. Confirmed is at
+	// or before Start; 0 means Start.
 	Confirmed pg.LSN
 	// Messages asks for logical messages too, those of Prefix, or all where that
 	// is empty. The position counts all.
@@ -40,11 +40,12 @@ type Options struct {
 	// MessagesOnly: no rows are wanted. The stream then does not fail when the
 	// server warns that it leaves rows out because the publication is missing.
 	MessagesOnly bool
-	// StatusInterval is the longest time between standby status updates. It is
-	// required.
+	// StatusInterval is the longest time between standby status updates.
+	// StatusInterval is required.
 	StatusInterval time.Duration
-	// LivenessTimeout is how long the server may stay silent while we wait for
-	// it. It is asked for a reply every StatusInterval. It is required.
+	// LivenessTimeout is how long the server may stay silent while we wait for it.
+	// LivenessTimeout is asked for a reply every StatusInterval. LivenessTimeout
+	// is required.
 	LivenessTimeout time.Duration
 	// Silent is asked each time the server has been silent for so long, and is
 	// told for how long in all. The stream waits on unless it returns an error.
@@ -57,19 +58,19 @@ type Options struct {
 	// and from any goroutine: a caller that is busy may not come to Next for long.
 	// nil: nobody asks.
 	Ended func()
-	// Charset is that of the database, as by catalog.ReadCharset.
+	// Charset is the database's, as by catalog.ReadCharset.
 	Charset *pg.Charset
 	// Gather is for how long transactions that trickle in may gather before they
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
 	// Wanted tells whether the values of a row are needed, by the relation and
-	// position. It is asked of rows larger than a read (128 KiB): those of tables
-	// of no interest are thrown away while they arrive, and delivered without
-	// values. It is called within Next. nil: all are wanted.
+	// position. Wanted is asked of rows larger than a read (128 KiB): those of
+	// tables of no interest are thrown away while they arrive, and delivered
+	// without values. Wanted is called within Next. nil: all are wanted.
 	Wanted func(*pg.Row) bool
 	// Keep tells of a table announced whether rows of it may ever be wanted. The
 	// definitions of others are not kept, however many tables there are, and their
-	// rows are delivered without values, of a relation with an OID only. It is
+	// rows are delivered without values, of a relation with an OID only. Keep is
 	// called within Next. nil: all are kept.
 	Keep func(*pg.Relation) bool
 	// Recycle uses the memory of messages again nobody retains; see Chunk.

@@ -31,7 +31,7 @@ func (s ours) start(_ context.Context, t task) (running, error) {
 	return own{p.Process, began}, nil
 }
 
-// own is a subject whose process is its own: all that it uses counts.
+// own is a subject with a process of its own: all use counts.
 type own struct {
 	*rig.Process
 	at time.Time

@@ -19,7 +19,7 @@ type game struct {
 	take     measurement
 	// warmUp is done before the first round by those staying warm.
 	warmUp func(ctx context.Context, who subject) error
-	// limit is measured beside the subjects, if there is one.
+	// limit is measured beside the subjects, if any.
 	limit []figures.Turn
 }
 

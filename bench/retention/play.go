@@ -131,7 +131,7 @@ func (t *traffic) commitTimes(from, to int64) []time.Duration {
 	return list
 }
 
-// verdict judges all that was written and received.
+// verdict judges everything written and received.
 func (s *stage) verdict() *checker.Report {
 	return checker.Verify(checker.History{Transactions: s.log.ledger.Transactions(), Records: s.log.records})
 }

@@ -46,7 +46,7 @@ type program struct {
 }
 
 // run executes the command line and returns the exit code. run reports the
-// error, if there is one.
+// error, if any.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil {

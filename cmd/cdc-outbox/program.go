@@ -50,7 +50,7 @@ type action func(context.Context, *program) error
 var errHelp = errors.New("help")
 
 // run executes the command line and returns the exit code. run reports the
-// error, if there is one: nothing it calls does.
+// error, if any: nothing it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil || errors.Is(err, errHelp) {

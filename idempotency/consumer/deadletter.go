@@ -29,9 +29,9 @@ import (
 // minute. An interrupted dead letter may have been written, or may still be;
 // the next attempt writes it again. The client remains the caller's; it must
 // require all acks, and it must not be closed before the consumer has stopped.
-// A topic not existing, may not be seen, or is compacted is an error; brokers
-// not answering within five seconds are not. A compacted topic refuses records
-// without a key, and forgets all but the last of each key.
+// A topic that does not exist, may not be seen, or is compacted is an error;
+// brokers not answering within five seconds are not. A compacted topic refuses
+// records without a key, and forgets all but the last of each key.
 //
 // The topic must take records that are 2 KiB larger, for the headers, than those of
 // the topics consumed (max.message.bytes): otherwise the largest wait, and the error

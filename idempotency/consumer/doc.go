@@ -42,7 +42,7 @@
 // that waiting does not fix (a wrong password, a forbidden group) ends Run.
 //
 // Failing closed, as here, is the default; failing open is an option of the
-// Runner. A record without a usable id, and one whose id is known with another
+// Runner. A record without a usable id, and one with the id known with another
 // payload, is never run: it goes to the Runner's dead letters.
 //
 // # Slow handlers

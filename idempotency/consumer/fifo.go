@@ -1,6 +1,6 @@
 package consumer
 
-// fifo is a queue whose memory is used again.
+// fifo is a queue with the memory used again.
 type fifo[T any] struct {
 	items []T
 	head  int

@@ -35,7 +35,7 @@ type delivery struct {
 	// loop, and where middlewares may change records.
 	turn *ahead.Turn
 	next func(own bool) *kgo.Record
-	// started, which may be nil, is called when the handler is.
+	// started (or nil) is called when the handler is.
 	started func()
 	// handled says the handler runs; result is what it has set.
 	handled bool
@@ -53,11 +53,11 @@ func deliveryFrom(ctx context.Context) *delivery {
 	return d
 }
 
-// SetResult makes the bytes the result of the handler whose context it is, to
-// be called on the handler's goroutine: the store keeps it with the record's
-// key, and it is Result.Value of this record, and of each later one with the
-// same id, where a middleware finds it. The last call counts. SetResult fails
-// if the context is not a handler's.
+// SetResult makes the bytes the result of the context's handler, to be called
+// on the handler's goroutine: the store keeps it with the record's key, and it
+// is Result.Value of this record, and of each later one with the same id, where
+// a middleware finds it. The last call counts. SetResult fails if the context
+// is not a handler's.
 func SetResult(ctx context.Context, result []byte) error {
 	d := deliveryFrom(ctx)
 	if d == nil || !d.handled {

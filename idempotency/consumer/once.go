@@ -14,7 +14,7 @@ import (
 )
 
 // Once says how a handler acts once on each record. The dead letters, the
-// retention and the times are those of its Runner.
+// retention and the times are the Runner's.
 type Once struct {
 	// Runner claims and settles keys. Required.
 	Runner idempotency.Runner
@@ -24,11 +24,12 @@ type Once struct {
 	Scope string
 	// ID returns the id of a record's message; Header("id") if nil, as cdc-outbox
 	// and the Debezium outbox event router write it. An error means the record has
-	// none, now or ever: it becomes a dead letter. It must be pure, and may be
+	// none, now or ever: it becomes a dead letter. ID must be pure, and may be
 	// called concurrently.
 	ID func(r *kgo.Record) (string, error)
 	// Fingerprint tells values apart; idempotency.FingerprintBytes if nil. The
-	// empty one is not compared. It must be pure, and may be called concurrently.
+	// empty one is not compared. Fingerprint must be pure, and may be called
+	// concurrently.
 	Fingerprint func(value []byte) storage.Fingerprint
 }
 

@@ -44,7 +44,7 @@ func (p *progress) add(records []*kgo.Record) []entry {
 	return entries
 }
 
-// finish notes that an entry is done and moves on over all that are.
+// finish notes that an entry is done and moves on over all done entries.
 func (p *progress) finish(e *entry) {
 	e.done, e.record = true, nil
 	p.bytes -= e.size

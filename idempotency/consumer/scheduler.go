@@ -14,7 +14,7 @@ import (
 )
 
 // scheduler hands records to workers: in order within a lane, fairly among
-// lanes, none past a record not finished. The lock guards all that partitions
+// lanes, none past a record not finished. The lock guards everything partitions
 // and lanes hold; nothing blocks while held.
 type scheduler struct {
 	base     context.Context // of the handlers
@@ -135,8 +135,8 @@ type job struct {
 	pending *idempotency.Pending
 	turn    ahead.Turn
 	probe   bool // whether the store answers is not known
-	// next is what the worker does after it; nil if that is not known yet, or is
-	// the lane's own.
+	// next is what the worker does after it; nil if not known yet, or is the
+	// lane's own.
 	next *job
 }
 
@@ -297,8 +297,8 @@ func (s *scheduler) resume(j *job) *job {
 	return nil
 }
 
-// proceed goes on with a lane whose first record is finished. One whose next
-// record is claimed has begun: it is the caller's to run.
+// proceed goes on with a lane with the first record finished. One with the next
+// record claimed has begun: it is the caller's to run.
 func (s *scheduler) proceed(l *lane) *job {
 	switch {
 	case l.turn.Claimed != nil && l.turn.Claimed.Live():

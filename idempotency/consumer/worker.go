@@ -25,7 +25,7 @@ func (s *session) work() {
 	}
 }
 
-// do does a job. do returns the one to be done next, if that is known.
+// do does a job. do returns the one to be done next, if known.
 func (s *session) do(j job) (next *job) {
 	d := &delivery{record: j.record, pending: j.pending}
 	if len(s.cfg.Middleware) == 0 || s.cfg.MiddlewareKeepsRecords {

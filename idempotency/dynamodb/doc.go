@@ -54,7 +54,7 @@
 // bounds it: at first to a second and a round trip, soon to little more than a
 // round trip. A client that got no answer for a minute, or whose machine was
 // suspended, reads a key first. Of the local clock only differences count, so a
-// client whose clock is off by hours does no harm.
+// client with the clock off by hours does no harm.
 //
 // Each estimate is off by a second and a round trip at most, two clients' hence
 // by two seconds and both round trips, as long as DynamoDB's servers agree on

@@ -50,7 +50,7 @@ type Options struct {
 
 // Store is an storage.Store and Operator in a table of DynamoDB. The methods
 // block for the calls they make, one unless their comment says otherwise, and
-// are safe for concurrent use. Make one with New.
+// are safe for concurrent use. Made by New.
 type Store struct {
 	client Client
 	table  string

@@ -128,9 +128,9 @@ func (s *Store) update(ctx context.Context, next storage.Record, changes []strin
 }
 
 // refused returns what is there when a condition failed. That may be what we
-// wrote: the SDK repeats a request whose answer was lost. Where the refusal does not
-// say what is there, it is read: nothing is, any more, or it is an emulator that
-// ignores ReturnValuesOnConditionCheckFailure.
+// wrote: the SDK repeats a request with the answer lost. Where the refusal does
+// not say what is there, it is read: nothing is, any more, or it is an emulator
+// that ignores ReturnValuesOnConditionCheckFailure.
 func (s *Store) refused(ctx context.Context, err error, key storage.Key, version string, sent reading) (found item, done bool, _ error) {
 	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
 	if !ok {

@@ -4,7 +4,7 @@
 //
 // Invariants:
 //
-//  1. A Store never evicts a record whose lease is live.
+//  1. A Store never evicts a record with the lease live.
 //  2. A Bloom filter's hit is never taken for a duplicate: it may be false, and
 //     the message would be lost.
 //  3. A Layered store skips a message on a separate memory only with

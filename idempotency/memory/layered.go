@@ -32,8 +32,8 @@ type LayerOptions struct {
 
 // Layered is a Store with a Window in front of it. A claim of a message the
 // Window knows begins with Inspect, a read: if the store confirms it, that is
-// the answer; if not, the claim goes on as without a Window. Make one with
-// Layer. Safe for concurrent use.
+// the answer; if not, the claim goes on as without a Window. Made by Layer.
+// Safe for concurrent use.
 //
 // It is no Operator: an operator's requests go to the store itself.
 type Layered struct {

@@ -36,7 +36,7 @@ type Options struct {
 // Store is an storage.Store and Operator in the memory of a single process.
 // Store does not survive a restart and forgets the least recently used keys: a
 // duplicate that arrives later is run again. The methods do not block and
-// ignore the context. Make one with New.
+// ignore the context. Made by New.
 type Store struct {
 	options Options
 
@@ -154,7 +154,7 @@ func (s *Store) change(lease storage.Lease, transition func(storage.Record, time
 	return nil
 }
 
-// record returns the key's record, or an absent one whose next fence is beyond
+// record returns the key's record, or an absent one with the next fence beyond
 // all dropped.
 func (s *Store) record(key storage.Key) storage.Record {
 	if r, ok := s.records.Get(key); ok {

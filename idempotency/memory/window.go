@@ -54,7 +54,7 @@ func (h Hit) String() string {
 
 // Window remembers which messages were completed lately, in bounded memory: the
 // latest exactly, more of them in two generations of a Bloom filter. Safe for
-// concurrent use. Make one with NewWindow.
+// concurrent use. Made by NewWindow.
 type Window struct {
 	options WindowOptions
 

@@ -31,18 +31,17 @@
 // Invariants:
 //
 //  1. A key is claimed by a single statement; it is settled by one that changes
-//     the row only if owner and fence are those of the claim.
+//     the row only if owner and fence are the claim's.
 //  2. A claim refused writes nothing.
-//  3. A statement locks one row at most, a claim the turn before that, except
-//     for Sweep and Purge, which pass over rows others have locked; so they
-//     cannot deadlock.
+//  3. A statement locks one row at most, a claim the turn, except for Sweep and
+//     Purge, which pass over rows others have locked; so they cannot deadlock.
 //  4. Time is the server's, of one clock_timestamp() per decision. Those by which
 //     claims of a key are granted are in the order of the claims.
 //  5. Under Transactional, effects and completion commit together. Neither
 //     locks nor leases are needed for that, only the fence; they spare work in
 //     vain. A commit is sent behind the completion without waiting for the
 //     answer; the server refuses the one if the other fails.
-//  6. A commit whose outcome is unknown is never reported as handled unless the
+//  6. A commit with the outcome unknown is never reported as handled unless the
 //     record says so.
 //
 // # Claims

@@ -31,8 +31,8 @@ type database interface {
 type Options struct {
 	// Table is table or schema.table, taken as is; idempotency_keys if empty.
 	Table string
-	// Partitioned says the table was made by the Schema of such Options. It is a
-	// property of the table: a store told wrong fails at once.
+	// Partitioned says the table was made by the Schema of such Options.
+	// Partitioned is a property of the table: a store told wrong fails at once.
 	Partitioned bool
 	// MaxResultBytes bounds a result; 1 MiB if 0.
 	MaxResultBytes int

@@ -117,8 +117,8 @@ func (g *gatherer) send(server *goredis.Client, calls ...*gathered) error {
 	}
 }
 
-// join adds the calls to the server's open batch, if there is one. Otherwise they
-// lead a new one.
+// join adds the calls to the server's open batch, if any. Otherwise they lead a
+// new one.
 func (g *gatherer) join(server *goredis.Client, calls []*gathered) (b *batch, leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

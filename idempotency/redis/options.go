@@ -22,7 +22,7 @@ const (
 // Options are all optional.
 type Options struct {
 	// Prefix begins the server's keys, "prefix:{scope/id}"; "idempotency" if
-	// empty. It must not contain braces.
+	// empty. Prefix must not contain braces.
 	Prefix string
 	// MaxResultBytes bounds a result; 1 MiB if 0. Results are
 	// the server's memory for the retention, and Redis, which does one thing at
@@ -37,8 +37,8 @@ type Options struct {
 	// cluster, keys of a hash slot being moved to another node are refused until
 	// it has moved.
 	WaitReplicas int
-	// WaitTimeout is a second if 0. It must be shorter than the
-	// client's ReadTimeout, and at least 1 ms.
+	// WaitTimeout is a second if 0. WaitTimeout must be shorter than the client's
+	// ReadTimeout, and at least 1 ms.
 	WaitTimeout time.Duration
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Store is an storage.Store and Operator in a Redis 7 server or later, a
-// master watched by Sentinel, a Redis Cluster, or Valkey. Make one with New.
+// Store is an storage.Store and Operator in a Redis 7 server or later, a master
+// watched by Sentinel, a Redis Cluster, or Valkey. Made by New.
 type Store struct {
 	client   goredis.UniversalClient
 	options  Options
@@ -217,8 +217,8 @@ func large(arg any) bool {
 	return ok && len(text) > maxShared
 }
 
-// server returns the one with the key, or nil if that is not known, or if the
-// call is not to be gathered.
+// server returns the one with the key, or nil if not known, or if the call is
+// not to be gathered.
 func (s *Store) server(ctx context.Context, c *gathered) *goredis.Client {
 	if slices.ContainsFunc(c.args, large) {
 		return nil

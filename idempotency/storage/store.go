@@ -38,10 +38,10 @@ type Store interface {
 	// extended too. ErrLeaseLost otherwise, also for a forgotten record.
 	Extend(ctx context.Context, lease Lease, d time.Duration) error
 
-	// Complete stores the result, which may be nil, for the retention. A lease
-	// that ran out but was not claimed by somebody else still completes.
-	// ErrLeaseLost and ErrResultTooLarge leave the record as is. Repeated by the
-	// same lease on a Completed key it is nil and changes nothing.
+	// Complete stores the result (or nil) for the retention. A lease that ran out
+	// but was not claimed by somebody else still completes. ErrLeaseLost and
+	// ErrResultTooLarge leave the record as is. Repeated by the same lease on a
+	// Completed key it is nil and changes nothing.
 	Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error
 
 	// Fail gives the lease up. ErrLeaseLost leaves the record as is. Repeated by
@@ -49,8 +49,8 @@ type Store interface {
 	// it is nil and changes nothing.
 	Fail(ctx context.Context, lease Lease, f Failure) error
 
-	// Inspect returns the record, with State Absent when there is none. It reads
-	// everything written last, not a replica.
+	// Inspect returns the record, with State Absent when there is none. Inspect
+	// reads everything written last, not a replica.
 	Inspect(ctx context.Context, key Key) (Record, error)
 }
 
@@ -83,7 +83,7 @@ type Work interface {
 	Commit(ctx context.Context, result []byte, retention time.Duration) error
 
 	// Release rolls back everything not committed and gives up everything
-	// reserved. It may be called again.
+	// reserved. Release may be called again.
 	Release(ctx context.Context)
 }
 
@@ -100,8 +100,8 @@ type Operator interface {
 	// Release makes the key claimable at once: Processing, Retryable and Failed
 	// become Retryable, due, with nothing counted; a former owner's lease is lost
 	// (the record's Owner is emptied, the fence and fingerprint stay). Absent
-	// stays so. ErrCompleted otherwise: Purge such a key to have it run again. It
-	// returns the record as it was before.
+	// stays so. ErrCompleted otherwise: Purge such a key to have it run again.
+	// Release returns the record as it was before.
 	Release(ctx context.Context, key Key) (Record, error)
 
 	// Purge forgets the records that match, in batches, and returns how many.
@@ -117,7 +117,7 @@ type Filter struct {
 	// States selects by state; empty means Completed and Failed: what is
 	// neither running nor still to be run.
 	States []State
-	// UnchangedFor selects records whose last change is at least this old.
+	// UnchangedFor selects records with the last change at least this old.
 	UnchangedFor time.Duration
 }
 

@@ -38,7 +38,7 @@ type fault struct {
 	request func(r *storage.ClaimRequest)
 	// failure likewise.
 	failure func(f *storage.Failure)
-	// takes bounds how long a call is on the way, there as well as back. It is
+	// takes bounds how long a call is on the way, there as well as back. takes is
 	// none of a right store's faults.
 	takes time.Duration
 	// lags makes reading the clock and the rest two steps.
@@ -64,7 +64,7 @@ func newReference(now func() time.Time, f fault) *reference {
 	}}
 }
 
-// skewed returns another client whose clock is off.
+// skewed returns another client with the clock off.
 func (s *reference) skewed(offset time.Duration) storage.Store {
 	return &reference{data: s.data, fault: s.fault, now: func() time.Time { return s.now().Add(offset) }}
 }

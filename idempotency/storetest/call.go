@@ -53,7 +53,7 @@ type answer struct {
 // answers are the errors a history may contain.
 var answers = []error{storage.ErrMismatch, storage.ErrLeaseLost, storage.ErrCompleted}
 
-// plain returns the error of the contract that err wraps, if there is one.
+// plain returns the error of the contract that err wraps, if any.
 func plain(err error) (known bool, answer error) {
 	for _, known := range answers {
 		if errors.Is(err, known) {

@@ -13,7 +13,7 @@ import (
 type Subject struct {
 	// Store is required.
 	Store storage.Store
-	// Operator is the store's, if it has one; the tests are skipped if not.
+	// Operator is the store's, if any; the tests are skipped if not.
 	Operator storage.Operator
 	// Advance moves the clock of a store with a fake one. Without it the suite
 	// waits for real time to pass.

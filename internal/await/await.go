@@ -38,8 +38,7 @@ const pause = 20 * time.Millisecond
 var ErrExited = errors.New("it exited while starting")
 
 // Ready probes a server starting until it answers. It is an error when ctx ends
-// before, when exited is closed, which may be nil, or when the probe finds
-// ErrExited.
+// before, when exited is closed (or nil) or when the probe finds ErrExited.
 func Ready(ctx context.Context, exited <-chan struct{}, probe func(context.Context) error) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()

@@ -60,8 +60,8 @@ func Missing(ctx context.Context, conn *pgx.Conn, t pg.Table) error {
 	return &failure.Error{Class: failure.Config, Remedy: m.remedy(), Err: m}
 }
 
-// FindNamesake looks for another table that may be meant, whether or not there is one of
-// the name.
+// FindNamesake looks for another table that may be meant, whether or not there
+// is any of the name.
 func FindNamesake(ctx context.Context, conn *pgx.Conn, t pg.Table) (*MissingTable, error) {
 	m := &MissingTable{Table: t}
 	rows, _ := conn.Query(ctx, `

@@ -31,7 +31,7 @@ func (m *MissingPublication) remedy() string {
 // MissingPublication returns the error of a publication that is not there
 // although the slot is; it wraps a MissingPublication. read is the fingerprint
 // of the publication read, "" for none. It is a loss unless the name is
-// mistaken: the publication read is there, or none was read and there is one of
+// mistaken: the publication read is there, or none was read and there is any of
 // nearly the name. Messages do not pass through a publication, so nothing is
 // lost where there are no tables.
 func (s Source) MissingPublication(ctx context.Context, conn *pgx.Conn, read string) error {

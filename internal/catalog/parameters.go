@@ -73,7 +73,7 @@ func NeedlessParameters(url string) []string {
 	return ignored
 }
 
-// adapt takes the parameters pgx does not know from those of the session.
+// adapt takes the parameters pgx does not know from the session's.
 func adapt(cfg *pgconn.Config) (ignored []string, err error) {
 	params := cfg.RuntimeParams
 	for name, r := range refused {

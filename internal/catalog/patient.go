@@ -26,8 +26,8 @@ type Blocker struct {
 	PID         int32 // 0 for a prepared transaction
 	Application string
 	User        string
-	// Age is that of the transaction; 0 where the role may not see it
-	// (pg_read_all_stats shows it).
+	// Age is the transaction's; 0 where the role may not see it (pg_read_all_stats
+	// shows it).
 	Age time.Duration
 }
 

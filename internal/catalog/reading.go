@@ -11,7 +11,7 @@ import (
 // Reading is what an instance shows to all others of what it reads, or waits for.
 type Reading struct {
 	Slot string
-	// Publication is the one the slot is read through. It is not shown.
+	// Publication is the one the slot is read through. Publication is not shown.
 	Publication string
 
 	Tables []uint32 // OIDs

@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Plugin is the only output plugin whose slots are read.
+// Plugin is the only output plugin with the slots read.
 const Plugin = "pgoutput"
 
 // SnapshotWithSlot is the remedy where a snapshot is asked for, and nobody may

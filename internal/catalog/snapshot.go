@@ -26,7 +26,7 @@ type Snapshot struct {
 	// Relation describes the table, as by ReadColumns; the columns are read in the
 	// order.
 	Relation *pg.Relation
-	// Charset is that of the database, as by ReadCharset.
+	// Charset is the database's, as by ReadCharset.
 	Charset *pg.Charset
 	// Position numbers the first row; the slot's first position with Seq 0,
 	// or with the rows of the tables before counted in.

@@ -36,7 +36,7 @@ type TableInfo struct {
 	Children []pg.Table
 }
 
-// OIDs are those of the tables.
+// OIDs are the tables'.
 func OIDs(tables []TableInfo) []uint32 {
 	oids := make([]uint32, len(tables))
 	for i, t := range tables {

@@ -32,7 +32,7 @@ type View struct {
 	Tables      []TableInfo  // unless one is missing
 	Begin, End  pg.LSN       // of the log, before and after the tables were read
 	Horizon     uint64       // each transaction with an id before it ended in the log before End
-	// SchemasTold tells a stream has the present name of a table whose schema was
+	// SchemasTold tells a stream has the present name of a table with the schema
 	// renamed (16). Before, it goes on under the name it has announced
 	// (pgoutput.c, init_rel_sync_cache).
 	SchemasTold bool

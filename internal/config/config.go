@@ -70,7 +70,7 @@ type Source struct {
 	Slot        string   `yaml:"slot"`
 	Publication string   `yaml:"publication"`
 	// Create makes run create the publication and the slot where they are missing
-	// on a first start. It never recreates a slot lost.
+	// on a first start. Create never recreates a slot lost.
 	Create bool `yaml:"create"`
 	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
 	// slot nor a publication.
@@ -82,7 +82,7 @@ type Source struct {
 	// when the slot is created are published too.
 	Snapshot string `yaml:"snapshot"`
 	// StatusInterval is the longest time between two standby status updates.
-	// It must be well below the server's wal_sender_timeout.
+	// StatusInterval must be well below the server's wal_sender_timeout.
 	StatusInterval time.Duration `yaml:"status_interval"`
 	// LivenessTimeout is how long the server may stay silent, although asked
 	// for a reply, before the connection counts as dead.

@@ -23,7 +23,7 @@ type Options struct {
 }
 
 // Load reads, merges and validates the configuration. The error is a *Problems
-// with all that is wrong, of class failure.Config.
+// with all faults, of class failure.Config.
 func Load(opts Options) (*Config, error) {
 	l := read(opts, "")
 	switch {

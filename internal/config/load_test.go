@@ -150,7 +150,7 @@ func optionsIn(t *testing.T, file string) Options {
 	return opts
 }
 
-// dump lists the keys whose values are not the defaults.
+// dump lists the keys with the values not the defaults.
 func dump(t *testing.T, cfg *Config) string {
 	t.Helper()
 	defaults, shown := Default(), *cfg

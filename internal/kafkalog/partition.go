@@ -31,7 +31,7 @@ type Partition struct {
 
 // Open finds leaders and bounds of partitions of a topic. The end is the high
 // watermark. The client stays the caller's. Everything read is what the leader
-// has whose epoch is the latest that any broker knows: it refuses if it knows
+// has with the epoch the latest that any broker knows: it refuses if it knows
 // another.
 func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...int32) ([]*Partition, error) {
 	detail, err := newest(ctx, client, topic)

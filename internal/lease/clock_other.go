@@ -4,5 +4,5 @@ package lease
 
 // Now is the time since the process started, by the clock of package time. On
 // some systems standing still while the machine is suspended, as on Linux it
-// would: after that, the lease lasts for longer than it should.
+// would: afterwards, the lease lasts for longer than it should.
 func Now() Instant { return sinceStart() }

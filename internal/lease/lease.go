@@ -11,8 +11,8 @@
 // Invariants:
 //
 //  1. While the lease is out, no byte is handed to a connection of Conn. It is
-//     looked at before every system call that writes, and not only once for all
-//     that is to be written.
+//     looked at before every system call that writes, and not only once for
+//     everything must be written.
 //  2. When it runs out, what the kernel has not sent yet is taken back: the
 //     connections are closed without their data.
 //  3. The clock counts while a machine is suspended (see Now).

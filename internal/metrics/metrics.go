@@ -145,7 +145,7 @@ func (m *Metrics) observeLatency(now, commit time.Time) {
 	}
 }
 
-// DeadLettered counts a bad event whose dead letter is durable.
+// DeadLettered counts a bad event with the dead letter durable.
 func (m *Metrics) DeadLettered(reason transform.Reason) {
 	m.deadLettered.WithLabelValues(string(reason)).Inc()
 }

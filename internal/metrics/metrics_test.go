@@ -118,7 +118,7 @@ func TestBacklogExistsOnceItWasLookedAt(t *testing.T) {
 	must.Contain(t, exposition(t, set.Gatherer()), "\ncdc_outbox_unpublished_rows NaN\n", "\ncdc_outbox_oldest_unpublished_seconds NaN\n")
 }
 
-// The age is that of the moment, so the golden file cannot have it.
+// The age is the moment's, so the golden file cannot have it.
 func TestAgeOfTheOpenTransaction(t *testing.T) {
 	set := New("", "")
 	m := set.Pipeline("")

@@ -39,7 +39,7 @@ func (s *Set) Gatherer() prometheus.Gatherer {
 func (s *Set) Pipelines() prometheus.Gatherer { return s.pipelines }
 
 // Pipeline returns the metrics of a single pipeline, at zero, with every series
-// whose labels are known in advance. All carry the name as the label pipeline,
+// with the labels known in advance. All carry the name as the label pipeline,
 // or no such label if the name is empty. A name may be used once.
 func (s *Set) Pipeline(name string) *Metrics {
 	var to prometheus.Registerer = s.pipelines

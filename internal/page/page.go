@@ -41,10 +41,10 @@ type Pipeline struct {
 	Slot        string   `json:"slot"`
 	Publication string   `json:"publication"`
 	Sink        string   `json:"sink"`
-	// Status returns what /status shows of it. It is called concurrently and must
-	// not block.
+	// Status returns what /status shows of it. Status is called concurrently and
+	// must not block.
 	Status func() any `json:"-"`
-	// Recent remembers the events. It is shared with the delivery.
+	// Recent remembers the events. Recent is shared with the delivery.
 	Recent *delivery.Recent `json:"-"`
 }
 

@@ -5,8 +5,8 @@
 // Invariants:
 //
 //  1. Only what lies behind the confirmed position goes. A row is taken only if
-//     the transaction that wrote it had ended before a moment whose log
-//     position is confirmed; a clock decides about age, never about safety.
+//     the transaction that wrote it had ended before a moment with the log
+//     position confirmed; a clock decides about age, never about safety.
 //  2. No statement holds many locks for long: rows go by ranges of pages, each
 //     in a separate transaction with a rest after it, and a lock on a whole
 //     table is waited for briefly and asked for again later.

@@ -19,7 +19,7 @@ import (
 // Parts are what Run works with. All are required.
 type Parts struct {
 	Options
-	// Connect opens the connection the statements run on. It must lead to the
+	// Connect opens the connection the statements run on. Connect must lead to the
 	// server and timeline of which Confirmed gives positions.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Tables are the outbox tables, partitioned or not.

@@ -14,7 +14,7 @@ const (
 	// failedWait is the longest time until what failed is tried again: an
 	// attempt may have held up writers, for as long as a lock is waited for.
 	failedWait = 5 * time.Minute
-	// fullWait is the time between attempts at a partition whose rows are in the
+	// fullWait is the time between attempts at a partition with the rows in the
 	// default one: that is searched for them, and locked meanwhile.
 	fullWait = time.Hour
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Median is that of the values, of which there is one at least; they may be in
-// any order, and stay in it.
+// Median is the values', of which there is one at least; they may be in any
+// order, and stay in it.
 func Median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))
 	mid := len(values) / 2

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Loads are those of the measurements, in the order of their first.
+// Loads are the measurements', in the order of their first.
 func (r *Report) Loads() []string {
 	var loads []string
 	for _, m := range r.Measurements {

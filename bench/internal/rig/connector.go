@@ -15,7 +15,7 @@ type Connector struct {
 	dir  string // what we built it in, if we did
 }
 
-// releaseTags are those of the Makefile.
+// releaseTags are the Makefile's.
 const releaseTags = "nethttpomithttp2,nopgxregisterdefaulttypes"
 
 // NewConnector is the program of the path or, where that is empty, one built

@@ -78,7 +78,7 @@ func build() string {
 }
 
 // run executes the command line and returns the exit code. run prints the
-// error, if there is one, to stderr: nothing it calls does.
+// error, if any, to stderr: nothing it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil {

@@ -22,7 +22,7 @@ import (
 type Turn struct {
 	// Key is the message's.
 	Key storage.Key
-	// Next tells which message comes next, and whether it may be claimed now. It
+	// Next tells which message comes next, and whether it may be claimed now. Next
 	// is asked when the handler has succeeded. With own, it must be the next of
 	// this message's order: if the completion hangs, that one has to wait in any
 	// case.
@@ -79,7 +79,7 @@ var ErrClaim = errors.New("the next message's claim, which would have been commi
 
 type turnKey struct{}
 
-// WithTurn returns a context for the Run whose turn it is.
+// WithTurn returns a context for the Run of the turn.
 func WithTurn(ctx context.Context, t *Turn) context.Context {
 	return context.WithValue(ctx, turnKey{}, t)
 }

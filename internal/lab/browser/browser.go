@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// patience bounds all that is done with a tab.
+// patience bounds each action on a tab.
 const patience = 5 * time.Minute
 
 // find returns the browser's path.

@@ -56,7 +56,7 @@ func (w *Watcher) Samples() []Sample {
 	return w.samples[:len(w.samples):len(w.samples)]
 }
 
-// look takes one sample, on the connection if there is one.
+// look takes one sample, on the connection if any.
 func (w *Watcher) look(ctx context.Context, conn **pgx.Conn) (Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -59,7 +59,7 @@ func connected(t testing.TB, url string, do func(ctx context.Context, conn *pgx.
 const dropPause = 50 * time.Millisecond
 
 // dropDatabase first refuses new connections, or a client that reconnects could
-// hold a slot again. A connection that was let in just before that, or that ends
+// hold a slot again. A connection that was let in just earlier, or that ends
 // slowly, is what another attempt is for.
 func (s *Server) dropDatabase(t testing.TB, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)

@@ -95,7 +95,7 @@ func startNetwork(t testing.TB) *container.Network {
 	return testserver.Start(t, "a network of containers", nil, container.NewNetwork)
 }
 
-// in has the server in the network, if there is one, under the name.
+// in has the server in the network, if any, under the name.
 func in(network *container.Network, name string) Option {
 	return func(o *options) { o.network, o.name = network, name }
 }

@@ -209,7 +209,7 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	})
 }
 
-// checked is a Runner whose store is not as it should be.
+// checked is a Runner with the store not as it should be.
 type checked struct{ idempotency.Runner }
 
 func (checked) Check(context.Context) ([]storage.Problem, error) {

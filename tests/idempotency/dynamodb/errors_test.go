@@ -47,7 +47,7 @@ func refusal(r *http.Request, code string) *http.Response {
 	}
 }
 
-// offline returns a client whose every request is answered by f.
+// offline returns a client with f's answer to every request.
 func offline(f exchange, change ...func(*sdk.Options)) *sdk.Client {
 	return sdk.New(sdk.Options{
 		Region: "us-east-1", HTTPClient: f, Retryer: aws.NopRetryer{},

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Two clients whose clocks are hours apart, and who see whole seconds only, keep
+// Two clients with the clocks hours apart, and who see whole seconds only, keep
 // to a lease.
 func TestLeasesLastForSkewedClients(t *testing.T) {
 	server, clock := dynamotest.Shared(t), newTicker()

@@ -84,7 +84,7 @@ func TestE2EWhatCrashesTheServerIsGivenUp(t *testing.T) {
 	t.Logf("given up after %d runs", crashes)
 }
 
-// A message whose process died is handled alone: not while another is.
+// The message of a dead process is handled alone: not while another is.
 func TestWhatVanishedIsRunAlone(t *testing.T) {
 	gone := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
 	die(func() {

@@ -119,7 +119,7 @@ func TestVerdictStands(t *testing.T) {
 	r.wantEffects(t, "a", 0)
 }
 
-// A claim whose answer was lost is asked for once more by the next Run: it is no
+// A claim with the answer lost is asked for once more by the next Run: it is no
 // second attempt, nor somebody else's.
 func TestClaimInDoubt(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
@@ -300,7 +300,7 @@ func TestCommitRefused(t *testing.T) {
 	r.wantState(t, "a", storage.Retryable, 1)
 }
 
-// A handler whose context ends is tried again at once, and excused.
+// A handler is tried again at once after the end of the context, and excused.
 func TestCancelled(t *testing.T) {
 	r := newRunner(t, idempotency.Options{MaxAttempts: 1, DeadLetter: func(context.Context, idempotency.DeadLetter) error {
 		t.Error("a dead letter")
