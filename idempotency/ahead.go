@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// early is what is known of a message's claim before the Run asks for one. If
-// it was asked for when the message before was completed, it may be live, or
-// the answer to a duplicate. If it is neither, it may have been granted all the
-// same: who asks again for the owner gets the same claim.
+// early is the knowledge of a message's claim before the Run asks for a claim.
+// After an early request, beside the completion of the message before, the
+// claim may be live, or the answer to a duplicate. Otherwise, a claim may have
+// been granted all the same: the owner's next request gets the same claim.
 type early struct {
 	*Processor
 	message Message
@@ -23,7 +23,7 @@ type early struct {
 	live    bool
 	work    storage.Work // a Transactor's; nil unless the claim is live
 	leave   func()       // the place at the gate of a live claim
-	turn    *ahead.Turn  // the message's, while it is run; nil if it has none
+	turn    *ahead.Turn  // the message's, while running; nil for none
 }
 
 var _ ahead.Claim = (*early)(nil)
@@ -34,8 +34,8 @@ func (e *early) Live() bool { return e.live }
 // answered reports whether the claim need not be asked for.
 func (e *early) answered() bool { return e.live || e.claim.Outcome == storage.Duplicate }
 
-// Drop implements ahead.Claim. If the claim cannot be given back, it is this
-// process's still, by the owner.
+// Drop implements ahead.Claim. A claim not given back is still our process's,
+// by the owner.
 func (e *early) Drop(ctx context.Context) {
 	if !e.Live() {
 		return
@@ -57,8 +57,8 @@ func (e *early) aged() bool {
 	return age > e.options.Lease-e.options.Margin || e.transactor != nil && age > keptFor
 }
 
-// early returns what the context knows of the message's claim. A live claim is
-// the Run's from then on; one of no use any more is dropped.
+// early returns the context's knowledge of the message's claim. A live claim is
+// the Run's from then on; a useless claim is dropped.
 func (p *Processor) early(ctx context.Context, m Message, pending *Pending) *early {
 	t := ahead.Take(ctx, m.Key)
 	if t != nil && t.Claimed != nil {
@@ -71,13 +71,13 @@ func (p *Processor) early(ctx context.Context, m Message, pending *Pending) *ear
 			}
 			return e
 		}
-		t.Claimed.Drop(ctx) // another Processor's: it would be in the way
+		t.Claimed.Drop(ctx) // another Processor's, in the way
 	}
 	return &early{owner: pending.claiming(), turn: t}
 }
 
-// next returns the claim that may be asked for with the completion of this
-// attempt, or nil. It has a place at the gate, unless somebody wants to be alone.
+// next returns the claim to ask for with the completion of the attempt, or nil.
+// The claim has a place at the gate, unless somebody wants to be alone.
 func (a *attempt) next() *early {
 	if a.turn == nil || a.outage != nil || a.options.Shadow {
 		return nil
@@ -112,7 +112,7 @@ func (a *attempt) commitAndClaim(ctx context.Context, value []byte, next *early)
 }
 
 // completeTogether is the store's Complete, and claims next (or nil) in the
-// same call. ok is false, and nothing was asked, if there is none, or if the
+// same call. ok is false, and nothing was asked, without a next, or if the
 // store cannot.
 func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool, err error) {
 	store, able := a.options.Store.(ahead.Store)
@@ -145,15 +145,15 @@ func (a *attempt) completeTogether(h *hold, value []byte, next *early) (ok bool,
 	return !apart, err
 }
 
-// late is how much later than the completion of a message the claim of the next may
-// be answered. After it, the claim is given up, and that message's Run asks for it.
+// late is the patience with the claim of the next after the completion of a
+// message. Then the claim is given up, and left to the next message's Run.
 const late = 50 * time.Millisecond
 
-// claimMeanwhile asks for the claim of next (or nil) at the same time as the
-// caller completes this attempt: the store sees both at the same moment, and
-// may answer both in a single round trip. wait waits for the answer until late
-// after being called. The goroutine ends then or, if the store does not heed
-// the context, when that answers.
+// claimMeanwhile asks for the claim of next (or nil) while the caller completes
+// the attempt: the store sees both at the same moment, and may answer both in a
+// single round trip. wait waits for the answer until late after being called.
+// The goroutine ends then or, if the store does not heed the context, with the
+// answer.
 func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	if next == nil {
 		return func() {}

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// attempt is one granted claim, from the grant to the settlement.
+// attempt is a granted claim, from the grant to the settlement.
 type attempt struct {
 	*Processor
 	ctx     context.Context // the caller's
@@ -22,10 +22,10 @@ type attempt struct {
 	ran     bool         // the handler was called
 	failure error        // the handler's
 	turn    *ahead.Turn  // nil unless messages come in turn
-	pending *Pending     // what an earlier Run left or, once there is something, this one leaves
+	pending *Pending     // left by an earlier Run or, later, by ours
 }
 
-// result returns the Result of this attempt.
+// result returns the attempt's Result.
 func (a *attempt) result(d Disposition, wait time.Duration) Result {
 	r := Result{Disposition: d, Wait: wait, Layer: a.claim.Layer}
 	if !r.Done() && d != Lost {
@@ -65,8 +65,8 @@ func (a *attempt) hopeless() error {
 	return a.options.exhausted(a.claim)
 }
 
-// failed settles an attempt whose handler, or commit, failed. It was
-// interrupted if the context had ended. There is no hold after a transaction.
+// failed settles an attempt whose handler, or commit, failed. With an ended
+// context, the handler was interrupted. There is no hold after a transaction.
 func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	a.failure = err
 	switch {
@@ -74,7 +74,7 @@ func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 		return a.interrupted(h, err)
 	case (isTerminal(err) || errors.Is(err, storage.ErrEscaped)) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
-	case isNotItsFault(err) || a.options.Shadow: // what fails in a trial is not held against the message
+	case isNotItsFault(err) || a.options.Shadow: // a failure in a trial is not held against the message
 		return a.excuse(h, advised(err))
 	case a.options.MaxAttempts > 0 && a.claim.Failures()+1 >= a.options.MaxAttempts:
 		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", storage.ErrExhausted, a.claim.Attempts, err))
@@ -83,7 +83,7 @@ func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	}
 }
 
-// call calls the handler, and tells if it takes longer than it may.
+// call calls the handler, and tells of a slow run.
 func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 	if a.options.HandlerTimeout > 0 {
 		var cancel context.CancelFunc
@@ -100,7 +100,7 @@ func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 	return value, err
 }
 
-// call returns what the handler does; a panic is an error.
+// call returns the handler's error; a panic is an error.
 func call(ctx context.Context, handler Handler) (value []byte, err error) {
 	err = usercode.Call(func() (err error) {
 		value, err = handler(ctx)
@@ -122,7 +122,7 @@ func (a *attempt) standAside() (Result, error) {
 
 // complete settles the key after the handler succeeded. If the lease has run
 // out by our clock, the key may still be ours at the store. So the store is
-// asked, unless it has said the lease is lost.
+// asked, unless the lease is known as lost.
 func (a *attempt) complete(h *hold, value []byte) (Result, error) {
 	if a.pending == nil {
 		a.pending = &Pending{Key: a.message.Key, Attempt: a.claim.Attempts, Lease: a.claim.Lease, Value: value}
@@ -162,18 +162,18 @@ func (a *attempt) retry(h *hold, err error) (Result, error) {
 // excuse leaves the message for a later attempt, however often.
 func (a *attempt) excuse(h *hold, err error) (Result, error) {
 	wait := a.options.retryAfter(a.claim.Excused + 1)
-	if a.options.Shadow { // the next call is decided upon whenever it comes
+	if a.options.Shadow { // the next call is decided upon at any time
 		wait = 0
 	}
 	return a.fail(h, storage.Failure{Excused: true, RetryAfter: wait, Reason: err.Error()}, err)
 }
 
-// interrupted leaves the message for the next consumer that gets it. The reason
-// is the consumer or the store, not the message.
+// interrupted leaves the message for the next consumer. The reason is the
+// consumer or the store, not the message.
 func (a *attempt) interrupted(h *hold, err error) (Result, error) {
 	err = fmt.Errorf("interrupted: %w", err)
 	f := storage.Failure{Excused: true, Reason: err.Error()}
-	if !a.ran { // the last failure is still that of an attempt
+	if !a.ran { // the last failure is still an attempt's
 		f = storage.Failure{Unrun: true, Reason: a.claim.Reason}
 	}
 	return a.fail(h, f, err)
@@ -248,7 +248,7 @@ func (a *attempt) settleFailure(h *hold, f storage.Failure) error {
 }
 
 // settle ends the hold and asks the store, even if ctx has ended. The hold is
-// nil if an earlier Run has ended it.
+// nil if ended by an earlier Run.
 func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) error) error {
 	var err error
 	if h != nil {
@@ -268,7 +268,7 @@ func (a *attempt) settle(h *hold, what string, call func(ctx context.Context) er
 	return nil
 }
 
-// unsettled returns the Result for a settlement that ended in an error.
+// unsettled returns the Result after a failed settlement.
 func (a *attempt) unsettled(err, reason error, value []byte) (Result, error) {
 	all := errors.Join(err, reason)
 	if !errors.Is(err, storage.ErrLeaseLost) {

@@ -19,7 +19,7 @@ func FingerprintBytes(payload []byte) storage.Fingerprint {
 	return fingerprint("b1:", payload)
 }
 
-// fingerprint is that of the version over the text.
+// fingerprint is the version's fingerprint over the text.
 func fingerprint(version string, text []byte) storage.Fingerprint {
 	var space [64]byte // for both
 	sum := sha256.Sum256(text)
@@ -30,11 +30,11 @@ func fingerprint(version string, text []byte) storage.Fingerprint {
 // document, so the order of members, white space, escapes and the way a number
 // is written (1, 1.0, 10e-1) make no difference. The form is in the spirit of
 // RFC 8785 but keeps numbers exact, where the RFC rounds them to binary64:
-// integers beyond 2^53 that differ stay different.
+// different integers beyond 2^53 stay different.
 //
-// A payload without one meaning has no canonical form: invalid JSON, members
-// named twice, unpaired surrogates, nesting beyond 1000 levels. The fingerprint
-// is the bytes', also of version j1, so it still differs from all others.
+// An ambiguous payload has no canonical form: invalid JSON, members named
+// twice, unpaired surrogates, nesting beyond 1000 levels. The fingerprint is
+// the bytes', also of version j1, so different from all others.
 func FingerprintJSON(payload []byte) storage.Fingerprint {
 	text, err := canonicalJSON(payload)
 	if err != nil {
@@ -111,7 +111,7 @@ func appendObject(to []byte, d *json.Decoder, depth int) (_ []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		name, _ := token.(string) // json.Valid saw to it
+		name, _ := token.(string) // ensured by json.Valid
 		value, err := appendValue(nil, d, depth)
 		if err != nil {
 			return nil, err
@@ -138,8 +138,7 @@ func appendObject(to []byte, d *json.Decoder, depth int) (_ []byte, err error) {
 	return append(to, '}'), nil
 }
 
-// appendString refuses what the decoder may have put in place of an unpaired
-// surrogate.
+// appendString refuses the decoder's substitute for an unpaired surrogate.
 func appendString(to []byte, s string) ([]byte, error) {
 	if strings.ContainsRune(s, utf8.RuneError) {
 		return nil, errNotCanonical

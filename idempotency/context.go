@@ -9,9 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// FenceFrom returns the fencing token of the lease under which the handler with
-// this context runs: to be stored with what the handler writes elsewhere, and
-// compared there.
+// FenceFrom returns the fencing token of the lease of the handler with the
+// context: to be stored with the handler's writes elsewhere, and compared
+// there.
 func FenceFrom(ctx context.Context) (int64, bool) {
 	lease, ok := storage.LeaseFrom(ctx)
 	return lease.Fence, ok
@@ -23,12 +23,12 @@ type excusedError struct{ error }
 func (e excusedError) Unwrap() error { return e.error }
 
 // NotItsFault wraps a handler's error: the message is not to blame, but
-// something the handler needs, such as a database that is down. The message is
-// tried again, after a wait that grows from Options.FirstRetry to LastRetry,
-// until it succeeds or fails otherwise: such an attempt brings it no nearer to
-// the dead letters. NotItsFault returns nil for nil. The text of the error
-// stays as is. Terminal outdoes it. An error of PostgreSQL that a pooler makes,
-// by losing prepared statements, needs no wrapping.
+// something the handler needs, such as a database out of service. The message
+// is tried again, after a wait growing from Options.FirstRetry to LastRetry,
+// until success or another failure: such an attempt brings no dead letter
+// nearer. NotItsFault returns nil for nil. The text of the error stays as is.
+// Terminal outdoes it. An error of PostgreSQL by a pooler, after losing
+// prepared statements, needs no wrapping.
 func NotItsFault(err error) error {
 	if err == nil {
 		return nil

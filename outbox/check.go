@@ -53,7 +53,7 @@ func (c *checker) report(field string, err error) {
 	c.problems = append(c.problems, Problem{c.index, field, err})
 }
 
-// event returns e's row, which is of no use if there was a problem.
+// event returns e's row, of no use after a problem.
 func (c *checker) event(index int, e *Event) row {
 	c.index = index
 	before := len(c.problems)
@@ -112,7 +112,7 @@ func (c *checker) payload(payload any) (encoded []byte, size int) {
 	return encoded, size
 }
 
-// grown says that jsonb is what makes a payload so large.
+// grown says jsonb makes a payload so large.
 func grown(size, given int) string {
 	if size <= given+given/2 {
 		return ""

@@ -6,11 +6,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// standard is what the package's functions write with.
+// standard is the Writer of the package's functions.
 var standard = newWriter(Options{}.withDefaults())
 
 // Write inserts the events into the table outbox, in a transaction of pgx, and
-// returns their ids. It is Writer.Write with the default Options.
+// returns their ids: Writer.Write with the default Options.
 func Write[R any](ctx context.Context, tx PGXTx[R], events ...Event) ([]uuid.UUID, error) {
 	return standard.Write(ctx, PGX(tx), events...)
 }
@@ -21,7 +21,7 @@ func WriteSQL(ctx context.Context, tx SQLTx, events ...Event) ([]uuid.UUID, erro
 }
 
 // Emit writes the events as messages with the prefix outbox, in a transaction
-// of pgx, and returns their ids. It is Writer.Emit with the default Options.
+// of pgx, and returns their ids: Writer.Emit with the default Options.
 func Emit[R any](ctx context.Context, tx PGXTx[R], events ...Event) ([]uuid.UUID, error) {
 	return standard.Emit(ctx, PGX(tx), events...)
 }

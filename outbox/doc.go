@@ -14,9 +14,9 @@
 // With database/sql it is [WriteSQL]. Where the connector runs in message mode,
 // [Emit] and [EmitSQL] write no row but a message in the WAL. All take any
 // number of events and write them with a single statement, or a few for very
-// many. These four use the table outbox with Debezium's column names, or the
+// many. All four use the table outbox with Debezium's column names, or the
 // message prefix outbox; a [Writer] is for all else: another table, other
-// columns, payloads that are not JSON, headers from the context.
+// columns, payloads other than JSON, headers from the context.
 //
 // [Schema] and [PartitionedSchema] create the table; "cdc-outbox setup" does too.
 //
@@ -24,16 +24,16 @@
 //
 //  1. Nothing reaches the database unless all events of a call are valid; an
 //     [InvalidError] lists everything that is wrong with them.
-//  2. Events are written in the order given, the order in which the connector
-//     publishes those of a single key.
+//  2. Events are written in the order given, also the connector's order for a
+//     single key.
 //  3. Only an open transaction is taken, by type: a pool or a connection does not
 //     compile. The package begins, commits and rolls back nothing.
 //  4. An event's id is known to the caller, and no other is ever made for it.
-//  5. It depends on the standard library and github.com/google/uuid only. pgx and
-//     database/sql drivers fit by their methods.
+//  5. The package depends on the standard library and github.com/google/uuid
+//     only. pgx and database/sql drivers fit by their methods.
 //
 // An error from the database leaves the transaction failed, as any failed
-// statement does: roll it back. It wraps the driver's error and says what to do
+// statement does: roll it back. The error wraps the driver's, with the remedy
 // where known.
 //
 // Non-goals: transactions, retries, creating topics, reading the outbox.

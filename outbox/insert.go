@@ -9,15 +9,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// insertSQL are the statements that insert. A single row has a separate
-// statement as it is by far the most frequent case, and takes half the time
-// that way.
+// insertSQL are the statements of an insert. A single row has a separate
+// statement: by far the most frequent case, in half the time.
 type insertSQL struct{ one, many string }
 
-// encoded is the first parameter where rows have other characters than ASCII: it
-// fails, with 22P02, on a connection that would store them as something else.
-// pgx leaves the encoding of a connection to the server, which takes that of the
-// database.
+// encoded is the first parameter where rows have other characters than ASCII:
+// with 22P02, the statement fails on a connection of another encoding. pgx
+// leaves the encoding to the server, whose default is the database's.
 const encoded = "(CASE WHEN pg_catalog.pg_client_encoding() IN ('UTF8', 'SQL_ASCII') THEN $1::text " +
 	"ELSE pg_catalog.concat('the client_encoding of this connection is ', pg_catalog.pg_client_encoding()) END)"
 

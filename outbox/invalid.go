@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ErrInvalid is what errors.Is finds in an InvalidError.
+// ErrInvalid is in each InvalidError, for errors.Is.
 var ErrInvalid = errors.New("invalid event")
 
-// Problem is one thing that is wrong with a single event.
+// Problem is a fault of a single event.
 type Problem struct {
 	// Event is the event's index in the call.
 	Event int

@@ -23,9 +23,10 @@ var (
 	errNumber     = errors.New("has a number beyond those of jsonb")
 )
 
-// jsonbSize returns how long the text is that jsonb makes of a valid document, at
-// most, or why jsonb refuses it. jsonb writes numbers without exponents, and a space
-// after each comma and colon. That strings may become shorter is left aside.
+// jsonbSize returns the greatest length of jsonb's text for a valid document,
+// or the reason of a refusal. jsonb writes numbers without exponents, and a
+// space after each comma and colon. Strings may become shorter, which is left
+// aside.
 func jsonbSize(document []byte) (size int, err error) {
 	for r := validjson.NewReader(document); ; {
 		length := 1
@@ -80,11 +81,11 @@ func checkEscapes(text []byte) error {
 const escapeLength = 6
 
 func escape(text []byte) rune {
-	n, _ := strconv.ParseUint(string(text[2:escapeLength]), 16, 16) // JSON is valid: it is four hexadecimal digits
+	n, _ := strconv.ParseUint(string(text[2:escapeLength]), 16, 16) // the JSON is valid: four hexadecimal digits
 	return rune(n)
 }
 
-// numberSize returns the length of a number as jsonb writes it.
+// numberSize returns the length of a number in jsonb's form.
 func numberSize(number []byte) (int, error) {
 	digits := bytes.TrimPrefix(number, []byte("-"))
 	sign := len(number) - len(digits)
@@ -97,7 +98,7 @@ func numberSize(number []byte) (int, error) {
 		digits = digits[:e]
 	}
 	integer, fraction, _ := bytes.Cut(digits, []byte("."))
-	// Compared this way round, an exponent near the limits of int does not overflow.
+	// In this order, an exponent near the limits of int does not overflow.
 	if exponent > maxIntegerDigits-len(integer) || exponent < len(fraction)-maxFractionDigits {
 		return 0, errNumber
 	}

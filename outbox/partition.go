@@ -18,20 +18,19 @@ const (
 )
 
 // Partition is a partition of an outbox table partitioned by the time of
-// writing, as that of PartitionedSchema is. Table.Partition makes one; one for
-// another span may be made by hand.
+// writing, as in PartitionedSchema. Table.Partition makes a Partition; for
+// another span, make it by hand.
 type Partition struct {
 	// Table is the partitioned table.
 	Table Table
 	// Name is the partition's name, in the table's schema.
 	Name string
-	// From is the first moment, To that of the next.
+	// From is the first moment, To the next partition's.
 	From, To time.Time
 }
 
-// Partition returns the partition for a moment. The one after p is
-// t.Partition(span, p.To). An error means the name would be too long, or that
-// the span or the table is none that there is a statement for.
+// Partition returns the partition for a moment; t.Partition(span, p.To) follows
+// p. An error means a name too long, or no statement for the span or the table.
 func (t Table) Partition(span Span, at time.Time) (Partition, error) {
 	t = t.withDefaults()
 	at = at.UTC()
@@ -60,11 +59,11 @@ func (t Table) Partition(span Span, at time.Time) (Partition, error) {
 // bodyQuote encloses the body of a DO block.
 const bodyQuote = "$partition$"
 
-// createPartition attaches a new table instead of creating it as a partition: to
-// attach one locks out neither readers nor writers of the others. The lock is
-// the one that attaching takes; got first, it makes a second process wait and
-// see. Identity columns are the partitioned table's own: PostgreSQL 17 and later
-// refuse to attach a table that has one.
+// createPartition attaches a new table instead of creating it as a partition:
+// to attach a table locks out neither readers nor writers of the others. The
+// lock is the attachment's; taken first, it makes a second process wait and
+// see. Identity columns belong to the partitioned table: PostgreSQL 17 and
+// later attach no table with another.
 const createPartition = `DO ` + bodyQuote + `
 BEGIN
     LOCK TABLE ONLY %[1]s IN SHARE UPDATE EXCLUSIVE MODE;

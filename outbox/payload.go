@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// PayloadType says what payloads are, and so what their column must be. For
-// messages JSONB and JSON are the same, except for everything refused.
+// PayloadType is the type of payloads, and so of their column. For messages
+// JSONB and JSON are the same, except for everything refused.
 type PayloadType uint8
 
 // The types of payload.
 const (
 	// JSONB is JSON for a column of type jsonb. PostgreSQL stores the meaning:
 	// consumers see other spaces, and members in another order. JSONB refuses more
-	// than JSON does, so is refused here: the escape \u0000, half a surrogate
+	// than JSON does, which is refused here: the escape \u0000, half a surrogate
 	// pair, numbers beyond those of the type numeric.
 	JSONB PayloadType = iota
 	// JSON is JSON for a column of type json or text, kept byte for byte.
@@ -57,7 +57,7 @@ func (t PayloadType) encode(payload any) (encoded []byte, size int, err error) {
 	case []byte:
 		encoded = p
 	default:
-		if isNil(payload) { // JSON would have it as null
+		if isNil(payload) { // null in JSON
 			return nil, 0, errNoValue
 		}
 		if encoded, err = json.Marshal(payload); err != nil {
@@ -71,8 +71,8 @@ func (t PayloadType) encode(payload any) (encoded []byte, size int, err error) {
 	return encoded, size, err
 }
 
-// size returns how many bytes the payload becomes, or why PostgreSQL would refuse
-// it, or the connector take it for something else.
+// size returns the payload's size in bytes, or the reason of a refusal by
+// PostgreSQL or of a misunderstanding by the connector.
 func (t PayloadType) size(payload []byte) (int, error) {
 	switch t {
 	case Bytes:

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// row is a valid event in the form in which it is written.
+// row is a valid event in written form.
 type row struct {
 	id                              uuid.UUID
 	aggregateType, aggregateID, typ string
@@ -16,14 +16,13 @@ type row struct {
 	headers                         []byte // a JSON object of strings; nil is NULL
 }
 
-// size is what the row adds to a statement, roughly.
+// size is the row's part of a statement, roughly.
 func (r *row) size() int {
 	return len(r.id) + len(r.aggregateType) + len(r.aggregateID) + len(r.typ) + len(r.payload) + len(r.headers)
 }
 
 // rows checks the events and completes them: ids, encoded payloads, headers.
-// The error is an InvalidError, except for that of NewID. A message is not a
-// row.
+// The error is an InvalidError, or NewID's. A message is not a row.
 func (w *Writer) rows(ctx context.Context, events []Event, message bool) ([]row, error) {
 	if len(events) == 0 {
 		return nil, nil
@@ -54,7 +53,7 @@ func (w *Writer) rows(ctx context.Context, events []Event, message bool) ([]row,
 	return rows, nil
 }
 
-// merge returns shared and own together, of which own prevails.
+// merge returns shared and own together; own prevails.
 func merge(shared, own map[string]string) map[string]string {
 	switch {
 	case len(shared) == 0:

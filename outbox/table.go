@@ -18,7 +18,7 @@ type Table struct {
 	Schema string
 	// Name is the table's name. The default is outbox.
 	Name string
-	// Columns are the names of the columns; those left empty are Debezium's.
+	// Columns are the names of the columns; Debezium's if empty.
 	Columns Columns
 	// NoHeaders tells the table has no column for headers. Events must not have
 	// any then.
@@ -26,8 +26,8 @@ type Table struct {
 }
 
 // Columns are the columns written. All others need a default. Their types: uuid
-// or text for ID, text or varchar for AggregateType, AggregateID and Type, what
-// PayloadType says for Payload, jsonb or json for Headers.
+// or text for ID, text or varchar for AggregateType, AggregateID and Type,
+// PayloadType's for Payload, jsonb or json for Headers.
 type Columns struct {
 	ID            string // id
 	AggregateType string // aggregatetype
@@ -38,7 +38,7 @@ type Columns struct {
 }
 
 // SnakeCase are the columns of many tutorials: aggregate_type, aggregate_id,
-// event_type. The connector detects these as well as Debezium's.
+// event_type. The connector detects them as well as Debezium's.
 func SnakeCase() Columns {
 	return Columns{AggregateType: "aggregate_type", AggregateID: "aggregate_id", Type: "event_type"}
 }

@@ -7,26 +7,26 @@ import (
 	"reflect"
 )
 
-// PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or what wraps one. R
-// is pgx's command tag, which Go infers. A pool and a connection have no
-// Commit, and so do not fit.
+// PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or a wrapper. R is
+// pgx's command tag, inferred by Go. A pool and a connection have no Commit,
+// and so do not fit.
 type PGXTx[R any] interface {
 	Exec(ctx context.Context, sql string, args ...any) (R, error)
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error
 }
 
-// SQLTx is an open transaction of database/sql: *sql.Tx or what embeds one, such
-// as *sqlx.Tx. *sql.DB and *sql.Conn have no Commit, and so do not fit. The
-// driver may be pgx's stdlib or lib/pq.
+// SQLTx is an open transaction of database/sql: *sql.Tx or a type with it
+// embedded, such as *sqlx.Tx. *sql.DB and *sql.Conn have no Commit, and so do
+// not fit. The driver may be pgx's stdlib or lib/pq.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	Commit() error
 	Rollback() error
 }
 
-// Tx is an open transaction as a Writer takes it; PGX and SQL make one. Using it
-// concurrently is as wrong as it is for the transaction inside.
+// Tx is an open transaction for a Writer, made by PGX or SQL. As the
+// transaction inside, not for concurrent use.
 type Tx struct {
 	exec func(ctx context.Context, statement string, args ...any) error // nil: there was no transaction
 }
@@ -55,8 +55,8 @@ func SQL(tx SQLTx) Tx {
 
 var errNoTx = errors.New("transaction is nil: events belong in the transaction that changes the business tables")
 
-// isNil also finds a nil pointer in an interface, such as a *sql.Tx that a
-// failed BeginTx returned.
+// isNil also finds a nil pointer in an interface, such as the *sql.Tx of a
+// failed BeginTx.
 func isNil(value any) bool {
 	v := reflect.ValueOf(value)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

@@ -11,7 +11,7 @@ import (
 // left to Kafka's own fields and the connector's headers.
 const DefaultMaxBytes = 1_000_000
 
-// DefaultPrefix is that of messages, here and in the connector.
+// DefaultPrefix is the prefix of messages, here and in the connector.
 const DefaultPrefix = "outbox"
 
 // Options say how a Writer writes. The zero value of each field is the default.
@@ -19,17 +19,16 @@ type Options struct {
 	// Table is where Write inserts. The default is outbox, found through the
 	// search path, with Debezium's column names.
 	Table Table
-	// Prefix is that of the messages that Emit writes, the connector's
-	// source.message_prefix: 1 to 48 printable ASCII characters without spaces. The
-	// default is outbox.
+	// Prefix is the prefix of Emit's messages, the connector's
+	// source.message_prefix: 1 to 48 printable ASCII characters without spaces.
+	// The default is outbox.
 	Prefix string
-	// Payload says what payloads are, and the type of their column. The default
-	// is JSONB.
+	// Payload is the type of payloads and of their column. The default is JSONB.
 	Payload PayloadType
 	// MaxBytes bounds payload, aggregate id and headers of an event together. The
-	// default is DefaultMaxBytes. A payload counts as PostgreSQL writes it, which
-	// is everything published: jsonb has a space after each colon and comma, and
-	// 1e3 as 1000.
+	// default is DefaultMaxBytes. A payload counts in PostgreSQL's form, the
+	// published form: jsonb has a space after each colon and comma, and 1e3 as
+	// 1000.
 	MaxBytes int
 	// ContextHeaders returns headers for all events of a call, such as the trace
 	// context: see package tracing. An event's own headers prevail. ContextHeaders
@@ -62,7 +61,7 @@ func newWriter(complete Options) *Writer {
 	}
 }
 
-// made returns w, or for the zero value the writer it stands for.
+// made returns w, or the default writer for the zero value.
 func (w *Writer) made() *Writer {
 	if w.opts.MaxBytes == 0 {
 		return standard
@@ -70,9 +69,10 @@ func (w *Writer) made() *Writer {
 	return w
 }
 
-// Write inserts the events into the table, in the order given, and returns their
-// ids in that order. An InvalidError came before the database was asked; any
-// other error leaves the transaction failed. Without events it does nothing.
+// Write inserts the events into the table, in the order given, and returns
+// their ids in that order. An InvalidError came before the database was asked;
+// any other error leaves the transaction failed. Without events nothing
+// happens.
 func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID, error) {
 	if tx.exec == nil {
 		return nil, errNoTx
@@ -102,8 +102,8 @@ func (w *Writer) Emit(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID,
 	return send(rows, func(rows []row) error { return w.emitRows(ctx, tx, rows) })
 }
 
-// send gives rows to statement, as many at a time as one may have, and returns
-// their ids.
+// send gives rows to statement, as many at a time as a statement may have, and
+// returns their ids.
 func send(rows []row, statement func([]row) error) ([]uuid.UUID, error) {
 	ids := make([]uuid.UUID, len(rows))
 	for i := range rows {

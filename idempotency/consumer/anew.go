@@ -16,19 +16,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// topicID is what Kafka knows a topic by. A topic that was deleted and created
-// again has another id; the zero one is not known.
+// topicID is Kafka's id of a topic. A topic deleted and created again has
+// another id; zero is unknown.
 type topicID [16]byte
 
 func (id topicID) String() string { return fmt.Sprintf("%x", id[:]) }
 
-// errAnew ends a session, and Run begins another: a topic of it was deleted and
-// created again. A client of franz-go never takes the new topic for the old one.
+// errAnew ends a session, and Run begins another: one of the topics was deleted
+// and created again. A client of franz-go never accepts the new topic for the
+// old.
 var errAnew = errors.New("a topic was deleted and created again")
 
-// topicWatch knows under which id each topic is consumed. A topic a broker does
-// not know under that id is in doubt: it is neither fetched nor committed until
-// the watch has found out the outcome of it.
+// topicWatch knows each consumed topic's id. A topic unknown to a broker by the
+// id is in doubt: neither fetched nor committed until the watch knows more.
 type topicWatch struct {
 	*session
 	mu    sync.Mutex
@@ -85,7 +85,7 @@ func (w *topicWatch) certain(at positions) positions {
 	return at
 }
 
-// id returns the id under which the topic is consumed.
+// id returns the id of the consumed topic.
 func (w *topicWatch) id(topic string) topicID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,8 +102,8 @@ func (w *topicWatch) doubts() map[string]error {
 // calm is how long a topic is not in doubt before the waits begin anew.
 const calm = time.Minute
 
-// watch looks after topics in doubt until ctx ends. watch ends the session if
-// one of them was created again.
+// watch looks after topics in doubt until ctx ends. watch ends the session if a
+// topic was created again.
 func (w *topicWatch) watch(ctx context.Context, fail context.CancelCauseFunc) {
 	waits := backoff.Series{Range: w.scheduler.waits}
 	said := map[string]bool{}
@@ -131,8 +131,8 @@ func (w *topicWatch) watch(ctx context.Context, fail context.CancelCauseFunc) {
 	}
 }
 
-// settle asks a broker for the topics in doubt, and resumes those that are as
-// they were. settle reports whether one was created again.
+// settle asks a broker for the topics in doubt, and resumes the unchanged.
+// settle reports whether a topic was created again.
 func (w *topicWatch) settle(ctx context.Context, doubts map[string]error, said map[string]bool) (anew bool) {
 	now, err := w.currentIDs(ctx, slices.Collect(maps.Keys(doubts)))
 	if err != nil {
@@ -170,8 +170,8 @@ func (w *topicWatch) trust(topic string) {
 	w.client.ResumeFetchTopics(topic)
 }
 
-// currentIDs returns the ids of the topics that exist, the zero one where it is
-// not told. The client's own answer may be an old one.
+// currentIDs returns the ids of existing topics, zero where not told. The
+// client's own answer may be old.
 func (s *session) currentIDs(ctx context.Context, topics []string) (map[string]topicID, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A commit says of which topic it is: Kafka before 4.4 takes an offset by the
-// topic's name, and would keep the old topic's offset for the new one.
+// A commit names the topic's id: Kafka before 4.4 takes an offset by the
+// topic's name, and would keep the old topic's offset for the new topic.
 const topicMark = "topic="
 
-// marked has the commits of a context say of which topics they are.
+// marked has the commits of a context name the ids of their topics.
 func (w *topicWatch) marked(ctx context.Context) context.Context {
 	return kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
 		for i := range req.Topics {
@@ -46,9 +46,8 @@ func (b *beginnings) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offset
 	return nil
 }
 
-// adjust changes two beginnings that would pass over records: an offset of a
-// topic before this one, and the end, where the group has no offset of a new
-// partition.
+// adjust changes two beginnings with records passed over: an offset of a former
+// topic, and the end, where the group has no offset of a new partition.
 func (b *beginnings) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	ids, err := b.currentIDs(ctx, slices.Collect(maps.Keys(offsets)))
 	if err != nil {
@@ -70,7 +69,7 @@ func (b *beginnings) adjust(ctx context.Context, offsets map[string]map[int32]kg
 	return offsets, b.pin(ctx, offsets)
 }
 
-// discard begins anew where the offset is that of another topic of this name.
+// discard begins anew where the offset is another topic's of the same name.
 func (b *beginnings) discard(t *kmsg.OffsetFetchResponseGroupTopic, id topicID, offsets map[int32]kgo.Offset) {
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
@@ -92,9 +91,9 @@ func (b *beginnings) discard(t *kmsg.OffsetFetchResponseGroupTopic, id topicID, 
 const atEnd = -1
 
 // pin notes the end where a group begins there (kgo.ConsumeResetOffset), as the
-// first offset. Otherwise what comes while the partition is with nobody would
-// be passed over. A partition that is new to a group which has offsets of the
-// topic begins at the start.
+// first offset. Otherwise records arriving while the partition is with nobody
+// would be passed over. A new partition begins at the start in a group with
+// offsets of the topic.
 func (b *beginnings) pin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
 	var topics []string
 	for topic, partitions := range offsets {

@@ -13,8 +13,8 @@ import (
 )
 
 // awaitBrokers returns nil once a broker has accepted this client and the
-// topics may be read. awaitBrokers returns an error if that will not happen, or
-// ctx's cause. The client itself would retry in silence.
+// topics may be read; an error if hopeless, or ctx's cause. The client itself
+// would retry in silence.
 func (s *session) awaitBrokers(ctx context.Context) error {
 	waits := backoff.Series{Range: s.scheduler.waits}
 	for {
@@ -31,7 +31,7 @@ func (s *session) awaitBrokers(ctx context.Context) error {
 		}
 		s.cfg.Logger.Warn("cannot consume yet", "error", err)
 		if missing {
-			return nil // the client finds it when it comes
+			return nil // the client finds a later topic
 		}
 		if err := waits.Pause(ctx); err != nil {
 			return err

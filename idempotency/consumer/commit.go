@@ -14,10 +14,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// committer commits what the scheduler says is finished. The lock is held from
-// the look at the positions until the broker has answered, and a partition is
-// only given up under the same lock. So no commit comes late, when the
-// partition belongs to another member already.
+// committer commits the scheduler's finished records. The lock is held from the
+// look at the positions until the broker has answered, and a partition is only
+// given up under the same lock. So no commit comes late, after another member
+// has the partition.
 type committer struct {
 	client    *kgo.Client
 	scheduler *scheduler
@@ -53,8 +53,8 @@ func (c *committer) commitLocked(ctx context.Context, ids map[string][]int32) er
 	return nil
 }
 
-// note takes the broker's answer. A partition it does not mention is not
-// committed. From version 10 it names topics by their ids.
+// note takes the broker's answer. A partition without mention is not committed.
+// From version 10 on, topics have ids there.
 func (c *committer) note(at positions, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) error {
 	names := map[[16]byte]string{}
 	for _, t := range req.Topics {
@@ -82,7 +82,7 @@ func (c *committer) note(at positions, req *kmsg.OffsetCommitRequest, resp *kmsg
 // commitWaits space the repetitions of a last commit.
 var commitWaits = backoff.Range{First: 50 * time.Millisecond, Longest: time.Second}
 
-// commitLast commits until it succeeds, cannot succeed any more, or ctx ends.
+// commitLast commits until success, a final failure, or ctx's end.
 func (c *committer) commitLast(ctx context.Context, ids map[string][]int32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +98,7 @@ func (c *committer) commitLast(ctx context.Context, ids map[string][]int32) erro
 	}
 }
 
-// expelled reports whether a commit failed because the group no longer has this
-// member.
+// expelled reports whether a commit failed for want of membership.
 func expelled(err error) bool {
 	return errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.FencedMemberEpoch)
 }

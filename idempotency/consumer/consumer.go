@@ -34,14 +34,13 @@ func New(cfg Config) (*Consumer, error) {
 // Run consumes until ctx ends, and returns nil then, having stopped in order:
 // fetching ends, handlers may go on for Config.DrainTimeout, then their
 // contexts end with ErrCutOff; everything finished is committed, and the group
-// left. Run returns earlier, in the same order, with an error that trying again
-// does not fix: missing authorization, a topic that Config.RequireTopics asks
-// for, a batch that is too large to decompress, a scope that is another
-// group's.
+// left. Run returns earlier, in the same order, with a lasting error: missing
+// authorization, a topic missing despite Config.RequireTopics, a batch too
+// large to decompress, another group's scope.
 //
-// All goroutines have ended when it returns; it therefore waits for a handler
-// that does not heed the context, though the group does not. Run may be called
-// again, also concurrently: each call is a separate member.
+// All goroutines have ended when Run returns; so Run waits for a handler
+// ignoring the context, though the group does not. Run may be called again,
+// also concurrently: each call is a separate member.
 func (c *Consumer) Run(ctx context.Context) error {
 	for {
 		s, err := c.open(ctx)
@@ -55,8 +54,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 }
 
-// session is one membership of the group: a Run, or the part of it until a topic
-// was created anew.
+// session is a membership of the group: a Run, or the part until a topic was
+// created anew.
 type session struct {
 	cfg       *Config
 	process   Process
@@ -69,7 +68,7 @@ type session struct {
 	abandon context.CancelCauseFunc
 }
 
-// open starts the client, which joins the group by itself.
+// open starts the client; the client joins the group by itself.
 func (c *Consumer) open(ctx context.Context) (*session, error) {
 	// The handlers outlive ctx: they may finish.
 	base, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -117,7 +116,7 @@ func (s *session) run(ctx context.Context) error {
 
 	err := s.awaitBrokers(loopCtx)
 	if err == nil && !s.cfg.Once.shadow() {
-		// Before the first record: what another group has handled is skipped.
+		// Before the first record: another group's messages would be skipped.
 		var answered bool
 		scope := &scopeWatch{session: s}
 		if answered, err = scope.look(loopCtx); err == nil {
@@ -138,12 +137,12 @@ func (s *session) run(ctx context.Context) error {
 	return err
 }
 
-// poll hands records to the scheduler until ctx ends, whose cause it returns,
-// or polling is of no use any more.
+// poll hands records to the scheduler until ctx ends, and returns the cause, or
+// until polling is of no use any more.
 func (s *session) poll(ctx context.Context) error {
 	for {
-		// All that the client has: a part of it would be of a single partition, and
-		// the others would wait for that.
+		// Everything in the client: a part would be a single partition's, and the
+		// others would wait.
 		fetches := s.client.PollFetches(ctx)
 		err := s.take(ctx, fetches)
 		// Rebalances are held up only until here: records and the partition
@@ -218,7 +217,7 @@ func (s *session) commitOnce(ctx context.Context) error {
 	return s.committer.commit(ctx, nil)
 }
 
-// stop ends what runs, commits and leaves the group.
+// stop ends the handlers, commits and leaves the group.
 func (s *session) stop() {
 	parts := s.scheduler.closePartitions(nil)
 	_, stuck := s.scheduler.settleRunning(parts, s.cfg.DrainTimeout, s.cfg.RevokeTimeout, errStopping)
@@ -236,8 +235,8 @@ func (s *session) stop() {
 		s.cfg.Logger.Warn("cannot leave the group, its partitions rest until the session times out", "error", err)
 	}
 	s.client.CloseAllowingRebalance()
-	// Close polls once more to drain the buffers, which holds up rebalances again,
-	// and with them its own goroutine leaving the group.
+	// Close polls once more to drain the buffers, and so holds up rebalances
+	// again, and with them the client's goroutine leaving the group.
 	s.client.AllowRebalance()
 	s.scheduler.close()
 }

@@ -19,25 +19,25 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
-// DeadLetterTopic returns a function writing dead letters to the topic. It is
-// for idempotency.Options. A dead letter has the original key, value and
-// headers, then those of package deadletter; the timestamp is now, so the
-// topic's retention counts from here.
+// DeadLetterTopic returns a function for idempotency.Options writing dead
+// letters to the topic. A dead letter has the original key, value and headers,
+// then package deadletter's; the timestamp is now, so the topic's retention
+// counts from here.
 //
 // The function returns nil when all in-sync replicas have the dead letter.
 // DeadLetterTopic blocks until then, until the context ends, or for half a
 // minute. An interrupted dead letter may have been written, or may still be;
-// the next attempt writes it again. The client remains the caller's; it must
-// require all acks, and it must not be closed before the consumer has stopped.
-// A topic that does not exist, may not be seen, or is compacted is an error;
-// brokers not answering within five seconds are not. A compacted topic refuses
-// records without a key, and forgets all but the last of each key.
+// the next attempt writes another. The client remains the caller's; required
+// are all acks, and no Close before the consumer has stopped. A topic that does
+// not exist, may not be seen, or is compacted is an error; brokers not
+// answering within five seconds are not. A compacted topic refuses records
+// without a key, and forgets all but the last of each key.
 //
-// The topic must take records that are 2 KiB larger, for the headers, than those of
-// the topics consumed (max.message.bytes): otherwise the largest wait, and the error
-// says for how many bytes. A limit of the client (kgo.ProducerBatchMaxBytes) below
-// that is no obstacle, unless the client also consumes or has a transactional id: a
-// second client, for that record alone, writes it.
+// The topic must take records 2 KiB larger, for the headers, than the topics
+// consumed (max.message.bytes): otherwise the largest wait, and the error says
+// for how many bytes. A lower limit of the client (kgo.ProducerBatchMaxBytes)
+// is no obstacle, unless the client also consumes or has a transactional id: a
+// second client, for the record alone, writes it.
 func DeadLetterTopic(client *kgo.Client, topic string) (func(ctx context.Context, letter idempotency.DeadLetter) error, error) {
 	if topic == "" {
 		return nil, errors.New("the dead-letter topic has no name")
@@ -62,13 +62,13 @@ func DeadLetterTopic(client *kgo.Client, topic string) (func(ctx context.Context
 	}, nil
 }
 
-// writeDeadLetter gets past what the client alone stands in the way of.
+// writeDeadLetter gets past the client's own obstacles.
 func writeDeadLetter(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	err := produce(ctx, client, r)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicID):
-		// The topic was deleted and created again: the client refuses it until it
-		// has forgotten the old one.
+		// The topic was deleted and created again: the client refuses until the old
+		// topic is forgotten.
 		client.PurgeTopicsFromProducing(r.Topic)
 		err = produce(ctx, client, r)
 	case errors.Is(err, kerr.MessageTooLarge) && beyond(client, r):
@@ -78,7 +78,7 @@ func writeDeadLetter(ctx context.Context, client *kgo.Client, r *kgo.Record) err
 }
 
 // beyond reports whether the client's own limit is below the record, and a
-// second client can be made of the options: one that does not join a group.
+// second client, without a group, can be made of the options.
 func beyond(client *kgo.Client, r *kgo.Record) bool {
 	limit, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
 	group, _ := client.OptValue(kgo.ConsumerGroup).(string)
@@ -86,7 +86,7 @@ func beyond(client *kgo.Client, r *kgo.Record) bool {
 	return batchSize(r) > int64(limit) && group == "" && len(client.GetConsumeTopics()) == 0 && id == ""
 }
 
-// batchSize is at least what a record takes in a separate batch.
+// batchSize is at least a record's size in a separate batch.
 func batchSize(r *kgo.Record) int64 {
 	const overhead = 256 // the batch's and the record's, lengths included
 	size := overhead + len(r.Key) + len(r.Value)
@@ -96,7 +96,7 @@ func batchSize(r *kgo.Record) int64 {
 	return int64(size)
 }
 
-// produceLarge writes the record by a client without the limit of the given one.
+// produceLarge writes the record by a client without the given client's limit.
 func produceLarge(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	size := batchSize(r)
 	if size > math.MaxInt32/2 {
@@ -111,7 +111,7 @@ func produceLarge(ctx context.Context, client *kgo.Client, r *kgo.Record) error 
 	return produce(ctx, large, r)
 }
 
-// remedied says what lets the topic take the record.
+// remedied adds the remedy for the topic's refusal.
 func remedied(err error, r *kgo.Record) error {
 	switch {
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
@@ -166,8 +166,8 @@ func checkDeadLetterTopic(client *kgo.Client, topic string) error {
 	return nil
 }
 
-// produce is ProduceSync ending with the context: the client keeps a record a
-// broker may have, until it knows.
+// produce is ProduceSync ending with the context: the client keeps a record
+// sent to a broker until the outcome is known.
 func produce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	acked := make(chan error, 1)
 	client.Produce(ctx, r, func(_ *kgo.Record, err error) { acked <- err })

@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ErrCutOff is the cause with which a handler's context ends before the handler
-// has (context.Cause), because of the group or of a stop. The text says which.
-// Beside it there is idempotency.ErrLeaseLost.
+// ErrCutOff is the cause (context.Cause) of a handler's context ended early by
+// the group or by a stop, according to the text. The other cause is
+// idempotency.ErrLeaseLost.
 var ErrCutOff = errors.New("handling was cut off")
 
 var (
@@ -42,8 +42,7 @@ func advised(err error) error {
 	return err
 }
 
-// fatal reports whether an error of the client is one that retrying cannot
-// fix.
+// fatal reports whether an error of the client is lasting.
 func fatal(err error) bool {
 	for _, h := range hopeless {
 		if errors.Is(err, h) {

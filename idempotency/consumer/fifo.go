@@ -1,6 +1,6 @@
 package consumer
 
-// fifo is a queue with the memory used again.
+// fifo is a queue with reused memory.
 type fifo[T any] struct {
 	items []T
 	head  int
@@ -20,7 +20,7 @@ func (q *fifo[T]) push(item T) {
 // second returns the item behind the oldest; the queue must have two.
 func (q *fifo[T]) second() T { return q.items[q.head+1] }
 
-// first returns the oldest item of a queue that is not empty.
+// first returns the oldest item of a non-empty queue.
 func (q *fifo[T]) first() T { return q.items[q.head] }
 
 func (q *fifo[T]) pop() T {

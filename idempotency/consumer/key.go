@@ -15,12 +15,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// idHeader is the header with the event id, as cdc-outbox and the Debezium
-// outbox event router write it.
+// idHeader is the header with the event id in records of cdc-outbox and the
+// Debezium outbox event router.
 const idHeader = "id"
 
-// Header takes the id from the header; from the last, if there are several of
-// that name.
+// Header takes the id from the header; from the last of several.
 func Header(name string) func(r *kgo.Record) (string, error) {
 	return func(r *kgo.Record) (string, error) {
 		for i := len(r.Headers) - 1; i >= 0; i-- {
@@ -32,9 +31,9 @@ func Header(name string) func(r *kgo.Record) (string, error) {
 	}
 }
 
-// Position takes topic/partition/offset as the id. It recognises a record
-// consumed again, but not a message produced twice; and a topic that is deleted
-// and created anew begins with offsets seen.
+// Position takes topic/partition/offset as the id. A record consumed again is
+// recognised, a message produced twice is not; and a topic deleted and created
+// anew begins with known offsets.
 func Position(r *kgo.Record) (string, error) {
 	id := make([]byte, 0, len(r.Topic)+len("/2147483647/9223372036854775807"))
 	id = append(append(id, r.Topic...), '/')
@@ -43,8 +42,8 @@ func Position(r *kgo.Record) (string, error) {
 }
 
 // JSONPointer takes the id from the value, a JSON document, at the pointer (RFC
-// 6901), e.g. "/payment/id". It must be a string or a number, taken as it is
-// written. Once refuses a pointer that is none.
+// 6901), e.g. "/payment/id". The value must be a string or a number, taken as
+// written. Once refuses an invalid pointer.
 func JSONPointer(pointer string) func(r *kgo.Record) (string, error) {
 	if err := checkPointer(pointer); err != nil {
 		return func(*kgo.Record) (string, error) { return "", err }
@@ -81,7 +80,7 @@ func JSONPointer(pointer string) func(r *kgo.Record) (string, error) {
 // errUseless is the error of a function giving no record an id.
 var errUseless = fmt.Errorf("%w: no record has one", storage.ErrBadKey)
 
-// notEscape matches what RFC 6901 does not allow in a pointer.
+// notEscape matches a tilde not allowed by RFC 6901.
 var notEscape = regexp.MustCompile(`~([^01]|$)`)
 
 func checkPointer(pointer string) error {
@@ -96,7 +95,7 @@ func checkPointer(pointer string) error {
 
 // checkID finds out whether the function can give any record an id.
 func checkID(id func(r *kgo.Record) (string, error)) (err error) {
-	_ = usercode.Call(func() error { // somebody else's may expect what an empty record lacks
+	_ = usercode.Call(func() error { // another's may expect more than an empty record
 		_, err = id(&kgo.Record{})
 		return nil
 	})

@@ -16,22 +16,22 @@ type partitionID struct {
 	number int32
 }
 
-// partition is one assignment of a partition to this consumer. The scheduler's
-// lock guards it.
+// partition is an assignment of a partition to the consumer, guarded by the
+// scheduler's lock.
 type partition struct {
 	partitionID
-	// ctx is that of the partition's handlers; abandon ends it.
+	// ctx is for the partition's handlers; abandon ends it.
 	ctx     context.Context
 	abandon context.CancelCauseFunc
 
 	progress progress
 	inbox    []*kgo.Record    // fetched, and not taken on
-	lanes    map[string]*lane // those with records
+	lanes    map[string]*lane // lanes with records
 	running  int              // lanes being worked on
 	waiting  int              // lanes waiting to try again
-	paused   bool             // not fetched since pausedAt, because it is full
+	paused   bool             // not fetched since pausedAt, because full
 	pausedAt time.Time
-	slow     bool // the last pause was a long one
+	slow     bool // the last pause was long
 
 	// closing: no handler starts any more. idle is closed when none runs.
 	closing bool
@@ -62,7 +62,7 @@ func (p *partition) signalIdle() {
 	}
 }
 
-// laneState is what a lane does.
+// laneState is a lane's activity.
 type laneState uint8
 
 const (
@@ -72,21 +72,21 @@ const (
 	laneWaiting           // the first record is tried again after a while
 )
 
-// lane holds the records that must be handled in turn: those of a partition, or
-// those of a key in a partition.
+// lane holds records to be handled in turn: a partition's, or a key's in a
+// partition.
 type lane struct {
 	partition *partition
 	key       string
 	queue     fifo[*entry] // the first is running, waiting or next
 	state     laneState
 	failures  int                  // of the first record, in a row
-	pending   *idempotency.Pending // on the first record: what the last attempt left
+	pending   *idempotency.Pending // on the first record: left by the last attempt
 	turn      ahead.Turn           // of the first record; the rest is the second
 	timer     *time.Timer
-	silent    bool // it waits because the store gave no answer about the first record
+	silent    bool // waits because the store gave no answer about the first record
 }
 
-// laneKey says which lane of the partition a record belongs to.
+// laneKey identifies a record's lane in the partition.
 func (s *scheduler) laneKey(r *kgo.Record) string {
 	if s.keyOrder {
 		return string(r.Key)
@@ -94,7 +94,7 @@ func (s *scheduler) laneKey(r *kgo.Record) string {
 	return ""
 }
 
-// lane returns the lane of the key, a new one if it has no records now.
+// lane returns the lane of the key, new if without records now.
 func (p *partition) lane(key string) *lane {
 	l := p.lanes[key]
 	if l == nil {

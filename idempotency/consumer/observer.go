@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// Observer is told what a Consumer does, beside what its Runner's observer is
-// told. Each function is optional. They are called concurrently, some with
-// locks held: they must return at once and not call the Consumer.
+// Observer is told of a Consumer's actions, beside the Runner's observer. Each
+// function is optional. They are called concurrently, some with locks held:
+// they must return at once and not call the Consumer.
 type Observer struct {
 	// Processed: an attempt at a record ended so after elapsed.
 	Processed func(r *kgo.Record, result idempotency.Result, err error, elapsed time.Duration)

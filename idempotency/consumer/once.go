@@ -18,25 +18,25 @@ import (
 type Once struct {
 	// Runner claims and settles keys. Required.
 	Runner idempotency.Runner
-	// Scope names the consumer in the store: see storage.Key. Required, except
-	// in a Config, where it is the group's name if empty. Set it before the
-	// group is renamed: renaming the group must not rename the scope.
+	// Scope names the consumer in the store: see storage.Key. Required, except in
+	// a Config: the group's name if empty. To be set before the group is renamed:
+	// renaming the group must not rename the scope.
 	Scope string
-	// ID returns the id of a record's message; Header("id") if nil, as cdc-outbox
-	// and the Debezium outbox event router write it. An error means the record has
-	// none, now or ever: it becomes a dead letter. ID must be pure, and may be
-	// called concurrently.
+	// ID returns the id of a record's message; Header("id") if nil, as in records
+	// of cdc-outbox and the Debezium outbox event router. An error means the
+	// record has none, now or ever: it becomes a dead letter. ID must be pure, and
+	// may be called concurrently.
 	ID func(r *kgo.Record) (string, error)
-	// Fingerprint tells values apart; idempotency.FingerprintBytes if nil. The
-	// empty one is not compared. Fingerprint must be pure, and may be called
-	// concurrently.
+	// Fingerprint tells values apart; idempotency.FingerprintBytes if nil. An
+	// empty fingerprint is not compared. Fingerprint must be pure, and may be
+	// called concurrently.
 	Fingerprint func(value []byte) storage.Fingerprint
 }
 
-// Wrap is for poll loops of one's own. The record is finished, and the offset
-// may be committed, once the result is Done. Otherwise it must be given to the
-// Process again, after Result.Wait. What is pending on it until then is kept
-// here, by topic, partition and offset.
+// Wrap is for poll loops of your own. The record is finished, and the offset
+// may be committed, once the result is Done. Otherwise the Process must get the
+// record again, after Result.Wait. The pending state until then is kept here,
+// by topic, partition and offset.
 func (o Once) Wrap(h Handler) (Process, error) {
 	process, err := o.protect(h)
 	if err != nil {
@@ -52,7 +52,7 @@ func (o Once) Wrap(h Handler) (Process, error) {
 	}, nil
 }
 
-// protect returns the guarded handler. What is pending is the caller's.
+// protect returns the guarded handler. The pending state is the caller's.
 func (o Once) protect(h Handler) (Process, error) {
 	if o.ID == nil {
 		o.ID = Header(idHeader)
@@ -111,8 +111,8 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 	})
 }
 
-// following returns the message of the record coming next. One that has none is
-// left to its own turn.
+// following returns the message of the record coming next. A record without an
+// id is left to the normal turn.
 func (o *Once) following(next func() *kgo.Record) (key storage.Key, fingerprint storage.Fingerprint, ok bool) {
 	err := usercode.Call(func() error {
 		r := next()
@@ -134,7 +134,7 @@ func (o *Once) shadow() bool {
 	return ok && s.Shadow()
 }
 
-// refuse has the Runner write the dead letter of a record that cannot be run.
+// refuse has the Runner write the dead letter of a record unfit to run.
 func (o *Once) refuse(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error) {
 	refuser, ok := o.Runner.(interface {
 		Refuse(ctx context.Context, m idempotency.Message, reason error) (idempotency.Result, error)

@@ -41,8 +41,7 @@ func (s *scheduler) closePartitions(ids map[string][]int32) []*partition {
 	return parts
 }
 
-// forget drops partitions closed. What still runs in them changes nothing any
-// more.
+// forget drops partitions closed. Their handlers change nothing any more.
 func (s *scheduler) forget(parts []*partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +57,7 @@ func (s *scheduler) forget(parts []*partition) {
 	s.pausedChanged()
 }
 
-// runningIn counts what runs in the partitions.
+// runningIn counts the running handlers of the partitions.
 func (s *scheduler) runningIn(parts []*partition) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +87,7 @@ func (s *scheduler) uncommitted(ids map[string][]int32) positions {
 	return found
 }
 
-// committed notes that a position was committed.
+// committed notes a committed position.
 func (s *scheduler) committed(id partitionID, at kgo.EpochOffset) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,19 +13,19 @@ type position struct {
 	offset    int64
 }
 
-// maxPendings bounds everything kept of records that may never come again,
-// because their partition has gone to another process: everything dropped costs
-// at most one more call of the handler.
+// maxPendings bounds everything kept of records perhaps never seen again, after
+// their partition has gone to another process: a dropped record costs at most
+// another call of the handler.
 const maxPendings = 10_000
 
-// pendings keep what is pending on records between two calls.
+// pendings keep the pending state of records between two calls.
 type pendings struct {
 	mu sync.Mutex
 	of map[position]*idempotency.Pending
 }
 
-// take returns what is pending on the record, once: a Pending is for a single
-// call at a time.
+// take returns the record's pending state, once: a Pending is for a single call
+// at a time.
 func (p *pendings) take(at position) *idempotency.Pending {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,28 +4,29 @@ import "github.com/twmb/franz-go/pkg/kgo"
 
 // entry is a single record between the fetch and the commit.
 type entry struct {
-	record *kgo.Record // nil once it is done
+	record *kgo.Record // nil once done
 	size   int
-	after  kgo.EpochOffset // the position to commit behind it
+	after  kgo.EpochOffset // the position to commit behind the entry
 	done   bool
 }
 
 // progress knows how far a partition's records are finished without a gap.
 // progress is pure; the owner locks.
 //
-// Offsets have holes (compaction, transaction markers), so it is the order of
-// delivery that counts.
+// Offsets have holes (compaction, transaction markers), so the order of
+// delivery counts.
 type progress struct {
-	open  fifo[*entry] // not finished, or behind one that is not
+	open  fifo[*entry] // not finished, or behind an unfinished entry
 	bytes int          // the size of everything not finished
-	// next is the position to commit, if known; committed is that which was.
+	// next is the position to commit, if known; committed is the committed
+	// position.
 	next, committed kgo.EpochOffset
 	known           bool
 }
 
 // add takes records on, in the order of the partition, and returns an entry for
 // each. The end of a transaction is finished at once: Kafka counts the marker,
-// and so everything aborted before it, as lag until an offset behind it is
+// and so everything aborted before, as lag until an offset behind it is
 // committed.
 func (p *progress) add(records []*kgo.Record) []entry {
 	entries := make([]entry, len(records))
@@ -44,7 +45,7 @@ func (p *progress) add(records []*kgo.Record) []entry {
 	return entries
 }
 
-// finish notes that an entry is done and moves on over all done entries.
+// finish notes an entry as done and moves on over all done entries.
 func (p *progress) finish(e *entry) {
 	e.done, e.record = true, nil
 	p.bytes -= e.size
@@ -53,12 +54,12 @@ func (p *progress) finish(e *entry) {
 	}
 }
 
-// uncommitted returns the position to commit, if there is a new one.
+// uncommitted returns the position to commit, if new.
 func (p *progress) uncommitted() (kgo.EpochOffset, bool) {
 	return p.next, p.known && p.next != p.committed
 }
 
-// recordSize is about what a record occupies.
+// recordSize is a record's memory, about.
 func recordSize(r *kgo.Record) int {
 	const overhead = 200 // kgo.Record and entry
 	size := overhead + len(r.Key) + len(r.Value)

@@ -20,8 +20,8 @@ func (s *session) revoked(ctx context.Context, ids map[string][]int32) {
 	s.giveUp(parts)
 }
 
-// lost is called by the client when the partitions are already another's: it
-// is too late to commit.
+// lost is called by the client when the partitions are already another's: too
+// late for a commit.
 func (s *session) lost(ids map[string][]int32) {
 	parts := s.scheduler.closePartitions(notNil(ids))
 	if len(parts) == 0 {
@@ -38,7 +38,7 @@ func (s *session) report(message string, abandoned, stuck int) {
 	}
 }
 
-// giveUp forgets partitions, once no commit is under way that may include them.
+// giveUp forgets partitions, once no commit with them is under way.
 func (s *session) giveUp(parts []*partition) {
 	s.committer.mu.Lock()
 	s.scheduler.forget(parts)

@@ -22,8 +22,8 @@ const (
 	forever           = time.Duration(1<<63 - 1)
 )
 
-// watchRetention warns of topics whose records can be replayed after their keys
-// were forgotten: each time a topic's window has changed.
+// watchRetention warns of topics with records older than the memory of their
+// keys: each time a topic's window has changed.
 func (s *session) watchRetention(ctx context.Context) {
 	if s.cfg.retention == 0 {
 		return
@@ -32,7 +32,7 @@ func (s *session) watchRetention(ctx context.Context) {
 	for {
 		if err := s.compareRetention(ctx, warned); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Warn("cannot compare the retention of keys with that of topics", "error", err)
-			if fatal(err) { // it may be forbidden, which need not be said each time
+			if fatal(err) { // perhaps forbidden, which need not be said each time
 				return
 			}
 		}
@@ -42,7 +42,7 @@ func (s *session) watchRetention(ctx context.Context) {
 	}
 }
 
-// maintain lets the Runner do what it must from time to time.
+// maintain lets the Runner do the periodic work.
 func (s *session) maintain(ctx context.Context) {
 	s.checkStore(ctx)
 	if m, ok := s.cfg.Once.Runner.(storage.Maintainer); ok {
@@ -92,7 +92,7 @@ func (s *session) compareRetention(ctx context.Context, warned map[string]time.D
 		}
 		window := replayWindow(c)
 		age := oldest[c.Name]
-		// What is there may be older than the topic promises to keep.
+		// Records may be older than the topic's retention.
 		if max(window, age) <= s.cfg.retention {
 			delete(warned, c.Name)
 			continue
@@ -135,7 +135,7 @@ func duration(d time.Duration) string {
 }
 
 // oldestRecords returns the age of each topic's oldest record. Segments are
-// deleted as a whole, so it may be above the topic's retention.
+// deleted as a whole, so the age may be above the topic's retention.
 func oldestRecords(ctx context.Context, admin *kadm.Client, topics []string) (map[string]time.Duration, error) {
 	offsets, err := admin.ListOffsetsAfterMilli(ctx, 0, topics...)
 	if err != nil {

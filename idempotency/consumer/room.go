@@ -18,8 +18,8 @@ const (
 	patience     = fetchMaxWait
 )
 
-// limit bounds everything taken on of a single partition. What a fetch brings
-// beyond it waits in the partition's inbox.
+// limit bounds everything taken on of a single partition. Records beyond wait
+// in the partition's inbox.
 type limit struct{ records, bytes int }
 
 // reached reports whether no more is taken on.
@@ -30,8 +30,8 @@ func (l limit) reached(p *partition) bool {
 // full reports whether no more should be fetched.
 func (l limit) full(p *partition) bool { return len(p.inbox) > 0 || l.reached(p) }
 
-// low reports whether more may be taken on. It is lower than reached, so
-// nothing is begun and ended all the time.
+// low reports whether more may be taken on. Lower than reached, so nothing is
+// begun and ended all the time.
 func (l limit) low(p *partition) bool {
 	return p.progress.open.len() <= l.records/2 && p.progress.bytes <= l.bytes/2
 }
@@ -39,7 +39,7 @@ func (l limit) low(p *partition) bool {
 // hasRoom reports whether more should be fetched.
 func (l limit) hasRoom(p *partition) bool { return len(p.inbox) == 0 && l.low(p) }
 
-// room pauses fetching of full partitions, and resumes it. Under the lock the
+// room pauses and resumes fetching of full partitions. Under the lock the
 // client's state follows the scheduler's, in whatever order calls come.
 type room struct {
 	client    *kgo.Client
@@ -86,7 +86,7 @@ func (r *room) pause(chosen func(*partition) bool) {
 	}
 }
 
-// resume is called by a worker that made room.
+// resume is called by a worker after making room.
 func (r *room) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +130,8 @@ func (s *scheduler) anyFull() bool {
 	return false
 }
 
-// slackened signals slack if a partition that just lost a record was waited
-// for.
+// slackened signals slack after the loss of a record, if the partition was
+// waited for.
 func (s *scheduler) slackened(p *partition) {
 	if !s.slackWanted || s.limit.full(p) {
 		return
@@ -143,7 +143,7 @@ func (s *scheduler) slackened(p *partition) {
 	}
 }
 
-// mark returns the partitions setting says it has changed.
+// mark returns the partitions changed by setting.
 func (s *scheduler) mark(set func(p *partition, now time.Time) bool) map[string][]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

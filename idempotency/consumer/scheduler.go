@@ -14,8 +14,8 @@ import (
 )
 
 // scheduler hands records to workers: in order within a lane, fairly among
-// lanes, none past a record not finished. The lock guards everything partitions
-// and lanes hold; nothing blocks while held.
+// lanes, none past a record not finished. The lock guards the content of
+// partitions and lanes; nothing blocks while held.
 type scheduler struct {
 	base     context.Context // of the handlers
 	keyOrder bool
@@ -28,7 +28,7 @@ type scheduler struct {
 	parts   map[partitionID]*partition
 	ready   fifo[*lane]
 	breaker *circuit.Breaker[*lane, *lane] // stops all lanes while the store does not answer
-	blocked int                            // partitions of which a lane waits
+	blocked int                            // partitions with a waiting lane
 	paused  int                            // partitions standing still, as the observer was told
 	closed  bool
 
@@ -37,9 +37,9 @@ type scheduler struct {
 	slackWanted bool
 }
 
-// silentLanes is how many lanes in a row must get no answer from the store before
-// all of them wait. One alone may ask for a key that cannot be had: it waits by
-// itself.
+// silentLanes is how many lanes in a row must get no answer from the store
+// before all of them wait. A single lane may ask for an unavailable key: it
+// waits alone.
 const silentLanes = 3
 
 func newScheduler(base context.Context, cfg *Config) *scheduler {
@@ -77,7 +77,7 @@ func (s *scheduler) begin(id partitionID, at kgo.EpochOffset) {
 	p.progress.next, p.progress.known = at, true
 }
 
-// partition returns the partition of the assignment, a new one if not known.
+// partition returns the partition of the assignment, new if unknown.
 func (s *scheduler) partition(id partitionID) *partition {
 	p := s.parts[id]
 	if p == nil {
@@ -131,16 +131,15 @@ type job struct {
 	lane   *lane
 	ctx    context.Context
 	record *kgo.Record
-	// pending is what the last attempt at the record left, or nil.
+	// pending was left by the last attempt at the record, or is nil.
 	pending *idempotency.Pending
 	turn    ahead.Turn
 	probe   bool // whether the store answers is not known
-	// next is what the worker does after it; nil if not known yet, or is the
-	// lane's own.
+	// next is the worker's next job; nil if not known yet, or the lane's own.
 	next *job
 }
 
-// next returns the remedy, waiting for it, or false when the scheduler is
+// next waits for the next job and returns it, or false when the scheduler is
 // closed. Each job must be settled.
 func (s *scheduler) next() (job, bool) {
 	s.mu.Lock()
@@ -157,7 +156,7 @@ func (s *scheduler) next() (job, bool) {
 	}
 }
 
-// job returns the lane's next, which runs from now on.
+// job returns the lane's next, running from now on.
 func (s *scheduler) job(l *lane) job {
 	l.state = laneRunning
 	l.partition.running++
@@ -167,11 +166,11 @@ func (s *scheduler) job(l *lane) job {
 	}
 }
 
-// following decides what the worker does after the job: the first record of the
-// lane that has been ready for longest or, if none is, the second of its own.
-// following returns the record if it may be claimed now, or nil. Another lane's
-// is the worker's from then on: the completion of a single message is all
-// keeping it waiting. With own, no other lane is taken.
+// following decides on the worker's next job: the first record of the lane that
+// has been ready for longest or, if none is, the second of its own. following
+// returns the record if it may be claimed now, or nil. Another lane's is the
+// worker's from then on: the completion of a single message is all keeping it
+// waiting. With own, no other lane is taken.
 func (s *scheduler) following(j *job, own bool) *kgo.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,14 +187,14 @@ func (s *scheduler) following(j *job, own bool) *kgo.Record {
 		next := s.job(l)
 		j.next, j.turn.Following = &next, nil
 		if next.pending != nil || next.turn.Claimed != nil {
-			return nil // it may have been claimed before, and by another owner then
+			return nil // perhaps claimed before, by another owner
 		}
 		return next.record
 	}
 	return j.lane.second()
 }
 
-// second returns the record behind the first, if it may be handled.
+// second returns the record behind the first, if ready.
 func (l *lane) second() *kgo.Record {
 	if l.partition.closing || l.queue.len() < 2 {
 		return nil
@@ -203,7 +202,7 @@ func (l *lane) second() *kgo.Record {
 	return l.queue.second().record
 }
 
-// takeReady returns the next lane that may start, or nil.
+// takeReady returns the next ready lane, or nil.
 func (s *scheduler) takeReady() *lane {
 	for s.ready.len() > 0 {
 		if s.ready.first().partition.closing {
@@ -241,7 +240,7 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	var done settlement
 	switch {
 	case result.Disposition == idempotency.Unavailable && j.ctx.Err() != nil:
-		s.breaker.Cancelled(l) // by us, so it says nothing about the store
+		s.breaker.Cancelled(l) // by us, so no news of the store
 	case result.Disposition == idempotency.Unavailable:
 		var open time.Duration
 		if done.opened, open = s.breaker.Fails(l, l, time.Now()); open > 0 {
@@ -279,8 +278,8 @@ func (s *scheduler) settle(j job, result idempotency.Result) settlement {
 	return done
 }
 
-// resume returns the job the worker was to do next, if it may still begin; one
-// claimed has begun.
+// resume returns the worker's next job, if free to begin; a claimed job has
+// begun.
 func (s *scheduler) resume(j *job) *job {
 	l := j.lane
 	if c := j.turn.Claimed; c != nil && c.Live() || !l.partition.closing && s.breaker.State() == circuit.Closed {
@@ -315,8 +314,8 @@ func (s *scheduler) proceed(l *lane) *job {
 	return nil
 }
 
-// passed lets all lanes go on if the lane was the breaker's prober, also those
-// waiting because the store was silent.
+// passed lets all lanes go on if the lane was the breaker's prober, also lanes
+// waiting for a silent store.
 func (s *scheduler) passed(l *lane) bool {
 	if !s.breaker.Passes(l) {
 		return false

@@ -14,19 +14,19 @@ import (
 )
 
 // errScopeTaken ends Run: another group handles records under the same scope.
-// What it has handled would be skipped here, and the other way round.
+// Each would skip the other's messages.
 var errScopeTaken = errors.New("another consumer group uses the same scope")
 
 const (
-	// scopeID is the id of the message by which a group makes the scope known. The
-	// handler's result is a scopeHolder.
+	// scopeID is the id of the message for a group's announcement of the scope.
+	// The handler's result is a scopeHolder.
 	scopeID       = "cdc-outbox/group"
 	scopeInterval = time.Minute // between two looks at the scope
 )
 
-// scopeHolder is what the store keeps of a scope: the group, and when it took
-// the scope, which tells a key that has expired from one lost. The time is zero
-// where not known.
+// scopeHolder is the store's record of a scope: the group, and the time of the
+// beginning, to tell an expired key from a lost key. The time is zero where not
+// known.
 type scopeHolder struct {
 	group string
 	since time.Time
@@ -44,18 +44,18 @@ func parseScopeHolder(text string) scopeHolder {
 	return scopeHolder{group: text}
 }
 
-// scopeWatch finds out whether the scope is this group's alone, and whether the
-// store still knows what it knew.
+// scopeWatch finds out whether the scope is the group's alone, and whether the
+// store has kept the records.
 type scopeWatch struct {
 	*session
-	// since is when the scope was taken, as the store said last; zero if it did
-	// not. What this process has written is not known to be kept: with FailOpen,
-	// success does not say so.
+	// since is when the scope was taken, as the store said last; zero if not. Our
+	// process's writes are not known to be kept: with FailOpen, success does not
+	// say so.
 	since time.Time
 }
 
-// look asks the store once. Only errScopeTaken is an error; without an answer it
-// tells nothing.
+// look asks the store once. Only errScopeTaken is an error; without an answer
+// nothing is known.
 func (w *scopeWatch) look(ctx context.Context) (answered bool, err error) {
 	ran, claimed := false, false
 	m := idempotency.Message{Key: storage.Key{Scope: w.cfg.Once.Scope, ID: scopeID}}

@@ -25,7 +25,7 @@ func (s *session) work() {
 	}
 }
 
-// do does a job. do returns the one to be done next, if known.
+// do does a job. do returns the next job, if known.
 func (s *session) do(j job) (next *job) {
 	d := &delivery{record: j.record, pending: j.pending}
 	if len(s.cfg.Middleware) == 0 || s.cfg.MiddlewareKeepsRecords {
@@ -54,8 +54,8 @@ func (s *session) do(j job) (next *job) {
 	return done.next
 }
 
-// attempt processes the record. The Runner recovers the handler's panics; those
-// of middlewares and of the functions reading a record are left to it.
+// attempt processes the record. The Runner recovers the handler's panics;
+// middlewares and the functions reading a record are left to it.
 func (s *session) attempt(ctx context.Context, r *kgo.Record) (result idempotency.Result, err error) {
 	panicked := usercode.Call(func() error {
 		result, err = s.process(ctx, r)
@@ -73,7 +73,7 @@ func (s *session) reachable(closed bool) {
 	}
 }
 
-// tell logs the outcome of a record that was not simply handled.
+// tell logs the outcome of a record, unless handled normally.
 func (s *session) tell(j job, result idempotency.Result, err error, done settlement) {
 	r := j.record
 	log := s.cfg.Logger.With("topic", r.Topic, "partition", r.Partition, "offset", r.Offset)

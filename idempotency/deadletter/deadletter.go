@@ -1,6 +1,5 @@
-// Package deadletter says what a dead letter tells beside the record itself: for
-// those who write one with a Kafka client of their own, and for those who read
-// them.
+// Package deadletter has a dead letter's headers beside the record itself: for
+// writers with a Kafka client of their own, and for readers.
 package deadletter
 
 import (
@@ -16,8 +15,8 @@ import (
 // The headers a dead letter has after the original ones. Values are text.
 const (
 	HeaderReason    = "cdc-dlq-reason"    // a Reason
-	HeaderError     = "cdc-dlq-error"     // what went wrong, for people
-	HeaderScope     = "cdc-dlq-scope"     // the consumer that gave the record up
+	HeaderError     = "cdc-dlq-error"     // the error, for people
+	HeaderScope     = "cdc-dlq-scope"     // the consumer
 	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler was called; 0 if never
 	HeaderTopic     = "cdc-dlq-topic"     // where the record was read
 	HeaderPartition = "cdc-dlq-partition" // likewise
@@ -40,10 +39,10 @@ type Origin struct {
 	Timestamp time.Time
 }
 
-// Header is one of a dead letter.
+// Header is a header of a dead letter.
 type Header struct{ Key, Value string }
 
-// Headers returns what is to be added to the record's own headers.
+// Headers returns the headers to add to the record's own.
 func Headers(letter idempotency.DeadLetter, from Origin) []Header {
 	explanation := ""
 	if letter.Reason != nil {

@@ -183,7 +183,7 @@ func (b *batch) send(server *goredis.Client) {
 	}
 }
 
-// commands returns the calls in hand by script: one command runs it on all
+// commands returns the calls in hand by script: a single command runs it on all
 // their keys. If the server wants a command's keys to be of one hash slot, each
 // call is a command. Completions go before claims: one may be of the key
 // claimed, or of the message before.

@@ -1,10 +1,10 @@
-// Package tracing carries the W3C trace context of a request into the events it
-// writes, as the headers traceparent and tracestate. The connector passes them
+// Package tracing carries the W3C trace context of a request into the request's
+// events, as the headers traceparent and tracestate. The connector passes them
 // on, so the consumer's span can belong to the same trace:
 //
 //	w, err := outbox.New(outbox.Options{ContextHeaders: tracing.Headers})
 //
-// It imports the API of OpenTelemetry only, not the SDK.
+// Only OpenTelemetry's API is imported, not the SDK.
 //
 // Non-goals: spans of its own, baggage, formats other than W3C's.
 package tracing

@@ -14,7 +14,7 @@ func asksForHelp(word string) bool {
 	return slices.Contains([]string{"help", "--help", "-help", "-h"}, word)
 }
 
-// help prints what every verb does.
+// help prints a line for every verb.
 func help(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(name + " looks after the stores in which consumers keep what they handled.\n\nUsage: " + name + " VERB [flags]\n\n")
@@ -30,7 +30,7 @@ func help(w io.Writer) error {
 	return err
 }
 
-// help prints what the verb does, the flags and the example.
+// help prints the verb's description, the flags and the example.
 func (v *verb) help(w io.Writer, flags *flag.FlagSet) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s.\n", name, v.name, v.summary)

@@ -15,23 +15,24 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
-// name is what users type.
+// name is the program's name in users' shells.
 const name = "cdc-outbox-idempotency"
 
-// program is the process as the verbs see it: everything that main takes from
-// the operating system and tests from memory.
+// program is the process for the verbs: given by the operating system in main,
+// by memory in tests.
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
 }
 
-// verb is one thing the program does.
+// verb is a command of the program.
 type verb struct {
 	name    string
-	summary string // one line
-	detail  string // paragraphs for its own help; may be empty
-	example string // one command
-	// prepare declares the flags and returns what to do once they are parsed.
+	summary string // a single line
+	detail  string // paragraphs for the verb's help; may be empty
+	example string // a single command
+	// prepare declares the flags and returns the action for the time after
+	// parsing.
 	prepare func(*flag.FlagSet) action
 }
 
@@ -68,8 +69,7 @@ func versionVerb() verb {
 // version is set by the release build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// build names what is running: what the release build set, otherwise what the
-// Go tool recorded.
+// build names the version: the release build's, otherwise the Go tool's.
 func build() string {
 	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
 		return info.Main.Version
@@ -77,8 +77,8 @@ func build() string {
 	return version
 }
 
-// run executes the command line and returns the exit code. run prints the
-// error, if any, to stderr: nothing it calls does.
+// run executes the command line and returns the exit code. run alone prints the
+// error, if any, to stderr.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil {
@@ -137,8 +137,8 @@ func find(word string) (verb, error) {
 	return verb{}, failure.Configf(remedy, "unknown verb%s; the verbs are %s", quote(word), strings.Join(verbNames(), ", "))
 }
 
-// harmless is what can be repeated in a message: not a URL with a password that
-// lost the flag.
+// harmless texts can be repeated in a message: not a URL with a password,
+// without the flag.
 var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
 
 func quote(word string) string {
@@ -179,7 +179,7 @@ func (p *program) getenv(variable string) string {
 	return value
 }
 
-// report is what a verb found or did.
+// report is a verb's result.
 type report interface {
 	WriteText(io.Writer) error
 }

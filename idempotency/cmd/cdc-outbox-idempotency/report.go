@@ -13,7 +13,7 @@ import (
 // keyReport shows a record.
 type keyReport struct{ storage.Record }
 
-// fields lists what the record has, in the order in which it is shown.
+// fields lists the record's fields, in the order of the report.
 func (r keyReport) fields() [][2]string {
 	all := [][2]string{
 		{"scope", r.Key.Scope},

@@ -62,7 +62,7 @@ func (k *keyFlags) open(ctx context.Context, p *program, needID bool) (keystore.
 	return store, key, err
 }
 
-// prepare declares the flags of a verb that does something to a single message.
+// prepare declares the flags of a verb for a single message.
 func prepare(do func(context.Context, keystore.Store, storage.Key) (report, error)) func(*flag.FlagSet) action {
 	return func(flags *flag.FlagSet) action {
 		k := declareKey(flags)
@@ -150,7 +150,7 @@ func (k *keyFlags) purge(ctx context.Context, p *program, filter storage.Filter,
 	return p.show(purgeReport{Purged: n}, *k.asJSON)
 }
 
-// operable are the states that --state takes: those of a message that there is.
+// operable are the values of --state: the states of existing messages.
 var operable = []storage.State{storage.Processing, storage.Completed, storage.Retryable, storage.Failed}
 
 func parseStates(text string) ([]storage.State, error) {

@@ -3,7 +3,8 @@
 //
 // The clients log nothing: their errors come back, and are printed once.
 //
-// Non-goals: consumers, who bring a client of their own to the stores' packages.
+// Non-goals: consumers; they bring a client of their own to the stores'
+// packages.
 package keystore
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Store is what an operator works on. Close it after use.
+// Store is the operator's store. To be closed after use.
 type Store interface {
 	storage.Store
 	storage.Operator
@@ -38,8 +39,8 @@ const forms = "redis://host:6379/0, rediss://…, redis://host:6379?cluster=true
 
 // Open opens the store the URL names; name is the table (postgres, dynamodb) or
 // the prefix of the keys (redis), empty for the default. Open makes no call to
-// the server where it can do without. Errors are of class failure.Config and
-// show nothing of the URL, which may hold a password.
+// the server where possible. Errors are of class failure.Config and show
+// nothing of the URL, perhaps with a password.
 func Open(ctx context.Context, from, name string) (Store, error) {
 	scheme, _, found := strings.Cut(from, "://")
 	if !found {
@@ -65,13 +66,13 @@ type opened struct {
 
 func (o opened) Close() { o.close() }
 
-// Sweeper is a Store that does not remove by itself what it forgets.
+// Sweeper is a Store without automatic removal of forgotten records.
 type Sweeper interface {
-	// Sweep removes it, and returns how much.
+	// Sweep removes them, and returns how many.
 	Sweep(ctx context.Context, batch int) (int, error)
 }
 
-// sweepable is a store that is one.
+// sweepable is a Store and a Sweeper.
 type sweepable struct {
 	opened
 	Sweeper
@@ -87,7 +88,7 @@ func openRedis(from, prefix string) (Store, error) {
 	if err != nil {
 		return nil, errors.Join(failure.Configf("correct the option", "open the Redis store: %w", err), client.Close())
 	}
-	return opened{store, store, func() { _ = client.Close() }}, nil // nothing is pending on it
+	return opened{store, store, func() { _ = client.Close() }}, nil // nothing is pending there
 }
 
 // silent is a logger for go-redis.
@@ -96,8 +97,8 @@ type silent struct{}
 // Printf implements go-redis's logger.
 func (silent) Printf(context.Context, string, ...any) {}
 
-// take removes a switch of ours from the URL, which the client would not know,
-// and returns whether it is on.
+// take removes a switch of ours, unknown to the client, from the URL, and
+// returns whether the switch is on.
 func take(from, name string) (rest string, on bool, err error) {
 	parsed, err := url.Parse(from)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// What a server says when only an operator can fix it: the password, the
-// rights, the database, the table.
+// A server's refusals for an operator to mend: the password, the rights, the
+// database, the table.
 var (
 	// Classes of SQLSTATE: authorization, database, syntax and access rules.
 	refusedByPostgres = []string{"28", "3D", "42"}
@@ -24,8 +24,7 @@ var (
 	}
 )
 
-// Refused tells whether the store's server answered that it will go on refusing
-// until something is fixed.
+// Refused tells whether the store's server will go on refusing until a repair.
 func Refused(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return slices.ContainsFunc(refusedByPostgres, func(class string) bool { return strings.HasPrefix(e.Code, class) })
