@@ -12,12 +12,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// How a Processor that fails open asks the store: once, and not for long. After
-// failures about silentKeys keys it asks no more, except in the background.
+// A Processor failing open asks the store so: once, and not for long. After
+// failures about silentKeys keys there are no questions, except in the
+// background.
 const (
 	silentKeys = 3
 	// openPatience bounds a call while the store is thought to be there: a third
-	// of a second when it is found out it is not.
+	// of a second at the discovery of an outage.
 	openPatience = 250 * time.Millisecond
 	// silentPatience bounds the settlement of everything claimed before.
 	silentPatience = 40 * time.Millisecond
@@ -29,7 +30,7 @@ var silentWaits = backoff.Range{First: time.Second, Longest: 10 * time.Second}
 // errSilent is why a handler runs unclaimed without a call of the store.
 var errSilent = errors.New("the store has not answered lately")
 
-// outage is what a Processor that fails open knows of the store.
+// outage is the knowledge of the store in a Processor failing open.
 type outage struct {
 	mu      sync.Mutex
 	breaker *circuit.Breaker[int, storage.Key]
@@ -40,8 +41,8 @@ func newOutage() *outage {
 	return &outage{breaker: circuit.New[int, storage.Key](silentKeys, silentWaits.Wait)}
 }
 
-// claiming tells whether a claim may be asked for, as the call of that number. If
-// not, a number tells the caller to look for the store.
+// claiming tells whether a claim may be asked for, as the call with the number.
+// If not, a number tells the caller to look for the store.
 func (o *outage) claiming() (ask bool, call int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,7 +71,8 @@ func (o *outage) begin() int {
 	return o.calls
 }
 
-// end takes the outcome of a call. One that the caller cancelled tells nothing.
+// end takes the outcome of a call. A call cancelled by the caller tells
+// nothing.
 func (o *outage) end(ctx context.Context, call int, key storage.Key, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +86,7 @@ func (o *outage) end(ctx context.Context, call int, key storage.Key, err error) 
 	}
 }
 
-// claimOnce asks for the claim with one short call, or not at all.
+// claimOnce asks for the claim with a short call, or not at all.
 func (p *Processor) claimOnce(ctx context.Context, m Message, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	ask, n := p.outage.claiming()
 	if !ask {
@@ -101,7 +103,7 @@ func (p *Processor) claimOnce(ctx context.Context, m Message, req storage.ClaimR
 	return claim, err
 }
 
-// settleOnce settles the key with one short call.
+// settleOnce settles the key with a short call.
 func (p *Processor) settleOnce(ctx context.Context, key storage.Key, call func(ctx context.Context) error) error {
 	patience, n := p.outage.settling()
 	err := p.short(ctx, patience, call)
@@ -118,12 +120,12 @@ func (p *Processor) short(ctx context.Context, patience time.Duration, call func
 }
 
 // lookForStore finds out whether the store answers again, on a separate
-// goroutine ending within Timeout: no message waits for that. It claims a key
-// that is forgotten at once. Reading one would not tell: a full store, or read
-// only, still answers that.
+// goroutine ending within Timeout: no message waits. The probe claims a key,
+// forgotten at once. A read would not tell: a full store, or a read-only store,
+// still answers reads.
 func (p *Processor) lookForStore(ctx context.Context, call int, scope string) {
 	ctx = context.WithoutCancel(ctx)
-	// Some keys, as one may be on a shard that is down.
+	// Several keys: a single key may be on a failed shard.
 	key := storage.Key{Scope: scope, ID: fmt.Sprintf("cdc-outbox-probe-%d", call%16)}
 	req := storage.ClaimRequest{Owner: storage.NewOwner(), Lease: storage.MinLease, Retention: storage.MinLease}
 	go func() {
@@ -135,8 +137,8 @@ func (p *Processor) lookForStore(ctx context.Context, call int, scope string) {
 	}()
 }
 
-// unsettledOpen returns the result of an attempt whose key could not be settled.
-// What the handler came to stands, though nobody else learns of it.
+// unsettledOpen returns the result of an attempt without a settlement. The
+// handler's outcome stands, though unknown to others.
 func (a *attempt) unsettledOpen(err, reason error, value []byte) (Result, error) {
 	a.options.Observer.failOpen(a.message, err)
 	switch {
@@ -149,7 +151,7 @@ func (a *attempt) unsettledOpen(err, reason error, value []byte) (Result, error)
 		r.Reason = reason.Error()
 		return r, nil
 	}
-	if !a.pending.givenUp() { // the claim may still be ours: the next Run asks for it
+	if !a.pending.givenUp() { // the claim may still be ours: the next Run asks
 		a.pending = a.pending.claimed(a.message.Key, a.claim.Lease.Owner, err)
 	}
 	return a.result(Retry, a.options.retryAfter(1)), errors.Join(err, reason)

@@ -10,14 +10,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// hold extends a lease while work is done under it: until release is called, in
-// a process that lives, even if the work goes on after the context has ended.
-// Somebody else would begin the same work otherwise.
+// hold extends a lease during the work: until release is called, in a living
+// process, even for work after the end of the context. Somebody else would
+// begin the same work otherwise.
 //
-// The server's clock is not known here, only that the lease began after being
-// asked for: on the local, monotonic clock it lasts until asked+Lease at least.
-// The context of the work ends Margin earlier, by a separate timer, so a store
-// hanging cannot delay it; not so with FailOpen, where a store hanging is no
+// The server's clock is not known here, but the lease began after the request:
+// on the local, monotonic clock the lease lasts until asked+Lease at least. The
+// context of the work ends Margin earlier, by a separate timer, so a hanging
+// store delays nothing; not so with FailOpen, where a store hanging is no
 // reason to end the work.
 type hold struct {
 	// ctx is the work's. The cause wraps ErrLeaseLost if the lease was, or may
@@ -30,7 +30,7 @@ type hold struct {
 	options *Options
 	expires time.Time // by the local clock, Margin earlier
 
-	beat  *time.Timer   // starts the goroutine that extends, when due
+	beat  *time.Timer   // starts the extending goroutine, when due
 	ended chan struct{} // closed when the goroutine has ended, or is not to start
 	err   error         // ErrLeaseLost if the store said so; to be read after ended
 
@@ -42,9 +42,8 @@ type hold struct {
 // errLeaseEnds is the cause when no extension was acknowledged in time.
 var errLeaseEnds = fmt.Errorf("%w: it could not be extended in time", storage.ErrLeaseLost)
 
-// newHold sees to it that the lease is extended, by a goroutine starting when
-// due, which it is not for most work. It ends when release is called, or when
-// the lease is lost.
+// newHold has the lease extended, by a goroutine started when due: never for
+// most work. Release or a lost lease ends the goroutine.
 func newHold(ctx context.Context, s storage.Store, lease storage.Lease, asked time.Time, o *Options) *hold {
 	h := &hold{store: s, lease: lease, options: o, expires: asked.Add(o.Lease - o.Margin), ended: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(storage.ContextWithLease(ctx, lease))
@@ -65,8 +64,8 @@ func (h *hold) expire() {
 }
 
 // release ends the goroutine and waits for it. The lease itself is not given
-// up. release returns an error wrapping ErrLeaseLost if the store said it is
-// lost. release may be called again.
+// up. release returns an error wrapping ErrLeaseLost after a lost lease.
+// release may be called again.
 func (h *hold) release() error {
 	h.mu.Lock()
 	h.released = true
@@ -74,7 +73,7 @@ func (h *hold) release() error {
 		h.end()
 	}
 	h.mu.Unlock()
-	if !h.beat.Stop() { // it has started, or was stopped before
+	if !h.beat.Stop() { // started, or stopped before
 		<-h.ended
 	} else {
 		close(h.ended)
@@ -110,7 +109,7 @@ func (h *hold) extend() {
 		err := h.extendOnce(held)
 		switch {
 		case err == nil:
-			// If it has fired, the work was told to end; the lease goes on.
+			// After the timer has fired, the work was told to end; the lease goes on.
 			if expiry.Stop() {
 				expiry.Reset(time.Until(now.Add(h.options.Lease - h.options.Margin)))
 			}

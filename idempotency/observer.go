@@ -8,32 +8,31 @@ import (
 )
 
 // Observer is told what a Processor does. Each function is optional. They are
-// called on the goroutine of Run, StoreCall also on that which extends the
+// called on the goroutine of Run, StoreCall also on the goroutine extending the
 // lease, and concurrently for concurrent Runs; they must not block.
 type Observer struct {
 	// Claim: the store answered a claim.
 	Claim func(m Message, c storage.Claim)
-	// Run: a Run ends with this result and error after elapsed.
+	// Run: a Run ends with the result and error after elapsed.
 	Run func(m Message, r Result, err error, elapsed time.Duration)
-	// LeaseLost: the lease was lost while, or after, the handler ran. It comes
+	// LeaseLost: the lease was lost while, or after, the handler ran. Called
 	// before the compensation.
 	LeaseLost func(l Loss)
 	// ResultDropped: the store cannot hold a result of so many bytes; the key
 	// is completed without.
 	ResultDropped func(m Message, size int)
 	// HandlerStuck: a handler still runs though the context has been over for a
-	// while (Options.Margin), or, with false, such a one has returned. It is
-	// called on any goroutine.
+	// while (Options.Margin), or, with false, has returned after all. Called on
+	// any goroutine.
 	HandlerStuck func(m Message, stuck bool)
 	// DeadLetterFailed: the message's dead letter could not be kept, because of
-	// err. The message waits, and with it everything behind it, until it is.
+	// err. The message and all behind wait until then.
 	DeadLetterFailed func(m Message, err error)
 	// FailOpen: the handler is about to run unclaimed, because of err.
 	FailOpen func(m Message, err error)
-	// Shadow: the message would have had this result and error, had
-	// Options.Shadow not been set.
+	// Shadow: the message's result and error without Options.Shadow.
 	Shadow func(m Message, would Result, err error)
-	// StoreCall: a call of the store took so long, with this error. Tell answers
+	// StoreCall: a call of the store took so long, with the error. Tell answers
 	// from failures by Answered.
 	StoreCall func(op storage.Operation, elapsed time.Duration, err error)
 }

@@ -33,45 +33,44 @@ type Options struct {
 	Lease time.Duration
 	// Heartbeat is how often the lease is extended; a third of Lease if 0.
 	Heartbeat time.Duration
-	// Margin is how long before the lease may be lost the handler's context
-	// ends; a tenth of Lease if 0. The handler must stop within it.
+	// Margin is how long before the lease may be lost the handler's context ends;
+	// a tenth of Lease if 0. The handler must stop within Margin.
 	Margin time.Duration
-	// Timeout bounds the asking of the store: how long a claim or a settlement is
-	// repeated before the store counts as unavailable, how long Run waits for a
-	// Transactor's connection, and by how much it may outlive the context. A third
-	// of Lease if 0, 10 s with a Transactor.
+	// Timeout bounds the asking of the store: the patience with a claim or a
+	// settlement before the store counts as unavailable, Run's patience with a
+	// Transactor's connection, and the life of Run beyond the context. A third of
+	// Lease if 0, 10 s with a Transactor.
 	Timeout time.Duration
-	// HandlerTimeout bounds a call of the handler: the context ends after it, and
-	// if the handler then returns an error, the attempt has failed. No bound if 0.
-	// A handler going on all the same keeps the lease, and is told of by
-	// Observer.HandlerStuck. With postgres.Transactional it must not be longer
-	// than its IdleTimeout.
+	// HandlerTimeout bounds a call of the handler: then the context ends, and if
+	// the handler returns an error, the attempt has failed. No bound if 0. A
+	// handler going on all the same keeps the lease, and is told of by
+	// Observer.HandlerStuck. With postgres.Transactional at most IdleTimeout.
 	HandlerTimeout time.Duration
-	// Retention is how long a settled key is kept. Retention must be longer than a
-	// message can be delivered again: the topic's retention, if the offsets may be
-	// reset. A week if 0.
+	// Retention is how long a settled key is kept. Retention must be longer than
+	// the time of possible deliveries: the topic's retention, if the offsets may
+	// be reset. A week if 0.
 	Retention time.Duration
 	// MaxAttempts is how often a message may fail before being given up; 12 if 0,
 	// no bound if negative.
 	MaxAttempts int
-	// MaxVanished is how many attempts at a message may end without an outcome,
-	// because their process died, before it is given up; 10 if 0, no bound if negative, or if MaxAttempts is.
+	// MaxVanished is the number of a message's attempts without an outcome, after
+	// the death of their process, before the message is given up; 10 if 0, no
+	// bound if negative, or if MaxAttempts is.
 	MaxVanished int
-	// FirstRetry is the wait after the first failed attempt; it doubles up to
-	// LastRetry and is drawn from the upper half. A second and a
-	// minute if 0. With the defaults a message is given up after
-	// three to six minutes.
+	// FirstRetry is the wait after the first failed attempt; doubled up to
+	// LastRetry, and drawn from the upper half. A second and a minute if 0. With
+	// the defaults a message is given up after three to six minutes.
 	FirstRetry, LastRetry time.Duration
 	// DeadLetter makes a message given up durable elsewhere. DeadLetter returns
 	// nil once the message is durable. DeadLetter may be called again for a
-	// message whose key could not be settled afterwards. Required unless
-	// MaxAttempts is negative: without it nothing is given up, a terminal error is
-	// retried like any other, and a message that contradicts the key or has a bad
-	// one is not done either.
+	// message without a settlement afterwards. Required unless MaxAttempts is
+	// negative: otherwise nothing is given up, a terminal error is retried like
+	// any other, and a message with a bad key, or contradicting the key, is not
+	// done either.
 	DeadLetter func(ctx context.Context, d DeadLetter) error
 	// Compensate is called when the lease was lost while, or after, the handler
 	// ran. Optional. ctx does not end with Run's, but after Timeout. Not with a
-	// Transactor: what the handler wrote is rolled back then.
+	// Transactor: the handler's writes are rolled back then.
 	Compensate func(ctx context.Context, l Loss)
 	// FailOpen says what to do when a claim cannot be asked for. By default the
 	// message is left for later: Result.Disposition is Unavailable. With FailOpen
@@ -82,7 +81,7 @@ type Options struct {
 	// most; after three keys without an answer none is made, except in the
 	// background, until the store answers again. So a message waits for a silent
 	// store for 40 ms at most, after the first second; a client of Redis needs
-	// ContextTimeoutEnabled for that.
+	// ContextTimeoutEnabled.
 	FailOpen bool
 	// Shadow is for a trial beside what there is already. Each message is claimed
 	// and settled, and Observer.Shadow told what would become of it; but the
@@ -92,13 +91,12 @@ type Options struct {
 	// keys completed meanwhile are known when Shadow is taken away; what failed,
 	// or died, starts anew. Not with a Transactor.
 	Shadow bool
-	// Observer is told what happens.
+	// Observer is told of the Processor's work.
 	Observer Observer
 }
 
-// What a Transactor needs instead: the transaction keeps others away, also
-// while completed, so the lease only says how long a message waits after a
-// crash.
+// Defaults for a Transactor: the transaction keeps others away, also while
+// completed, so the lease only says how long a message waits after a crash.
 const (
 	transactionLease   = 10 * time.Second
 	transactionTimeout = 10 * time.Second
@@ -107,7 +105,7 @@ const (
 func (o Options) withDefaults() Options {
 	if o.Shadow {
 		o.FailOpen, o.MaxAttempts, o.DeadLetter, o.Compensate = true, -1, nil, nil
-		// Nothing is handled twice because of a trial.
+		// A trial handles nothing twice.
 		o.Observer.LeaseLost, o.Observer.FailOpen, o.Observer.HandlerStuck = nil, nil, nil
 	}
 	if o.transactional() {
@@ -131,8 +129,8 @@ func (o Options) transactional() bool {
 	return ok
 }
 
-// idleTimeout is how long the store's transactions may wait for a handler, 0 if
-// it does not say.
+// idleTimeout is the store's limit for a transaction's wait for a handler, 0 if
+// unknown.
 func (o Options) idleTimeout() time.Duration {
 	if s, ok := o.Store.(interface{ IdleTimeout() time.Duration }); ok {
 		return s.IdleTimeout()
@@ -140,7 +138,7 @@ func (o Options) idleTimeout() time.Duration {
 	return 0
 }
 
-// validate names what cannot work.
+// validate names each fault.
 func (o Options) validate() error {
 	for _, d := range []struct {
 		name  string
@@ -181,8 +179,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// exhausted returns an error that wraps ErrExhausted if the message has failed or
-// vanished as often as it may.
+// exhausted returns an error wrapping ErrExhausted if the message has reached
+// the limit of failed or vanished attempts.
 func (o Options) exhausted(c storage.Claim) error {
 	switch {
 	case o.MaxAttempts <= 0:

@@ -6,28 +6,27 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Pending is what a Run could not finish: a claim that was not answered or
-// found another in the way, which may be itself; a handler's success the store
-// did not confirm, or a given-up message whose dead letter could not be
-// written. Pending is Result.Pending. The message's next Run goes on from there
-// if the Message has it: it asks for the same claim, not for one more, and does
-// not call a handler again that has ended. A Pending lives as long as the
-// caller keeps it. Another process that gets the message begins anew.
+// Pending is the unfinished part of a Run: a claim without an answer, or behind
+// another claim, perhaps the same; a handler's success without the store's
+// confirmation, or a given-up message without a dead letter. Pending is
+// Result.Pending. The message's next Run goes on from there if the Message has
+// it: it asks for the same claim, not for one more, and does not call a handler
+// again that has ended. A Pending lives as long as the caller keeps it. Another
+// process that gets the message begins anew.
 //
 // A Pending is not changed once returned, and is for one Run at a time: two
 // asking for the same claim would both be granted it.
 type Pending struct {
 	// Key is the message's.
 	Key storage.Key
-	// Owner asked for a claim that may have been granted; empty if none is in
-	// doubt.
+	// Owner asked for a claim, perhaps granted; empty if none is in doubt.
 	Owner string
-	// Attempt is the number of the handler's run that decided; 0 if none did.
-	// The fields below are about that run.
+	// Attempt is the number of the handler's deciding run; 0 if none did. The
+	// fields below describe the run.
 	Attempt int
 	// Lease is to be settled, if the handler succeeded or the message is buried.
 	Lease storage.Lease
-	// Value is the handler's result, if it succeeded.
+	// Value is the handler's result after a success.
 	Value []byte
 	// Reason says why the message is given up; nil if the handler succeeded.
 	Reason error
@@ -37,7 +36,7 @@ type Pending struct {
 	Tries int
 }
 
-// of returns what is pending on the message of that key, or nil.
+// of returns the pending state of the message with the key, or nil.
 func (p *Pending) of(key Key) *Pending {
 	if p == nil || p.Key != key {
 		return nil
@@ -49,8 +48,8 @@ func (p *Pending) of(key Key) *Pending {
 // message up. givenUp may be called on nil.
 func (p *Pending) givenUp() bool { return p != nil && p.Reason != nil }
 
-// claiming returns the owner to claim for: that of the claim in doubt, or a new
-// one. It may be called on nil.
+// claiming returns the owner to claim for: the owner of the claim in doubt, or
+// a new owner. It may be called on nil.
 func (p *Pending) claiming() string {
 	if p == nil || p.Owner == "" {
 		return storage.NewOwner()
@@ -58,8 +57,8 @@ func (p *Pending) claiming() string {
 	return p.Owner
 }
 
-// claimed returns what is pending, nil if nothing is, after a claim for the
-// owner that came back with this error, if any. claimed may be called on nil.
+// claimed returns the pending state, or nil, after the owner's claim with the
+// error, if any. claimed may be called on nil.
 func (p *Pending) claimed(key storage.Key, owner string, err error) *Pending {
 	if storage.Answered(err) {
 		owner = ""
@@ -77,7 +76,7 @@ func (p *Pending) claimed(key storage.Key, owner string, err error) *Pending {
 	return &next
 }
 
-// unburied is p after one more failed try to write the dead letter.
+// unburied is p after another failed try at the dead letter.
 func (p Pending) unburied() *Pending {
 	p.Tries++
 	return &p
@@ -94,8 +93,8 @@ func (p *Pending) toSettle() bool {
 	return p != nil && p.Attempt > 0 && (p.Reason == nil || p.Buried)
 }
 
-// settlePending settles the key, which an earlier Run could not do. The lease
-// may be over: the key can be settled as long as nobody else has claimed it.
+// settlePending settles the key after an earlier Run's failure. The lease may
+// be over: the key can be settled as long as nobody else has claimed it.
 func (p *Processor) settlePending(ctx context.Context, m Message, before *Pending) (Result, error) {
 	a := &attempt{
 		Processor: p, ctx: ctx, message: m, claim: storage.Claim{Lease: before.Lease},

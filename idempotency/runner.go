@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Message is one delivery of a message.
+// Message is a delivery of a message.
 type Message struct {
 	// Key names the message. Required.
 	Key Key
@@ -27,9 +27,9 @@ type Key = storage.Key
 // wrapped by NotItsFault however often.
 type Handler func(ctx context.Context) (result []byte, err error)
 
-// Runner runs a handler at most once to completion per key. Processor is one
-// around any Store; around postgres.Transactional, the handler's writes commit
-// together with the completion.
+// Runner runs a handler at most once to completion per key. Processor is a
+// Runner around any Store; around postgres.Transactional, the handler's writes
+// commit together with the completion.
 type Runner interface {
 	// Run claims the message's key, runs the handler and settles the key. Run
 	// blocks until then and may be called concurrently; handler is called at most
@@ -38,27 +38,26 @@ type Runner interface {
 	//
 	// The error is nil when the message is finished (Result.Done). Otherwise the
 	// message must be given to Run again, after Result.Wait, with Result.Pending
-	// as its Pending: otherwise a handler that has done the work may be called
-	// again.
+	// as its Pending: otherwise a successful handler may be called again.
 	Run(ctx context.Context, m Message, handler Handler) (Result, error)
 }
 
 // Result is the outcome of a Run.
 type Result struct {
 	Disposition Disposition
-	// Attempt is the number of the attempt that ended here, from 1; 0 when the
-	// handler did not run.
+	// Attempt is the number of the ended attempt, from 1; 0 when the handler did
+	// not run.
 	Attempt int
-	// Value is the handler's result: this run's or, for a duplicate, the
-	// stored one.
+	// Value is the handler's result: the run's or, for a duplicate, the stored
+	// value.
 	Value []byte
-	// Reason says, for people, why the message was given up, where it was.
+	// Reason is the reason, for people, of a message given up.
 	Reason string
 	// Wait is how long not to try again, where the message is not done.
 	Wait time.Duration
 	// Layer is the claim's.
 	Layer storage.Layer
-	// Pending is what the next Run of this message needs to know, or nil.
+	// Pending is for the message's next Run, or nil.
 	Pending *Pending
 }
 
@@ -73,13 +72,13 @@ const (
 	Elsewhere                           // somebody else holds the lease
 	NotDue                              // the last attempt failed, and the next is not due
 	Retry                               // the attempt failed
-	Lost                                // the lease was lost; what the handler did is not recorded
+	Lost                                // the lease was lost; the handler's outcome is not recorded
 	Unavailable                         // the store could not be asked, or did not answer
 )
 
 var dispositionNames = [...]string{"unknown", "handled", "skipped", "dead_lettered", "elsewhere", "not_due", "retry", "lost", "unavailable"}
 
-// String returns the disposition's name in snake case, as metrics show it.
+// String returns the disposition's name in snake case, for metrics.
 func (d Disposition) String() string {
 	if int(d) < len(dispositionNames) {
 		return dispositionNames[d]

@@ -7,12 +7,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Shadow tells whether this Processor only looks on (Options.Shadow).
+// Shadow tells whether the Processor only looks on (Options.Shadow).
 func (p *Processor) Shadow() bool { return p.options.Shadow }
 
 // shadow has the message decided upon, tells the observer, and lets the handler
-// run whatever was decided. The handler runs in the caller's context: no lease
-// ends it, and it waits for nobody.
+// run whatever was decided. The handler runs in the caller's context: without
+// an end by the lease, or waits.
 func (p *Processor) shadow(ctx context.Context, m Message, handler Handler) (Result, error) {
 	var (
 		ran     bool

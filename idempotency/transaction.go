@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// transact runs the handler in the transaction completing the key. While it
-// lasts, the transaction keeps others away, and not the lease.
+// transact runs the handler in the transaction completing the key. Meanwhile,
+// the transaction keeps others away, and not the lease.
 func (a *attempt) transact(handler Handler) (Result, error) {
 	if reason := a.hopeless(); reason != nil {
 		a.release()
@@ -47,8 +47,8 @@ func (a *attempt) transact(handler Handler) (Result, error) {
 	}
 }
 
-// release rolls the transaction back, if any not committed. Nothing else is
-// asked of the store before: it may have no other connection.
+// release rolls an open transaction back. No other question to the store comes
+// before: perhaps there is no other connection.
 func (a *attempt) release() {
 	if a.work != nil {
 		a.work.Release(a.ctx)

@@ -7,10 +7,10 @@ import (
 )
 
 // ErrLeaseLost is the cause of a handler's context ending because the message
-// does not belong to it any more, or soon may not.
+// is not the handler's any more, or soon may not be.
 var ErrLeaseLost = storage.ErrLeaseLost
 
-// What there is to say about Elsewhere and NotDue.
+// Reasons of Elsewhere and NotDue.
 var (
 	errInProgress = errors.New("message is being handled elsewhere")
 	errNotDue     = errors.New("next attempt is not due")

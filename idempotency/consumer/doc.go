@@ -28,7 +28,7 @@
 // workers, the commit loop, the retention watch and the Runner's maintenance. The rebalance callbacks run
 // on a goroutine of the client.
 //
-// # What becomes of a record
+// # Outcomes of a record
 //
 //	Handled, Skipped, DeadLettered  finished
 //	Elsewhere                       the lane waits for the other's lease, then tries again

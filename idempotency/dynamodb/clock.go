@@ -7,16 +7,16 @@ import (
 
 // DynamoDB has no clock a condition could use. Each answer tells the server's
 // time in the header Date, in whole seconds, so an answer bounds the server's
-// clock: it is between Date, and Date plus a second plus the time the call
-// took. Bounds of several answers are intersected, which narrows them to little
-// more than a round trip once answers have been seen on both sides of a change
-// of second.
+// clock: the time is between Date, and Date plus a second plus the call's
+// duration. Bounds of several answers are intersected, narrowed to little more
+// than a round trip by answers on both sides of a change of second.
 //
 // Of the local clock only differences are used, and time.Now's are monotonic: a
-// wall clock that is wrong, or set, does no harm.
+// wall clock set or wrong does no harm.
 
 const (
-	// dateResolution is that of the header Date (RFC 9110, section 5.6.7).
+	// dateResolution is the resolution of the header Date (RFC 9110, section
+	// 5.6.7).
 	dateResolution = time.Second
 	// maxDrift is how much the local clock and the server's may diverge per
 	// second: NTP's greatest correction, 500 ppm.
@@ -24,22 +24,22 @@ const (
 	// maxAge is how old the last answer may be.
 	maxAge = time.Minute
 	// maxJump is how far monotonic and wall clock may move apart between two
-	// answers. A machine suspended is beyond it: the monotonic clock stood still.
+	// answers. A suspended machine is beyond: the monotonic clock stood still.
 	maxJump = 200 * time.Millisecond
 )
 
-// instant is what is known of the server's clock: it is not before earliest and
-// not after latest. Leases of others are judged by earliest, so that none ends
-// too soon. Slack makes up for the error of our own times.
+// instant is the knowledge of the server's clock: not before earliest and not
+// after latest. Leases of others are judged by earliest: none ends too soon.
+// Slack makes up for the error of our own times.
 type instant struct{ earliest, latest time.Time }
 
-// shift returns the instant d later, or earlier, on a clock that drifts.
+// shift returns the instant d later, or earlier, on a drifting clock.
 func (i instant) shift(d time.Duration, drift float64) instant {
 	off := time.Duration(drift * float64(d.Abs()))
 	return instant{i.earliest.Add(d - off), i.latest.Add(d + off)}
 }
 
-// rounded returns the instant in microseconds, which is everything stored.
+// rounded returns the instant in microseconds, as stored.
 func (i instant) rounded() instant {
 	r := instant{i.earliest.Truncate(time.Microsecond), i.latest.Truncate(time.Microsecond)}
 	if r.latest.Before(i.latest) {
@@ -48,13 +48,13 @@ func (i instant) rounded() instant {
 	return r
 }
 
-// reading is one of the local clock: of the monotonic one, and of the wall's.
+// reading is a reading of the local clocks: monotonic and wall.
 type reading struct {
 	elapsed time.Duration
 	wall    time.Time
 }
 
-// readings returns what reads a clock as time.Now is one.
+// readings returns a function reading a clock such as time.Now.
 func readings(now func() time.Time) func() reading {
 	start := now()
 	return func() reading {
@@ -63,9 +63,9 @@ func readings(now func() time.Time) func() reading {
 	}
 }
 
-// since returns how long ago the earlier reading was, and whether that is
+// since returns how long ago the earlier reading was, and whether the result is
 // reliable. It is not if the wall clock was set in between, or the monotonic
-// one stood still.
+// clock stood still.
 func (r reading) since(earlier reading) (d time.Duration, sound bool) {
 	d = r.elapsed - earlier.elapsed
 	return d, (r.wall.Sub(earlier.wall) - d).Abs() <= maxJump
@@ -83,7 +83,7 @@ type clock struct {
 	then  instant // and on the server's
 }
 
-// read returns what the server's clock shows now; false if too little is known.
+// read returns the time of the server's clock; false if too little is known.
 func (c *clock) read() (instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *clock) observe(date time.Time, sent reading) {
 	if age, sound := received.since(c.at); c.known && sound {
 		before := c.then.shift(age, c.drift)
 		both := instant{later(seen.earliest, before.earliest), earlier(seen.latest, before.latest)}
-		// Otherwise one of the clocks was off: the newest answer counts.
+		// Otherwise a clock was off: the newest answer counts.
 		if !both.latest.Before(both.earliest) {
 			seen = both
 		}

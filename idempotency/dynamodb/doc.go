@@ -3,9 +3,9 @@
 //
 // The table has a single item per key, with the partition key pk, a string:
 // scope/id. Keys of a single scope thus spread over all partitions, and the
-// table's whole throughput is there for each scope. The price is that Purge of
-// a scope reads the table: a partition per scope would bound a consumer to 1000
-// claims a second.
+// table's whole throughput is there for each scope. In return, Purge of a scope
+// reads the table: a partition per scope would bound a consumer to 1000 claims
+// a second.
 //
 // Make the table by CreateTable, by Schema, or in CloudFormation:
 //
@@ -33,28 +33,28 @@
 //	  }
 //	}
 //
-// A consumer's role needs dynamodb:GetItem, PutItem and UpdateItem on it; an
+// A consumer's role needs dynamodb:GetItem, PutItem and UpdateItem; an
 // operator's Scan as well, and DescribeTable and DescribeTimeToLive for Check.
 //
 // Invariants:
 //
-//  1. Each change is one conditional write on everything read, or on the lease
-//     the caller holds. A write that failed because an earlier one of the same
+//  1. Each change is a conditional write on everything read, or on the lease
+//     the caller holds. A write failing because an earlier write of the same
 //     call was carried out, the answer lost, counts as carried out.
 //  2. No read is eventually consistent.
-//  3. Whether a record is forgotten is part of the condition. DynamoDB's time to
-//     live, which may be days late, only clears up, and at the earliest a minute
+//  3. Whether a record is forgotten is part of the condition. DynamoDB's time
+//     to live, perhaps days late, only clears up, and at the earliest a minute
 //     after the record's end: fences then never repeat.
 //  4. A lease is not taken over before the end by the earliest estimate of the
 //     server's clock, and ends late enough by the latest.
 //
 // # Time
 //
-// DynamoDB offers no clock to the conditions. The header Date of each answer
-// bounds it: at first to a second and a round trip, soon to little more than a
-// round trip. A client that got no answer for a minute, or whose machine was
-// suspended, reads a key first. Of the local clock only differences count, so a
-// client with the clock off by hours does no harm.
+// DynamoDB offers no clock to the conditions. Bounds are in the header Date of
+// each answer: at first to a second and a round trip, soon to little more than
+// a round trip. After a minute without an answer, or a suspension of the
+// machine, a client reads a key first. Of the local clock only differences
+// count, so a client with the clock off by hours does no harm.
 //
 // Each estimate is off by a second and a round trip at most, two clients' hence
 // by two seconds and both round trips, as long as DynamoDB's servers agree on

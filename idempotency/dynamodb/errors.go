@@ -26,13 +26,13 @@ var hints = map[string]string{
 	"ReplicatedWriteConflictException": "the key was written in another region at the same time; table %s will be tried again",
 }
 
-// credentialsFailed is how the SDK begins to say it could not get credentials;
-// it has no type for that.
+// credentialsFailed begins the SDK's error about missing credentials, an error
+// without a type.
 const credentialsFailed = "get credentials: "
 
 const credentialsHint = "give the client of table %s credentials: a role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
-// explain adds to an error of the client the remedy for it.
+// explain adds the remedy to an error of the client.
 func (s *Store) explain(err error) error { return explain(err, s.table) }
 
 func explain(err error, table string) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The attributes of an item. Times are microseconds since 1970, except ttl, for
-// which DynamoDB wants seconds.
+// The attributes of an item. Times are microseconds since 1970, except ttl: in
+// seconds, for DynamoDB.
 const (
 	attrKey         = "pk" // scope/id
 	attrState       = "state"
@@ -32,12 +32,12 @@ const (
 	attrTTL         = "ttl"
 )
 
-// ttlSlack is how long after the end a record stays at least, so the fence is
-// known to a client whose estimate of the time is late.
+// ttlSlack is the least time of a record after the end: a client with a late
+// estimate of the time still sees the fence.
 const ttlSlack = time.Minute
 
 // maxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the
-// names of the attributes, less what the rest of an item can come to.
+// names of the attributes, less the greatest size of an item's rest.
 const maxResultBytes = 400<<10 - maxRestBytes
 
 // maxRestBytes is more than all attributes but result, with the longest key,
@@ -46,7 +46,7 @@ const maxRestBytes = 3 << 10
 
 type attributes = map[string]types.AttributeValue
 
-// item is a record as it was read. Without a version there was none.
+// item is a record as read. Without a version there was none.
 type item struct {
 	record  storage.Record
 	version string
@@ -88,7 +88,7 @@ func encode(r storage.Record, version string) attributes {
 	return a
 }
 
-// ttl is the second after which DynamoDB may delete an item.
+// ttl is the last second of an item before DynamoDB may delete the item.
 func ttl(expiresAt time.Time) int64 { return expiresAt.Add(ttlSlack).Unix() + 1 }
 
 // decode is the inverse of encode. An item lacking attributes, as a

@@ -39,10 +39,10 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 	return storage.Record{}, fmt.Errorf("release %s: %w", key, err)
 }
 
-// Purge implements storage.Operator. Without an ID it reads the whole table,
-// other scopes included. What remains of a forgotten record, the key and fence,
-// is deleted by DynamoDB's time to live. A count with an error says how many
-// were forgotten before it.
+// Purge implements storage.Operator. Without an ID, Purge reads the whole
+// table, other scopes included. The rest of a forgotten record, the key and
+// fence, is deleted by DynamoDB's time to live. A count with an error is of the
+// keys forgotten before.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
@@ -77,7 +77,8 @@ func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	return purged, nil
 }
 
-// scan returns a request for what the filter may match, without the results.
+// scan returns a request for possible matches of the filter, without the
+// results.
 func (s *Store) scan(f storage.Filter) *sdk.ScanInput {
 	e := expression{}
 	condition := fmt.Sprintf("begins_with(%s, %s) AND %s IN (", e.name(attrKey), e.value("scope", text(f.Scope+"/")), e.name(attrState))
@@ -113,8 +114,8 @@ func decodeAll(found []attributes) ([]item, error) {
 	return items, nil
 }
 
-// forgetAll forgets those of the items that match, and returns how many.
-// forgetAll starts purgeConcurrency goroutines at most and waits for them.
+// forgetAll forgets the matching items, and returns how many. forgetAll starts
+// purgeConcurrency goroutines at most and waits for them.
 func (s *Store) forgetAll(ctx context.Context, f storage.Filter, items []item) (int, error) {
 	var purged atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -159,9 +160,8 @@ func (s *Store) forget(ctx context.Context, f storage.Filter, current item) (boo
 	}
 }
 
-// aged returns the record as the filter is to judge it: what may be of any age
-// is taken even if a client whose estimate of the time is later wrote it just
-// now.
+// aged returns the record for the filter's judgement: without a limit of age,
+// even a record of a client with a later estimate of the time counts.
 func aged(r storage.Record, f storage.Filter) storage.Record {
 	if f.UnchangedFor == 0 {
 		r.UpdatedAt = time.Time{}

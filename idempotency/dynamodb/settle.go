@@ -11,7 +11,7 @@ import (
 // farAway is beyond every lease.
 var farAway = time.Unix(1<<40, 0)
 
-// The attributes that settling changes, beside version.
+// The attributes changed by settling, beside version.
 var (
 	onExtend   = []string{attrLeaseUntil, attrUpdatedAt}
 	onComplete = []string{attrState, attrLeaseUntil, attrRetryAt, attrResult, attrReason, attrUpdatedAt, attrExpiresAt, attrTTL}
@@ -22,8 +22,8 @@ var (
 type settlement struct {
 	lease storage.Lease
 	apply func(r storage.Record, now instant) (storage.Record, error)
-	// changes are the attributes in which the transition may change a record the
-	// lease holds and that needs not be read. None if it must be read.
+	// changes are the attributes of a transition on a record held by the lease,
+	// without reading the record. None if the record must be read.
 	changes []string
 }
 
@@ -54,8 +54,8 @@ func (s *Store) Complete(ctx context.Context, lease storage.Lease, result []byte
 	})
 }
 
-// Fail implements storage.Store. An excused or unrun
-// one costs a read more.
+// Fail implements storage.Store. An excused or unrun failure costs another
+// read.
 func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 }
 
 // settle applies a settlement: first unseen, on the condition the lease holds
-// the record; if that fails, to the record that came back.
+// the record; on a failed condition, to the record returned.
 func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 	key := how.lease.Key
 	if err := how.lease.Validate(); err != nil {
@@ -92,7 +92,7 @@ func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 		}
 		next, lost := how.apply(current.record, now)
 		if lost != nil || current.record.State != storage.Processing {
-			return lost // or it is a repetition
+			return lost // or a repetition
 		}
 		current, done, err = s.replace(ctx, current, next, now)
 	}
@@ -103,7 +103,7 @@ func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 }
 
 // settleUnseen applies a settlement to a record not read, if the record is as
-// the holder expects. If not, it changes nothing and returns the record.
+// the holder expects. If not, nothing changes and the record is returned.
 func (s *Store) settleUnseen(ctx context.Context, how settlement) (found item, done bool, err error) {
 	key := how.lease.Key
 	if how.changes == nil {

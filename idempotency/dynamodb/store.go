@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Client is what a Store needs of the AWS SDK's *dynamodb.Client. The retries
-// may stay as they are: a write carried out although the answer was lost is
+// Client is a Store's part of the AWS SDK's *dynamodb.Client. The retries may
+// stay as they are: a write carried out although the answer was lost is
 // recognised.
 type Client interface {
 	GetItem(context.Context, *sdk.GetItemInput, ...func(*sdk.Options)) (*sdk.GetItemOutput, error)
@@ -43,14 +43,13 @@ type Options struct {
 	// times ending somebody's right are put off by so much. A second if 0, none if
 	// negative.
 	Margin time.Duration
-	// Now is the local clock, of which only differences are used; time.Now if
-	// nil.
+	// Now is the local clock, used for differences only; time.Now if nil.
 	Now func() time.Time
 }
 
 // Store is an storage.Store and Operator in a table of DynamoDB. The methods
-// block for the calls they make, one unless their comment says otherwise, and
-// are safe for concurrent use. Made by New.
+// block for the calls they make, one each unless commented otherwise, and are
+// safe for concurrent use. Made by New.
 type Store struct {
 	client Client
 	table  string
@@ -64,9 +63,9 @@ var (
 	_ storage.Checker  = (*Store)(nil)
 )
 
-// New returns a store in the table, which must be as CreateTable makes it;
-// Check tells whether it is. New makes no call yet. The client stays the
-// caller's; it must not be that of DAX, which caches.
+// New returns a store in the table, in the form of CreateTable's; Check
+// verifies. New makes no call yet. The client stays the caller's; not a caching
+// client (DAX).
 func New(client Client, o Options) (*Store, error) {
 	switch {
 	case usercode.IsNil(client):
@@ -84,10 +83,10 @@ func New(client Client, o Options) (*Store, error) {
 	}, nil
 }
 
-// Claim implements storage.Store: one call for a new key and for a duplicate,
-// two where a key is claimed again. A lease lasts longer for others than for
-// the holder: by Options.Margin, and by how little either knows of the server's
-// clock, a second and a round trip each at most.
+// Claim implements storage.Store: a single call for a new key and for a
+// duplicate, two for a key claimed again. A lease lasts longer for others than
+// for the holder: by Options.Margin, and by how little either knows of the
+// server's clock, a second and a round trip each at most.
 func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, err
@@ -132,7 +131,7 @@ func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, e
 }
 
 // pad lengthens a duration by the store's possible error about the time, so
-// nobody takes it for over too soon.
+// nobody ends a lease too soon.
 func (s *Store) pad(d time.Duration, now instant) time.Duration {
 	pad := now.latest.Sub(now.earliest) + s.margin
 	if d > math.MaxInt64-pad {

@@ -12,15 +12,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// How long a table may take to come into being, and how often it is looked at.
+// Patience with a table's creation, and the pause between two looks.
 const (
 	createTimeout = 5 * time.Minute
 	createMinPoll = 50 * time.Millisecond
 	createMaxPoll = 2 * time.Second
 )
 
-// CreateTable creates the table, billed on demand, waits until it can be used
-// and switches the time to live on; what is there already stays. CreateTable
+// CreateTable creates the table, billed on demand, waits until the table is
+// usable and switches the time to live on; an existing table stays. CreateTable
 // fails if the table then cannot be used. Schema does the same by hand.
 func (s *Store) CreateTable(ctx context.Context) error {
 	client, table := s.client, s.table
@@ -54,7 +54,7 @@ func (s *Store) CreateTable(ctx context.Context) error {
 	return nil
 }
 
-// enableTTL leaves another attribute's time to live alone: Check tells of it.
+// enableTTL leaves another attribute's time to live alone: Check tells.
 func enableTTL(ctx context.Context, client Client, table string) error {
 	out, err := client.DescribeTimeToLive(ctx, &sdk.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil {
@@ -70,8 +70,7 @@ func enableTTL(ctx context.Context, client Client, table string) error {
 	return err
 }
 
-// Schema returns the commands of the AWS CLI that make the table, for a POSIX
-// shell.
+// Schema returns the AWS CLI's commands for the table, for a POSIX shell.
 func Schema(o Options) (string, error) {
 	if o.Table == "" {
 		return "", errNoTable

@@ -32,7 +32,7 @@ func (s *Store) now(ctx context.Context, key storage.Key) (instant, error) {
 	return now, err
 }
 
-// look reads the record, as it was written last, and the server's time.
+// look reads the record, consistently, and the server's time.
 func (s *Store) look(ctx context.Context, key storage.Key) (item, instant, error) {
 	sent := s.clock.local()
 	out, err := s.client.GetItem(ctx, &sdk.GetItemInput{
@@ -53,7 +53,8 @@ func (s *Store) look(ctx context.Context, key storage.Key) (item, instant, error
 }
 
 // replace writes next in place of current, unless something else was written
-// since current was read: then it is not done and returns what is there.
+// since current was read: then nothing is written and the present record
+// returned.
 func (s *Store) replace(ctx context.Context, current item, next storage.Record, now instant) (found item, done bool, err error) {
 	version := storage.NewOwner()
 	in := &sdk.PutItemInput{
@@ -63,8 +64,8 @@ func (s *Store) replace(ctx context.Context, current item, next storage.Record, 
 	}
 	e := expression{}
 	if current.version == "" {
-		// Nothing, or what is forgotten: DynamoDB deletes it days later. The
-		// fence, made of the time, is compared for estimates of it that differ.
+		// Nothing, or a forgotten record: DynamoDB deletes such a record days later.
+		// The fence, made of the time, is compared because of different estimates.
 		in.ConditionExpression = aws.String(fmt.Sprintf("attribute_not_exists(%s) OR (%s <= %s AND %s < %s)",
 			e.name(attrKey), e.name(attrExpiresAt), e.value("now", instantNumber(now.earliest)),
 			e.name(attrFence), e.value("next", number(next.Fence))))
@@ -81,9 +82,9 @@ func (s *Store) replace(ctx context.Context, current item, next storage.Record, 
 	return item{}, true, nil
 }
 
-// update writes the named attributes of next, on the condition that next's
-// owner has the key: the last claim is the owner's, not settled and not
-// forgotten. Otherwise it is not done and returns what is there.
+// update writes the named attributes of next, on condition of next's owner: the
+// last claim is the owner's, not settled and not forgotten. Otherwise nothing
+// is written and the present record returned.
 func (s *Store) update(ctx context.Context, next storage.Record, changes []string, now instant) (found item, done bool, err error) {
 	version := storage.NewOwner()
 	e := expression{}
@@ -93,7 +94,7 @@ func (s *Store) update(ctx context.Context, next storage.Record, changes []strin
 		e.equals(attrFence, number(next.Fence)),
 		fmt.Sprintf("%s > %s", e.name(attrExpiresAt), e.value("now", instantNumber(now.earliest))),
 	}
-	if next.State == storage.Processing { // extended: no further than it is kept
+	if next.State == storage.Processing { // extended: within the record's life
 		conditions = append(conditions,
 			fmt.Sprintf("%s >= %s", e.name(attrExpiresAt), e.value("lease_end", instantNumber(next.LeaseUntil))))
 	}
@@ -127,10 +128,10 @@ func (s *Store) update(ctx context.Context, next storage.Record, changes []strin
 	return item{}, true, nil
 }
 
-// refused returns what is there when a condition failed. That may be what we
-// wrote: the SDK repeats a request with the answer lost. Where the refusal does
-// not say what is there, it is read: nothing is, any more, or it is an emulator
-// that ignores ReturnValuesOnConditionCheckFailure.
+// refused returns the record after a failed condition. The record may be ours:
+// the SDK repeats a request after a lost answer. Without a record in the
+// refusal, a read follows: the record is gone, or an emulator ignores
+// ReturnValuesOnConditionCheckFailure.
 func (s *Store) refused(ctx context.Context, err error, key storage.Key, version string, sent reading) (found item, done bool, _ error) {
 	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
 	if !ok {
@@ -155,7 +156,7 @@ func (s *Store) observe(answer middleware.Metadata, sent reading) {
 	}
 }
 
-// expression collects the names and values of one; many of our names are
+// expression collects an expression's names and values; many of our names are
 // reserved words.
 type expression struct {
 	names  map[string]string

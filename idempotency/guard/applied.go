@@ -17,9 +17,9 @@ var schema string
 // defaultApplied is the table's name unless Applied names another.
 const defaultApplied = "applied_events"
 
-// Applied remembers which events were applied, in a table that Schema makes.
-// Use it where a repetition leaves no trace to be recognised by: balances,
-// counters, appended rows. Applied is a value that may be used concurrently.
+// Applied remembers which events were applied, in Schema's table. For events
+// without a recognisable trace: balances, counters, appended rows. Applied is a
+// value, safe for concurrent use.
 type Applied struct {
 	// Table is table or schema.table; defaultApplied if empty. Names are taken
 	// as they are.
@@ -30,18 +30,17 @@ func (a Applied) name() string { return cmp.Or(a.Table, defaultApplied) }
 
 func (a Applied) table() string { return table(a.name()) }
 
-// Schema returns the SQL creating the table where missing: two statements,
-// which drivers run at once when there are no parameters.
+// Schema returns the SQL creating the table where missing: two statements, for
+// a single call without parameters.
 func (a Applied) Schema() string {
 	const index = "_applied_at"
 	last := a.name()[strings.LastIndexByte(a.name(), '.')+1:]
 	return strings.NewReplacer(defaultApplied+index, pgsql.Name(last+index), defaultApplied, a.table()).Replace(schema)
 }
 
-// First remembers the event and tells whether it is the first time within the
-// scope, which names the consumer: two that see the same event each apply it
-// once. While another transaction applies the same event, it waits for that to
-// end.
+// First remembers the event and tells whether the event is new within the
+// scope, the consumer's name: two consumers each apply an event once. While
+// another transaction applies the same event, First waits for the other's end.
 func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool, error) {
 	inserted, err := tx.exec(ctx, `INSERT INTO `+a.table()+` (scope, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
 		scope, eventID)
@@ -52,8 +51,8 @@ func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool,
 }
 
 // Forget deletes up to limit events applied longer than age ago, and returns
-// how many: commit, and call it again until it returns less than limit. The age
-// must exceed the time when an event can come again: the topic's retention, if
+// how many: commit, and repeat until the result is below limit. The age must
+// exceed the time when an event can come again: the topic's retention, if
 // somebody may reset the consumer to the beginning. Forget waits for nobody.
 func (a Applied) Forget(ctx context.Context, tx Tx, age time.Duration, limit int) (int, error) {
 	deleted, err := tx.exec(ctx, `DELETE FROM `+a.table()+` WHERE ctid = ANY (ARRAY(

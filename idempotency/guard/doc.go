@@ -1,20 +1,19 @@
 // Package guard makes a change of state refuse to happen twice: idempotency
 // needing no key, because the row itself says what was done.
 //
-// It is for PostgreSQL, in the transaction of the business writes:
+// For PostgreSQL, in the transaction of the business writes:
 //
-//   - Transition moves a status from one of some states to another. A
-//     repetition is told from a message that comes too early or too late, an
-//     error.
+//   - Transition moves a status from one of some states to another. A message
+//     too early or too late is an error, unlike a repetition.
 //   - Mark.Advance raises a version and refuses older and equal ones: for
-//     events carrying the version of what they describe.
-//   - Mark.Fence does the same with fencing numbers and refuses a holder whose
-//     lease went to somebody else.
+//     events with the version of their subject.
+//   - Mark.Fence does the same with fencing numbers and refuses a holder after
+//     the loss of the lease.
 //   - Applied remembers events in a table: for increments and all else leaving
 //     no state to recognise a repetition by.
 //
 // The first question a handler asks is the guard's; the rest, outbox events
-// included, happens only if it answers true:
+// included, happens only on true:
 //
 //	changed, err := paid.Apply(ctx, guard.PGX(tx), orderID)
 //	if err != nil || !changed {
@@ -23,8 +22,8 @@
 //	_, err = outbox.Write(ctx, tx, readyForShipment)
 //	return err
 //
-// A Transition or a Mark that cannot work is an error of Validate. A service
-// calls that when it starts, and does not find out by the first message.
+// An unworkable Transition or Mark is an error of Validate, to be called at a
+// service's start, before the first message.
 //
 // Invariants:
 //

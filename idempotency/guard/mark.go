@@ -12,27 +12,27 @@ import (
 // up; what the transaction did must be rolled back.
 var ErrFenced = errors.New("fenced off: a later holder of the lease was here")
 
-// Mark is a column, of type bigint, that only grows: a version or a fencing
-// number. Mark is a value that may be used concurrently.
+// Mark is a growing column, of type bigint: a version or a fencing number. Mark
+// is a value, safe for concurrent use.
 type Mark struct {
 	// Table is table or schema.table. Names are taken as they are.
 	Table string
-	// Key is the column that identifies a row.
+	// Key is the identifying column of a row.
 	Key string
 	// Column is the mark. NULL is below every number.
 	Column string
 }
 
-// Validate returns an error naming what cannot work. The other methods do so,
-// too, but for each message: call Validate when the service starts.
+// Validate returns an error naming each fault. The other methods do so, too,
+// but for each message: call Validate when the service starts.
 func (m Mark) Validate() error {
 	return named(map[string]string{"Table": m.Table, "Key": m.Key, "Column": m.Column})
 }
 
-// Advance raises the row's mark to the version of an event. True means the
-// event is the newest so far and is to be applied, false it, or a newer one,
-// was applied before. A row not existing is ErrNoRow. After true the row is
-// locked until the transaction ends.
+// Advance raises the row's mark to the version of an event. True means a new
+// event, to be applied; false an event applied before, or older than an applied
+// event. A row not existing is ErrNoRow. After true the row is locked until the
+// transaction ends.
 //
 // Versions passed over come back as false, so the event must carry the whole
 // state, not a difference.
@@ -64,7 +64,7 @@ func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 	return nil
 }
 
-// raise sets the mark if it is NULL or compares with the value as asked.
+// raise sets a mark of NULL, or of the comparison asked for.
 func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare string) (bool, error) {
 	if err := m.Validate(); err != nil {
 		return false, err
@@ -74,7 +74,7 @@ func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare str
 	if err != nil || raised > 0 {
 		return raised > 0, err
 	}
-	// Whether the row is as it was compared, now that others have committed.
+	// Whether the comparison still holds, after the commits of others.
 	var rows, due int
 	err = tx.query(ctx, fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE %s IS NULL OR %[1]s %[4]s $2) FROM %[2]s WHERE %[3]s = $1`,
 		pgsql.Name(m.Column), table(m.Table), pgsql.Name(m.Key), compare), id, value).Scan(&rows, &due)

@@ -10,25 +10,24 @@ import (
 )
 
 // Transition is a change of status a message causes, such as an order's from
-// PENDING to PAID. Transition is a value that may be used concurrently.
+// PENDING to PAID. Transition is a value, safe for concurrent use.
 type Transition struct {
 	// Table is table or schema.table. Names are taken as they are.
 	Table string
-	// Key is the column that identifies a row.
+	// Key is the identifying column of a row.
 	Key string
 	// Status is the column with the status: text, or an enum.
 	Status string
-	// From are the states in which the change is due. At least one.
+	// From are the states where the change is due; required.
 	From []string
-	// To is the state it leads to.
+	// To is the new state.
 	To string
 	// Beyond are states a row reaches only through To, such as SHIPPED beyond
-	// PAID: in these, the change is a repetition.
+	// PAID: there, the change is a repetition.
 	Beyond []string
 }
 
-// StateError says a row was in a state from which a Transition does not lead,
-// and which does not come after it either.
+// StateError reports a row in a state neither before nor after a Transition.
 type StateError struct {
 	Table string
 	ID    any
@@ -43,10 +42,10 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("row %v of %s is %q, which does not lead to %q", e.ID, e.Table, e.Present, e.To)
 }
 
-// Apply changes the row's status. True means that this call did it, false it
-// was done before. A row in any other state is a *StateError, one not existing
-// is ErrNoRow. Apply takes a single statement, and a second to tell these
-// apart; after it the row is locked until the transaction ends.
+// Apply changes the row's status. True means changed now, false changed before.
+// A row in any other state is a *StateError, a missing row ErrNoRow. Apply
+// takes a single statement, and a second to tell errors apart; afterwards the
+// row is locked until the end of the transaction.
 func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("move row %v of %s to %s: %w", id, t.Table, t.To, err)
@@ -90,12 +89,12 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 		if locked {
 			return fail(errSuppressed)
 		}
-		// Somebody changed it in between. Now that it is locked, it stays.
+		// Somebody changed the row in between. Now locked, the row stays.
 	}
 }
 
-// Validate returns an error naming what cannot work. Apply does so, too, but
-// for each message: call Validate when the service starts.
+// Validate returns an error naming each fault. Apply does so, too, but for each
+// message: call Validate when the service starts.
 func (t Transition) Validate() error {
 	if err := named(map[string]string{"Table": t.Table, "Key": t.Key, "Status": t.Status, "To": t.To}); err != nil {
 		return err

@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or what wraps one. R
-// is pgx's command tag and W the row; Go infers both. A pool and a connection
-// have no Commit, and so do not fit.
+// PGXTx is an open transaction of pgx: pgx.Tx, *pgxpool.Tx or a wrapper. R is
+// pgx's command tag and W the row; Go infers both. A pool and a connection have
+// no Commit, and so do not fit.
 type PGXTx[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) error }] interface {
 	Exec(ctx context.Context, sql string, args ...any) (R, error)
 	QueryRow(ctx context.Context, sql string, args ...any) W
@@ -22,9 +22,9 @@ type PGXTx[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) e
 	Rollback(ctx context.Context) error
 }
 
-// SQLTx is an open transaction of database/sql: *sql.Tx or what embeds one.
-// *sql.DB and *sql.Conn have no Commit, and so do not fit. The driver must be
-// one for PostgreSQL that takes $1 for a parameter.
+// SQLTx is an open transaction of database/sql: *sql.Tx or a type with it
+// embedded. *sql.DB and *sql.Conn have no Commit, and so do not fit. The driver
+// must be PostgreSQL's, with $1 for a parameter.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -32,14 +32,14 @@ type SQLTx interface {
 	Rollback() error
 }
 
-// Tx is an open transaction as the guards take it; PGX and SQL make one. Using it
-// concurrently is as wrong as it is for the transaction inside.
+// Tx is an open transaction for the guards, made by PGX or SQL. As the
+// transaction inside, not for concurrent use.
 type Tx struct {
 	exec  func(ctx context.Context, sql string, args ...any) (affected int64, err error)
 	query func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error }
 }
 
-// PGX makes a Tx of a transaction of pgx, which must not be nil.
+// PGX makes a Tx of a transaction of pgx, not nil.
 func PGX[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) error }](tx PGXTx[R, W]) Tx {
 	return Tx{
 		exec: func(ctx context.Context, sql string, args ...any) (int64, error) {
@@ -55,7 +55,7 @@ func PGX[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) err
 	}
 }
 
-// SQL makes a Tx of a transaction of database/sql, which must not be nil.
+// SQL makes a Tx of a transaction of database/sql, not nil.
 func SQL(tx SQLTx) Tx {
 	return Tx{
 		exec: func(ctx context.Context, sql string, args ...any) (int64, error) {
@@ -71,17 +71,16 @@ func SQL(tx SQLTx) Tx {
 	}
 }
 
-// ErrNoRow says the row that is to be guarded does not exist (yet). A message
-// that overtook the one creating the row gets it; trying again later helps.
+// ErrNoRow reports a missing row, perhaps not there yet: the message may have
+// overtaken the row's creation; trying again later helps.
 var ErrNoRow = errors.New("there is no such row")
 
-// errSuppressed says the row is there, and is as it should be, but that the
-// database did not change it: a trigger returned NULL, a rule did something
-// else, or a policy hides it.
+// errSuppressed reports a fitting row, unchanged by the database: a trigger
+// returned NULL, a rule did something else, or a policy hides the row.
 var errSuppressed = errors.New("the database did not change the row: look for a trigger that returns NULL, a rule or a row security policy")
 
-// errUnusable says a guard cannot work as it was made. That is a mistake in the
-// program; nothing was done.
+// errUnusable reports a guard made wrong: a mistake in the program; nothing was
+// done.
 var errUnusable = errors.New("the guard cannot work")
 
 // named returns an error unless all names are there.

@@ -23,27 +23,27 @@ type LayerOptions struct {
 	// operator who purged it to have it run again, is then not seen until the
 	// Window forgets it.
 	Trust bool
-	// MaxResultBytes bounds the results kept for Trust: a duplicate of a message
-	// with a larger one asks the store. 4 KiB if 0.
+	// MaxResultBytes bounds the results kept for Trust: larger results are asked
+	// of the store. 4 KiB if 0.
 	MaxResultBytes int
-	// Now is the clock by which Trust ends with the retention; time.Now if nil.
+	// Now is the clock for the end of Trust with the retention; time.Now if nil.
 	Now func() time.Time
 }
 
-// Layered is a Store with a Window in front of it. A claim of a message the
-// Window knows begins with Inspect, a read: if the store confirms it, that is
-// the answer; if not, the claim goes on as without a Window. Made by Layer.
-// Safe for concurrent use.
+// Layered is a Store with a Window in front. A claim of a message the Window
+// knows begins with Inspect, a read: if the store confirms it, that is the
+// answer; if not, the claim goes on as without a Window. Made by Layer. Safe
+// for concurrent use.
 //
-// It is no Operator: an operator's requests go to the store itself.
+// No Operator: an operator's requests go to the store itself.
 type Layered struct {
 	storage.Store // extends and inspects
 	window        *Window
 	options       LayerOptions
 
 	mu sync.Mutex
-	// claims are the granted ones, for when they are completed. Those that
-	// never are are dropped in time.
+	// claims are the granted ones, for when they are completed. Claims never
+	// settled are dropped in time.
 	claims *simplelru.LRU[storage.Lease, granted]
 }
 
@@ -52,7 +52,8 @@ type granted struct {
 	attempts    int
 }
 
-// maxClaims bounds the claims at a time whose completion the Window learns of.
+// maxClaims bounds the claims in progress with the completion noted in the
+// Window.
 const maxClaims = 4096
 
 // Layer puts the window in front of the store. A window may serve several.
@@ -110,7 +111,7 @@ func (l *Layered) Claim(ctx context.Context, key storage.Key, req storage.ClaimR
 	return c, nil
 }
 
-// confirm asks the store about a message that memory takes for completed.
+// confirm asks the store about a message completed according to memory.
 func (l *Layered) confirm(ctx context.Context, m idempotency.Message, req storage.ClaimRequest) (c storage.Claim, done bool, err error) {
 	if err := req.Validate(); err != nil {
 		return c, true, err
@@ -163,7 +164,7 @@ func (l *Layered) Fail(ctx context.Context, lease storage.Lease, f storage.Failu
 	return err
 }
 
-// take returns what is known of a claim, once.
+// take returns the knowledge of a claim, once.
 func (l *Layered) take(lease storage.Lease) (granted, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,9 +23,9 @@ const evictionTries = 16
 
 // Options are all optional.
 type Options struct {
-	// Records bounds how many are kept; 100,000 if 0. Beyond it the least recently
-	// used is forgotten, unless the lease is live: those are bounded by how many
-	// messages the process works on at a time.
+	// Records bounds how many are kept; 100,000 if 0. Beyond, the least recently
+	// used record is forgotten, except with a live lease: live leases are bounded
+	// by the number of messages in work.
 	Records int
 	// MaxResultBytes bounds a result; 4 KiB if 0.
 	MaxResultBytes int
@@ -35,8 +35,8 @@ type Options struct {
 
 // Store is an storage.Store and Operator in the memory of a single process.
 // Store does not survive a restart and forgets the least recently used keys: a
-// duplicate that arrives later is run again. The methods do not block and
-// ignore the context. Made by New.
+// later duplicate runs again. The methods do not block and ignore the context.
+// Made by New.
 type Store struct {
 	options Options
 
@@ -163,9 +163,9 @@ func (s *Store) record(key storage.Key) storage.Record {
 	return storage.Record{Key: key, Fence: s.floor}
 }
 
-// evict drops the least recently used records beyond the bound. One with a live
-// lease is put off instead; if there are too many of them, the bound gives way
-// until the next claim.
+// evict drops the least recently used records beyond the bound. A record with a
+// live lease is put off instead; if there are too many of them, the bound gives
+// way until the next claim.
 func (s *Store) evict(now time.Time) {
 	for range evictionTries {
 		if s.records.Len() <= s.options.Records {

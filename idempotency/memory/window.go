@@ -22,17 +22,16 @@ type WindowOptions struct {
 	// Exact is how many keys are remembered for sure, with their results; the
 	// least recently used is dropped. 10,000 if 0.
 	Exact int
-	// Filtered is how many keys a generation of the Bloom filter takes before a
-	// new one begins; a key is known for one to two generations. One costs 1.8
-	// bytes per key at the default rate. A million if 0.
+	// Filtered is the number of keys in a generation of the Bloom filter; a key is
+	// known for up to two generations, each with 1.8 bytes per key at the default
+	// rate. A million if 0.
 	Filtered int
-	// FalsePositives is the rate at which a full generation takes an unknown key
-	// for a known one; each costs a read of the store.
-	// One in a thousand if 0.
+	// FalsePositives is the rate of unknown keys taken for known in a full
+	// generation; each costs a read of the store. 0.001 if 0.
 	FalsePositives float64
 }
 
-// Hit says what a Window knows of a key with a fingerprint.
+// Hit is a Window's knowledge of a key with a fingerprint.
 type Hit uint8
 
 // The hits.
@@ -52,27 +51,26 @@ func (h Hit) String() string {
 	return hitNames[0]
 }
 
-// Window remembers which messages were completed lately, in bounded memory: the
-// latest exactly, more of them in two generations of a Bloom filter. Safe for
+// Window remembers messages completed lately, in bounded memory: the latest
+// exactly, more of them in two generations of a Bloom filter. Safe for
 // concurrent use. Made by NewWindow.
 type Window struct {
 	options WindowOptions
 
 	mu    sync.Mutex
 	exact *simplelru.LRU[idempotency.Message, entry]
-	// current takes the keys, previous is what current was before.
+	// current takes the keys, previous is the former current.
 	current, previous *bloom.BloomFilter
 	added             int // to current
 	name              []byte
 }
 
-// entry is what is known of a message. Vouched ones were completed by this
-// process.
+// entry is the knowledge of a message; vouched if completed by our process.
 type entry struct {
 	vouched  bool
 	result   []byte
 	attempts int
-	until    time.Time // when the store may forget it
+	until    time.Time // when the store may forget the message
 }
 
 // NewWindow returns an empty window.
@@ -97,15 +95,15 @@ func NewWindow(o WindowOptions) *Window {
 // Add remembers a message completed.
 func (w *Window) Add(m idempotency.Message) { w.add(m, entry{}) }
 
-// Lookup returns what is known of a message. A key with another fingerprint is
+// Lookup returns the knowledge of a message. A key with another fingerprint is
 // another message.
 func (w *Window) Lookup(m idempotency.Message) Hit {
 	hit, _ := w.lookup(m)
 	return hit
 }
 
-// Forget drops a message that turned out not to be completed. The filter may
-// still find it Probable.
+// Forget drops a message found not to be completed. The filter may still answer
+// Probable.
 func (w *Window) Forget(m idempotency.Message) {
 	m.Pending = nil
 	w.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 )
 
-// consumerMetrics are those of package consumer.
+// consumerMetrics are package consumer's.
 type consumerMetrics struct {
 	records        *prometheus.CounterVec
 	recordDuration prometheus.Histogram

@@ -40,8 +40,8 @@ type Metrics struct {
 	consumer consumerMetrics
 }
 
-// New registers the metrics. New fails if the registry has metrics of these
-// names.
+// New registers the metrics. New fails if the registry has metrics with the
+// same names.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		claims:      counters("claims_total", "Claims that the store answered.", "outcome"),

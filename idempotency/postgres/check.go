@@ -26,7 +26,7 @@ const columnsSQL = `
 SELECT attname || ' ' || format_type(atttypid, atttypmod) FROM pg_attribute
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped`
 
-// factsSQL asks what else has to be right.
+// factsSQL asks for other requirements.
 const factsSQL = `
 SELECT
 	ARRAY(SELECT p::text FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS p WHERE NOT has_table_privilege($1, p)),
@@ -40,12 +40,12 @@ SELECT
 		AND (oid = to_regclass($1) OR oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))),
 	row_security_active(to_regclass($1)) AND NOT EXISTS (SELECT FROM pg_policy WHERE polrelid = to_regclass($1) AND polpermissive)`
 
-// formsSQL has what the store reads in forms that depend on settings, where pgx reads
-// them as text.
+// formsSQL has the store's values in forms dependent on settings, as text in
+// pgx.
 const formsSQL = `SELECT '\x00ff'::bytea, clock_timestamp()`
 
 // Check implements storage.Checker: the table with the columns and key, the
-// rights of the role, a server that accepts writes and keeps them.
+// rights of the role, a server accepting and keeping writes.
 func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	if problems := s.checkPooler(ctx); len(problems) > 0 {
 		return problems, nil // the other questions may be lost there, too
@@ -99,7 +99,7 @@ func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	return problems, nil
 }
 
-// readsForms tells whether pgx reads what the store does.
+// readsForms tells whether pgx reads the store's values.
 func (s *Store) readsForms(ctx context.Context) bool {
 	var (
 		bytes []byte
@@ -122,7 +122,7 @@ func (s *Store) primaryKey() []string {
 	return []string{"id", "scope"}
 }
 
-// checkColumns finds at most one problem: the others follow from it.
+// checkColumns finds at most one problem: the others follow.
 func (s *Store) checkColumns(ctx context.Context) ([]storage.Problem, error) {
 	rows, err := s.db.Query(ctx, columnsSQL, s.table.String())
 	if err != nil {

@@ -1,13 +1,12 @@
 // Package postgres keeps idempotency keys in PostgreSQL (14 or later), through
 // pgx.
 //
-// There are two ways to use it. Store is an storage.Store for a Processor, like
-// those for Redis and DynamoDB. Transactional is one, too, and an
-// storage.Transactor beside: claim first, then the handler's writes, outgoing
-// events of package outbox and the completion in a single transaction. It is
-// exactly once in effect, for everything written through Tx, and the only store
-// that is. The business tables must therefore be in the same database as the
-// table of keys.
+// Store is a storage.Store for a Processor, like the stores in Redis and
+// DynamoDB. Transactional is also a storage.Transactor: claim first, then the
+// handler's writes, outgoing events of package outbox and the completion in a
+// single transaction. Exactly once in effect, for everything written through
+// Tx, as no other store. The business tables must therefore be in the same
+// database as the table of keys.
 //
 //	Run ─▶ claim: one statement, committed by itself     counts the attempt
 //	       begin, pg_try_advisory_xact_lock              keeps others away from now on
@@ -18,9 +17,9 @@
 // An arrow is a round trip. Where the last message was not a new one, this one
 // may not be either: then the claim is asked for by itself, and begin comes
 // after the answer. The commit of a claim sharing the round trip waits neither
-// for the disk nor for a replica: the handler's, behind it in the log, waits
-// for both. A server that crashes in between has forgotten the attempt, and
-// rolled the transaction back.
+// for the disk nor for a replica: the handler's commit, later in the log, waits
+// for both. A server crashing in between has forgotten the attempt, and rolled
+// the transaction back.
 //
 // What comes behind the arrow of a message's commit may be the claim and begin
 // of the message the same worker handles next: the same statements, in
@@ -30,7 +29,7 @@
 //
 // Invariants:
 //
-//  1. A key is claimed by a single statement; it is settled by one that changes
+//  1. A key is claimed by a single statement; settled by another that changes
 //     the row only if owner and fence are the claim's.
 //  2. A claim refused writes nothing.
 //  3. A statement locks one row at most, a claim the turn, except for Sweep and

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// What an advisory lock of a key is for.
+// The purposes of a key's advisory locks.
 const (
 	handlerLock = "idempotency"
 	claimLock   = "idempotency claim"

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// noTx is the transaction of a context that has none.
+// noTx is the transaction of a context without a transaction.
 type noTx struct{}
 
 var _ pgx.Tx = noTx{}
@@ -38,7 +38,7 @@ func (noTx) Query(context.Context, string, ...any) (pgx.Rows, error) {
 }
 func (noTx) QueryRow(context.Context, string, ...any) pgx.Row { return noRows{} }
 
-// noRows is what a query of noTx returns: an error.
+// noRows are the rows of noTx: an error.
 type noRows struct{}
 
 func (noRows) Scan(...any) error                            { return errNoTransaction }
@@ -52,7 +52,7 @@ func (noRows) RawValues() [][]byte                          { return nil }
 func (noRows) Conn() *pgx.Conn                              { return nil }
 func (noRows) TypeMap() *pgtype.Map                         { return nil }
 
-// noBatch is what a batch of noTx returns: an error.
+// noBatch is the batch of noTx: an error.
 type noBatch struct{}
 
 func (noBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, errNoTransaction }

@@ -61,9 +61,9 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 	return before, nil
 }
 
-// Purge implements storage.Operator. Of a whole scope it passes over records
-// being changed at that moment. When it fails it returns how many were
-// forgotten by then.
+// Purge implements storage.Operator. In a whole scope, Purge passes over
+// records in change. With an error, the count is of the records forgotten
+// before.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
@@ -103,7 +103,7 @@ func (s *Store) purgeOne(ctx context.Context, key storage.Key, states []string, 
 	return int(n), nil
 }
 
-// scanRecord reads the row of recordColumns, of which there may be none.
+// scanRecord reads the row of recordColumns, if any.
 func scanRecord(key storage.Key, row pgx.Row) (storage.Record, error) {
 	r := storage.Record{Key: key}
 	var (

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// poolerPatience bounds the search for a pooler: one with a single connection would
-// let us wait for ourselves.
+// poolerPatience bounds the search for a pooler: a single connection would let
+// us wait for ourselves.
 const poolerPatience = 5 * time.Second
 
 const backendSQL = `SELECT pg_backend_pid()`
@@ -34,7 +34,7 @@ func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 	defer cancel()
 	lost, err := losesStatements(ctx, pool)
 	if err != nil || !lost {
-		return nil // what else is wrong, the other questions tell
+		return nil // the other questions tell of other faults
 	}
 	return []storage.Problem{{
 		Fatal: true,
@@ -45,7 +45,7 @@ func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 }
 
 // losesStatements tells whether a statement a connection has prepared is gone
-// while another connection has that one of the server's which knows it.
+// while another connection has the server connection with the statement.
 func losesStatements(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	a, err := pool.Acquire(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func losesStatements(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 		return false, err
 	}
 	if mode := pool.Config().ConnConfig.DefaultQueryExecMode; mode == pgx.QueryExecModeDescribeExec {
-		return true, nil // it would need a pooler that sees several messages as one
+		return true, nil // only with a pooler that takes several messages for a single one
 	}
 	_, err = a.Exec(ctx, preparedSQL, 1)
 	return pgsql.LostStatement(err), nil

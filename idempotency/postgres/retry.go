@@ -12,13 +12,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// retryLimit bounds how often one call is repeated on conflicts. Each conflict
-// means that somebody else succeeded, so more than a few in a row are rare.
+// retryLimit bounds a call's repetitions on conflicts. Each conflict is a
+// success of somebody else, so long series are rare.
 const retryLimit = 100
 
 var retryWaits = backoff.Range{First: time.Millisecond, Longest: 64 * time.Millisecond}
 
-// retry repeats f on the errors that mean: somebody else was faster, ask anew.
+// retry repeats f on errors that mean: somebody else was faster, ask anew.
 func retry(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()

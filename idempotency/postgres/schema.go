@@ -28,7 +28,7 @@ var (
 )
 
 // Schema returns the statements creating the table where missing. They may be
-// run as one. The name is taken as is: "Keys" is not "keys".
+// run together. The name is taken as is: "Keys" is not "keys".
 func Schema(o Options) (string, error) {
 	name, err := parseTable(o.Table)
 	if err != nil {

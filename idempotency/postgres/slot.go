@@ -42,7 +42,7 @@ func slotOf(id string) int {
 // slotOfTime returns the slot of ids made at t.
 func slotOfTime(t time.Time) int { return int(t.UnixMilli() / slotSpan.Milliseconds() % slots) }
 
-// slotSuffix returns what a slot's partition has behind the table's name.
+// slotSuffix returns the suffix of the table's name in a slot's partition.
 func slotSuffix(slot int) string {
 	if slot == otherSlot {
 		return "_other"

@@ -53,9 +53,9 @@ func newStatements(table string, partitioned bool, slot int) statements {
 	}
 }
 
-// What the statements have in common. A refusal is judged at the time of clock, a
-// grant at that of moment, which excluded.updated_at repeats in the conflict's
-// branch.
+// Parts common to the statements. A refusal is judged at the time of clock, a
+// grant at the time of moment, repeated by excluded.updated_at in the
+// conflict's branch.
 const (
 	// mismatch follows storage.Fingerprint.Conflicts.
 	mismatch = `(k.fingerprint <> '' AND $3::text <> '' AND k.fingerprint <> $3::text
@@ -68,8 +68,8 @@ const (
 
 	// notAwaited lets the statement's commit not wait for the disk, nor for a
 	// replica. The first claim of a Transactional need not: the handler's commit
-	// waits for both, and if the server forgets the claim, it has forgotten that
-	// transaction, too. What it may forget beside is the attempt: see wary.
+	// waits for both, and a server forgetting the claim has forgotten the
+	// transaction, too. Beside, the attempt may be forgotten: see wary.
 	notAwaited = `set_config('synchronous_commit', 'off', true) IS NOT NULL`
 
 	recordColumns = `k.state, k.fingerprint, k.owner, k.fence, k.attempts, k.vanished, k.excused, k.blocked_until,
@@ -86,13 +86,12 @@ const insertSQL = `
 	FROM {moment}
 `
 
-// claimFirstSQL is claimSQL for a key that is not there. claimFirstSQL returns
-// no row if it is, or is locked, or is being claimed, and does nothing then: it
-// costs half as much, and waits for no other user of the row. For that it looks
-// first: the insert would wait for somebody who changes the row, or deletes it,
-// without the key's locks. A query without tables looks at the condition before
-// anything else, and so the time is that behind the lock; as it is volatile it
-// is taken once.
+// claimFirstSQL is claimSQL for a missing key. claimFirstSQL returns no row,
+// and does nothing, if the key is there, locked or being claimed: at half the
+// cost, and without a wait for other users of the row. Hence the look first:
+// the insert would wait for a change or deletion of the row without the key's
+// locks. A query without tables looks at the condition before anything else,
+// and so the time is taken behind the lock, and once, as volatile.
 var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 		SELECT clock_timestamp() AS now
 		WHERE CASE WHEN EXISTS (SELECT FROM {table} AS k WHERE {row}) THEN false
@@ -102,18 +101,17 @@ var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 	RETURNING k.fence`
 
 // claimSQL claims a key in a single statement. If the row says no, nothing is
-// written and no transaction id is taken: a duplicate costs a read. If it says
-// yes, or is missing, the insert decides, on the row as it is then. claimSQL
+// written and no transaction id is taken: a duplicate costs a read. If the row
+// says yes, or is missing, the insert decides, on the row of then. claimSQL
 // returns no row when somebody was faster in between, so the answer has to be
 // read anew.
 //
-// Claims of a key that may be granted take turns: moment is read behind an
-// advisory lock, which lasts until the commit. A fence made of it is greater than
-// that of every earlier claim, even if the row of that one was purged while this
-// one waited for it.
+// Grantable claims of a key take turns: moment is read behind an advisory lock,
+// lasting until the commit. A fence made of moment is greater than every
+// earlier claim's, even if the earlier row was purged during the wait.
 //
 // Parameters: scope, id, fingerprint, owner, lease and retention in µs, the
-// two halves of the key of that lock; with a lock that must be free, the key.
+// two halves of the lock's key; with a lock required to be free, the key.
 var claimSQL = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS now
@@ -172,8 +170,8 @@ UPDATE {table} AS k SET
 	expires_at = clock_timestamp() + $6::bigint * interval '1 microsecond'
 WHERE {held} AND k.state = 'processing'`
 
-	// completeOrFailSQL fails, with pgerrcode.InvalidTextRepresentation, if there
-	// is nothing to complete, so a commit behind it does not commit.
+	// completeOrFailSQL fails, with pgerrcode.InvalidTextRepresentation, without a
+	// row to complete, so a commit behind does not commit.
 	completeOrFailSQL = `
 WITH completed AS (` + completeSQL + ` RETURNING k.fence)
 SELECT ('the lease is lost, completed ' || count(*))::integer FROM completed HAVING count(*) = 0`
@@ -187,7 +185,7 @@ UPDATE {table} AS k SET
 WHERE {held} AND k.state = 'processing'`
 )
 
-// What an operator asks for. The first two parameters are scope and id.
+// An operator's statements. The first two parameters are scope and id.
 const (
 	inspectSQL = `
 SELECT {record} FROM {table} AS k WHERE {row}`

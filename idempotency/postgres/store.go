@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// defaultMaxResultBytes bounds a result unless an option says otherwise. Keep a
-// larger one elsewhere, and the address in the result.
+// defaultMaxResultBytes bounds a result unless an option says otherwise. Keep
+// larger results elsewhere, and the address in the result.
 const defaultMaxResultBytes = 1 << 20
 
 // database is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by a
@@ -43,23 +43,21 @@ type Options struct {
 	// empty. Serialization failures are failed attempts.
 	Isolation pgx.TxIsoLevel
 	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
-	// Transactional's transactions: when a client's machine vanishes, the server
-	// frees the key, and everything else locked, after it. It also ends a handler
-	// that does without the database for so long, a failed attempt: let it be as
-	// long as the Processor's HandlerTimeout. A minute if 0; negative leaves the
-	// server's own.
+	// Transactional's transactions: after the death of a client's machine, the
+	// server then frees the key, and everything else locked. A handler so long
+	// without the database also ends, as a failed attempt: set the same as the
+	// Processor's HandlerTimeout. A minute if 0; negative leaves the server's own.
 	IdleTimeout time.Duration
 }
 
 // Store is an storage.Store and Operator on a table. The methods block for a
-// single round trip (two where somebody else was faster in between), retry by
-// themselves what PostgreSQL asks to be retried, and may be called concurrently
-// if those of the database may.
+// single round trip (two where somebody else was faster in between), retry on
+// PostgreSQL's request, and may be called concurrently if the database's may.
 type Store struct {
 	db      database
 	table   tableName
 	options Options
-	// texts by slot; otherSlot is the first. One if not partitioned.
+	// texts by slot; otherSlot is the first. 1 if not partitioned.
 	texts []statements
 	scope string // purgeScopeSQL
 }
@@ -69,7 +67,7 @@ var (
 	_ storage.Operator = (*Store)(nil)
 )
 
-// New returns a store on a table that Schema made. The database stays the
+// New returns a store on a table made by Schema. The database stays the
 // caller's. New asks the server nothing; see Check.
 func New(db database, o Options) (*Store, error) {
 	if o.Isolation != "" || o.IdleTimeout != 0 {
@@ -120,9 +118,9 @@ func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimReq
 	return claim, err
 }
 
-// claim claims by a query of a single row, in turn with others who claim the
-// key; if lock is not nil, only while nobody has that advisory lock. locked
-// tells that somebody has, so the key was not claimed.
+// claim claims by a query of a single row, in turn with other claims of the
+// key; with a lock, only while nobody has the advisory lock. locked tells of a
+// lock held, without a claim.
 func (s *Store) claim(ctx context.Context, query func(sql string, args []any, a *claimAnswer) error, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, false, err
@@ -149,12 +147,12 @@ func (s *Store) claim(ctx context.Context, query func(sql string, args []any, a 
 	return claim, a.state == "locked", err
 }
 
-// claimAnswer is the row that claimSQL returns.
+// claimAnswer is claimSQL's row.
 type claimAnswer struct {
 	state    string
 	fence    int64
 	attempts int
-	vanished int // this and excused are those of a granted claim
+	vanished int // this and excused are a granted claim's
 	excused  int
 	reason   string
 	result   []byte
@@ -167,7 +165,7 @@ func (a *claimAnswer) scan(row pgx.Row) error {
 	return row.Scan(&a.state, &a.fence, &a.attempts, &a.vanished, &a.excused, &a.reason, &a.result, &a.mismatch, &a.wait)
 }
 
-// scanFirst reads that of claimFirstSQL.
+// scanFirst reads claimFirstSQL's.
 func (a *claimAnswer) scanFirst(row pgx.Row) error {
 	*a = claimAnswer{state: "claimed", attempts: 1}
 	return row.Scan(&a.fence)

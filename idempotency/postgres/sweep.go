@@ -17,8 +17,8 @@ import (
 const (
 	// defaultSweepBatch is how many rows Sweep deletes in a single statement.
 	defaultSweepBatch = 1000
-	// rowsPerPage is about how many rows an 8 KiB page holds; it only decides how
-	// many pages are looked at for a single batch.
+	// rowsPerPage is about how many rows an 8 KiB page holds; only for the number
+	// of pages in a single batch.
 	rowsPerPage = 25
 	// truncateLockTimeout is how long a claim of an old id may have to wait for a
 	// sweep waiting for another claim.
@@ -48,9 +48,8 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
-// Maintain implements storage.Maintainer: it sweeps each Options.SweepEvery,
-// the first time after a part of it drawn, so processes do not sweep all at
-// once.
+// Maintain implements storage.Maintainer: sweeps each Options.SweepEvery, the
+// first time after a random part, so processes do not sweep all at once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	if s.options.SweepEvery == 0 {
 		return
@@ -67,13 +66,13 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 // most batch rows in a single statement (defaultSweepBatch if 0). Sweep waits
 // for nobody, and makes nobody wait for longer than such a statement. Have it
 // called (Options.SweepEvery, or the program's verb sweep) from a single
-// process or several; hourly is enough for most. When it fails it returns how
-// many were deleted by then.
+// process or several; hourly is enough for most. With an error, the count is of
+// the rows deleted before.
 //
-// In a partitioned table it truncates the partitions whose rows have all
-// expired instead; for that the role must own them, or have TRUNCATE on them.
-// While it looks a last time at such a partition, claims of ids from that day,
-// at least the retention ago, wait.
+// In a partitioned table, Sweep truncates the partitions with all rows expired
+// instead; the role must own them, or have TRUNCATE on them. During a last look
+// at such a partition, claims of ids from the day, at least the retention ago,
+// wait.
 func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if batch <= 0 {
 		batch = defaultSweepBatch
@@ -126,7 +125,7 @@ func (s *Store) sweepPart(ctx context.Context, part string, batch int) (int, err
 			return swept, fail(err)
 		}
 		swept += n
-		if n < batch { // these pages are done
+		if n < batch { // the pages are done
 			page += step
 		}
 	}

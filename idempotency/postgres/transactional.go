@@ -17,31 +17,30 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
-// defaultIdleTimeout is that of Options.
+// defaultIdleTimeout is the default of Options.
 const defaultIdleTimeout = time.Minute
 
-// Transactional is a Store in whose handlers everything written through Tx
-// commits together with the key's completion, or not at all.
+// Transactional is a Store for handlers: everything written through Tx commits
+// together with the key's completion, or not at all.
 //
 // A message takes a single connection of the pool and two round trips beside
-// the handler's: the claim, which counts the attempt and commits by itself,
-// with the begin of the transaction; and the completion with the commit. After
-// a message that was not new, the next takes a round trip for the claim alone,
-// and so a duplicate no more than that.
+// the handler's: the claim, counting the attempt and committed by itself, with
+// the begin of the transaction; and the completion with the commit. After a
+// known message, the next takes a round trip for the claim alone, and so a
+// duplicate no more.
 //
-// Where a consumer's worker has the next message at hand, that is claimed in
-// the transaction committing this one: one round trip beside the handler's. Not
-// so with a message tried again, under a stricter isolation than read
-// committed, also where that is the server's default, on a pool that does
-// something with a connection between two users (PrepareConn, AfterRelease), or
-// without another that is free.
+// With the next message at hand in a consumer's worker, the claim goes with the
+// present commit: a single round trip beside the handler's. Not so with a
+// message tried again, under a stricter isolation than read committed, also by
+// the server's default, on a pool that does something with a connection between
+// two users (PrepareConn, AfterRelease), or without another free connection.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool
 	begin string
 	// chain ends the claim's transaction and begins the handler's.
 	chain []string
-	// ahead says that messages may share a connection in turn.
+	// ahead allows messages to share a connection in turn.
 	ahead bool
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
 	// fresh tells the last message was new, and so the next may be.

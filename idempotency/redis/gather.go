@@ -153,7 +153,8 @@ func (g *gatherer) shut(b *batch, server *goredis.Client) {
 	}
 }
 
-// send makes the round trip. No call's context ends it: others are in it.
+// send makes the round trip. No call's context ends the batch: others are
+// inside.
 func (b *batch) send(server *goredis.Client) {
 	ctx, cancel := b.context()
 	defer close(b.sent)
@@ -185,8 +186,8 @@ func (b *batch) send(server *goredis.Client) {
 
 // commands returns the calls in hand by script: a single command runs it on all
 // their keys. If the server wants a command's keys to be of one hash slot, each
-// call is a command. Completions go before claims: one may be of the key
-// claimed, or of the message before.
+// call is a command. Completions go before claims: perhaps of the claimed key,
+// or the message before.
 func (b *batch) commands() (commands [][]*gathered) {
 	for _, c := range b.calls {
 		if c.err = c.ctx.Err(); c.err != nil {

@@ -22,10 +22,10 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 	return before, err
 }
 
-// Purge implements storage.Operator. For a whole scope it looks at all keys of
-// the server, or of each master of a cluster, in steps not blocking others for
-// long. Keys added meanwhile, or move to another node, may be missed. With an
-// error it returns how many were forgotten until then.
+// Purge implements storage.Operator. For a whole scope, Purge looks at all keys
+// of the server, or of each master of a cluster, in steps not blocking others
+// for long. Keys added meanwhile, or move to another node, may be missed. With
+// an error, the count is of the keys forgotten before.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
@@ -60,7 +60,7 @@ func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	return int(purged.Load()), nil
 }
 
-// purgeNode forgets what matches on a single server.
+// purgeNode forgets matching keys on a single server.
 func (s *Store) purgeNode(ctx context.Context, node *goredis.Client, scope string, args []any, purged *atomic.Int64) error {
 	if err := purgeScript.Load(ctx, node).Err(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (s *Store) purgeBatch(ctx context.Context, node *goredis.Client, names []st
 	_, _ = pipe.Exec(ctx) // each command has a separate error
 	for i, cmd := range cmds {
 		n, err := count(replyFor(0, cmd))
-		if err != nil { // a flushed script, a slot that moved: those have a longer way
+		if err != nil { // a flushed script, a moved slot: a longer way
 			if err := s.purgeOne(ctx, names[i], args, purged); err != nil {
 				return err
 			}

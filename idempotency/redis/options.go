@@ -24,9 +24,9 @@ type Options struct {
 	// Prefix begins the server's keys, "prefix:{scope/id}"; "idempotency" if
 	// empty. Prefix must not contain braces.
 	Prefix string
-	// MaxResultBytes bounds a result; 1 MiB if 0. Results are
-	// the server's memory for the retention, and Redis, which does one thing at
-	// a time, serves nobody else while it reads one.
+	// MaxResultBytes bounds a result; 1 MiB if 0. Results are the server's memory
+	// for the retention, and Redis, with a single thread, serves nobody else
+	// during the read of a result.
 	MaxResultBytes int
 	// WaitReplicas makes a granted Claim and a Complete wait until so many
 	// replicas have it too (WAIT), and fail with errTooFewReplicas if they have

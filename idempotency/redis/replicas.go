@@ -11,13 +11,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// How often a cluster is asked where a key is now, while it moves.
+// The pause between two questions for a moving key's place in a cluster.
 const redirects = 8
 
 var redirectPause = backoff.Range{First: 10 * time.Millisecond, Longest: 200 * time.Millisecond}
 
-// runDurably is run and, where replicas are to be waited for, how many have what
-// the script wrote.
+// runDurably is run and, with WaitReplicas, returns the number of replicas with
+// the script's writes.
 func (s *Store) runDurably(ctx context.Context, script *goredis.Script, key storage.Key, args ...any) (reply any, replicas int64, err error) {
 	if s.options.WaitReplicas == 0 {
 		reply, err = s.runGathered(ctx, script, key, args...)
@@ -28,8 +28,8 @@ func (s *Store) runDurably(ctx context.Context, script *goredis.Script, key stor
 	if !ok {
 		return s.runAndWait(ctx, s.client, script, name, args)
 	}
-	// WAIT has no key: the cluster client would send it anywhere. Hence the
-	// node itself, and our own way of following a slot that moves.
+	// WAIT has no key: the cluster client would send WAIT anywhere. Hence the node
+	// itself, and our own way of following a moving slot.
 	pause := backoff.Series{Range: redirectPause}
 	for range redirects {
 		var node *goredis.Client
@@ -57,8 +57,8 @@ func movedAway(err error) bool {
 	return false
 }
 
-// runAndWait sends the script and WAIT in one go: WAIT counts the replicas that
-// have everything written on a separate connection.
+// runAndWait sends the script and WAIT in one go: WAIT counts the replicas with
+// everything written on the connection.
 func (s *Store) runAndWait(ctx context.Context, client goredis.UniversalClient, script *goredis.Script, name string, args []any) (any, int64, error) {
 	send := func(run func(goredis.Pipeliner) *goredis.Cmd) (ran, waited *goredis.Cmd, err error) {
 		pipe := client.Pipeline()
@@ -76,7 +76,7 @@ func (s *Store) runAndWait(ctx context.Context, client goredis.UniversalClient, 
 		})
 	}
 	if err != nil {
-		return nil, 0, err // the first of the two that failed
+		return nil, 0, err // the first failed of the two
 	}
 	replicas, err := waited.Int64()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// replyFor returns what a script replied for the key at that place.
+// replyFor returns a script's reply for the key at the place.
 func replyFor(place int, script *goredis.Cmd) (any, error) {
 	replies, err := script.Slice()
 	if err != nil {
@@ -25,8 +25,8 @@ func replyFor(place int, script *goredis.Cmd) (any, error) {
 	return replies[place], nil
 }
 
-// fields is a script's reply for a key, read from the front. The first that is not as
-// expected is kept as the error.
+// fields is a script's reply for a key, read from the front. The first
+// unexpected value is kept as the error.
 type fields struct {
 	rest []any
 	err  error
@@ -42,7 +42,7 @@ func readFields(reply any) *fields {
 
 func unexpected(reply any) error { return fmt.Errorf("unexpected reply of type %T", reply) }
 
-// take takes what is next.
+// take takes the next value.
 func take[T string | int64](f *fields) (v T) {
 	if f.err != nil {
 		return v

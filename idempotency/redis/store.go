@@ -27,8 +27,8 @@ var (
 	_ ahead.Store      = (*Store)(nil)
 )
 
-// New returns a store on the client, which stays the caller's to close. New
-// does not ask the server; Check does.
+// New returns a store on the client; the caller closes the client. New does not
+// ask the server; Check does.
 //
 // Give the client ContextTimeoutEnabled, or the calls outlive their contexts by
 // up to ReadTimeout.
@@ -110,11 +110,11 @@ func completionArgs(lease storage.Lease, result []byte, retention time.Duration)
 }
 
 // CompleteAndClaim is Complete and, in the same round trip, the Claim of
-// another key, each with an error of its own. It is for package consumer, which
-// claims the next message so. Neither is made, and err is ahead.ErrApart,
-// unless one server has both keys, the call can share a round trip, and self is
-// this store, not one around it. A claim the server refuses is not asked for
-// again: the message will.
+// another key, each with an error of its own. For the next message of package
+// consumer. Neither is made, and err is ahead.ErrApart, unless a single server
+// has both keys, the call can share a round trip, and self is the store itself,
+// not a store around. A claim the server refuses is not asked for again: the
+// message will.
 func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
 	if self != storage.Store(s) || s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
@@ -162,8 +162,8 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 	return settled("fail", lease.Key, reply, err)
 }
 
-// Inspect implements storage.Store. It is a script, too, as those are never
-// sent to a replica.
+// Inspect implements storage.Store. A script, too: scripts are never sent to a
+// replica.
 func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, error) {
 	return s.record(ctx, "inspect", inspectScript, key)
 }
@@ -189,7 +189,7 @@ func (s *Store) run(ctx context.Context, script *goredis.Script, key storage.Key
 	return s.runOn(ctx, script, s.name(key), args)
 }
 
-// runOn runs a script on the server's key of that name.
+// runOn runs a script on the server's key.
 func (s *Store) runOn(ctx context.Context, script *goredis.Script, name string, args []any) (any, error) {
 	return replyFor(0, script.Run(ctx, s.client, []string{name}, args...))
 }
@@ -217,8 +217,8 @@ func large(arg any) bool {
 	return ok && len(text) > maxShared
 }
 
-// server returns the one with the key, or nil if not known, or if the call is
-// not to be gathered.
+// server returns the key's server, or nil if unknown, or for a call not to be
+// gathered.
 func (s *Store) server(ctx context.Context, c *gathered) *goredis.Client {
 	if slices.ContainsFunc(c.args, large) {
 		return nil
@@ -248,14 +248,14 @@ func settled(verb string, key storage.Key, reply any, err error) error {
 	}
 }
 
-// longest bounds durations so the scripts' numbers stay exact. The server will
-// not keep anything that long.
+// longest bounds durations so the scripts' numbers stay exact. No server keeps
+// anything so long.
 const longest = 100 * 365 * 24 * time.Hour
 
-// micros returns a duration as the scripts take it, rounded up.
+// micros returns a duration for the scripts, rounded up.
 func micros(d time.Duration) string { return in(time.Microsecond, d) }
 
-// millis is micros in the unit in which the server keeps a key.
+// millis is micros in the server's unit for expiry.
 func millis(d time.Duration) string { return in(time.Millisecond, d) }
 
 func in(unit, d time.Duration) string {

@@ -2,14 +2,13 @@ package storage
 
 import "strings"
 
-// Fingerprint identifies a payload: a version, a colon, and a digest in that
-// version's way. Fingerprints of different versions are never equal, so a
-// change of method is not mistaken for another payload: stores compare two
-// fingerprints only if their versions agree. The empty Fingerprint is compared
-// with none.
+// Fingerprint identifies a payload: a version, a colon, and the version's
+// digest. Fingerprints of different versions are never equal, so a change of
+// method is not mistaken for another payload: stores compare two fingerprints
+// only if their versions agree. The empty Fingerprint is compared with none.
 type Fingerprint string
 
-// Version returns what stands before the colon.
+// Version returns the part before the colon.
 func (f Fingerprint) Version() string {
 	version, _, _ := strings.Cut(string(f), ":")
 	return version

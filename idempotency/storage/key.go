@@ -7,7 +7,7 @@ import (
 )
 
 // MaxIDBytes bounds Key.ID. DynamoDB's limit for a partition key, 2048 bytes,
-// leaves room for it and the scope.
+// leaves room for the id and the scope.
 const MaxIDBytes = 1024
 
 // maxScopeBytes bounds Key.Scope.
@@ -42,8 +42,8 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// validScope leaves out the characters that separate the parts of a key in the
-// stores, and the braces of Redis Cluster's hash tags.
+// validScope leaves out the separators of a key's parts in the stores, and the
+// braces of Redis Cluster's hash tags.
 func validScope(s string) bool {
 	for _, c := range []byte(s) {
 		switch {

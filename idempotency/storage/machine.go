@@ -8,10 +8,10 @@ import (
 )
 
 // The state machine of a key, as functions of a Record and the server's time:
-// no I/O, no clock, no lock. A store that can compare and set whole records
-// reads one, applies a transition and writes the outcome; stores that compute on
-// the server (Lua, SQL) say the same in their language, and the suite storetest
-// holds them to it.
+// no I/O, no clock, no lock. A store with compare-and-set of whole records
+// reads a record, applies a transition and writes the outcome; stores computing
+// on the server (Lua, SQL) say the same in their language, held to it by the
+// suite storetest.
 //
 // Arguments are expected to be valid. A transition returning an error returns
 // the record as it was at now.
@@ -20,8 +20,8 @@ import (
 // as text.
 func NewOwner() string { return rand.Text() }
 
-// At returns the record as it is to be seen at now: past ExpiresAt it is Absent
-// and only Key and Fence remain.
+// At returns the record's state at now: Absent past ExpiresAt, with Key and
+// Fence only.
 func (r Record) At(now time.Time) Record {
 	if r.State == Absent || !now.Before(r.ExpiresAt) {
 		return Record{Key: r.Key, Fence: r.Fence}
@@ -29,7 +29,7 @@ func (r Record) At(now time.Time) Record {
 	return r
 }
 
-// HeldBy tells whether the lease is that of the record's last claim.
+// HeldBy tells whether the lease is the record's last claim's.
 func (r Record) HeldBy(lease Lease) bool {
 	return r.Owner == lease.Owner && r.Fence == lease.Fence && r.Key == lease.Key
 }
@@ -151,7 +151,7 @@ func (r Record) settled(now time.Time, s State, retention time.Duration) Record 
 	return r
 }
 
-// Matches tells whether Purge is to forget the record, as it is at now.
+// Matches tells whether Purge is to forget the record, in the state at now.
 func (f Filter) Matches(r Record, now time.Time) bool {
 	r = r.At(now)
 	return r.State != Absent &&

@@ -1,7 +1,6 @@
 package storage
 
-// Operation names a method of Store, or of Transactor, that a Processor calls, as
-// metrics show it.
+// Operation names a Processor's call of Store or Transactor, for metrics.
 type Operation string
 
 // The operations.

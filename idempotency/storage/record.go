@@ -20,7 +20,7 @@ const (
 	Processing              // somebody holds the lease, or held it and vanished
 	Completed               // done; duplicates get the result
 	Retryable               // the last attempt failed; to be claimed again when due
-	Failed                  // given up; only an operator brings it back
+	Failed                  // given up; only an operator brings the message back
 )
 
 var stateNames = [...]string{"absent", "processing", "completed", "retryable", "failed"}
@@ -33,8 +33,8 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// UnmarshalText sets the state of that name, as String returns it. Another name
-// is an error that has it.
+// UnmarshalText sets the state by the name of String. An unknown name is an
+// error with the name.
 func (s *State) UnmarshalText(name []byte) error {
 	i := slices.Index(stateNames[:], string(name))
 	if i < 0 {
@@ -44,26 +44,26 @@ func (s *State) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// Record is what a store knows of a key. Times are the store's clock.
+// Record is a store's knowledge of a key. Times are the store's clock.
 type Record struct {
 	Key         Key
 	State       State
 	Fingerprint Fingerprint
-	// Owner and Fence are those of the last claim.
+	// Owner and Fence are the last claim's.
 	Owner string
 	Fence int64
 	// Attempts counts the claims granted, without those given back unused
 	// (Failure.Unrun): how often the handler was called.
 	Attempts int
-	// Vanished counts those of them that ended without an outcome, because
-	// their process died or was paused beyond the lease; Excused those that
-	// failed through no fault of the message (Failure.Excused). The others
-	// failed, except for the last, which may be running or have succeeded.
+	// Vanished counts the attempts without an outcome, after the death, or a pause
+	// beyond the lease, of their process; Excused the failures through no fault of
+	// the message (Failure.Excused). The others failed, except perhaps for the
+	// last: running, or successful.
 	Vanished, Excused int
 	// LeaseUntil is set while Processing, RetryAt while Retryable.
 	LeaseUntil time.Time
 	RetryAt    time.Time
-	// Result is the completed attempt's. It belongs to the caller.
+	// Result is the completed attempt's. Owned by the caller.
 	Result []byte
 	// Reason is the last failure's.
 	Reason    string

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Store keeps one Record per key. Each method is one atomic compare-and-set on
-// the server, durable (as far as the server is) when it returns, and safe for
+// Store keeps a Record per key. Each method is an atomic compare-and-set on the
+// server, durable (as far as the server is) when it returns, and safe for
 // concurrent use, also by several processes. "Now" is the server's clock.
 //
-// A method that fails with an error other than those of this package may have
-// been carried out. Each may be repeated with the same arguments: it then
-// answers as it would have.
+// After an error of another package, a method may have been carried out. Each
+// may be repeated with the same arguments: it then answers as it would have.
 //
 // A record is forgotten a retention after the last change and is then Absent. A
-// fence still never repeats: it is the greater of the last fence plus one and
-// the server's clock in microseconds, so it grows beyond a forgotten record, an
-// emptied server or an empty replica, as long as clocks do not jump back
+// fence still never repeats: the greater of the last fence plus one and the
+// server's clock in microseconds, so the fence grows beyond a forgotten record,
+// an emptied server or an empty replica, as long as clocks do not jump back
 // further.
 type Store interface {
 	// Claim asks for the key. A record with another fingerprint (when both are
@@ -34,8 +33,8 @@ type Store interface {
 	Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error)
 
 	// Extend makes the lease end d from now, and keeps the record until then at
-	// least. A lease that ran out but was not claimed by somebody else is
-	// extended too. ErrLeaseLost otherwise, also for a forgotten record.
+	// least. An ended lease without another claim since is extended too.
+	// ErrLeaseLost otherwise, also for a forgotten record.
 	Extend(ctx context.Context, lease Lease, d time.Duration) error
 
 	// Complete stores the result (or nil) for the retention. A lease that ran out
@@ -44,9 +43,9 @@ type Store interface {
 	// Completed key it is nil and changes nothing.
 	Complete(ctx context.Context, lease Lease, result []byte, retention time.Duration) error
 
-	// Fail gives the lease up. ErrLeaseLost leaves the record as is. Repeated by
-	// the same lease on the state it made (Failed if terminal, Retryable if not)
-	// it is nil and changes nothing.
+	// Fail gives the lease up. ErrLeaseLost leaves the record as is. A repetition
+	// by the same lease on the resulting state (Failed if terminal, Retryable if
+	// not) is nil and changes nothing.
 	Fail(ctx context.Context, lease Lease, f Failure) error
 
 	// Inspect returns the record, with State Absent when there is none. Inspect
@@ -59,21 +58,20 @@ type Store interface {
 type Transactor interface {
 	Store
 
-	// Reserve waits, for as long as ctx lasts, for what one message takes, such as
-	// a connection. Nothing is claimed meanwhile. ErrBusy if ctx ended while
-	// others had it all; any other error means the store is not there.
+	// Reserve waits, until ctx ends, for the means of a message, such as a
+	// connection. No claim is made meanwhile. ErrBusy if ctx ended while others
+	// had it all; any other error means the store is not there.
 	Reserve(ctx context.Context) (Work, error)
 }
 
-// Work is what one message takes. A single goroutine at a time uses it.
+// Work is the means of a message. A single goroutine at a time uses it.
 type Work interface {
 	// Claim is Store.Claim. While another handler of the key works beyond the
 	// lease the answer is InProgress.
 	Claim(ctx context.Context, key Key, req ClaimRequest) (Claim, error)
 
 	// Begin begins the transaction of the claim granted, and returns the context
-	// by which the handler finds it. Until Release no other claim of the key is
-	// granted.
+	// for the handler. Until Release no other claim of the key is granted.
 	Begin(ctx context.Context) (context.Context, error)
 
 	// Commit completes the key as Store.Complete does, in the transaction, and
@@ -87,24 +85,24 @@ type Work interface {
 	Release(ctx context.Context)
 }
 
-// Maintainer is a Store, or a Runner, that needs something done from time to
-// time. A consumer sees to it.
+// Maintainer is a Store, or a Runner, with periodic work. A consumer has the
+// work done.
 type Maintainer interface {
-	// Maintain does so until ctx ends, or returns if there is nothing to do. It
-	// reports what it finds, and goes on.
+	// Maintain does so until ctx ends, or returns if there is nothing to do.
+	// Errors are reported, and the work goes on.
 	Maintain(ctx context.Context, report func(error))
 }
 
-// Operator is what an operator may do to a Store beside.
+// Operator is an operator's access to a Store.
 type Operator interface {
 	// Release makes the key claimable at once: Processing, Retryable and Failed
 	// become Retryable, due, with nothing counted; a former owner's lease is lost
 	// (the record's Owner is emptied, the fence and fingerprint stay). Absent
-	// stays so. ErrCompleted otherwise: Purge such a key to have it run again.
-	// Release returns the record as it was before.
+	// stays so. ErrCompleted otherwise: Purge such a key to have it run again. The
+	// former record is returned.
 	Release(ctx context.Context, key Key) (Record, error)
 
-	// Purge forgets the records that match, in batches, and returns how many.
+	// Purge forgets the matching records, in batches, and returns how many.
 	Purge(ctx context.Context, f Filter) (int, error)
 }
 
@@ -112,10 +110,10 @@ type Operator interface {
 type Filter struct {
 	// Scope is required.
 	Scope string
-	// ID selects one key; empty means all of the scope.
+	// ID selects a single key; empty means all of the scope.
 	ID string
-	// States selects by state; empty means Completed and Failed: what is
-	// neither running nor still to be run.
+	// States selects by state; empty means Completed and Failed: records neither
+	// running nor still to run.
 	States []State
 	// UnchangedFor selects records with the last change at least this old.
 	UnchangedFor time.Duration
@@ -123,15 +121,15 @@ type Filter struct {
 
 // ClaimRequest is a request for a key.
 type ClaimRequest struct {
-	// Owner is a token, unique to this claim (see NewOwner). Required.
+	// Owner is a token, unique to the claim (see NewOwner). Required.
 	Owner string
-	// Fingerprint is the payload's; empty is not compared. A granted claim that
-	// has one leaves it in the record.
+	// Fingerprint is the payload's; empty is not compared. A granted claim leaves
+	// the fingerprint, if any, in the record.
 	Fingerprint Fingerprint
 	// Lease is how long the claim excludes others. Required, at least 1 ms.
 	Lease time.Duration
-	// Retention is how long the record, with the count of attempts, is kept if
-	// nobody ever settles it. Required, at least Lease.
+	// Retention is how long the record, with the count of attempts, is kept
+	// without a settlement. Required, at least Lease.
 	Retention time.Duration
 }
 
@@ -140,26 +138,26 @@ type Claim struct {
 	Outcome Outcome
 	// Lease is set when Claimed.
 	Lease Lease
-	// Attempts counts the granted claims, this one included.
+	// Attempts counts the granted claims, with the present.
 	Attempts int
 	// Vanished and Excused are the record's, set when Claimed.
 	Vanished, Excused int
 	// Wait is set for InProgress and NotDue, above 0.
 	Wait time.Duration
-	// Result is a Duplicate's. It belongs to the caller.
+	// Result is a Duplicate's. Owned by the caller.
 	Result []byte
-	// Reason is that of the last failure, where there was one.
+	// Reason is the last failure's, if any.
 	Reason string
-	// Layer names what answered: LayerStore, or LayerMemory for a Duplicate
-	// that memory alone vouches for.
+	// Layer names the answering layer: LayerStore, or LayerMemory for a Duplicate
+	// by memory alone.
 	Layer Layer
 }
 
-// Failures returns how many attempts before this one failed through a fault of
-// the message.
+// Failures returns the number of former attempts failed through a fault of the
+// message.
 func (c Claim) Failures() int { return c.Attempts - 1 - c.Vanished - c.Excused }
 
-// Layer names the part of a layered store that gave an answer.
+// Layer names the answering part of a layered store.
 type Layer string
 
 // The layers. The empty Layer is LayerStore.
@@ -168,7 +166,7 @@ const (
 	LayerMemory Layer = "memory"
 )
 
-// Outcome is what a claim came to.
+// Outcome is the outcome of a claim.
 type Outcome uint8
 
 // The outcomes of a claim.
@@ -182,7 +180,7 @@ const (
 
 var outcomeNames = [...]string{"unknown", "claimed", "duplicate", "in_progress", "not_due", "given_up"}
 
-// String returns the outcome's name in snake case, as metrics show it.
+// String returns the outcome's name in snake case, for metrics.
 func (o Outcome) String() string {
 	if int(o) < len(outcomeNames) {
 		return outcomeNames[o]
@@ -190,22 +188,22 @@ func (o Outcome) String() string {
 	return outcomeNames[0]
 }
 
-// Lease is the right to settle a key. Lease is a value that may be copied.
+// Lease is the right to settle a key. Lease is a value, free to be copied.
 type Lease struct {
 	Key   Key
 	Owner string
-	// Fence is the fencing token: greater than that of every earlier claim of the
-	// key. A resource remembering the greatest it has seen can refuse a holder
-	// paused beyond the lease.
+	// Fence is the fencing token: greater than every earlier claim's of the key. A
+	// resource remembering the greatest fence can refuse a holder paused beyond
+	// the lease.
 	Fence int64
 }
 
 // Failure says how an attempt failed.
 type Failure struct {
-	// Terminal makes the key Failed; otherwise it is Retryable.
+	// Terminal makes the key Failed; otherwise Retryable.
 	Terminal bool
-	// Excused counts the attempt as one that failed through no fault of the
-	// message. Not for Terminal.
+	// Excused counts the attempt as failed through no fault of the message. Not
+	// for Terminal.
 	Excused bool
 	// Unrun takes back the attempt the claim counted: the handler was not called.
 	// Neither for Terminal nor with Excused.

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what a store is asked to keep, beside MaxIDBytes and MaxReasonBytes.
+// Bounds of a record's parts, beside MaxIDBytes and MaxReasonBytes.
 const (
 	// MaxTokenBytes bounds an owner and a fingerprint.
 	MaxTokenBytes = 128
@@ -16,8 +16,8 @@ const (
 	MinLease = time.Millisecond
 )
 
-// Validate returns an error wrapping ErrBadRequest unless the request is one a
-// Store must answer. Stores call it before anything else.
+// Validate returns an error wrapping ErrBadRequest unless a Store must answer
+// the request. Stores call Validate first.
 func (r ClaimRequest) Validate() error {
 	if err := checkOwner(r.Owner); err != nil {
 		return err
@@ -34,8 +34,8 @@ func (r ClaimRequest) Validate() error {
 	return nil
 }
 
-// Validate returns an error that wraps ErrBadKey or ErrBadRequest unless the
-// lease is one a Store may have granted.
+// Validate returns an error wrapping ErrBadKey or ErrBadRequest unless a Store
+// may have granted the lease.
 func (l Lease) Validate() error {
 	if err := l.Key.Validate(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (f Failure) Validate() error {
 	return CheckRetention(f.Retention)
 }
 
-// Validate returns an error that wraps ErrBadKey or ErrBadRequest unless the
+// Validate returns an error wrapping ErrBadKey or ErrBadRequest unless the
 // filter can be applied.
 func (f Filter) Validate() error {
 	key := Key{Scope: f.Scope, ID: f.ID}
@@ -88,7 +88,7 @@ func CheckRetention(d time.Duration) error {
 	return nil
 }
 
-// StoredReason returns Reason as stores keep it: UTF-8 without NUL, cut to
+// StoredReason returns Reason in stored form: UTF-8 without NUL, cut to
 // MaxReasonBytes between two characters.
 func (f Failure) StoredReason() string {
 	s := strings.ToValidUTF8(f.Reason, string(utf8.RuneError))
@@ -103,7 +103,7 @@ func (f Failure) StoredReason() string {
 	return s[:end]
 }
 
-// StatesOrDefault returns States, or what an empty States means.
+// StatesOrDefault returns States, or the default for none.
 func (f Filter) StatesOrDefault() []State {
 	if len(f.States) == 0 {
 		return []State{Completed, Failed}
@@ -122,8 +122,8 @@ func checkOwner(owner string) error {
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // CheckCompletion returns an error unless a store keeping results of up to most
-// bytes can complete the lease with the result: one wrapping ErrBadRequest for
-// the retention, or ErrResultTooLarge.
+// bytes can complete the lease with the result: wrapping ErrBadRequest for the
+// retention, or ErrResultTooLarge.
 func CheckCompletion(lease Lease, result []byte, most int, retention time.Duration) error {
 	if err := CheckRetention(retention); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/consumer"
 )
 
-// The attributes beside those of the semantic conventions.
+// The attributes beside the semantic conventions'.
 const (
 	dispositionKey = attribute.Key("idempotency.disposition")
 	attemptKey     = attribute.Key("idempotency.attempt")
@@ -26,16 +26,16 @@ const (
 
 const scope = "github.com/cdc-outbox/cdc-outbox/idempotency/tracing"
 
-// operation is the name and the type of what the spans are about.
+// operation is the spans' name and type of operation.
 const operation = "process"
 
 // Options of the middleware. The zero Options are usable.
 type Options struct {
-	// Provider defaults to the global one.
+	// Provider defaults to the global provider.
 	Provider trace.TracerProvider
-	// Propagator reads the producer's context from a record's headers.
-	// Default: propagation.TraceContext. Add propagation.Baggage to have that
-	// in the handler's context.
+	// Propagator reads the producer's context from a record's headers. Default:
+	// propagation.TraceContext. Add propagation.Baggage for baggage in the
+	// handler's context.
 	Propagator propagation.TextMapPropagator
 	// Group is the consumer group's name, for the attribute. Optional.
 	Group string
@@ -46,8 +46,8 @@ type Options struct {
 	Parent bool
 }
 
-// Middleware returns a middleware for consumer.Config or a Process of one's own. Put
-// it first.
+// Middleware returns a middleware for consumer.Config or a Process of your own.
+// To be put first.
 func Middleware(o Options) func(consumer.Process) consumer.Process {
 	if o.Provider == nil {
 		o.Provider = otel.GetTracerProvider()
@@ -75,7 +75,7 @@ func (o *Options) start(ctx context.Context, tracer trace.Tracer, r *kgo.Record)
 	for _, h := range r.Headers { // the last of a name counts
 		headers[h.Key] = string(h.Value)
 	}
-	// The context of Run may hold a span, which has nothing to do with it.
+	// The context of Run may hold an unrelated span.
 	ctx = o.Propagator.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), headers)
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
@@ -112,8 +112,8 @@ func (o *Options) attributes(r *kgo.Record) []attribute.KeyValue {
 	return attributes
 }
 
-// describe notes what came of the attempt. That somebody else is at work, or
-// that the time has not come, is no error.
+// describe notes the outcome of the attempt. Somebody else at work, or a time
+// not due, is no error.
 func describe(span trace.Span, result idempotency.Result, err error) {
 	disposition := result.Disposition.String()
 	span.SetAttributes(dispositionKey.String(disposition))

@@ -22,12 +22,11 @@ import (
 type Turn struct {
 	// Key is the message's.
 	Key storage.Key
-	// Next tells which message comes next, and whether it may be claimed now. Next
-	// is asked when the handler has succeeded. With own, it must be the next of
-	// this message's order: if the completion hangs, that one has to wait in any
-	// case.
+	// Next returns the next message, if free to be claimed. Next is asked when the
+	// handler has succeeded. With own, only the next of the same order counts: if
+	// the completion hangs, that message has to wait in any case.
 	Next func(own bool) (key storage.Key, fingerprint storage.Fingerprint, ok bool)
-	// Claimed is what was left of the turn before, or nil. The Run takes it.
+	// Claimed was left by the turn before, or is nil. The Run takes the claim.
 	Claimed Claim
 	// Following is the next turn's, or nil.
 	Following Claim
@@ -37,20 +36,20 @@ type Turn struct {
 
 // Claim is a claim asked for ahead.
 type Claim interface {
-	// Live tells whether granted, and holds what the message takes: the message
-	// must be run at once, or the claim dropped.
+	// Live tells whether granted, with the message's means held: the message must
+	// be run at once, or the claim dropped.
 	Live() bool
-	// Drop gives a live claim back, as if it had not been asked for. What is known
-	// of it remains of use to the message's Run.
+	// Drop gives a live claim back, as if never asked for. The knowledge of the
+	// claim remains useful to the message's Run.
 	Drop(ctx context.Context)
 }
 
-// Work is a storage.Work that can claim the next message's key.
+// Work is a storage.Work able to claim the next message's key.
 type Work interface {
 	storage.Work
 
-	// CommitAndClaim is Commit and, if that succeeds, in the same round trip the
-	// next message's Claim and Begin; the claim counts if the commit does. If the
+	// CommitAndClaim is Commit and, on success, in the same round trip the next
+	// message's Claim and Begin; the claim counts if the commit does. If the
 	// claim's outcome is Claimed, the Work is the next message's from then on: as
 	// one whose Begin was called. Otherwise the claim was not granted or not asked
 	// for, or the answer is not known. The error is Commit's or, if nothing was
@@ -58,7 +57,7 @@ type Work interface {
 	CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (storage.Claim, error)
 }
 
-// Store is a storage.Store that can claim the next message's key in the call
+// Store is a storage.Store able to claim the next message's key in the call
 // completing a message.
 type Store interface {
 	storage.Store
@@ -73,8 +72,8 @@ type Store interface {
 // ErrApart is the error of a CompleteAndClaim not made.
 var ErrApart = errors.New("the completion and the claim have to be asked for apart")
 
-// ErrClaim is wrapped by the error of a commit that failed with the next message's
-// claim, and so through no fault of its own message, or that may have.
+// ErrClaim is wrapped by the error of a commit failed, for certain or perhaps,
+// by the next message's claim, hence through no fault of the message.
 var ErrClaim = errors.New("the next message's claim, which would have been committed with it, failed")
 
 type turnKey struct{}
@@ -84,8 +83,8 @@ func WithTurn(ctx context.Context, t *Turn) context.Context {
 	return context.WithValue(ctx, turnKey{}, t)
 }
 
-// Take returns the turn of the Run of that message with this context, or nil.
-// It is the first Run's: one within the handler has none.
+// Take returns the turn of the message's Run with the context, or nil. The turn
+// is the first Run's: a Run within the handler has none.
 func Take(ctx context.Context, key storage.Key) *Turn {
 	t, _ := ctx.Value(turnKey{}).(*Turn)
 	if t == nil || t.taken || t.Key != key {

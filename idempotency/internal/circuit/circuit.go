@@ -16,7 +16,7 @@ package circuit
 
 import "time"
 
-// State is that of a breaker.
+// State is a breaker's state.
 type State string
 
 // The states.
@@ -33,14 +33,14 @@ type Breaker[C, S comparable] struct {
 	wait     func(n int) time.Duration
 
 	state  State
-	failed map[S]struct{} // the subjects of calls that failed in a row, while closed
+	failed map[S]struct{} // the subjects of calls failed in a row, while closed
 	opened int            // times in a row
 	until  time.Time
 	prober *C
 }
 
-// New returns a breaker that failures about so many subjects in a row open. The
-// nth time in a row it stays open for wait(n).
+// New returns a breaker opened by failures about so many subjects in a row; the
+// nth time in a row for wait(n).
 func New[C, S comparable](failures int, wait func(n int) time.Duration) *Breaker[C, S] {
 	return &Breaker[C, S]{failures: failures, wait: wait, state: Closed, failed: map[S]struct{}{}}
 }
@@ -53,7 +53,7 @@ func (b *Breaker[C, S]) Allows(now time.Time) bool {
 	return b.state == Closed || b.prober == nil && !now.Before(b.until)
 }
 
-// Starts is told of each call that starts.
+// Starts is told of each call's start.
 func (b *Breaker[C, S]) Starts(c C) {
 	if b.state != Closed {
 		b.state, b.prober = HalfOpen, &c
@@ -62,9 +62,8 @@ func (b *Breaker[C, S]) Starts(c C) {
 
 func (b *Breaker[C, S]) probes(c C) bool { return b.prober != nil && *b.prober == c }
 
-// Fails is told a call was not answered. Fails tells whether that opens the
-// breaker after it was closed, and how long it stays open; 0 if the call
-// changes nothing.
+// Fails is told a call was not answered. Fails tells whether the failure opens
+// a closed breaker, and for how long; 0 if the call changes nothing.
 func (b *Breaker[C, S]) Fails(c C, about S, now time.Time) (opens bool, wait time.Duration) {
 	switch {
 	case b.state == Closed:
@@ -89,8 +88,8 @@ func (b *Breaker[C, S]) Cancelled(c C) {
 	}
 }
 
-// Passes is told a call was answered. Passes tells whether that closes the
-// breaker.
+// Passes is told a call was answered. Passes tells whether the answer closes
+// the breaker.
 func (b *Breaker[C, S]) Passes(c C) (closes bool) {
 	closes = b.probes(c)
 	if closes || b.state == Closed {

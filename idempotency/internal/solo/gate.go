@@ -15,9 +15,9 @@ import (
 type Gate struct {
 	mu     sync.Mutex
 	inside int
-	// taken is closed when the gate is open again to all; nil if it is.
+	// taken is closed when the gate is open again to all; nil if open.
 	taken chan struct{}
-	// empty is closed when nobody is inside any more; nil if nobody waits for it.
+	// empty is closed when nobody is inside any more; nil without a waiter.
 	empty chan struct{}
 }
 
@@ -41,10 +41,10 @@ func (g *Gate) TryEnter() (leave func(), ok bool) {
 	return g.leave, true
 }
 
-// EnterAlone keeps others out, and waits until those inside have left. Neither
-// lasts for ever: after patience the caller is not alone, but beside those who
-// are still inside, and after patience inside, others are let in. The caller
-// must call leave. The error is ctx's cause.
+// EnterAlone keeps others out, and waits until all inside have left. Neither
+// lasts for ever: after patience the caller is not alone, but beside the calls
+// still inside, and after patience inside, others are let in. The caller must
+// call leave. The error is ctx's cause.
 func (g *Gate) EnterAlone(ctx context.Context, patience time.Duration) (leave func(), err error) {
 	taken := make(chan struct{})
 	if err := g.enter(ctx, taken); err != nil {
@@ -63,8 +63,8 @@ func (g *Gate) EnterAlone(ctx context.Context, patience time.Duration) (leave fu
 	}, nil
 }
 
-// enter goes in as soon as the gate is open, and shuts it behind if taken is
-// not nil.
+// enter goes in as soon as the gate is open, and shuts the gate behind if taken
+// is not nil.
 func (g *Gate) enter(ctx context.Context, taken chan struct{}) error {
 	for {
 		g.mu.Lock()
@@ -105,7 +105,7 @@ func (g *Gate) awaitOthers(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// open lets others in, unless that was done before.
+// open lets others in, unless done before.
 func (g *Gate) open(taken chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
