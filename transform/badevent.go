@@ -2,11 +2,11 @@ package transform
 
 import "github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 
-// Reason names why an event can never be published; it is the label of
+// Reason names why an event can never be published; the label of
 // cdc_outbox_events_dead_lettered_total and a header of the dead letter.
 type Reason string
 
-// The reasons. Those of the sink stand here too, so the list is whole.
+// The reasons. The sink's stand here too, so the list is whole.
 const (
 	ReasonIllegalTopic       Reason = "illegal_topic"
 	ReasonMissingTopic       Reason = "missing_topic"
@@ -26,8 +26,8 @@ const (
 	ReasonPassedOver         Reason = "passed_over" // the transaction, by an operator
 )
 
-// BadEvent is the error of a row that cannot become a record, or of a record
-// the broker will never take. errors.on_bad_event decides what happens.
+// BadEvent is the error of a row unfit for a record, or of a record never
+// accepted by the broker. errors.on_bad_event decides on the outcome.
 type BadEvent struct {
 	Reason Reason
 	Err    error
@@ -39,8 +39,8 @@ func (e *BadEvent) Error() string { return string(e.Reason) + ": " + e.Err.Error
 // Unwrap returns the cause.
 func (e *BadEvent) Unwrap() error { return e.Err }
 
-// Remedy is how such an event is published all the same; "": no configuration does that,
-// as what the log says of a row cannot be corrected.
+// Remedy is how such an event is published all the same; "": no configuration
+// does: the log's content is beyond correction.
 func (e *BadEvent) Remedy() string {
 	if remedy := failure.RemedyOf(e.Err); remedy != "" {
 		return remedy

@@ -15,22 +15,22 @@ import (
 // the sink's partitioner.
 const PartitionByKey int32 = -1
 
-// Warning names something about a published event an operator should know; it
-// fits a metric's label. The empty Warning is none.
+// Warning names something about a published event an operator should know; fit
+// for a metric's label. The empty Warning is none.
 type Warning string
 
 // The warnings.
 const (
-	// WarningNotExpanded: under json_expanded the payload was published as a
-	// JSON string, because it is no text that starts with { or [, or because it
-	// has an array whose members differ in type.
+	// WarningNotExpanded: under json_expanded the payload was published as a JSON
+	// string, as text not starting with { or [, or because of an array with
+	// members of different types.
 	WarningNotExpanded Warning = "payload_not_expanded"
-	// WarningTimeReplaced: the topic would not have taken the record with the time
-	// asked for, or would have deleted it soon. It has the time of the
-	// publication; the header cdc-timestamp has the other.
+	// WarningTimeReplaced: the topic would have refused, or soon deleted, a record
+	// with the time asked for. The record has the time of the publication; the
+	// header cdc-timestamp has the other.
 	WarningTimeReplaced Warning = "timestamp_replaced"
-	// WarningNoTrace: the tracing column holds no valid traceparent; the event
-	// was published without one.
+	// WarningNoTrace: the tracing column holds no valid traceparent; the event was
+	// published without.
 	WarningNoTrace Warning = "unreadable_trace_context"
 )
 
@@ -40,24 +40,24 @@ const (
 // record when produced.
 type Event struct {
 	Record     kgo.Record
-	Table      string // schema.table, each quoted where SQL needs it
+	Table      string // schema.table, each quoted as needed in SQL
 	ID         []byte // the event id column's text; nil for NULL
 	Position   pg.Position
 	XID        uint32
 	CommitTime time.Time
-	// Asked is the time the record is to have; zero: that of the publication. The
-	// sink writes it into the record.
+	// Asked is the time the record is to have; zero: the publication's. The sink
+	// writes the time into the record.
 	Asked   time.Time
 	Warning Warning
 
 	pooled *pooledEvent // the memory of the event; nil where Release has no effect
-	made   int          // bytes of memory made for it beside pooled
+	made   int          // bytes of memory beside pooled
 }
 
-// Release gives the event's memory back to the router that made it, to be used
-// for another. The event, its Record and the Record's Headers must not be used
-// afterwards. The bytes they referred to stay as they are. It is called at most
-// once, from any goroutine. Forgetting it costs memory reuse, no more.
+// Release gives the event's memory back to the router, for another event. The
+// event, its Record and the Record's Headers must not be used afterwards. The
+// bytes they referred to stay as they are. To be called at most once, from any
+// goroutine. A forgotten call only costs reuse.
 func (e *Event) Release() {
 	if e.pooled == nil {
 		return
@@ -76,8 +76,8 @@ func (e *Event) Size() int64 {
 	return int64(n)
 }
 
-// SetTotal makes text, kept, the last header of the record, cdc-tx-total. It is
-// not for a record on the way to a broker.
+// SetTotal makes text, kept, the last header of the record, cdc-tx-total. Not
+// for a record on the way to a broker.
 func (e *Event) SetTotal(text []byte) {
 	if last := len(e.Record.Headers) - 1; last >= 0 && e.Record.Headers[last].Key == headerTotal {
 		e.Record.Headers[last].Value = text
@@ -86,7 +86,7 @@ func (e *Event) SetTotal(text []byte) {
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
 }
 
-// Time is the event's own: the one asked for, or the commit's.
+// Time is the event's own: the time asked for, or the commit's.
 func (e *Event) Time() time.Time {
 	if e.Asked.IsZero() {
 		return e.CommitTime
@@ -95,8 +95,8 @@ func (e *Event) Time() time.Time {
 }
 
 // Retime has the record published with the time of the publication, and keeps
-// the one asked for as a header. Retime reports whether one was. It is not for
-// a record on the way to a broker.
+// the time asked for, if any, as a header: then true. Not for a record on the
+// way to a broker.
 func (e *Event) Retime() bool {
 	if e.Asked.IsZero() {
 		return false
@@ -127,7 +127,7 @@ func (e *Event) Name() string {
 	return name
 }
 
-// Memory is about the number of bytes of memory made for the event: its own,
-// and those of key, value and headers where they are not the row's. The row's
-// bytes, all of them and not only those in the record, are kept beside it.
+// Memory is about the number of bytes of memory made for the event: the event's
+// own, and key, value and headers if not the row's. All of the row's bytes are
+// kept beside.
 func (e *Event) Memory() int64 { return pooledMemory + int64(e.made) }

@@ -13,8 +13,8 @@ import (
 
 // expandOptions are event.null_behavior and event.empty_array_behavior.
 type expandOptions struct {
-	keepNull       bool // members that are null
-	keepEmptyArray bool // members that are empty arrays
+	keepNull       bool // null members
+	keepEmptyArray bool // empty arrays as members
 }
 
 var (
@@ -49,8 +49,8 @@ func expand(dst, src []byte, opts expandOptions) ([]byte, error) {
 		return nil, errNotUTF8
 	}
 	x := expander{Reader: validjson.NewReader(src), dst: dst, opts: opts}
-	// Debezium types a top-level array too, but cannot publish it: no schema
-	// to agree with.
+	// Debezium types a top-level array too, without being able to publish it: no
+	// schema to agree with.
 	typed := src[0] == '{'
 	if _, err := x.value(typed); err != nil {
 		return nil, err
@@ -73,14 +73,14 @@ const (
 	kindEmptyArray
 )
 
-// expander copies one valid JSON document.
+// expander copies a valid JSON document.
 type expander struct {
 	validjson.Reader
 	dst  []byte
 	opts expandOptions
 }
 
-// punctuation copies the next byte that is not space.
+// punctuation copies the next byte other than space.
 func (x *expander) punctuation() byte {
 	c := x.Peek()
 	x.dst = append(x.dst, c)
@@ -88,8 +88,8 @@ func (x *expander) punctuation() byte {
 	return c
 }
 
-// value copies the next value. With typed, it is part of what Debezium infers
-// a schema from.
+// value copies the next value. With typed, the value is part of Debezium's
+// inference of a schema.
 func (x *expander) value(typed bool) (kind, error) {
 	switch x.Peek() {
 	case '{':
@@ -111,7 +111,7 @@ func (x *expander) value(typed bool) (kind, error) {
 	return numberKind(bare), nil
 }
 
-// object copies an object, without the members that are to be dropped.
+// object copies an object, without the members to drop.
 func (x *expander) object(typed bool) error {
 	x.punctuation()
 	for first := true; ; {
@@ -141,7 +141,7 @@ func (x *expander) object(typed bool) error {
 	}
 }
 
-// array copies an array and checks, if typed, that the type can be told.
+// array copies an array and checks, if typed, for a type.
 func (x *expander) array(typed bool) (kind, error) {
 	x.punctuation()
 	if x.Peek() == ']' {

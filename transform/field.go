@@ -19,7 +19,7 @@ const (
 
 var placements = []string{placeHeader, placeEnvelope, placePartition}
 
-// field is one entry of event.additional.
+// field is an entry of event.additional.
 type field struct {
 	column    string
 	placement string
@@ -28,9 +28,9 @@ type field struct {
 
 const fieldForm = "column:header|envelope|partition[:alias]"
 
-// parseFields reads event.additional and checks that no name is taken twice.
-// As in Debezium, spaces around the parts and the placement's case mean
-// nothing, and the same header may be given more than once.
+// parseFields reads event.additional and refuses names taken twice. As in
+// Debezium, spaces around the parts and the placement's case mean nothing, and
+// the same header may be given more than once.
 func parseFields(ev EventOptions) ([]field, error) {
 	var errs []error
 	if name := ev.TypeHeader; reservedHeader(name, ev.PositionHeaders) {
@@ -97,7 +97,7 @@ func checkField(f field, entry string, before []field, positionHeaders bool) err
 	return nil
 }
 
-// reservedHeader reports whether the type header must not have that name.
+// reservedHeader reports whether the name is forbidden to the type header.
 func reservedHeader(name string, positionHeaders bool) bool {
 	return name == HeaderID || name == headerSchemaVersion || name == headerTraceparent ||
 		positionHeaders && isPositionHeader(name)

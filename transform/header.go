@@ -21,10 +21,10 @@ const (
 	headerXID           = "cdc-xid"
 	headerTime          = "cdc-time" // of the commit
 	headerTotal         = "cdc-tx-total"
-	HeaderAsked         = "cdc-timestamp" // the record's, where it has another one
+	HeaderAsked         = "cdc-timestamp" // the record's, if another
 )
 
-// builtInHeaders is how many those are, at most.
+// builtInHeaders is their number, at most.
 const builtInHeaders = 9
 
 func isPositionHeader(name string) bool {
@@ -33,11 +33,11 @@ func isPositionHeader(name string) bool {
 
 // maxHeaderBytes bounds a record's headers, names and values together. Kafka
 // has no limit but the record's; consumers and proxies holding headers in
-// memory do, and nothing in an outbox has a good reason to come near it.
+// memory have one, and no outbox has a good reason to come near.
 const maxHeaderBytes = 256 << 10
 
 // headers appends the record's headers to room: id, event type, schema version,
-// trace context, those of the headers column, the additional ones, the position.
+// trace context, the headers column's, the additional ones, the position.
 func (b *builder) headers(room []kgo.RecordHeader) {
 	p, r := b.plan, b.router
 	if p.headerCount > cap(room) {
@@ -68,7 +68,7 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 	b.checkHeaders()
 }
 
-// header appends the column's text under that name; NULL is a null value.
+// header appends the column's text under the name; NULL is a null value.
 func (b *builder) header(c column, name string) {
 	value := b.text(c)
 	if !c.validText(value) {
@@ -78,7 +78,7 @@ func (b *builder) header(c column, name string) {
 }
 
 // trace appends the trace context of the tracing column. trace reports whether
-// the record has the traceparent now, or gets it from an additional column.
+// the record has a traceparent, now or from an additional column.
 func (b *builder) trace() (traced bool) {
 	v := b.get(b.plan.tracing)
 	if v.Kind == pg.Null {
@@ -136,8 +136,8 @@ func (t *transactionHeaders) of(ev *Event) (lsn, xid, at []byte) {
 	return t.lsn, t.xid, t.timeAt
 }
 
-// appendTime writes a time as the headers have it: in UTC, with microseconds,
-// so texts sort as times do.
+// appendTime writes a time in the headers' form: in UTC, with microseconds, so
+// texts sort as times do.
 func appendTime(b []byte, t time.Time) []byte { return (&secondText{}).append(b, t) }
 
 // secondText is the text of a second, up to the point. Commits of a single

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// reservedPrefix begins the names of headers that are the connector's alone.
+// reservedPrefix begins the names of the connector's own headers.
 const reservedPrefix = "cdc-"
 
 // mostHeaders bounds the room made for the headers of an object before they are
@@ -24,9 +24,8 @@ const mostHeaders = 32
 var errNoObject = errors.New("it is no JSON object")
 
 // objectHeaders appends a header for each member of the headers column's
-// object, in the order of the text (jsonb has one of its own). Where the object
-// is not as it must be, the text becomes a header under the column's name
-// instead, so a dead letter holds it.
+// object, in the order of the text (jsonb has another). The text of an unfit
+// object becomes a header under the column's name instead, for the dead letter.
 func (b *builder) objectHeaders(traced bool) {
 	v := b.get(b.plan.object)
 	if v.Kind == pg.Null {
@@ -96,7 +95,7 @@ func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced b
 	return headers, nil
 }
 
-// nameable returns why a header of an object must not have that name.
+// nameable returns why a header of an object must not have the name.
 func (b *builder) nameable(name string) error {
 	ev := &b.router.event
 	switch {
@@ -109,7 +108,7 @@ func (b *builder) nameable(name string) error {
 	return nil
 }
 
-// unquoted returns what a JSON string says: a part of it where it has no
+// unquoted returns a JSON string's content: a part of the string if without
 // escapes.
 func unquoted(text []byte) []byte {
 	if bytes.IndexByte(text, '\\') < 0 {
@@ -122,8 +121,8 @@ func unquoted(text []byte) []byte {
 
 var errNested = errors.New("its value is an object or array; write it as a string")
 
-// scalar reads the value that is next as a header shows it: strings without
-// their quotes, numbers and bools as they are written, null as nil.
+// scalar reads the next value in a header's form: strings without their quotes,
+// numbers and bools as they are written, null as nil.
 func scalar(r *validjson.Reader) ([]byte, error) {
 	switch r.Peek() {
 	case '{', '[':
@@ -137,7 +136,7 @@ func scalar(r *validjson.Reader) ([]byte, error) {
 	return r.Bare(), nil
 }
 
-// interned keeps the strings of header names, of which an outbox has few.
+// interned keeps the strings of header names, few in an outbox.
 type interned map[string]string
 
 // Bounds of interned: names beyond them are made anew each time.

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// The columns of a message, as if it were a row: the fields of the envelope in
-// their order, under Debezium's names.
+// The columns of a message, as of a row: the fields of the envelope in their
+// order, under Debezium's names.
 var messageColumns = []pg.Column{
 	{Name: "id", Type: pgtype.TextOID},
 	{Name: "aggregatetype", Type: pgtype.TextOID},
@@ -27,14 +27,14 @@ var messageColumns = []pg.Column{
 
 const messagePayload = 4 // in messageColumns
 
-// messageAliases are the snake-case names under which options may know fields.
+// messageAliases are the fields' snake-case names in options.
 var messageAliases = map[string]string{
 	"aggregate_type": "aggregatetype",
 	"aggregate_id":   "aggregateid",
 	"event_type":     "type",
 }
 
-// messages is what a Router needs to route messages as if they were rows.
+// messages is a Router's plan for messages, as if they were rows.
 type messages struct {
 	prefix      string
 	text, bytes *plan // with a payload of text or bytes; nil: not bound yet
@@ -43,10 +43,9 @@ type messages struct {
 }
 
 // BindMessages checks that the options can be used for messages. With strict,
-// an option naming a column which messages do not have is an error; without it,
-// such options are for the tables beside them, and messages use the defaults.
-// BindMessages returns everything that is wrong, joined, as errors of class
-// failure.Config.
+// an option naming a column unknown to messages is an error; without it, such
+// options are for the tables beside them, and messages use the defaults.
+// BindMessages returns all faults, joined, as errors of class failure.Config.
 func (r *Router) BindMessages(strict bool) error {
 	o, unknown := r.messageOptions()
 	if strict && unknown != nil {
@@ -138,8 +137,8 @@ func messageRelation(payload uint32) *pg.Relation {
 	return rel
 }
 
-// messageOptions are the options with the names that messages know. Those
-// naming something else are left out, and returned as errors.
+// messageOptions are the options with the names known to messages. Others are
+// left out, and returned as errors.
 func (r *Router) messageOptions() (o options, unknown []error) {
 	o = options{event: r.event, routeBy: r.routeBy, table: "messages"}
 	known := func(key, name string, lenient bool) string {

@@ -12,8 +12,8 @@ type Move uint8
 
 // The answers of Moves.Inserted.
 const (
-	NotMoved   Move = iota // it is a new row
-	Moved                  // the transaction deleted it before: it has another place now
+	NotMoved   Move = iota // a new row
+	Moved                  // deleted before in the transaction: the row has another place now
 	MaybeMoved             // the transaction deleted more rows than Moves remembers
 )
 
@@ -29,17 +29,16 @@ type Moves struct {
 	any     bool // a row was deleted
 	last    movedRow
 	deleted map[movedRow]uint32 // the others, and how many of them: ids may repeat
-	beyond  bool                // there was no room for one
+	beyond  bool                // there was no room
 }
 
 // MovesWithin remembers about as many ids as fit the memory.
 func MovesWithin(bytes int64) Moves { return Moves{Limit: int(bytes / movedMemory)} }
 
-// movedMemory is about the most memory that one id takes.
+// movedMemory is about the most memory of an id.
 const movedMemory = 64
 
-// movedRow is a row's table and a digest of the event id, which no two ids
-// share.
+// movedRow is a row's table and a digest of the event id, unique to the id.
 type movedRow struct {
 	table uint32
 	id    [16]byte
@@ -82,7 +81,7 @@ func (r *Router) idIndex(rel *pg.Relation) int {
 }
 
 // Deleted notes a row the transaction deletes, by the old key or as a whole. A
-// row whose key has no event id is not noted.
+// row without an event id in the key is not noted.
 func (m *Moves) Deleted(r *Router, row *pg.Row) {
 	gone, ok := r.movedRow(row)
 	if !ok {
@@ -94,7 +93,7 @@ func (m *Moves) Deleted(r *Router, row *pg.Row) {
 	m.last, m.any = gone, true
 }
 
-// keep remembers a row that is not the last.
+// keep remembers a row other than the last.
 func (m *Moves) keep(gone movedRow) {
 	if gone == (movedRow{}) {
 		return
@@ -109,7 +108,7 @@ func (m *Moves) keep(gone movedRow) {
 	m.deleted[gone]++
 }
 
-// Inserted tells whether the transaction inserts a row it deleted.
+// Inserted tells whether the transaction inserts a row deleted before.
 func (m *Moves) Inserted(r *Router, row *pg.Row) Move {
 	if !m.any {
 		return NotMoved

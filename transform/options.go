@@ -1,6 +1,6 @@
 package transform
 
-// EventOptions say which columns make the record; the Debezium Outbox Event
+// EventOptions name the columns of the record; the Debezium Outbox Event
 // Router's options under plain names. An empty column name is detected:
 // Debezium's names first, then the snake-case ones.
 type EventOptions struct {
@@ -8,26 +8,24 @@ type EventOptions struct {
 	Key     string `yaml:"key"`
 	Type    string `yaml:"type"`
 	Payload string `yaml:"payload"`
-	// Timestamp is the column for the record timestamp; empty means that
-	// RecordTime decides.
+	// Timestamp is the column for the record timestamp; empty: RecordTime decides.
 	Timestamp string `yaml:"timestamp"`
 	// RecordTime is RecordTimePublished or RecordTimeCommit: the record timestamp
-	// where no column says one.
+	// without a column.
 	RecordTime string `yaml:"record_time"`
 	// SchemaVersion is an int column for the header schemaVersion; empty means
 	// no such header.
 	SchemaVersion string `yaml:"schema_version"`
-	// Tracing is a column with a W3C traceparent or Debezium's
-	// tracingspancontext; empty means detect by those two names, HeadersNone that
-	// there is none.
+	// Tracing is a column with a W3C traceparent or Debezium's tracingspancontext;
+	// empty: detected by the two names; HeadersNone: none.
 	Tracing string `yaml:"tracing"`
-	// Headers is a json or jsonb column whose object's members become headers;
-	// empty means detect by the name headers, HeadersNone that there is none.
+	// Headers is a json or jsonb column with an object: the members become
+	// headers; empty: detected by the name headers; HeadersNone: none.
 	Headers string `yaml:"headers"`
 	// Additional fields, each "column:header|envelope|partition[:alias]".
 	Additional []string `yaml:"additional"`
-	// AdditionalMissing is MissingError or MissingIgnore: what an additional
-	// column the table lacks means.
+	// AdditionalMissing is MissingError or MissingIgnore: the meaning of a missing
+	// additional column.
 	AdditionalMissing string `yaml:"additional_missing"`
 	// PayloadFormat is FormatRaw, FormatJSON or FormatJSONExpanded.
 	PayloadFormat           string `yaml:"payload_format"`
@@ -37,16 +35,15 @@ type EventOptions struct {
 	// FormatJSONExpanded.
 	NullBehavior       string `yaml:"null_behavior"`
 	EmptyArrayBehavior string `yaml:"empty_array_behavior"`
-	// NullKey is NullKeyBadEvent or NullKeyPublish: whether a row with a NULL
-	// or empty key is a bad event or is published with that key, as Debezium
-	// does.
+	// NullKey is NullKeyBadEvent or NullKeyPublish: whether a row with a NULL or
+	// empty key is a bad event or is published with the key, as by Debezium.
 	NullKey string `yaml:"null_key"`
-	// InvalidJSON is InvalidJSONBadEvent or InvalidJSONPublish: whether a
-	// payload that starts like JSON but is not is a bad event under
-	// FormatJSONExpanded, or is published as a JSON string, as Debezium does.
+	// InvalidJSON is InvalidJSONBadEvent or InvalidJSONPublish: whether a payload
+	// starting like JSON, and invalid, is a bad event under FormatJSONExpanded, or
+	// is published as a JSON string, as by Debezium.
 	InvalidJSON string `yaml:"invalid_json"`
-	// OnUpdate is what an UPDATE of an outbox row means: warn, error or fatal.
-	// All drop it, only fatal stops.
+	// OnUpdate is the meaning of an UPDATE of an outbox row: warn, error or fatal.
+	// Dropped by all; only fatal stops.
 	OnUpdate string `yaml:"on_update"`
 	// PositionHeaders turns the headers cdc-lsn, cdc-seq, cdc-xid and cdc-time on, and
 	// keeps their names and cdc-tx-total for the connector.
@@ -56,7 +53,7 @@ type EventOptions struct {
 	TypeHeader string `yaml:"type_header"`
 }
 
-// HeadersNone as EventOptions.Headers or Tracing turns that column off.
+// HeadersNone as EventOptions.Headers or Tracing turns the column off.
 const HeadersNone = "-"
 
 // Values of the enumerations in EventOptions.
@@ -87,7 +84,7 @@ const (
 	UpdateFatal = "fatal"
 )
 
-// RouteOptions say which topic a row goes to.
+// RouteOptions choose a row's topic.
 type RouteOptions struct {
 	// By is the column with the value routed; empty means detect.
 	By string `yaml:"by"`
@@ -102,7 +99,7 @@ type RouteOptions struct {
 	Internal []string `yaml:"-"`
 }
 
-// Values of errors.on_bad_event: what happens to an event that can never be
+// Values of errors.on_bad_event: the treatment of an event never to be
 // published as is.
 const (
 	BadEventStop       = "stop"
@@ -110,7 +107,7 @@ const (
 	BadEventSkip       = "skip"
 )
 
-// DefaultEvent is what an empty section event means.
+// DefaultEvent is the meaning of an empty section event.
 func DefaultEvent() EventOptions {
 	return EventOptions{
 		RecordTime:         RecordTimePublished,
@@ -126,7 +123,7 @@ func DefaultEvent() EventOptions {
 	}
 }
 
-// DefaultRoute is what an empty section route means.
+// DefaultRoute is the meaning of an empty section route.
 func DefaultRoute() RouteOptions {
 	return RouteOptions{Regex: "(?<routedByValue>.*)", Topic: "outbox.event.${routedByValue}"}
 }

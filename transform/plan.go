@@ -29,7 +29,7 @@ var (
 // eventType, timestamp, version, tracing, partition and object may be absent.
 type plan struct {
 	rel   *pg.Relation
-	table string // for events: schema.table, or what messages have instead
+	table string // for events: schema.table, or the messages' name
 
 	id, key, route, payload     column
 	eventType, timestamp        column
@@ -37,10 +37,10 @@ type plan struct {
 	object                      column // a JSON object of headers
 	traced                      bool   // an additional column is the traceparent
 	headers, envelope           []namedColumn
-	detected                    []string // the columns of those no option names
+	detected                    []string // the columns of unnamed options
 	headerCount                 int      // the most a row can have, without object's
 
-	unfit error // why no row of the table becomes an event; the columns are then those found
+	unfit error // why no row of the table becomes an event; then with the columns found
 }
 
 // namedColumn is an additional column with the name in the record.
@@ -49,12 +49,12 @@ type namedColumn struct {
 	alias string
 }
 
-// options are those naming columns.
+// options are the options with column names.
 type options struct {
 	event   EventOptions
 	routeBy string
 	fields  []field
-	table   string // what errors call the table: "table public.outbox"
+	table   string // the table's name in errors: "table public.outbox"
 	// expected are columns detected before, and must not be gone.
 	expected []string
 }
@@ -69,8 +69,8 @@ type binder struct {
 	detected []string // optional columns no option names
 }
 
-// bind makes the plan of a table. With an error, the plan's unfit, it serves
-// dead letters.
+// bind makes the plan of a table. With an error, the plan's unfit, for dead
+// letters only.
 func bind(rel *pg.Relation, o options) (*plan, error) {
 	b := &binder{rel: rel, table: o.table, expected: o.expected}
 	p := &plan{
@@ -93,7 +93,7 @@ func bind(rel *pg.Relation, o options) (*plan, error) {
 }
 
 // builtInHeaders finds the columns of the headers the router adds by itself,
-// except those whose name an additional column took.
+// except for names taken by additional columns.
 func (b *binder) builtInHeaders(p *plan, ev EventOptions) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(p.headers, func(h namedColumn) bool { return h.alias == name })
@@ -109,8 +109,8 @@ func (b *binder) builtInHeaders(p *plan, ev EventOptions) {
 	}
 }
 
-// object finds the headers column. One only detected must be of a JSON type,
-// and is not placed otherwise by the configuration.
+// object finds the headers column. A detected column must be of a JSON type,
+// and not placed otherwise by the configuration.
 func (b *binder) object(ev EventOptions, fields []field) column {
 	switch ev.Headers {
 	case HeadersNone:
@@ -152,8 +152,8 @@ func (b *binder) fields(p *plan, fields []field, ignoreMissing bool) {
 	}
 }
 
-// required returns the column the option names or, where it names none, the
-// first of names the table has.
+// required returns the option's column or, without an option, the first of
+// names in the table.
 func (b *binder) required(key, configured string, names []string) column {
 	if configured != "" {
 		return b.optional(key, configured, nil)
@@ -186,7 +186,8 @@ func (b *binder) optional(key, configured string, names []string) column {
 }
 
 // detect is optional. A column detected before must not be gone: events would
-// lose a header without a word. without is the way to have it so.
+// lose a header without a word. without is the configuration to accept the
+// lack.
 func (b *binder) detect(key, configured string, names []string, without string) column {
 	c := b.optional(key, configured, names)
 	if configured != "" {
@@ -195,8 +196,8 @@ func (b *binder) detect(key, configured string, names []string, without string) 
 	return b.expect(key, c, names, without)
 }
 
-// expect notes the column detected, or that one of names is gone, or is in the
-// table and not in the stream. Only columns of the types count; none are all.
+// expect notes the detected column, or a missing one of names, in the table or
+// in the stream only. Only columns of the types count; none are all.
 func (b *binder) expect(key string, c column, names []string, without string, oids ...uint32) column {
 	if c.present {
 		b.detected = append(b.detected, c.name)
@@ -222,9 +223,8 @@ func (b *binder) find(name string) (column, bool) {
 	return column{}, false
 }
 
-// unsent adds the error of the first of the names that is a column of the
-// table, of one of the types (none are all), and not in the stream. unsent
-// reports whether there is one.
+// unsent adds, and reports, the error of the first of the names in the table,
+// of one of the types (none are all), but not in the stream.
 func (b *binder) unsent(key string, names []string, otherwise string, oids ...uint32) bool {
 	for _, name := range names {
 		for _, c := range b.rel.Unsent {
@@ -252,7 +252,7 @@ func (b *binder) wantType(key string, c column, want string, oids ...uint32) {
 	}
 }
 
-// suggest is the remedy for a column that is not there.
+// suggest is the remedy for a missing column.
 func (b *binder) suggest(key string, names ...string) string {
 	columns := make([]string, len(b.rel.Columns))
 	for i, c := range b.rel.Columns {

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// raw makes the event of a row whose table lacks a column: the value is an
+// raw makes the event of a row without a required column: the value is an
 // object of all the columns, each as PostgreSQL's text or null. Id and key are
 // there if their columns are.
 func (b *builder) raw() {
@@ -30,6 +30,6 @@ func (b *builder) raw() {
 	b.event.made += cap(value)
 }
 
-// replacementCharacter is what a database with the encoding SQL_ASCII may make
-// of bytes that are no text.
+// replacementCharacter may stand for invalid bytes of a database with the
+// encoding SQL_ASCII.
 var replacementCharacter = []byte("\uFFFD")

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// regexToken is what java.util.regex and Go's RE2 read alike. A regex of nothing
-// else means the same to both.
+// regexToken has the same meaning in java.util.regex and Go's RE2. A regex of
+// nothing else means the same to both.
 var regexToken = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`[^\\()\[{*+?]`, // a character, . ^ $ |
 	regexEscape,     // \. \d
@@ -24,8 +24,8 @@ const (
 	regexCount  = `(?:0|[1-9][0-9]*)`
 )
 
-// regexFlag may begin a regex. Within one, RE2 looks past it when a quantifier
-// follows, and Java does not.
+// regexFlag may begin a regex. Within a class, before a quantifier, RE2 looks
+// past, and Java does not.
 var regexFlag = regexp.MustCompile(`^\(\?i\)`)
 
 // refusedSyntax names the rest of Java's syntax, longer prefixes first. An error
@@ -50,9 +50,8 @@ var refusedSyntax = []struct {
 	{`{`, 4, "repetition"},
 }
 
-// compileRegex compiles a regex matching as java.util.regex does, given values
-// that are readAlike. An error names what keeps it from that, and the offset in
-// bytes.
+// compileRegex compiles a regex matching as java.util.regex does, for values
+// readAlike. An error names the obstacle, and the offset in bytes.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
 	flag := regexFlag.FindString(pattern)
 	folds := flag != ""
@@ -90,9 +89,8 @@ func refusal(rest string, pos int) error {
 	return fmt.Errorf("%.4s at offset %d is not supported", rest, pos)
 }
 
-// repeatsNothing returns a part that is repeated and may be empty, if any: the
-// two engines may end the repetition at different places, with different
-// groups.
+// repeatsNothing returns a repeated, possibly empty part, if any: the two
+// engines may end the repetition at different places, with different groups.
 func repeatsNothing(re *syntax.Regexp) string {
 	repeats := re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
 	if repeats {
@@ -108,10 +106,9 @@ func repeatsNothing(re *syntax.Regexp) string {
 	return ""
 }
 
-// readAlike reports whether the two read a value alike. They differ in which
-// line breaks . and $ heed, in whether \s has the vertical tab, in whether (?i)
-// makes ſ an s and the Kelvin sign a k, and in what is not UTF-8. No topic's name
-// has such a character.
+// readAlike reports whether the two read a value alike. They differ in the line
+// breaks for . and $, the vertical tab in \s, the folding of ſ and the Kelvin
+// sign by (?i), and invalid UTF-8. No topic's name has such a character.
 func readAlike(value string) bool {
 	return utf8.ValidString(value) && !strings.ContainsAny(value, "\n\v\r\u0085\u2028\u2029ſ\u212A")
 }

@@ -21,7 +21,7 @@ type replacementPart struct {
 // parseReplacement reads a replacement by the rules of Java's
 // Matcher.appendReplacement: ${name} and $1 are groups of re, a backslash makes
 // the next character literal. Of the digits after $, the first always counts,
-// each further one only as long as there is such a group.
+// further digits only as long as there is such a group.
 func parseReplacement(text string, re *regexp.Regexp) (replacement, error) {
 	var out replacement
 	for rest := text; rest != ""; {
@@ -51,7 +51,7 @@ func parseReplacement(text string, re *regexp.Regexp) (replacement, error) {
 	return out, nil
 }
 
-// literal appends text, joined to a literal before it.
+// literal appends text, joined to a literal before.
 func (r replacement) literal(text string) replacement {
 	if n := len(r); n > 0 && r[n-1].group < 0 {
 		r[n-1].literal += text
@@ -60,7 +60,7 @@ func (r replacement) literal(text string) replacement {
 	return append(r, replacementPart{literal: text, group: -1})
 }
 
-// parseGroup reads the group reference that s starts with.
+// parseGroup reads the group reference at the start of s.
 func parseGroup(s string, re *regexp.Regexp) (group, length int, err error) {
 	if strings.HasPrefix(s, "${") {
 		name, _, closed := strings.Cut(s[2:], "}")
@@ -104,7 +104,7 @@ func groupNames(re *regexp.Regexp) string {
 	return strings.Join(names, ", ")
 }
 
-// legal finds what would make every topic name illegal.
+// legal finds parts making every topic name illegal.
 func (r replacement) legal() error {
 	for _, part := range r {
 		for _, c := range part.literal {
@@ -119,7 +119,7 @@ func (r replacement) legal() error {
 	return nil
 }
 
-// begins is what every replacement begins with; whole reports that it is all of it.
+// begins is the beginning of every replacement; whole: the whole.
 func (r replacement) begins() (prefix string, whole bool) {
 	if len(r) == 0 || r[0].group >= 0 {
 		return "", false
@@ -127,8 +127,8 @@ func (r replacement) begins() (prefix string, whole bool) {
 	return r[0].literal, len(r) == 1
 }
 
-// expand appends the replacement for a match of value; a group that took no
-// part in it is empty.
+// expand appends the replacement for a match of value; a group without part in
+// the match is empty.
 func (r replacement) expand(b *strings.Builder, value string, match []int) {
 	for _, part := range r {
 		if part.group < 0 {
@@ -139,8 +139,8 @@ func (r replacement) expand(b *strings.Builder, value string, match []int) {
 	}
 }
 
-// Topics matches the topics that values which match route.regex may go to. only is the one
-// topic of all of them, if there is no group in route.topic.
+// Topics matches the possible topics of values matching route.regex. only is
+// their single topic, without a group in route.topic.
 func (o RouteOptions) Topics() (like *regexp.Regexp, only string, err error) {
 	t, err := newTopics(o)
 	if err != nil {

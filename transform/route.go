@@ -14,18 +14,17 @@ import (
 )
 
 // pooledEvent makes an event and the usual headers one allocation. They are not
-// taken from a larger slab: one event in flight would keep the payloads of the
-// whole slab alive, and no bound on bytes would count them. pooledEvent is used
-// again once the event is released, because events would be most of the
-// garbage.
+// taken from a larger slab: a single event in flight would keep the payloads of
+// the whole slab alive, beyond every bound on bytes. pooledEvent is used again
+// once the event is released, because events would be most of the garbage.
 type pooledEvent struct {
 	event   Event
 	headers [builtInHeaders]kgo.RecordHeader
-	pool    *sync.Pool // that it goes back to
+	pool    *sync.Pool // to go back to
 }
 
-// pooledMemory is the memory of a pooledEvent, and headerMemory that of one
-// more header.
+// pooledMemory is the memory of a pooledEvent, and headerMemory another
+// header's.
 var (
 	pooledMemory = int64(reflect.TypeFor[pooledEvent]().Size())
 	headerMemory = int(reflect.TypeFor[kgo.RecordHeader]().Size())
@@ -53,8 +52,8 @@ func (r *Router) Route(row *pg.Row) (*Event, error) {
 	return b.build(pooled)
 }
 
-// builder fills one event. The parts go on after a problem, so the event of a
-// dead letter is as whole as it can be.
+// builder fills an event. The parts go on after a problem, so the event of a
+// dead letter is as whole as possible.
 type builder struct {
 	router *Router
 	plan   *plan
@@ -63,7 +62,7 @@ type builder struct {
 	bad    *BadEvent
 }
 
-// begin makes an event of which only the origin is known.
+// begin makes an event with a known origin only.
 func (r *Router) begin(p *plan, row *pg.Row) (builder, *pooledEvent) {
 	pooled, ok := r.pool.Get().(*pooledEvent)
 	if !ok {
@@ -100,15 +99,15 @@ func (b *builder) reject(reason Reason, err error) {
 	}
 }
 
-// warn adds a warning to the event; the first one stays.
+// warn adds a warning to the event; the first stays.
 func (b *builder) warn(w Warning) {
 	if b.event.Warning == "" {
 		b.event.Warning = w
 	}
 }
 
-// get returns the column's value, NULL where the column is absent or the server
-// did not send it.
+// get returns the column's value, NULL where the column is absent or was not
+// sent.
 func (b *builder) get(c column) pg.Value {
 	if !c.present {
 		return pg.Value{Kind: pg.Null}
@@ -160,9 +159,8 @@ func (b *builder) topic() {
 	}
 }
 
-// partition places the record where the additional column with that placement
-// says; NULL leaves it to the partitioner. Whether the topic has that partition
-// only the sink knows.
+// partition places the record by the additional column with the placement; by
+// the partitioner for NULL. Only the sink knows the topic's partitions.
 func (b *builder) partition() {
 	v := b.get(b.plan.partition)
 	if v.Kind == pg.Null {

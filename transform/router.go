@@ -9,7 +9,7 @@ import (
 )
 
 // Router turns outbox rows into events, for any number of outbox tables, each
-// with its own columns. It caches without locks: the methods must be called
+// with its own columns. Caches are without locks: the methods must be called
 // from a single goroutine at a time.
 type Router struct {
 	event   EventOptions
@@ -23,9 +23,9 @@ type Router struct {
 	// of the previous row.
 	plans map[uint32]*plan
 	last  *plan
-	// expected are the columns that Expect named, by the table's OID.
+	// expected are Expect's columns, by the table's OID.
 	expected map[uint32][]string
-	// messages is for logical messages, which have no table.
+	// messages is for logical messages, without a table.
 	messages messages
 
 	tx     transactionHeaders
@@ -35,8 +35,8 @@ type Router struct {
 }
 
 // New compiles the options. ev and route have passed the configuration's own
-// validation; what New finds beyond it (regex, replacement, additional fields,
-// header names) it returns all at once, joined, as errors of class
+// validation; New's further faults (regex, replacement, additional fields,
+// header names) are returned all at once, joined, as errors of class
 // failure.Config.
 func New(ev EventOptions, route RouteOptions) (*Router, error) {
 	fields, fieldsErr := parseFields(ev)
@@ -68,8 +68,8 @@ func (r *Router) Bind(rel *pg.Relation) error {
 }
 
 // Expect has a table of this OID refused, from the next definition on, if it
-// lacks one of the columns and no option says where to look, or that events do
-// without. Detected names such columns.
+// lacks one of the columns and no option says where to look, and events do not
+// do without. Detected names such columns.
 func (r *Router) Expect(oid uint32, columns []string) {
 	for _, name := range columns {
 		if !slices.Contains(r.expected[oid], name) {
@@ -82,9 +82,9 @@ func (r *Router) Expect(oid uint32, columns []string) {
 // option names them.
 func (r *Router) Detected(rel *pg.Relation) []string { return r.plan(rel).detected }
 
-// Needed returns the table's columns without each of which Bind would fail. An
-// error says it fails as is. Needed changes nothing and may be called at any
-// time, from any goroutine.
+// Needed returns the table's columns required by Bind. An error is Bind's
+// already. Needed changes nothing and may be called at any time, from any
+// goroutine.
 func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 	if _, err := bind(rel, r.options(rel)); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 	return names, nil
 }
 
-// options are those the table is bound with.
+// options are the options of Bind.
 func (r *Router) options(rel *pg.Relation) options {
 	table := pg.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 	return options{event: r.event, routeBy: r.routeBy, fields: r.fields, table: "table " + table}

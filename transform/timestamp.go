@@ -18,7 +18,7 @@ var (
 // show them, no year of five digits.
 const maxTimestampMillis = 253402300799999 // 9999-12-31T23:59:59.999Z
 
-// These read what PostgreSQL prints in DateStyle ISO, which our sessions set.
+// For PostgreSQL's output in DateStyle ISO, set by our sessions.
 var (
 	timestampText   = (&pgtype.TimestampCodec{}).PlanScan(nil, 0, pgtype.TextFormatCode, &moment{})
 	timestamptzText = (&pgtype.TimestamptzCodec{ScanLocation: time.UTC}).PlanScan(nil, 0, pgtype.TextFormatCode, &moment{})
@@ -31,13 +31,13 @@ type moment struct {
 	infinite bool
 }
 
-// ScanTimestamp takes what pgtype has read.
+// ScanTimestamp takes pgtype's value.
 func (m *moment) ScanTimestamp(v pgtype.Timestamp) error {
 	m.at, m.infinite = v.Time, v.InfinityModifier != pgtype.Finite
 	return nil
 }
 
-// ScanTimestamptz takes what pgtype has read.
+// ScanTimestamptz takes pgtype's value.
 func (m *moment) ScanTimestamptz(v pgtype.Timestamptz) error {
 	m.at, m.infinite = v.Time, v.InfinityModifier != pgtype.Finite
 	return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// The cache holds this many route values, each no longer than a topic name; a
+// The cache holds so many route values, each no longer than a topic name; a
 // route column with more distinct values is routed without gain, not without
 // bound.
 const maxCachedTopics = 4096
 
 // topics turns route values into topic names, as Kafka Connect's RegexRouter
-// does: when the regex matches the whole value, the first place where it
-// matches is replaced (Java's Matcher.matches, then replaceFirst; they differ
-// for a reluctant regex such as (.*?)); otherwise the value is the topic.
+// does: with a match of the whole value, the first match is replaced (Java's
+// Matcher.matches, then replaceFirst; they differ for a reluctant regex such as
+// (.*?)); otherwise the value is the topic.
 type topics struct {
 	whole       *regexp.Regexp
 	first       *regexp.Regexp
@@ -92,8 +92,8 @@ func (t *topics) route(value string) string {
 }
 
 // legal checks a name by Kafka's rules, and refuses names beginning with two
-// underscores, which Kafka keeps for itself, and those of topics that
-// connectors keep for themselves: an event there could pass for a checkpoint.
+// underscores, reserved by Kafka, and connectors' own topics: an event there
+// could pass for a checkpoint.
 func (t *topics) legal(name string) error {
 	if strings.HasPrefix(name, "__") {
 		return fmt.Errorf("topic name %q is reserved: it begins with two underscores", name)
@@ -104,8 +104,8 @@ func (t *topics) legal(name string) error {
 	return setting.CheckTopic(name)
 }
 
-// isInternal reports whether a name, or all beginning like it unless it is
-// whole, are of internal topics.
+// isInternal reports whether a name, or, unless whole, every name with the
+// beginning, is an internal topic's.
 func isInternal(name string, whole bool, internal []string) bool {
 	return slices.ContainsFunc(internal, func(kept string) bool {
 		return whole && name == kept || strings.HasPrefix(name, kept+".")

@@ -2,8 +2,8 @@ package transform
 
 import "bytes"
 
-// traceparent returns the W3C trace context header's value from a column that
-// holds either that value or Debezium's tracingspancontext, a serialized
+// traceparent returns the W3C trace context header's value from a column with
+// either the value or Debezium's tracingspancontext, a serialized
 // java.util.Properties with a line traceparent=…; nil where there is none.
 func traceparent(data []byte) []byte {
 	if value := bytes.TrimSpace(data); validTraceparent(value) {
@@ -18,8 +18,8 @@ func traceparent(data []byte) []byte {
 	return nil
 }
 
-// property splits one line as java.util.Properties.load does, except for
-// escapes and continued lines, which a traceparent cannot contain.
+// property splits a line as java.util.Properties.load does, except for escapes
+// and continued lines, impossible in a traceparent.
 func property(line []byte) (name, value []byte, ok bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] == '#' || line[0] == '!' {

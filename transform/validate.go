@@ -4,7 +4,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// Validate reports what cannot work.
+// Validate reports faults.
 func (o *EventOptions) Validate(report setting.Report) {
 	report.OneOf("event.record_time", o.RecordTime, RecordTimePublished, RecordTimeCommit)
 	report.OneOf("event.additional_missing", o.AdditionalMissing, MissingError, MissingIgnore)
@@ -16,7 +16,7 @@ func (o *EventOptions) Validate(report setting.Report) {
 	report.OneOf("event.on_update", o.OnUpdate, UpdateWarn, UpdateError, UpdateFatal)
 }
 
-// Validate reports what cannot work.
+// Validate reports faults.
 func (o *RouteOptions) Validate(report setting.Report) {
 	if o.Regex == "" {
 		report.Problem("route.regex", "is empty", "remove the key for the default, which matches every value")

@@ -16,9 +16,9 @@ const payloadMember = "payload"
 // value sets the record's value.
 //
 // Without an envelope, raw is the payload's text (StringConverter; bytea as the
-// bytes) and json what Connect's JsonConverter makes of the column, see
+// bytes) and json the output of Connect's JsonConverter for the column, see
 // appendJSON. NULL stays a null value in raw and is the JSON null otherwise, as
-// those two converters have it.
+// with the two converters.
 func (b *builder) value() {
 	c, v := b.plan.payload, b.get(b.plan.payload)
 	switch {
@@ -32,8 +32,8 @@ func (b *builder) value() {
 	}
 }
 
-// setJSON sets the value to what write appends; where it fails, to the
-// payload's own text.
+// setJSON sets the value to write's output; after an error, to the payload's
+// own text.
 func (b *builder) setJSON(write func([]byte) ([]byte, error)) {
 	data := b.get(b.plan.payload).Data
 	value, err := write(make([]byte, 0, len(data)+len(data)/8+64))
@@ -71,8 +71,8 @@ func (b *builder) appendEnvelope(dst []byte) ([]byte, error) {
 	return append(dst, '}'), err
 }
 
-// appendPayload appends the payload as JSON, expanded where that is asked for
-// and can be done.
+// appendPayload appends the payload as JSON, expanded where asked for and
+// possible.
 func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 	c, v := b.plan.payload, b.get(b.plan.payload)
 	if b.router.event.PayloadFormat == FormatJSONExpanded && v.Kind != pg.Null {
@@ -89,11 +89,11 @@ func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// errNotJSON is a payload that starts like JSON but is not.
+// errNotJSON is a payload starting like JSON, and invalid.
 var errNotJSON = errors.New("the payload is not valid JSON")
 
-// appendExpanded expands a payload of text that starts like an object or array.
-// Any error but errNotJSON means it stays a string.
+// appendExpanded expands a payload of text starting like an object or array.
+// Any error but errNotJSON leaves a string.
 func (b *builder) appendExpanded(dst []byte, v pg.Value) ([]byte, error) {
 	if b.plan.payload.oid == pgtype.ByteaOID {
 		return nil, errNotExpandable
@@ -108,8 +108,8 @@ func (b *builder) appendExpanded(dst []byte, v pg.Value) ([]byte, error) {
 	return out, err
 }
 
-// blank reports whether a payload counts as empty: NULL, or nothing but what
-// Java's String.trim removes, characters up to the space. Bytes are never blank:
+// blank reports whether a payload counts as empty: NULL, or nothing but
+// characters up to the space, as for Java's String.trim. Bytes are never blank:
 // the text of empty bytea is \x.
 func blank(v pg.Value) bool {
 	switch v.Kind {

@@ -30,7 +30,7 @@ func newBell(socket int) (*bell, error) {
 		return nil, err
 	}
 	err = errors.Join(
-		unix.SetNonblock(fd, true), // otherwise os.NewFile leaves it out of the poller
+		unix.SetNonblock(fd, true), // otherwise os.NewFile does not use the poller
 		unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, socket, &unix.EpollEvent{}),
 	)
 	if err != nil {
@@ -44,8 +44,8 @@ func newBell(socket int) (*bell, error) {
 	return b, nil
 }
 
-// read reads what is there, or waits until something is, or the deadline of
-// the bell's file passes. 0 means the end.
+// read reads present bytes, or waits for bytes until the deadline of the bell's
+// file. 0 means the end.
 func (b *bell) read(p []byte) (n int, err error) {
 	waited := b.raw.Read(func(epoll uintptr) bool {
 		if b.armed {
@@ -61,8 +61,8 @@ func (b *bell) read(p []byte) (n int, err error) {
 		if err = unwatched.Listen(int(epoll), b.socket, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT); err != nil {
 			return true
 		}
-		// What came before being armed may not ring: the kernel tells the outer
-		// instance nothing if it has the socket on the inner one's list already.
+		// Earlier bytes may not ring: the kernel tells the outer instance nothing of
+		// a socket already on the inner list.
 		n, err = unwatched.Receive(b.socket, p)
 		return !errors.Is(err, unix.EAGAIN)
 	})
@@ -72,5 +72,5 @@ func (b *bell) read(p []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// close ends a read that waits, and returns once no read uses the socket.
+// close ends a waiting read, and returns once no read uses the socket.
 func (b *bell) close() error { return b.file.Close() }

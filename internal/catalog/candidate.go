@@ -17,12 +17,12 @@ const (
 	CandidatePrimary     CandidateState = "primary"     // the slot's own server
 	CandidateReady       CandidateState = "ready"       // a copy of the slot, to go on from
 	CandidateTemporary   CandidateState = "temporary"   // a copy a promotion drops
-	CandidateInvalidated CandidateState = "invalidated" // a copy that cannot be read any more
+	CandidateInvalidated CandidateState = "invalidated" // a copy no longer readable
 	CandidateStale       CandidateState = "stale"       // a copy not moved on
-	CandidateBlocked     CandidateState = "blocked"     // a slot of that name keeps the copy away
-	CandidateHeld        CandidateState = "held"        // a copy, from which nothing would be sent
+	CandidateBlocked     CandidateState = "blocked"     // a slot of the name keeps the copy away
+	CandidateHeld        CandidateState = "held"        // a copy, without a stream to follow
 	CandidateMissing     CandidateState = "missing"     // no slot
-	CandidateUnsupported CandidateState = "unsupported" // a version that copies no slots
+	CandidateUnsupported CandidateState = "unsupported" // a version without copies of slots
 	CandidateApart       CandidateState = "apart"       // no standby of the slot's server
 	CandidateUnknown     CandidateState = "unknown"     // no answer
 )
@@ -45,7 +45,7 @@ func (c Candidate) Judged() bool {
 // Ready reports whether the connector would go on after a failover to the server.
 func (c Candidate) Ready() bool { return c.State == CandidateReady }
 
-// String is what an operator is told.
+// String is the text for an operator.
 func (c Candidate) String() string { return c.Host + " " + c.Text }
 
 // original is the slot on a separate server.
@@ -55,10 +55,10 @@ type original struct {
 	instance Instance
 	slot     Slot
 	exists   bool
-	physical []string // slots that standbys may read
+	physical []string // slots for standbys
 }
 
-// standing is what a server tells of itself a failover may go to.
+// standing is the self-description of a server, perhaps the next primary.
 type standing struct {
 	server   Server
 	instance Instance
@@ -68,7 +68,7 @@ type standing struct {
 
 	syncs, feedback bool     // sync_replication_slots, hot_standby_feedback
 	slotName        string   // primary_slot_name
-	dbname          *bool    // whether primary_conninfo has one; nil: the role may not know
+	dbname          *bool    // whether primary_conninfo names a database; nil: the role may not know
 	conninfoFile    string   // where primary_conninfo is set, where the role may know
 	awaited         []string // in synchronized_standby_slots, without such a slot there
 }
@@ -97,7 +97,7 @@ func (p original) judge(s standing) Candidate {
 	return Candidate{State: CandidateMissing, Text: "has no copy of the slot: " + text, Remedy: remedy}
 }
 
-// uncopied is a standby of a version that copies no slots.
+// uncopied is a standby of a version without copies of slots.
 func (p original) uncopied(s standing) Candidate {
 	c := Candidate{State: CandidateUnsupported,
 		Text:   fmt.Sprintf("has no copy of the slot, as PostgreSQL %d copies none to standbys: after a failover to it the connector ends with exit code 3", s.server.Major()),
@@ -112,8 +112,8 @@ func (p original) uncopied(s standing) Candidate {
 	return c
 }
 
-// left is the slot on a server that was the primary, if the one that took over
-// had no copy: nothing else has everything committed since.
+// left is the slot on a former primary, if the new primary had no copy: nothing
+// else has everything committed since.
 func (p original) left(s standing) Candidate {
 	return Candidate{State: CandidateBlocked,
 		Text: fmt.Sprintf("has the slot, confirmed up to %s, and the primary has none: what was committed since can be read there only", s.slot.ConfirmedFlush),
@@ -121,7 +121,7 @@ func (p original) left(s standing) Candidate {
 			"SELECT pg_drop_replication_slot(" + pgsql.Literal(s.slot.Name) + ");"}
 }
 
-// unmarked is a slot of that name the server has not copied.
+// unmarked is a slot of the name, not copied by the server.
 func (p original) unmarked(s standing) Candidate {
 	c := Candidate{State: CandidateBlocked}
 	behind := p.behind(s, &c)
@@ -168,7 +168,7 @@ func (p original) copied(s standing) Candidate {
 	return c
 }
 
-// behind notes how far the server's slot is behind, and says it.
+// behind notes and describes the lag of the server's slot.
 func (p original) behind(s standing, c *Candidate) string {
 	bytes := max(0, int64(p.slot.ConfirmedFlush)-int64(s.slot.ConfirmedFlush))
 	c.Behind = &bytes
@@ -178,7 +178,7 @@ func (p original) behind(s standing, c *Candidate) string {
 // askTheServer is how to find out why there is no copy.
 const askTheServer = "; if it does not come, that server's log says why, and so does, as a role with REPLICATION: SELECT pg_sync_replication_slots();"
 
-// reason says why there is no copy. There is no remedy for a slot that is not there yet.
+// reason says why there is no copy. A slot not there yet needs no remedy.
 func (p original) reason(s standing) (text, remedy string) {
 	text, remedy = p.hindrance(s)
 	switch {
@@ -192,7 +192,7 @@ func (p original) reason(s standing) (text, remedy string) {
 	return "it has not come yet", "wait a moment" + askTheServer
 }
 
-// hindrance is the setting that keeps a copy from being made or moved on, "" for none.
+// hindrance is the setting in the way of a copy, "" for none.
 func (p original) hindrance(s standing) (text, remedy string) {
 	set := func(name, value string) string {
 		return "on that server: ALTER SYSTEM SET " + name + " = " + value + "; SELECT pg_reload_conf();"
@@ -213,7 +213,7 @@ func (p original) hindrance(s standing) (text, remedy string) {
 			"on the primary: SELECT pg_create_physical_replication_slot(" + pgsql.Literal(s.slotName) + ", true);"
 	case s.dbname != nil && !*s.dbname:
 		add := "add it, as it is otherwise: " + set("primary_conninfo", "'… dbname="+p.server.Database+"'")
-		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // which would go before what a tool writes later
+		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // stronger than a tool's later writes
 			add = "on that server, add dbname=" + p.server.Database + " to it in " + s.conninfoFile + "; then SELECT pg_reload_conf();"
 		}
 		return "its primary_conninfo has no dbname", add + " (a tool that writes primary_conninfo may take it out again: docs/how-to/patroni.md)"
@@ -221,7 +221,7 @@ func (p original) hindrance(s standing) (text, remedy string) {
 	return "", ""
 }
 
-// MakeFailoverSlot is how a slot becomes one that standbys copy.
+// MakeFailoverSlot makes a slot a failover slot.
 func MakeFailoverSlot(slot Slot) string {
 	return "while nobody reads it: psql 'dbname=" + slot.Database + " replication=database' -c 'ALTER_REPLICATION_SLOT " + pgsql.Name(slot.Name) + " (FAILOVER true)'"
 }

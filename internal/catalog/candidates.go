@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// candidatePatience bounds the look at a single server: the next waits for it.
+// candidatePatience bounds the look at a single server: the next waits.
 const candidatePatience = 5 * time.Second
 
 // Candidates are the addresses of the servers a failover may go to.
@@ -26,7 +26,7 @@ type Candidates struct {
 	hosts []*pgconn.Config
 }
 
-// FindCandidates are those the URL and standbys (host or host:port) lead to
+// FindCandidates are the servers of the URL and standbys (host or host:port)
 // now.
 func FindCandidates(ctx context.Context, url string, standbys []string) (*Candidates, error) {
 	cfg, err := parse(url)
@@ -41,12 +41,12 @@ func FindCandidates(ctx context.Context, url string, standbys []string) (*Candid
 	return &Candidates{cfg, env, candidateHosts(ctx, &cfg.Config, standbys)}, nil
 }
 
-// Several reports whether there is more than one.
+// Several reports whether there are at least two.
 func (c *Candidates) Several() bool { return len(c.hosts) > 1 }
 
-// Read asks each of them in turn and with the URL's login, and says how a
-// failover to it would find the slot. conn is to the slot's own server. A
-// server not answering is a CandidateUnknown.
+// Read asks each in turn with the URL's login, and describes the slot after a
+// failover there. conn is to the slot's own server. A server not answering is a
+// CandidateUnknown.
 func (c *Candidates) Read(ctx context.Context, conn *pgx.Conn, slot string) (list []Candidate, err error) {
 	own, err := readOriginal(ctx, conn, slot)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Candidates) Read(ctx context.Context, conn *pgx.Conn, slot string) (lis
 	return list, nil
 }
 
-// look asks one server.
+// look asks a server.
 func (c *Candidates) look(ctx context.Context, host *pgconn.Config, own original) (found Candidate, err error) {
 	ctx, cancel := context.WithTimeout(ctx, candidatePatience)
 	defer cancel()
@@ -111,7 +111,7 @@ func inPlaceOf(cfg *pgconn.Config, address string) *pgconn.Config {
 	return &there
 }
 
-// certifiedAs wants the host's name in the server's certificate, where one is wanted.
+// certifiedAs wants the host's name in the server's certificate, if required.
 func certifiedAs(cfg *tls.Config, host string) *tls.Config {
 	if cfg == nil || cfg.ServerName == "" {
 		return cfg
@@ -135,7 +135,7 @@ func splitHost(address string) (host string, port uint16) {
 	return host, uint16(n)
 }
 
-// CheckHost is the error of a text that is neither host nor host:port.
+// CheckHost is the error of a text neither host nor host:port.
 func CheckHost(address string) error {
 	if host, _ := splitHost(address); host == "" || strings.ContainsAny(host, "/@?, ") {
 		return failure.Configf("write db2.example.com, or db2.example.com:5432", "is neither a host nor host:port")
@@ -161,8 +161,9 @@ func readOriginal(ctx context.Context, conn *pgx.Conn, slot string) (p original,
 	return p, nil
 }
 
-// hasDatabaseName tells whether a connection string has one: a URI, or pairs whose
-// values may be quoted. The string has a password, too, and stays with the server.
+// hasDatabaseName tells whether a connection string, a URI or pairs, perhaps
+// quoted, names a database. The string has a password, too, and stays with the
+// server.
 const hasDatabaseName = `(setting ~ '^postgres(ql)?://[^/?]*/[^?]' OR setting ~ '(^|[?&[:space:]])dbname[[:space:]]*=[[:space:]]*(''[^'']|[^''&[:space:]])')`
 
 func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing, err error) {
@@ -187,7 +188,7 @@ func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing,
 			s.awaited = append(s.awaited, awaited.Name)
 		}
 	}
-	// primary_conninfo is not listed for a role that may not see it.
+	// primary_conninfo is not listed for every role.
 	err = conn.QueryRow(ctx, `
 		SELECT COALESCE(current_setting('sync_replication_slots', true) = 'on', false),
 		       current_setting('hot_standby_feedback') = 'on',
@@ -201,7 +202,8 @@ func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing,
 	return s, nil
 }
 
-// ReadFollowers counts the processes that send the server's log to standbys or backups.
+// ReadFollowers counts the processes sending the server's log to standbys or
+// backups.
 func ReadFollowers(ctx context.Context, conn *pgx.Conn) (n int, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT count(*) FROM pg_stat_replication r

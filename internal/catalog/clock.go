@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// ClockAhead is how far the server's clock is ahead of this machine's, or behind where
-// it is negative, give or take the second value.
+// ClockAhead is the lead of the server's clock over ours, negative if behind,
+// give or take the second value.
 func ClockAhead(ctx context.Context, conn *pgx.Conn) (ahead, give time.Duration, err error) {
 	var micros int64
 	asked := time.Now()
@@ -25,8 +25,8 @@ func ClockAhead(ctx context.Context, conn *pgx.Conn) (ahead, give time.Duration,
 }
 
 // WALAge is how long ago the server last wrote to the log's file with the
-// position: what is there is as old at least. It is unknown where the file is
-// gone, or the role may not look, which takes pg_monitor.
+// position: the rest is as old at least. Unknown without the file, or without
+// pg_monitor.
 func WALAge(ctx context.Context, conn *pgx.Conn, at pg.LSN) (age time.Duration, known bool, err error) {
 	var seconds *float64
 	err = conn.QueryRow(ctx, `

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// firstUserOID is FirstNormalObjectId: the OIDs below it belong to built-in
-// objects and are the same on every server.
+// firstUserOID is FirstNormalObjectId: lower OIDs belong to built-in objects,
+// the same on every server.
 const firstUserOID = 16384
 
 // The identity flag follows logicalrep_write_attrs in PostgreSQL's proto.c.
@@ -35,15 +35,15 @@ SELECT a.attname::text,
  WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attnum`
 
-// tableColumn is a column, and how it is generated: "s" for stored, "v" for virtual
-// (18), "" for not at all.
+// tableColumn is a column, with the way of generation: "s" for stored, "v" for
+// virtual (18), "" for not at all.
 type tableColumn struct {
 	pg.Column
 	generated string
 }
 
-// ReadColumns describes a table with all of the columns, which is what a query
-// reads; ok is false where there is no such table.
+// ReadColumns describes a table with all columns, as for a query; ok is false
+// where there is no such table.
 func ReadColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (rel *pg.Relation, ok bool, err error) {
 	rel, columns, err := readColumns(ctx, conn, table)
 	if rel == nil || err != nil {
@@ -55,9 +55,9 @@ func ReadColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (rel *pg.R
 	return rel, true, nil
 }
 
-// ReadSent describes a table as the stream announces it through the publication or,
-// where there is none, through one that CreatePublication makes; ok is false where there
-// is no such table.
+// ReadSent describes a table as the stream announces it through the publication
+// or, without any, through CreatePublication's; ok is false where there is no
+// such table.
 func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication string) (rel *pg.Relation, ok bool, err error) {
 	rel, columns, err := readColumns(ctx, conn, table)
 	if rel == nil || err != nil {
@@ -79,7 +79,7 @@ func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication s
 }
 
 // withholds returns why the column of a table published is not in the stream,
-// and the remedy; "" if it is.
+// and the remedy; "" if so.
 func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, remedy string) {
 	const another = "name a column that is not generated, or have the application write this one"
 	list := p.ColumnList(t)
@@ -102,8 +102,8 @@ func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, r
 	return "", ""
 }
 
-// readColumns reads all columns, and a relation that has none yet; nil where there is no
-// such table.
+// readColumns reads all columns, and a relation without columns yet; nil where
+// there is no such table.
 func readColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (*pg.Relation, []tableColumn, error) {
 	info, ok, err := ReadTable(ctx, conn, table)
 	if err != nil || !ok {

@@ -29,8 +29,8 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 }
 
 // ConnectBeside is Connect to the address a stream comes from. ConnectBeside
-// does not ask other hosts of the URL. If the URL does not lead to that address
-// any more, or at is nil, it is Connect.
+// does not ask other hosts of the URL. If the URL no longer leads to the
+// address, or at is nil, as Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -44,9 +44,9 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 	return openAt(ctx, cfg, env, answerTimeout, at)
 }
 
-// ConnectStore opens an ordinary connection for another purpose than to read
-// what is to be published, under a separate name and with run-time parameters.
-// Otherwise it is as Connect.
+// ConnectStore opens an ordinary connection for other purposes than reading
+// events, under a separate name and with run-time parameters. Otherwise as
+// Connect.
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -61,8 +61,8 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 }
 
 // ordinary is the environment of an ordinary connection. A statement waiting
-// for a lock fails, so it is not taken for a server not answering. In the URL
-// an operator may set another lock_timeout or statement_timeout.
+// for a lock fails, before the server counts as silent. In the URL an operator
+// may set another lock_timeout or statement_timeout.
 func ordinary(cfg *pgconn.Config) environment {
 	env := everywhere.joined(environment{"lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10)})
 	for _, name := range []string{"lock_timeout", "statement_timeout"} {
@@ -74,9 +74,9 @@ func ordinary(cfg *pgconn.Config) environment {
 }
 
 // ConnectReplication opens a logical replication connection (a walsender). The
-// errors carry a failure.Class. It has no lock_timeout, not even the role's,
+// errors carry a failure.Class. Without a lock_timeout, even the role's,
 // because the creation of a slot waits for transactions by their locks.
-// Otherwise it is as Connect, until wal.Open takes the connection over.
+// Otherwise as Connect, until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -101,7 +101,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// prepare sets what every connection of ours has.
+// prepare sets the options of every connection of ours.
 func prepare(cfg *pgconn.Config) {
 	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	if cfg.RuntimeParams["application_name"] == "" {

@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// connectFailed puts the error of a connection attempt into one line, and gives
-// it a failure.Class and a remedy. pgconn tries each address with and without
-// TLS and reports every attempt; connectFailed says each thing once.
+// connectFailed puts the error of a connection attempt into a line with a
+// failure.Class and a remedy. pgconn tries each address with and without TLS
+// and reports every attempt; connectFailed says each thing once.
 func connectFailed(err error, cfg *pgconn.Config) error {
 	connect, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -53,18 +53,19 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: classified}
 }
 
-// routineConnect refuses a role that may not connect to the database (postinit.c).
+// routineConnect refuses a role without the right to connect to the database
+// (postinit.c).
 const routineConnect = "CheckMyDatabase"
 
-// routineEncoding refuses a client_encoding into which the database's cannot be
-// converted (mbutils.c).
+// routineEncoding refuses a client_encoding without a conversion from the
+// database's (mbutils.c).
 const routineEncoding = "InitializeClientEncoding"
 
 // remedyPooler is for the answer of a pooler taking no start-up parameters of
-// ours. PostgreSQL itself answers so only to what is no client of its own.
+// ours. PostgreSQL itself answers so only to foreign clients.
 const remedyPooler = "what answers is a pooler, as PgBouncer: " + ConnectDirectly
 
-// ConnectDirectly is the remedy for what a pooler cannot do.
+// ConnectDirectly is the remedy for a pooler's limits.
 const ConnectDirectly = "connect to PostgreSQL directly, and not through a pooler, as only PostgreSQL has replication connections; or set source.mode: poll"
 
 // badParameter are the codes of a server not taking a setting, or the value,
@@ -80,9 +81,8 @@ type connectError struct {
 func (e *connectError) Error() string { return e.text }
 func (e *connectError) Unwrap() error { return e.err }
 
-// attempts lists what went wrong, each thing once. A refusal of TLS that only
-// led to the next attempt is left out. refusedTLS reports that this was the
-// only thing that went wrong.
+// attempts lists the faults, each once. A refusal of TLS followed by another
+// attempt is left out. refusedTLS reports no other fault.
 func attempts(err error) (texts []string, refusedTLS bool) {
 	for _, e := range failure.Split(err) {
 		for line := range strings.SplitSeq(e.Error(), "\n") {
@@ -92,7 +92,7 @@ func attempts(err error) (texts []string, refusedTLS bool) {
 			}
 		}
 	}
-	// By the text, which is pgconn's own: it has no type for it.
+	// By the text, pgconn's own: there is no type.
 	answered := slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
 		return strings.Contains(s, "server refused TLS connection")
 	})

@@ -4,14 +4,14 @@ import "fmt"
 
 // Defect is a fault of some minor versions of PostgreSQL.
 type Defect struct {
-	// Text says what it does to the connector's events.
+	// Text is the effect on the connector's events.
 	Text string
 	// Fixed is the oldest version of the same major without it.
 	Fixed int
 }
 
-// defects are by server_version_num: from the first version that has one up to
-// the first that has not.
+// defects are by server_version_num: from the first version with the defect up
+// to the first without.
 var defects = []struct {
 	from, fixed int
 	text        string
@@ -22,12 +22,12 @@ var defects = []struct {
 
 const (
 	losesRows = "if a publication changes while a transaction that wrote to the table is open, rows written later never reach the stream (the way of setup, which waits for such transactions, is safe)"
-	// The mend of losesRows brought it, and the next minors have it mended.
+	// From the mend of losesRows to the next minor versions.
 	growsMemory = "many changes of the catalogs beside long transactions can make the walsender take gigabytes, and then fail at each try (SQLSTATE XX000)"
 )
 
-// Defects are the known faults of a server of the version, server_version_num,
-// that concern us.
+// Defects are the known faults of concern in a server of the version,
+// server_version_num.
 func Defects(version int) (found []Defect) {
 	for _, d := range defects {
 		if version >= d.from && version < d.fixed {
@@ -40,7 +40,7 @@ func Defects(version int) (found []Defect) {
 // versionText names a version as PostgreSQL does: 17.5.
 func versionText(version int) string { return fmt.Sprintf("%d.%d", version/10000, version%10000) }
 
-// Describe says it of a server of the version, and names the way out.
+// Describe is for an operator of the version, with the way out.
 func (d Defect) Describe(version int) (text, remedy string) {
 	return "PostgreSQL " + versionText(version) + " has a defect: " + d.Text,
 		"upgrade to " + versionText(d.Fixed) + " or a later minor version; it needs no dump and no new slot"

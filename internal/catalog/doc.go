@@ -1,16 +1,15 @@
-// Package catalog asks PostgreSQL: how to connect, what server, slot,
-// publication and tables there are and whether they fit, and the rows of a
-// snapshot. run, check, status and setup all ask here, so all get the same
-// answer.
+// Package catalog asks PostgreSQL: how to connect, the server, slot,
+// publication and tables and their fitness, and the rows of a snapshot. run,
+// check, status and setup all ask here, so all get the same answer.
 //
 // Invariants:
 //
 //  1. Connections are opened in open.go and nowhere else. Each ends when the
-//     server is silent for too long; Patient announces what may take longer.
+//     server is silent for too long; Patient announces long statements.
 //  2. Errors are told apart by SQLSTATE, never by text, and carry a
 //     failure.Class.
-//  3. What refuses a table, a slot or a publication is a single function for
-//     all: CheckTable, Slot.Unfit, CheckPublication; a View has their verdicts.
+//  3. A single function for all refuses a table, a slot or a publication:
+//     CheckTable, Slot.Unfit, CheckPublication; a View has their verdicts.
 //
 // Non-goals: streaming (wal), outbox columns (transform), changes nobody asked
 // for.

@@ -7,12 +7,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// hasIdentity is the SQL condition rows of pg_class c, of the partitions and of
-// the tables that inherit from it can be named in an update or delete:
-// TableInfo.ReplicaIdentity. PostgreSQL refuses an UPDATE or DELETE of any
-// other table whose updates or deletes are published, and looks at the
-// partition the row is in. A partition made later has the default identity, and
-// so the primary key of the partitioned table or none.
+// hasIdentity is the SQL condition for updates and deletes of rows of pg_class
+// c, the partitions and the children: TableInfo.ReplicaIdentity. PostgreSQL
+// refuses a published UPDATE or DELETE of any other table, by the row's
+// partition. A partition made later has the default identity, and so the
+// primary key of the partitioned table or none.
 var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
            WITH RECURSIVE below AS (
                SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = c.oid
@@ -21,7 +20,7 @@ var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
             WHERE leaf.relkind = 'r' AND NOT ` + ownIdentity("leaf") + "))"
 
 // ownIdentity is hasIdentity of a single table: the whole row, or a key checked
-// at once. From 18 on, a generated column in it counts as one not published.
+// at once. From 18 on, a generated column there counts as not published.
 func ownIdentity(class string) string {
 	return strings.ReplaceAll(`CASE CASE {{c}}.relkind WHEN 'p' THEN 'd' ELSE {{c}}.relreplident END
            WHEN 'n' THEN false
@@ -40,10 +39,10 @@ func ownIdentity(class string) string {
 const IdentityRemedy = "give it, and each of its partitions, a primary key that is not DEFERRABLE and has no generated column"
 
 // EnsurePublicationSQL creates the publication as CreatePublication does, or
-// adds to one that exists the tables it lacks. It is a block looking at the
-// tables itself, so it does the same for every user and at any time.
-// EnsurePublicationSQL refuses to add a table whose UPDATEs PostgreSQL would
-// refuse from then on (SQLSTATE 55000, with a hint).
+// adds missing tables to an existing publication. The block looks at the tables
+// itself, with the same effect for every user and at any time. A table with
+// UPDATEs refused by PostgreSQL from then on is refused (SQLSTATE 55000, with a
+// hint).
 func EnsurePublicationSQL(name string, tables []pg.Table) string {
 	if len(tables) == 0 {
 		return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
@@ -113,8 +112,8 @@ BEGIN
 END `
 
 // EnsureSlotSQL creates the slot as CreateSlot does with SlotOptions{Failover:
-// true}, where there is none. EnsureSlotSQL must not share a transaction with a
-// statement that writes.
+// true}, where there is none. EnsureSlotSQL must not share a transaction with
+// writing statements.
 func EnsureSlotSQL(name string) string {
 	slot := pgsql.Literal(name) + ", " + pgsql.Literal(Plugin)
 	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+

@@ -13,16 +13,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// environment is what a session of ours sets, by the parameter's name. Roles,
-// databases, servers and login event triggers (PostgreSQL 17) have settings of
-// their own, which would change values, end transactions, or put functions of
+// environment are the settings of our sessions, by the parameter's name. Roles,
+// databases, servers and login event triggers (PostgreSQL 17) have other
+// settings, perhaps changing values, end transactions, or put functions of
 // somebody else in the place of PostgreSQL's.
 type environment map[string]string
 
 // everywhere is the environment of each session.
 var everywhere = textForm.joined(lasting)
 
-// lasting is the part of it not concerning values.
+// lasting is the part not concerning values.
 var lasting = undisturbed.joined(afterLogin)
 
 // textForm makes the text form of values independent of other settings
@@ -34,14 +34,14 @@ var textForm = environment{
 	"extra_float_digits":          "3",
 	"timezone":                    "UTC",
 	"bytea_output":                "hex",
-	"standard_conforming_strings": "on", // package pgsql quotes for that
+	"standard_conforming_strings": "on", // package pgsql quotes accordingly
 	"client_min_messages":         "warning",
 	"client_encoding":             "UTF8",
 }
 
 // undisturbed lets statements and transactions take their time, and write. Each
-// wait of ours has a separate limit, see line. For a walsender each transaction
-// it decodes is a separate transaction, which transaction_timeout ends.
+// wait of ours has a separate limit, see line. For a walsender each decoded
+// transaction is a transaction, ended by transaction_timeout.
 var undisturbed = environment{
 	"statement_timeout":                   "0",
 	"idle_in_transaction_session_timeout": "0",
@@ -59,10 +59,10 @@ var afterLogin = environment{
 	"search_path":         "pg_catalog, pg_temp",
 }
 
-// noLockTimeout is for a session whose waits for locks have other limits.
+// noLockTimeout is for a session with other limits for locks.
 var noLockTimeout = environment{"lock_timeout": "0"}
 
-// joined is the environment with what others add to it.
+// joined is the environment with others' additions.
 func (e environment) joined(others ...environment) environment {
 	all := maps.Clone(e)
 	for _, o := range others {
@@ -73,7 +73,7 @@ func (e environment) joined(others ...environment) environment {
 
 // sql is the statement setting the environment: for the session, or until the
 // transaction ends. sql names all functions with their schema, because the
-// search path before it may be anybody's. The server may lack a parameter.
+// search path before may be anybody's. The server may lack a parameter.
 func (e environment) sql(local bool) string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -87,14 +87,14 @@ func (e environment) sql(local bool) string {
 	return "SELECT " + strings.Join(calls, ", ")
 }
 
-// clientEncoding is UTF8. Only a database in SQL_ASCII, which says nothing of
-// the encoding of the bytes, gives them as they are: asked for UTF8 it would
-// convert nothing, but end the stream at each byte that is none, of any
-// published table. Package transform judges the row.
+// clientEncoding is UTF8. Only a database in SQL_ASCII, without a known
+// encoding, gives the bytes as they are: with UTF8, without any conversion, the
+// stream would end at each invalid byte of any published table. Package
+// transform judges the row.
 const clientEncoding = "CASE WHEN pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.=) 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END"
 
 // login gives the environment to the server with the login. Most poolers refuse
-// that, and so no session of the application gets it.
+// such settings, so no session of the application gets them.
 func (e environment) login(cfg *pgconn.Config) {
 	for name, value := range e {
 		if _, late := afterLogin[name]; !late {
@@ -103,8 +103,8 @@ func (e environment) login(cfg *pgconn.Config) {
 	}
 }
 
-// settle sets the environment once more when the login is over: what a login
-// event trigger has set counts more than what came with the login.
+// settle sets the environment once more when the login is over: the settings of
+// a login event trigger prevail over the login's.
 func (e environment) settle(ctx context.Context, conn *pgconn.PgConn) error {
 	if len(e) == 0 {
 		return nil
@@ -120,12 +120,11 @@ func (e environment) settle(ctx context.Context, conn *pgconn.PgConn) error {
 // form of the stream.
 var Environment = everywhere.joined(noLockTimeout).sql(true)
 
-// ScriptEnvironment are statements giving a session of psql what statements of
-// ours count on.
+// ScriptEnvironment are statements giving a session of psql our environment.
 var ScriptEnvironment = lasting.joined(noLockTimeout, environment{"standard_conforming_strings": "on"}).sets()
 
-// sets are statements for the session; that for a parameter the server may lack
-// is a block.
+// sets are statements for the session; a block for a parameter unknown to some
+// servers.
 func (e environment) sets() (statements []string) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		switch name {

@@ -13,13 +13,12 @@ import (
 // noMember stands in a fingerprint for a table not published.
 const noMember = "none"
 
-// Fingerprint returns a text that tells, compared with an earlier one by
-// SamePublication, whether rows of the tables may have bypassed the stream in
-// between: the publication was created anew, or a table or schema was taken out
-// of it and put back, or a table was replaced by another of the name.
-// Fingerprint says nothing about tables not asked about. (Switching publish
-// from insert to something else and back leaves no trace in the catalogs, nor
-// does making a table unlogged and logged again.)
+// Fingerprint returns a text for SamePublication to tell whether rows of the
+// tables may have bypassed the stream between two looks: the publication was
+// created anew, or a table or schema was taken out and put back, or a table was
+// replaced by another of the name. Fingerprint says nothing about tables not
+// asked about. (Switching publish from insert to something else and back leaves
+// no trace in the catalogs, nor does making a table unlogged and logged again.)
 //
 // The form is oid:table=membership|membership,table=… and so on.
 func (p Publication) Fingerprint(tables []pg.Table) string {
@@ -35,14 +34,14 @@ func (p Publication) Fingerprint(tables []pg.Table) string {
 	return fmt.Sprintf("%d:%s", p.OID, strings.Join(parts, ","))
 }
 
-// NoTables reports whether a fingerprint is one of no tables, or of no
-// publication: as messages do not pass through one, nothing is missed meanwhile.
+// NoTables reports a fingerprint without tables, or without a publication:
+// enough for messages, with nothing missed.
 func NoTables(fingerprint string) bool {
 	return fingerprint == "" || strings.HasSuffix(fingerprint, ":")
 }
 
-// memberships names each reason why a table is published. If a reason ends and
-// comes back, the catalogs give it another OID, so the name differs.
+// memberships names each reason why a table is published. A reason ended and
+// come back has another OID in the catalogs, and so another name.
 func (p Publication) memberships(t pg.Table) (members []string) {
 	switch {
 	case p.AllTables && p.excepts(t):
@@ -64,8 +63,8 @@ func (p Publication) memberships(t pg.Table) (members []string) {
 // SamePublication reports whether each table of the earlier of two fingerprints
 // was published without a break since: the publication is the same, and at
 // least one membership of the table is in both. Others may have come or gone,
-// and so may tables not read before. Fingerprints of versions that noted one
-// membership only are understood.
+// and so may tables not read before. Fingerprints with a single membership are
+// understood.
 func SamePublication(before, now string) bool {
 	if before == now || NoTables(before) {
 		return true
@@ -86,8 +85,8 @@ func SamePublication(before, now string) bool {
 	return true
 }
 
-// OtherPublication reports whether the later of two fingerprints is of another publication
-// than the earlier one, and of all tables of that.
+// OtherPublication reports whether the later of two fingerprints is another
+// publication's, with all tables of the earlier.
 func OtherPublication(before, now string) bool {
 	if NoTables(before) || NoTables(now) {
 		return false
@@ -105,8 +104,8 @@ func FingerprintHas(fingerprint string, t pg.Table) bool {
 	return has
 }
 
-// LeftOut are the tables of an earlier fingerprint the present one, of the same
-// publication, is not of.
+// LeftOut are the tables of an earlier fingerprint missing in the present, of
+// the same publication.
 func LeftOut(before, now string) []string {
 	oid, tables := splitFingerprint(before)
 	same, still := splitFingerprint(now)

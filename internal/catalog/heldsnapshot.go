@@ -10,7 +10,7 @@ import (
 )
 
 // HeldSnapshot is an exported snapshot outliving the next command of the
-// connection which created it.
+// creating connection.
 type HeldSnapshot struct {
 	Name string // for Snapshot.Name
 	conn *pgx.Conn
@@ -18,8 +18,8 @@ type HeldSnapshot struct {
 
 // HoldSnapshot takes over the exported snapshot name, as CreateSlot returns it:
 // the replication connection may then start to stream. HoldSnapshot opens a
-// separate connection to url, which Release closes; the snapshot ends with it.
-// While it is held, the server removes no row version it may see.
+// separate connection to url, which Release closes; so does the snapshot.
+// Meanwhile, the server removes no row version visible in the snapshot.
 func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) {
 	conn, err := Connect(ctx, url)
 	if err != nil {
@@ -38,7 +38,7 @@ func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) 
 	return held, nil
 }
 
-// Release ends the snapshot. On nil it does nothing.
+// Release ends the snapshot. Nothing on nil.
 func (h *HeldSnapshot) Release() {
 	if h == nil {
 		return

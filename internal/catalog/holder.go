@@ -18,7 +18,7 @@ type Holder struct {
 	User        string     `json:"user,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
 	// FlushLag is the time from a WAL flush on the server to the connector's
-	// confirmation of it; nil while there is nothing recent to measure.
+	// confirmation; nil while there is nothing recent to measure.
 	FlushLag *float64 `json:"flush_lag_seconds,omitempty"`
 }
 
@@ -37,8 +37,8 @@ func (h Holder) String() string {
 	return s
 }
 
-// ReadHolder looks up the process reading a slot; one that has just gone is
-// known by the number only.
+// ReadHolder looks up the process reading a slot; a process just gone is known
+// by the number only.
 func ReadHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) {
 	h := Holder{PID: pid}
 	err := conn.QueryRow(ctx, `

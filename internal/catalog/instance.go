@@ -8,12 +8,12 @@ import (
 )
 
 // Instance is a server between the start and the stop. Connections with equal
-// ones lead to the same server, where a URL may lead to several: it lists
-// hosts, or the address moves in a failover.
+// ones lead to the same server, where a URL may lead to several: with several
+// hosts, or an address moving in a failover.
 type Instance struct {
-	Started    string // when, by its own clock
+	Started    string // when, by the server's clock
 	InRecovery bool   // a standby
-	Database   string // that the connection is to
+	Database   string // of the connection
 }
 
 // ReadInstance asks the server on an ordinary or a replication connection.

@@ -6,11 +6,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// A transaction that has written to a table before the publication changes is
-// decoded by everything published then: without what it wrote before or, with
-// servers with the defect losesRows, without all of it and of what others write
-// later. So whoever changes a publication waits for the table's writers first.
-// New writers wait behind that, which is why it gives up soon.
+// A transaction with writes to a table before the publication changes is
+// decoded by the publication of then: without the earlier writes or, on servers
+// with the defect losesRows, without all of them and later ones of others. So
+// whoever changes a publication waits for the table's writers first. New
+// writers wait behind, so the wait is short.
 const (
 	lockWriters = "IN SHARE ROW EXCLUSIVE MODE"
 	joinTimeout = "'3s'"
@@ -30,8 +30,8 @@ func behindWriters(statement string, tables ...pg.Table) string {
 		statement + "; COMMIT;"
 }
 
-// awaitWriters is behindWriters for a block of PL/pgSQL that has an array of
-// tables in a variable named. awaitWriters says for whom it waited in vain.
+// awaitWriters is behindWriters for a block of PL/pgSQL with an array of tables
+// in the variable. The error names the writers.
 const awaitWriters = `        BEGIN
             SET LOCAL lock_timeout = ` + joinTimeout + `;
             EXECUTE 'LOCK TABLE ' || (SELECT string_agg(oid::regclass::text, ', ') FROM unnest(named) oid) || ' ` + lockWriters + `';

@@ -17,14 +17,14 @@ const (
 	// answerTimeout is how long a server asked may say nothing. answerTimeout is
 	// longer than lockTimeout, so a wait for a lock is not taken for a server not
 	// answering. answerTimeout is shorter than the deadlines of callers, so the
-	// error is the one seen.
+	// error is seen.
 	answerTimeout = 8 * time.Second
 	// lockTimeout is how long the server lets a statement of ours wait for a lock.
 	lockTimeout = 5 * time.Second
 )
 
-// errSilent is wrapped by the error of a connection whose server said nothing
-// for as long as it may.
+// errSilent is wrapped by the error of a connection with a server silent for
+// too long.
 var errSilent = errors.New("no answer from PostgreSQL")
 
 // line is a connection with a limit on the server's silence: a read or a write
@@ -66,8 +66,8 @@ func lineOf(conn net.Conn) *line {
 	return l
 }
 
-// Unlimited ends the limit: the caller sets deadlines of its own. It is not
-// called during a read or write.
+// Unlimited ends the limit: the caller sets the deadlines. Not called during a
+// read or write.
 func Unlimited(conn net.Conn) error {
 	l := lineOf(conn)
 	if l == nil {
@@ -120,7 +120,7 @@ func (l *line) Write(b []byte) (int, error) {
 func (l *line) readBySet() time.Time  { return l.readBy }
 func (l *line) writeBySet() time.Time { return l.writeBy }
 
-// begin sets the deadline of a read or write that begins.
+// begin sets the deadline at the beginning of a read or write.
 func (l *line) begin(until *time.Time, by func() time.Time, set func(time.Time) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +131,8 @@ func (l *line) begin(until *time.Time, by func() time.Time, set func(time.Time) 
 	return set(earlier(by(), *until))
 }
 
-// exceeded returns the error of a passed deadline: that of a silent server, or
-// nil if the user's own deadline has passed.
+// exceeded returns the error of a passed deadline: a silent server's, or nil
+// after the user's deadline.
 func (l *line) exceeded(by func() time.Time) (silent *silentError, ask func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *line) SetWriteDeadline(t time.Time) error {
 	return l.Conn.SetWriteDeadline(earlier(t, l.writeUntil))
 }
 
-// earlier returns the earlier of two deadlines, of which a zero one is none.
+// earlier returns the earlier of two deadlines; zero is none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -172,11 +172,11 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // silentError is errSilent with the length of the silence. silentError is no
-// timeout in the sense of net.Error: pgconn would take the connection for
-// usable after one.
+// timeout in the sense of net.Error: After a timeout, pgconn would take the
+// connection for usable.
 type silentError struct {
 	limit time.Duration
-	asked error // why it was not waited for any longer, where the server was asked
+	asked error // why the wait ended, where the server was asked
 }
 
 func (e *silentError) Error() string {

@@ -8,7 +8,7 @@ func OverLoopback(conn net.Conn) bool {
 	return remote != nil && remote.Network() == "tcp" && isLoopback(remote.String())
 }
 
-// isLoopback reports whether an address with a port is one of loopback.
+// isLoopback reports whether an address with a port is on loopback.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && net.ParseIP(host).IsLoopback()

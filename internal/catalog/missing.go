@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// MissingTable is the error of a table of source.tables that is not there.
+// MissingTable is the error of a missing table of source.tables.
 type MissingTable struct {
 	Table pg.Table
 	// Near is the table that may be meant; zero for none. SameName tells it has
@@ -26,7 +26,7 @@ func (m *MissingTable) Error() string {
 	return fmt.Sprintf("source.tables: table %s does not exist in the database", m.Table)
 }
 
-// remedy never leads to a second table beside the one meant.
+// remedy never leads to a second table beside the meant one.
 func (m *MissingTable) remedy() string {
 	const create = "create it with `cdc-outbox setup`"
 	switch {
@@ -47,11 +47,11 @@ func InSourceTables(t pg.Table) string {
 	return "In the configuration: source.tables: [" + name + "]"
 }
 
-// mostNear bounds the tables a missing one is compared with.
+// mostNear bounds the comparisons.
 const mostNear = 10_000
 
-// Missing returns the error of class failure.Config of a table that is not
-// there. Missing wraps a MissingTable.
+// Missing returns the error of class failure.Config of a missing table. Missing
+// wraps a MissingTable.
 func Missing(ctx context.Context, conn *pgx.Conn, t pg.Table) error {
 	m, err := FindNamesake(ctx, conn, t)
 	if err != nil {
@@ -60,8 +60,8 @@ func Missing(ctx context.Context, conn *pgx.Conn, t pg.Table) error {
 	return &failure.Error{Class: failure.Config, Remedy: m.remedy(), Err: m}
 }
 
-// FindNamesake looks for another table that may be meant, whether or not there
-// is any of the name.
+// FindNamesake looks for another table perhaps meant, whether or not the name
+// exists.
 func FindNamesake(ctx context.Context, conn *pgx.Conn, t pg.Table) (*MissingTable, error) {
 	m := &MissingTable{Table: t}
 	rows, _ := conn.Query(ctx, `

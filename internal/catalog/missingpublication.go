@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
-// MissingPublication is the error of a publication that is not there although
-// the slot is.
+// MissingPublication is the error of a missing publication beside an existing
+// slot.
 type MissingPublication struct {
 	Name, Slot string
 	Meant      string // the publication meant, there; "" for none

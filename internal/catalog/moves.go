@@ -12,16 +12,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// moves are the ways in which rows of a partitioned table may get into another
-// partition. PostgreSQL then writes a deletion and an insertion.
+// moves are the ways of rows into another partition of their table. PostgreSQL
+// then writes a deletion and an insertion.
 type moves struct {
-	// keys are the columns, of the partition keys at all levels, that may change:
-	// neither a time nor the event id.
+	// keys are the changeable columns of the partition keys at all levels: neither
+	// a time nor the event id.
 	keys []string
-	// full are the default partitions that have rows, as far as the statistics know.
+	// full are the default partitions with rows, according to the statistics.
 	full []string
-	// known: a deletion tells the event id, as the replica identity of each partition
-	// has it.
+	// known: a deletion tells the event id, by the replica identity of each
+	// partition.
 	known bool
 }
 
@@ -63,7 +63,7 @@ func readMoves(ctx context.Context, conn *pgx.Conn, t TableInfo, id string) (m m
 // WarnOfMoves returns an error with a remedy if rows of the table, which may be
 // partitioned, may move to another partition and would be taken for new ones:
 // nothing in the stream tells they were there before. tables are all read, id
-// is the column of the event id. The second error is that of asking.
+// is the column of the event id. The second error is the query's.
 func WarnOfMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo, id string, tables []pg.Table) (warning, err error) {
 	if !t.Partitioned {
 		return nil, nil
@@ -84,7 +84,7 @@ func WarnOfMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo
 		t.Table, blind, m.when()), nil
 }
 
-// when says what moves rows.
+// when describes the cause of moves.
 func (m moves) when() string {
 	var when []string
 	if len(m.keys) > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Parameters of libpq pgx does not know. It would send them to the server as
+// Parameters of libpq pgx does not know. They would go to the server as
 // settings of the session.
 
 // needless have no effect here, and why.
@@ -51,8 +51,8 @@ var refused = map[string]struct{ harmless, instead string }{
 
 var tlsVersions = map[string]uint16{"TLSv1": tls.VersionTLS10, "TLSv1.1": tls.VersionTLS11, "TLSv1.2": tls.VersionTLS12, "TLSv1.3": tls.VersionTLS13}
 
-// CheckParameters is the error of a connection string whose parameters the connector
-// does not have.
+// CheckParameters is the error of a connection string with parameters unknown
+// to the connector.
 func CheckParameters(url string) error {
 	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
@@ -62,8 +62,8 @@ func CheckParameters(url string) error {
 	return err
 }
 
-// NeedlessParameters are those of a connection string that have no effect, each with
-// the reason.
+// NeedlessParameters are a connection string's parameters without effect, each
+// with the reason.
 func NeedlessParameters(url string) []string {
 	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
@@ -128,8 +128,8 @@ func tlsConfigs(cfg *pgconn.Config) (all []*tls.Config) {
 	return all
 }
 
-// hostAddresses connects to the addresses in hostaddr, one for each host, whose names
-// certificates have.
+// hostAddresses connects to the addresses in hostaddr, each with a host, for
+// names in certificates.
 func hostAddresses(cfg *pgconn.Config) error {
 	value := cfg.RuntimeParams["hostaddr"]
 	delete(cfg.RuntimeParams, "hostaddr")

@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// registerTypes tells a connection the PostgreSQL type of a parameter from its Go
-// type: with QueryExecModeExec, pgx does not ask the server for it. pgx registers
-// these types by itself, together with all of its own and arrays of both. Releases
-// are built without those (nopgxregisterdefaulttypes), and are 1.4 MB smaller.
+// registerTypes tells a connection the PostgreSQL type of a parameter from its
+// Go type: with QueryExecModeExec, pgx does not ask the server. pgx's own
+// registry has these and many others, and arrays. Releases are built without
+// the registry (nopgxregisterdefaulttypes), and are 1.4 MB smaller.
 func registerTypes(types *pgtype.Map) {
 	register[bool](types, "bool")
 	register[int16](types, "int2")
@@ -30,7 +30,7 @@ func registerTypes(types *pgtype.Map) {
 	register[time.Duration](types, "interval")
 }
 
-// register gives T, a pointer to it, and slices of both their type.
+// register gives T, *T, and slices of both their type.
 func register[T any](types *pgtype.Map, name string) {
 	var (
 		value    T

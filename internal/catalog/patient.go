@@ -11,23 +11,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// askEvery is how often the server is asked what a long statement is waiting
-// for.
+// askEvery is the pause between two questions about a long statement's wait.
 const askEvery = 5 * time.Second
 
-// Waiting is what a statement waits for, as the server says.
+// Waiting is the reason of a statement's wait, told by the server.
 type Waiting struct {
-	Event string    // wait_event_type and wait_event of pg_stat_activity; empty while it works
-	For   []Blocker // who is in the way
+	Event string    // wait_event_type and wait_event of pg_stat_activity; empty while working
+	For   []Blocker // the sessions in the way
 }
 
-// Blocker is a session, or a prepared transaction, that a statement waits for.
+// Blocker is a session, or a prepared transaction, in a statement's way.
 type Blocker struct {
 	PID         int32 // 0 for a prepared transaction
 	Application string
 	User        string
-	// Age is the transaction's; 0 where the role may not see it (pg_read_all_stats
-	// shows it).
+	// Age is the transaction's; 0 without the right to see (pg_read_all_stats).
 	Age time.Duration
 }
 
@@ -69,11 +67,11 @@ func (b Blocker) String() string {
 }
 
 // Patient lets the statements on conn take as long as they need, until end is
-// called: the creation of a slot, which waits for every running transaction, a
-// sort, the building of an index. While the server says nothing, it is asked on
-// another connection to url what it is doing. tell, unless nil, is called with
-// the answer. If the server does not answer, or does not know conn any more,
-// conn is broken. The end of ctx does the same, at the next question.
+// called: the creation of a slot, behind every running transaction, a sort, the
+// building of an index. During the server's silence, another connection to url
+// asks for the reason. tell, unless nil, is called with the answer. If the
+// server does not answer, or does not know conn any more, conn is broken. The
+// end of ctx does the same, at the next question.
 //
 // tell is called by the goroutine waiting for the statement, and must not use
 // conn.
@@ -117,8 +115,8 @@ SELECT concat_ws(' ', a.wait_event_type, a.wait_event), b.pid, COALESCE(o.applic
  WHERE a.pid = $1
  ORDER BY 5 DESC`
 
-// askBeside asks on a separate connection what the server process pid waits
-// for.
+// askBeside asks on a separate connection about the wait of the server process
+// pid.
 func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -126,11 +124,11 @@ func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err erro
 	if err != nil {
 		return w, err
 	}
-	defer func() { _ = conn.Close(ctx) }() // nothing is pending on it
+	defer func() { _ = conn.Close(ctx) }() // nothing is pending
 	return ReadWaiting(ctx, conn, int32(pid))
 }
 
-// ReadWaiting asks what the server process pid waits for.
+// ReadWaiting asks about the wait of the server process pid.
 func ReadWaiting(ctx context.Context, conn *pgx.Conn, pid int32) (w Waiting, err error) {
 	known := false
 	var event, application, user string

@@ -24,14 +24,13 @@ func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
 }
 
 // pooledTimeout is the longest silence on such a connection. pooledTimeout
-// leaves room for the statements that lock and mark rows of a large table, and
-// for the time that notifications are listened for; both have shorter limits of
-// their own.
+// leaves room for statements locking and marking rows of a large table, and for
+// the wait for notifications; both have shorter limits of their own.
 const pooledTimeout = 40 * time.Second
 
 // Pooled does something on such a connection in a transaction with Environment,
-// except that values keep the text form of the login. What it changes counts only
-// if it returns nil.
+// except that values keep the text form of the login. Changes count only on
+// nil.
 func Pooled(ctx context.Context, conn *pgx.Conn, do func() error) error {
 	if _, err := conn.PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED; "+lasting.sql(true)).ReadAll(); err != nil {
 		return fmt.Errorf("begin: %w", err)

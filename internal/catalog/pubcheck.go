@@ -11,8 +11,8 @@ import (
 
 // CheckPublication returns the faults of a publication for reading the tables.
 // Failures would lose or damage events. Warnings are about harm to others, or
-// about something hidden. needed are the columns that must be published, by
-// table. All errors carry a remedy.
+// about something hidden. needed are the columns to be published, by table. All
+// errors carry a remedy.
 func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]string) (failures, warnings []error) {
 	names := make([]pg.Table, len(tables))
 	for i, t := range tables {
@@ -34,9 +34,8 @@ func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]s
 	return failures, append(warnings, warnOfSiblings(tables)...)
 }
 
-// warnOfSiblings names tables that are partitions of a single table: a row that
-// moves from one of them to the other is deleted in a single table and inserted
-// into another.
+// warnOfSiblings names partitions of a single table: a row moving between them
+// is deleted in one table and inserted into another.
 func warnOfSiblings(tables []TableInfo) (warnings []error) {
 	of := make(map[pg.Table][]string)
 	for _, t := range tables {
@@ -76,7 +75,7 @@ func CheckTable(t TableInfo, tables []pg.Table) (errs []error) {
 	return errs
 }
 
-// PublishableRemedy is for a table that is not Publishable.
+// PublishableRemedy is for a table not Publishable.
 func (t TableInfo) PublishableRemedy() string {
 	if t.Unlogged {
 		return "ALTER TABLE " + t.Quoted() + " SET LOGGED;"
@@ -124,9 +123,8 @@ func (p Publication) Excepts(t pg.Table) error {
 		"publication %q is of all tables EXCEPT table %s, so no event would ever arrive", p.Name, t)
 }
 
-// publishedAs returns the table under whose name the rows of a partition are
-// published: the topmost of those it is a partition of and published themselves
-// (pgoutput.c, get_rel_sync_entry).
+// publishedAs returns the table with the published name of a partition's rows:
+// the topmost published ancestor (pgoutput.c, get_rel_sync_entry).
 func (p Publication) publishedAs(t TableInfo) (root pg.Table, ok bool) {
 	if !p.ViaRoot {
 		return pg.Table{}, false
@@ -139,8 +137,8 @@ func (p Publication) publishedAs(t TableInfo) (root pg.Table, ok bool) {
 	return root, ok
 }
 
-// warnAbout finds what PostgreSQL will refuse to the application because of the
-// publication.
+// warnAbout finds statements of the application refused by PostgreSQL because
+// of the publication.
 func warnAbout(p Publication, t TableInfo) []error {
 	if !p.Publishes(t.Table) || t.ReplicaIdentity || !p.Update && !p.Delete {
 		return nil
@@ -159,8 +157,8 @@ func missingColumns(published, needed []string) []string {
 	})
 }
 
-// withPlain lists the publication's tables as SET TABLE wants them, with the
-// one given freed of the filter and column list.
+// withPlain lists the publication's tables for SET TABLE, with the given table
+// freed of the filter and column list.
 func (p Publication) withPlain(plain pg.Table) string { return p.withColumns(plain, nil) }
 
 // withColumns is withPlain, with a column list; nil for none.

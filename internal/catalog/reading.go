@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Reading is what an instance shows to all others of what it reads, or waits for.
+// Reading is an instance's announcement of the slot read, or waited for.
 type Reading struct {
 	Slot string
-	// Publication is the one the slot is read through. Publication is not shown.
+	// Publication is the stream's. Publication is not shown.
 	Publication string
 
 	Tables []uint32 // OIDs
@@ -28,14 +28,14 @@ const (
 	kafkaLock  = "cdc-outbox Kafka"          // of the slot
 )
 
-// StandBy shows to others, and to ReadStandbys of the same slot, that this
-// connection's instance waits for it, until the connection ends. StandBy does
-// not wait.
+// StandBy announces, to others and to ReadStandbys of the same slot, the wait
+// of the connection's instance, until the connection ends. StandBy does not
+// wait.
 func (r Reading) StandBy(ctx context.Context, conn *pgx.Conn) error {
 	return showing(ctx, conn, append(r.sources(), lock{standbyLock, r.Slot}))
 }
 
-// Show shows, to Orphaned too, that this connection's instance reads the slot,
+// Show announces, to Orphaned too, the reading of the connection's instance,
 // until the connection ends. Show does not wait.
 func (r Reading) Show(ctx context.Context, conn *pgx.Conn) error {
 	locks := append(r.sources(), lock{readerLock, r.Slot})
@@ -58,13 +58,13 @@ func (r Reading) sources() (locks []lock) {
 	return locks
 }
 
-// ReaderSaves reports whether an instance shows it reads the slot, and saves
+// ReaderSaves reports whether an instance announces reading the slot, and saves
 // checkpoints.
 func ReaderSaves(ctx context.Context, conn *pgx.Conn, slot string) (bool, error) {
 	return shows(ctx, conn, lock{savesLock, slot})
 }
 
-// ReaderFeedsKafka is ReaderSaves for an instance whose events go to Kafka.
+// ReaderFeedsKafka is ReaderSaves for an instance with a Kafka sink.
 func ReaderFeedsKafka(ctx context.Context, conn *pgx.Conn, slot string) (bool, error) {
 	return shows(ctx, conn, lock{kafkaLock, slot})
 }
@@ -77,8 +77,8 @@ func shows(ctx context.Context, conn *pgx.Conn, l lock) (is bool, err error) {
 	return is, nil
 }
 
-// OtherReaders returns the other slots of this database from which running instances read a
-// table or the messages of r, or wait to.
+// OtherReaders returns the database's other slots of running instances for a
+// table or the messages of r, read or waited for.
 func (r Reading) OtherReaders(ctx context.Context, conn *pgx.Conn) (slots []string, err error) {
 	for _, from := range r.sources() {
 		rows, _ := conn.Query(ctx, `

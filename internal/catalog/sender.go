@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Sender is the server's process sending a stream, and what it does meanwhile.
+// Sender is the server's process sending a stream, with the present activity.
 type Sender struct {
 	PID int32
 	Waiting
 }
 
 // Works reports whether the process is busy, or waits for something in the
-// server. Otherwise it waits for the client, or has nothing to send: then it
-// has answered, and the answer has not arrived.
+// server. Otherwise the process waits for the client, or has nothing to send:
+// then the answer is on the way.
 func (s Sender) Works() bool {
 	return !strings.HasPrefix(s.Event, "Client ") && !strings.HasPrefix(s.Event, "Activity ")
 }
@@ -40,8 +40,8 @@ func (s Sender) String() string {
 // errNotSending means the slot is not sent by the process any more.
 var errNotSending = errors.New("the server's process that sent the slot is gone")
 
-// AskSender asks, on a separate connection to the address a stream comes from,
-// what the process pid does, which sends the slot.
+// AskSender asks, on a separate connection to the stream's address, about the
+// activity of the slot's process pid.
 func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid int32) (s Sender, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -57,13 +57,12 @@ func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid in
 type OwnSender struct {
 	PID int32
 	// Timeout is its wal_sender_timeout: the process ends, and with it the hold on
-	// the slot, when it has received nothing for so long. 0: it does not.
+	// the slot, after so long without an answer. 0: it does not.
 	Timeout time.Duration
 }
 
-// ReadOwnSender asks the process itself, before it streams, and sets its
-// wal_sender_timeout to the value it has. So a change of the server's
-// configuration does not change it under us.
+// ReadOwnSender asks the process itself, before the stream, and fixes the
+// present wal_sender_timeout, whatever becomes of the server's configuration.
 func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err error) {
 	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), setting, set_config(name, current_setting(name), false)
 		FROM pg_settings WHERE name = 'wal_sender_timeout'`).ReadAll()

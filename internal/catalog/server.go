@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Server is what a PostgreSQL server says about itself and about the limits
-// concerning logical replication, as the connected role sees it.
+// Server is a PostgreSQL server's description, with the limits of logical
+// replication, for the connected role.
 type Server struct {
 	Version    int    // server_version_num, e.g. 150004
 	SystemID   string // as in IDENTIFY_SYSTEM: survives promotion, not initdb
@@ -21,8 +21,7 @@ type Server struct {
 	Database   string
 	InRecovery bool
 	WALLevel   string
-	// FlushLSN is the end of the WAL that is on disk; on a standby, of that
-	// which is replayed.
+	// FlushLSN is the end of the WAL on disk; on a standby, of the replayed WAL.
 	FlushLSN pg.LSN
 
 	WALSenderTimeout   time.Duration // 0: none
@@ -45,8 +44,8 @@ func (s Server) WALSuffices() bool {
 }
 
 // The timeline of pg_control_checkpoint lags behind a promotion until the next
-// checkpoint; the name of the WAL file being written does not. It may not be
-// asked for on a standby.
+// checkpoint; the name of the WAL file being written does not. Not allowed on a
+// standby.
 const serverQuery = `
 WITH setting AS (
 	SELECT name, setting, unit FROM pg_settings
@@ -98,7 +97,7 @@ func ReadServer(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	return s, nil
 }
 
-// Identity tells one database cluster and the history from another.
+// Identity tells database clusters and histories apart.
 type Identity struct {
 	SystemID string
 	Timeline int32

@@ -19,13 +19,13 @@ import (
 // Plugin is the only output plugin with the slots read.
 const Plugin = "pgoutput"
 
-// SnapshotWithSlot is the remedy where a snapshot is asked for, and nobody may
-// create the slot it belongs to.
+// SnapshotWithSlot is the remedy for a snapshot asked for without the right to
+// create the slot.
 const SnapshotWithSlot = "set source.create to true: with source.snapshot: initial, run creates the slot at its first start, together with the snapshot that it publishes; " +
 	"or set source.snapshot to never, and run `cdc-outbox setup`"
 
-// Slot is a replication slot as pg_replication_slots shows it, whose columns the
-// tags name. Fields that the server's version does not have are zero.
+// Slot is a replication slot as in pg_replication_slots; tags name the columns.
+// Fields unknown to the server's version are zero.
 type Slot struct {
 	Name           string `json:"slot_name"`
 	Plugin         string `json:"plugin"`
@@ -36,8 +36,8 @@ type Slot struct {
 	RestartLSN     pg.LSN `json:"-"`
 	ConfirmedFlush pg.LSN `json:"-"`
 	WALStatus      string `json:"wal_status"` // reserved, extended, unreserved or lost
-	// SafeWALSize is how many bytes can be written before the slot is in
-	// danger of being lost; nil where nothing limits it, or too late.
+	// SafeWALSize is how many bytes can be written before the slot is in danger of
+	// being lost; nil without a limit, or too late.
 	SafeWALSize *int64 `json:"safe_wal_size"`
 	Temporary   bool   `json:"temporary"`
 	TwoPhase    bool   `json:"two_phase"`
@@ -62,8 +62,8 @@ func (s Slot) Lost() (reason string, lost bool) {
 	return "", false
 }
 
-// Creating reports whether the slot is still being created, which waits for
-// every transaction running. It has no position yet.
+// Creating reports whether the slot is still being created, behind every
+// running transaction, without a position yet.
 func (s Slot) Creating() bool { return s.Type == "logical" && s.ConfirmedFlush == 0 }
 
 // Unfit returns why no connector could read the slot of this database, even if
@@ -93,7 +93,7 @@ func (s Slot) Unfit(database string) error {
 	return nil
 }
 
-// textLSN reads an LSN from the text form; null leaves it zero.
+// textLSN reads an LSN from the text form; zero for null.
 type textLSN pg.LSN
 
 func (l *textLSN) UnmarshalText(b []byte) error {
@@ -102,8 +102,8 @@ func (l *textLSN) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ReadSlot reads the state of a slot; ok is false where there is none. It comes
-// as JSON, so that one query serves every version.
+// ReadSlot reads the state of a slot; ok is false where there is none. As JSON:
+// a single query for every version.
 func ReadSlot(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok bool, err error) {
 	var raw []byte
 	err = conn.QueryRow(ctx, `SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = $1`, name).Scan(&raw)
@@ -119,8 +119,8 @@ func ReadSlot(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok b
 	return slot, true, nil
 }
 
-// WasRead reports whether a slot was read since it was made. The server counts it, and
-// forgets it in a crash: false proves nothing.
+// WasRead reports whether a slot was read since it was made. The server counts
+// reads, and forgets the count in a crash: false proves nothing.
 func WasRead(ctx context.Context, conn *pgx.Conn, name string) (read bool, err error) {
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication_slots WHERE slot_name = $1 AND total_txns > 0)`, name).Scan(&read)
 	if err != nil {
@@ -146,7 +146,7 @@ func parseSlot(raw []byte) (slot Slot, err error) {
 
 // SlotOptions are the choices at a slot's creation.
 type SlotOptions struct {
-	// Temporary slots vanish with the connection that created them.
+	// Temporary slots vanish with their connection.
 	Temporary bool
 	// ExportSnapshot keeps a snapshot of the slot's first position usable until
 	// the connection runs the next command.
@@ -160,7 +160,7 @@ type SlotOptions struct {
 // returns the first position and, if asked for, the name of the snapshot there.
 // version is Server.Version. CreateSlot blocks until every transaction running
 // has ended, prepared ones included; canceling ctx closes the connection. The
-// publication must exist before, or decoding what lies between the two fails.
+// publication must exist before, or decoding the log between the two fails.
 func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int, opts SlotOptions) (consistent pg.LSN, snapshot string, err error) {
 	r, err := pglogrepl.ParseCreateReplicationSlot(conn.Exec(ctx, createSlotCommand(name, version, opts)))
 	if err != nil {
@@ -173,8 +173,8 @@ func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version i
 	return consistent, r.SnapshotName, nil
 }
 
-// createSlotCommand uses the syntax of 14, which later servers still take,
-// unless it needs the option list that came with 15 for FAILOVER.
+// createSlotCommand uses the syntax of 14, valid in later servers too, or for
+// FAILOVER the option list of 15.
 func createSlotCommand(name string, version int, opts SlotOptions) string {
 	sql := "CREATE_REPLICATION_SLOT " + pgsql.Name(name)
 	if opts.Temporary {

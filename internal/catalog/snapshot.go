@@ -16,11 +16,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Snapshot says which rows of a table to read, and what they are numbered
-// with.
+// Snapshot selects the rows of a table, and their numbers.
 type Snapshot struct {
-	// Name is that of an exported snapshot, as CreateSlot returns it. Empty
-	// means what is visible now.
+	// Name is an exported snapshot's, from CreateSlot. Empty means the present.
 	Name  string
 	Table pg.Table
 	// Relation describes the table, as by ReadColumns; the columns are read in the
@@ -33,8 +31,8 @@ type Snapshot struct {
 	Position pg.Position
 	// Limit ends after so many rows; 0 means no limit.
 	Limit int
-	// Where and OrderBy, as SQL text, choose among the rows and order them;
-	// empty means all of them, in the order that ReadSnapshot chooses.
+	// Where and OrderBy, as SQL text, choose among the rows and order them; empty
+	// means all of them, in ReadSnapshot's order.
 	Where, OrderBy string
 }
 
@@ -66,8 +64,7 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.R
 	if err != nil {
 		err = fmt.Errorf("read snapshot of %s: %w", s.Table, err)
 	}
-	// Streaming needs no right to read the table, so the role may lack it, nor is
-	// it bound by policies.
+	// Streaming needs no right to read the table, and is not bound by policies.
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == pgerrcode.InsufficientPrivilege {
 		role := pgsql.Name(conn.Config().User)
 		if pg.Routine == routineRowSecurity {
@@ -78,8 +75,8 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.R
 	return err
 }
 
-// routineRowSecurity is where the server refuses to read a table of which a
-// policy would hide rows (rls.c). The code is that of any missing privilege.
+// routineRowSecurity is the server's refusal of a table with rows hidden by a
+// policy (rls.c). The code is the code of any missing privilege.
 const routineRowSecurity = "check_enable_rls"
 
 func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row) error) error {
@@ -96,9 +93,9 @@ func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*p
 	return streamRows(ctx, conn, SendAsStored(s.Charset, true)+snapshotSelect(s, order), rowReader(s, at, fn))
 }
 
-// beginSnapshot also pins what the order depends on: a sequential scan starts
-// at the table's first page and is not shared out. Rows that a policy would hide
-// are an error.
+// beginSnapshot also pins the basis of the order: a sequential scan starts at
+// the table's first page and is not shared out. Rows hidden by a policy are an
+// error.
 func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.Time, error) {
 	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\n"
 	if name != "" {
@@ -163,7 +160,7 @@ func snapshotSelect(s Snapshot, order string) string {
 	return sql
 }
 
-// rowReader returns a function that turns a result row into a Row for fn.
+// rowReader returns a function turning a result row into a Row for fn.
 func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) error {
 	row := pg.Row{
 		Position:   s.Position,
@@ -182,8 +179,8 @@ func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) 
 	}
 }
 
-// streamRows runs one query and passes the rows on as they arrive, in text
-// form. When fn fails the rest is not read and conn is closed.
+// streamRows runs a query and passes the rows on at once, in text form. When fn
+// fails the rest is not read and conn is closed.
 func streamRows(ctx context.Context, conn *pgconn.PgConn, sql string, fn func([][]byte) error) error {
 	query, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -201,8 +198,8 @@ func streamRows(ctx context.Context, conn *pgconn.PgConn, sql string, fn func([]
 	return results.Close()
 }
 
-// queryText returns the first column of the first row of the last statement,
-// or "" where it returns none.
+// queryText returns the first column of the first row of the last statement, or
+// "" for none.
 func queryText(ctx context.Context, conn *pgconn.PgConn, sql string) (string, error) {
 	results, err := conn.Exec(ctx, sql).ReadAll()
 	if err != nil {

@@ -20,10 +20,9 @@ import (
 // quietSocket wraps a dial function so the runtime's poller hears of the
 // connections only while somebody waits for them.
 //
-// The poller would be told of every single send of the walsender, whether or
-// not anybody waits for it, and the telling is done in the sender's time: with
-// a walsender sending each row by itself that is a tenth to a quarter of the
-// speed.
+// The poller would be told of every single send of the walsender, even without
+// a reader waiting, in the sender's time: with a walsender sending each row by
+// itself, at a cost of a tenth to a quarter of the speed.
 func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -52,8 +51,8 @@ type socket struct {
 	closed        atomic.Bool
 }
 
-// newSocket moves conn's connection to a separate descriptor and closes conn,
-// which takes it off the poller.
+// newSocket moves conn's connection to a separate descriptor and closes conn:
+// off the poller.
 func newSocket(conn net.Conn) (*socket, error) {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -104,7 +103,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.bell.read(b)
 	switch {
 	case n > 0:
-	case s.closed.Load(): // the poller's error for it has no name
+	case s.closed.Load(): // the poller's error has no name
 		err = net.ErrClosed
 	case err == nil && len(b) > 0:
 		err = io.EOF
@@ -130,7 +129,7 @@ func (s *socket) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// send writes what there is room for.
+// send writes as much as there is room for.
 func (s *socket) send(b []byte) (n int, err error) {
 	held := s.raw.Write(func(fd uintptr) bool {
 		n, err = unwatched.Send(int(fd), b)
@@ -167,7 +166,7 @@ func (s *socket) SetReadDeadline(t time.Time) error { return s.bell.file.SetRead
 // SetWriteDeadline implements net.Conn.
 func (s *socket) SetWriteDeadline(t time.Time) error { s.write.set(t); return nil }
 
-// deadline is a time that may be set while looked at.
+// deadline is a time for concurrent use.
 type deadline struct{ at atomic.Pointer[time.Time] }
 
 func (d *deadline) set(t time.Time) {

@@ -11,12 +11,11 @@ import (
 // Sessions share these locks, so they keep nobody out. They only show, to every
 // role, the instances of a slot, and end with the session.
 const (
-	standbyLock = "cdc-outbox standby" // of a spare, for the slot it waits for
+	standbyLock = "cdc-outbox standby" // of a spare, for the awaited slot
 	readerLock  = "cdc-outbox reader"  // of the instance reading the slot, beside the stream
 )
 
-// showing takes locks, by their names and what they are for. showing does not
-// wait.
+// showing takes locks, by name and purpose. showing does not wait.
 func showing(ctx context.Context, conn *pgx.Conn, locks []lock) error {
 	names, of := make([]string, len(locks)), make([]string, len(locks))
 	for i, l := range locks {
@@ -29,7 +28,7 @@ func showing(ctx context.Context, conn *pgx.Conn, locks []lock) error {
 	return nil
 }
 
-// lock is a kind of lock, and what it is for.
+// lock is a kind of lock, with the purpose.
 type lock struct{ name, of string }
 
 // shown are the locks of the name, and for the same, in pg_locks l.
@@ -37,11 +36,11 @@ const shown = `l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AN
 		   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		   AND (l.classid, l.objid) = (hashtext($1)::oid, hashtext($2)::oid)`
 
-// Reader is a session of an instance showing it reads the slot.
+// Reader is the announcing session of a reading instance.
 type Reader struct {
 	PID int32
-	// Silent is how long the server has had nothing from it; 0 where the role may not
-	// see it.
+	// Silent is the time since the last sign of life at the server; 0 where the
+	// role may not see it.
 	Silent time.Duration
 }
 
@@ -63,8 +62,8 @@ func ReadReaders(ctx context.Context, conn *pgx.Conn, slot string) ([]Reader, er
 	return readers, nil
 }
 
-// Orphaned reports whether the slot is read by a process of ours, by its
-// application_name, although no instance shows it reads the slot.
+// Orphaned reports whether the slot is read by a process of ours, by
+// application_name, without an instance's announcement.
 func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
@@ -77,7 +76,7 @@ func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err er
 }
 
 // ReadStandbys returns the connections of the instances waiting for a slot of
-// this database, the oldest first. Of another role's only the number may be
+// the database, the oldest first. Of another role's only the number may be
 // known.
 func ReadStandbys(ctx context.Context, conn *pgx.Conn, slot string) ([]Holder, error) {
 	rows, _ := conn.Query(ctx, `

@@ -8,13 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// StandbySlot is a slot that synchronized_standby_slots names (PostgreSQL 17):
-// what the standby does not have yet is not sent to a failover slot.
+// StandbySlot is a slot of synchronized_standby_slots (PostgreSQL 17): a
+// failover slot is sent nothing beyond the standby's position.
 type StandbySlot struct {
 	Name     string
 	Exists   bool
 	Physical bool
-	Active   bool // a standby reads it
+	Active   bool // read by a standby
 	Lost     bool // invalidated
 }
 
@@ -34,13 +34,13 @@ func (s StandbySlot) Away() string {
 	return ""
 }
 
-// StandbyWait is what a failover slot waits for.
+// StandbyWait is a failover slot's wait.
 type StandbyWait struct {
 	Slots   []StandbySlot
 	Waiting bool // the process sending our slot waits for them now
 }
 
-// Away says which of the slots nothing gets past; "" for none.
+// Away names the blocking slots; "" for none.
 func (w StandbyWait) Away() string {
 	var away []string
 	for _, s := range w.Slots {
@@ -63,15 +63,15 @@ func (w StandbyWait) String() string {
 	return "PostgreSQL waits until the standbys in synchronized_standby_slots have the log that it is to send: " + strings.Join(names, ", ")
 }
 
-// Remedy is the remedy for it.
+// Remedy is for the operator.
 func (w StandbyWait) Remedy() string {
 	return "start the standby, or have it read its slot (primary_slot_name); if it will not come back, name the slots of the standbys that are there: " +
 		"ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf(); (a failover to a standby that is not named may lose events)"
 }
 
-// ReadStandbyWait asks what the slot waits for. It is nothing for a slot
-// without failover, and before PostgreSQL 17. An error in the setting's names
-// shows as a slot not existing.
+// ReadStandbyWait asks about the slot's wait: none for a slot without failover,
+// and before PostgreSQL 17. An error in the setting's names shows as a slot not
+// existing.
 func ReadStandbyWait(ctx context.Context, conn *pgx.Conn, slot Slot) (w StandbyWait, err error) {
 	if !slot.Failover {
 		return w, nil
@@ -79,7 +79,7 @@ func ReadStandbyWait(ctx context.Context, conn *pgx.Conn, slot Slot) (w StandbyW
 	return readStandbyWait(ctx, conn, slot.ActivePID)
 }
 
-// ReadStandbySlots asks what a failover slot that is still to be created will wait for.
+// ReadStandbySlots asks about the wait of a failover slot not created yet.
 func ReadStandbySlots(ctx context.Context, conn *pgx.Conn) (StandbyWait, error) {
 	return readStandbyWait(ctx, conn, 0)
 }

@@ -9,16 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SyncStandbys is what the server says of who must confirm before a commit
-// returns.
+// SyncStandbys are the standbys required for a commit's return.
 type SyncStandbys struct {
 	Setting     string // synchronous_standby_names
 	Application string // our application_name
 }
 
 // ReadSyncStandbys reads the setting on an ordinary connection, with the same
-// application_name as a replication connection of the same URL. (What
-// pg_stat_replication says of it is only for roles with pg_read_all_stats.)
+// application_name as a replication connection of the same URL.
+// (pg_stat_replication shows them only to roles with pg_read_all_stats.)
 func ReadSyncStandbys(ctx context.Context, conn *pgx.Conn) (s SyncStandbys, err error) {
 	err = conn.QueryRow(ctx, `SELECT current_setting('synchronous_standby_names'), current_setting('application_name')`).
 		Scan(&s.Setting, &s.Application)
@@ -33,11 +32,11 @@ var standbyToken = regexp.MustCompile(`"(?:[^"]|"")*"|[()]|[^\s,()"]+`)
 
 // Ours reports whether the server takes a replication connection of ours for a
 // synchronous standby, or for a candidate. A walsender for logical replication
-// can be one too.
+// counts, too.
 func (s SyncStandbys) Ours() bool {
 	names := standbyToken.FindAllString(s.Setting, -1)
 	for i, name := range names {
-		if name == "(" { // before it is the method: FIRST 2, ANY 1, or a number
+		if name == "(" { // before is the method: FIRST 2, ANY 1, or a number
 			names = names[i+1:]
 			break
 		}
@@ -53,7 +52,7 @@ func (s SyncStandbys) Ours() bool {
 	return false
 }
 
-// What an operator is told about it.
+// The text for an operator.
 const (
 	CommitsWait = "PostgreSQL takes the connector for a synchronous standby: commits wait until it has confirmed their log, " +
 		"which takes seconds, and as long as Kafka is away; those of checkpoints in the same server may wait for ever"

@@ -10,29 +10,27 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// TableInfo is what the catalogs know about a table apart from the columns.
+// TableInfo is the catalogs' knowledge of a table, without the columns.
 type TableInfo struct {
 	pg.Table
 	OID         uint32
 	SchemaOID   uint32
 	Partitioned bool
-	// ReplicaIdentity tells whether the table's rows can be named in an update or
-	// delete, by primary key, an index, or the whole row, in each partition and
-	// also in those made later.
+	// ReplicaIdentity tells whether updates and deletes can name the table's rows,
+	// by primary key, an index, or the whole row, in each partition, present and
+	// future.
 	ReplicaIdentity bool
-	// Publishable is false for what logical replication cannot read: views,
+	// Publishable is false for relations beyond logical replication: views,
 	// foreign, unlogged and temporary tables.
 	Publishable bool
-	// Unlogged tells it would be Publishable if it were logged.
+	// Unlogged: Publishable if made logged.
 	Unlogged bool
-	// Ancestors are the partitioned tables it is a partition of, the nearest
-	// first.
+	// Ancestors are the partitioned tables above, the nearest first.
 	Ancestors []pg.Table
-	// Unpublishable are the partitions, at any depth, that are not Publishable.
+	// Unpublishable are the partitions, at any depth, not Publishable.
 	Unpublishable []pg.Table
-	// Children are the tables that inherit from it, at any depth, and are no
-	// partitions. Their rows are seen in the table, and published under the
-	// child's name.
+	// Children are the inheriting tables, at any depth, without partitions. Their
+	// rows are seen in the table, and published under the child's name.
 	Children []pg.Table
 }
 
@@ -45,7 +43,7 @@ func OIDs(tables []TableInfo) []uint32 {
 	return oids
 }
 
-// PartitionedOIDs are those of the tables partitioned.
+// PartitionedOIDs are the partitioned tables'.
 func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
 	for _, t := range tables {
 		if t.Partitioned {
@@ -55,12 +53,11 @@ func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
 	return oids
 }
 
-// Only the catalogs are asked: functions such as pg_partition_tree lock what
-// they look at, and would wait for a session changing a partition. A
-// partitioned table has no rows of its own, so it does not matter if unlogged,
-// which SET LOGGED cannot fix before PostgreSQL 18. A table dropped during the
-// query is no reason to stop, although pg_relation_is_publishable does not know
-// it.
+// Only the catalogs are asked: functions such as pg_partition_tree take locks,
+// and would wait for a session changing a partition. A partitioned table has no
+// rows, so unlogged does not matter (SET LOGGED cannot mend a partitioned table
+// before PostgreSQL 18). A table dropped during the query is no reason to stop,
+// although pg_relation_is_publishable does not know it.
 var tableQuery = `
 WITH RECURSIVE named AS (
 	SELECT c.oid, c.relnamespace, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -117,8 +114,8 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, table pg.Table) (info TableI
 	return info, true, nil
 }
 
-// ReadTables looks up the tables of source.tables; one missing is the error
-// that Missing returns.
+// ReadTables looks up the tables of source.tables; a missing table is Missing's
+// error.
 func ReadTables(ctx context.Context, conn *pgx.Conn, tables []pg.Table) ([]TableInfo, error) {
 	infos := make([]TableInfo, len(tables))
 	for i, t := range tables {

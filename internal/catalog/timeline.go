@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// TimelineSwitch asks, on a replication connection, at which LSN the history of
-// the server's timeline current left the timeline old. It is 0 if old is no
-// ancestor of current, as after a restore that went another way.
+// TimelineSwitch asks, on a replication connection, for the LSN where the
+// history of the server's timeline current left the timeline old: 0 if old is
+// no ancestor of current, as after a restore to an earlier point.
 func TimelineSwitch(ctx context.Context, conn *pgconn.PgConn, current, old int32) (pg.LSN, error) {
 	if current <= 1 {
 		return 0, nil // the first timeline has no history
@@ -32,8 +32,8 @@ func TimelineSwitch(ctx context.Context, conn *pgconn.PgConn, current, old int32
 	return lsn, nil
 }
 
-// findSwitch reads a timeline history file: one line for each ancestor, with
-// the number, the LSN of the switch and the reason (PostgreSQL documentation,
+// findSwitch reads a timeline history file: a line for each ancestor, with the
+// number, the LSN of the switch and the reason (PostgreSQL documentation,
 // "Timelines").
 func findSwitch(file []byte, old int32) (pg.LSN, error) {
 	lines := bufio.NewScanner(bytes.NewReader(file))

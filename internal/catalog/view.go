@@ -12,33 +12,33 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Source is what a pipeline reads, by name.
+// Source is a pipeline's source, by names.
 type Source struct {
 	Slot, Publication string
 	Tables            []pg.Table
-	// Needed says which columns of a table events cannot do without; where it
-	// fails the table's own columns do not suffice, which the stream tells.
+	// Needed returns the required columns of a table; an error means insufficient
+	// columns, to be told by the stream.
 	Needed func(*pg.Relation) ([]string, error)
 }
 
-// View is what a server shows of a Source. Who compares it with a checkpoint reads
-// the slot, then loads the checkpoint, then reads the publication: see
+// View is a server's view of a Source. For a comparison with a checkpoint, read
+// the slot, then load the checkpoint, then read the publication: see
 // checkpoint.Server.
 type View struct {
 	Slot        Slot
 	Exists      bool         // whether the slot does
 	Publication *Publication // nil: none
 	Fingerprint string       // of the publication; empty for none
-	Tables      []TableInfo  // unless one is missing
+	Tables      []TableInfo  // unless any is missing
 	Begin, End  pg.LSN       // of the log, before and after the tables were read
-	Horizon     uint64       // each transaction with an id before it ended in the log before End
+	Horizon     uint64       // each transaction with an earlier id ended in the log before End
 	// SchemasTold tells a stream has the present name of a table with the schema
-	// renamed (16). Before, it goes on under the name it has announced
+	// renamed (16). Before, the walsender goes on under the announced name
 	// (pgoutput.c, init_rel_sync_cache).
 	SchemasTold bool
-	// Failures are why events would be lost or mangled, Warnings what harms
-	// somebody else or hides something: see CheckPublication. A table missing is a
-	// failure too. There is neither without a publication.
+	// Failures are reasons for lost or mangled events, Warnings for harm to others
+	// or hidden faults: see CheckPublication. A table missing is a failure too.
+	// There is neither without a publication.
 	Failures, Warnings []error
 
 	needed map[pg.Table][]string // columns, of the tables with a column list
@@ -96,8 +96,8 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) (err er
 	return nil
 }
 
-// readEnd returns the end of the log. All that was visible before lies before
-// it, also everything not on disk yet. So does the end of each transaction with
+// readEnd returns the end of the log. Everything visible before lies before the
+// position, even if not on disk yet. So does the end of each transaction with
 // an id before the horizon.
 func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, horizon uint64, err error) {
 	var text string
@@ -115,7 +115,7 @@ func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, horizon uint64, e
 // Unfit is nil where the tables can be read through the publication.
 func (v *View) Unfit() error { return errors.Join(v.Failures...) }
 
-// Missing is the table that is not there, or nil.
+// Missing is the missing table, or nil.
 func (v *View) Missing() *MissingTable {
 	missing, _ := errors.AsType[*MissingTable](v.Unfit())
 	return missing

@@ -20,8 +20,8 @@ const (
 	// again, after 200 ms at worst (RTO_MIN).
 	smallBuffer = 128 << 10
 	// smallSegment is the largest segment there. The window has to be several of
-	// them: a sender waits for room for a whole one, by a timer at worst (RFC 9293,
-	// 3.8.6.2.1). By default a segment of loopback has 64 KiB.
+	// them: a sender waits for room for a whole segment, by a timer at worst (RFC
+	// 9293, 3.8.6.2.1). By default a segment of loopback has 64 KiB.
 	smallSegment = 8 << 10
 )
 
@@ -32,9 +32,9 @@ const (
 // does the receiver's part of the protocol, a third of the walsender's time.
 // While the window is closed, rows gather in the server's socket at little
 // cost. Once we read they come in large segments, and in our time. Over a
-// network the window has to be what is under way.
+// network the window has to hold the bytes under way.
 func smallWindows(dial pgconn.DialFunc) pgconn.DialFunc {
-	// Errors are left: this is help only.
+	// Errors are left: only a help.
 	shrink := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer)

@@ -8,16 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Writer is a transaction with an id, so it may have written. Decoding cannot
-// begin behind it: a new slot waits for it, and another one keeps the log from
-// there on.
+// Writer is a transaction with an id, perhaps with writes. Decoding cannot
+// begin behind: a new slot waits, and another keeps the log from there on.
 type Writer struct {
-	PID         int32  // 0 for a prepared one
-	GID         string // of a prepared one
+	PID         int32  // 0 for a prepared transaction
+	GID         string // of a prepared transaction
 	Application string
 	Database    string
 	User        string
-	// Age is nil where the role may not see it (pg_read_all_stats shows it).
+	// Age is nil without the right to see (pg_read_all_stats).
 	Age *time.Duration
 }
 
@@ -34,7 +33,7 @@ SELECT 0, gid, '', database::text, owner::text, extract(epoch FROM now() - prepa
  ORDER BY xids DESC`
 
 // ReadWriters returns the cluster's writing transactions but our own, in any
-// database, the one with the oldest id first.
+// database, the oldest id first.
 func ReadWriters(ctx context.Context, conn *pgx.Conn) ([]Writer, error) {
 	rows, _ := conn.Query(ctx, writersQuery)
 	writers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Writer, err error) {
@@ -52,7 +51,7 @@ func ReadWriters(ctx context.Context, conn *pgx.Conn) ([]Writer, error) {
 	return writers, nil
 }
 
-// Blocker is the writer as what something waits for.
+// Blocker is the writer in a statement's way.
 func (w Writer) Blocker() Blocker {
 	b := Blocker{PID: w.PID, Application: w.Application, User: w.User}
 	if w.Age != nil {
