@@ -1,5 +1,7 @@
 package exactlyonce
 
+import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
+
 // broker are the steps of brokers and of another pipeline.
 func (m *model) broker(w *world, x *moves) {
 	switch w.state {
@@ -106,17 +108,17 @@ func (m *model) network(w *world, i int8, x *moves) {
 	if !q.stale {
 		x.fault("EndTxn late", func(w *world) { // the client gives up; the request arrives later
 			w.requests[i].stale = true
-			m.unknown(w, i)
+			m.answer(w, i, phase.Unknown)
 		})
 		if !m.shared || m.mistake == endRepeated {
 			x.fault("EndTxn late and repeated", func(w *world) { // the answer is to the second one
 				w.requests[i].stale = true
 				if decide(w) != committed {
-					m.fencedOff(w, i)
+					m.answer(w, i, phase.Fenced)
 					return
 				}
 				w.known = true
-				w.instances[i].settle(w.instances[i].to)
+				m.answer(w, i, phase.Committed)
 			})
 		}
 	}

@@ -4,8 +4,13 @@
 // which steps and faults can happen. docs/internals/protocol.md has the protocol's states
 // and its numbered invariants.
 //
+// The instances follow the rules of package phase, which are the product's own, and ask
+// package checkpoint which checkpoint the slot makes count. Sink, brokers and PostgreSQL are
+// a model.
+//
 // The model is proved in turn: each of the mistakes that the protocol avoids is
-// planted, and the search must find what it does (see mistake).
+// planted, in those rules or in the model, and the search must find what it does (see
+// mistake).
 //
 // Non-goals: what a real broker does. The tests of package sink and the campaign
 // show that. And what an instance has read of the log and not written yet: here it

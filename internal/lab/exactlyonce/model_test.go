@@ -35,6 +35,7 @@ func (w *world) finished() bool { return w.published.prefix() == events && w.con
 // faults is not explored again: nothing can happen there that cannot happen with more faults
 // left.
 func (m *model) search(faults int) (wrong string, found int) {
+	m.rules = m.mistake.mistaken()
 	begin := start()
 	begin.order()
 	var known states

@@ -1,5 +1,7 @@
 package exactlyonce
 
+import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
+
 // postgres are the crashes of PostgreSQL. They end the stream, and the slot is where it
 // was when its position was last written to disk. What lies behind that is sent again.
 func (m *model) postgres(w *world, x *moves) {
@@ -9,7 +11,7 @@ func (m *model) postgres(w *world, x *moves) {
 		}
 		x.fault(backAt[back], func(w *world) {
 			if m.mistake == replayWritten && w.holder != nobody {
-				if in := &w.instances[w.holder]; in.phase == ready {
+				if in := &w.instances[w.holder]; in.life.Phase == phase.Ready && in.doing == idle {
 					in.done = min(in.done, back)
 				}
 			}

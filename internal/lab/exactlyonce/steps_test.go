@@ -1,47 +1,6 @@
 package exactlyonce
 
-// model is a protocol, right or with a mistake, in one scenario.
-type model struct {
-	mistake mistake
-	refused bool // brokers refuse event 2
-	whole   bool // transactions of the database are not split
-	halves  bool // a coordinator may forget a commit that a part of the partitions has
-	shared  bool // transaction.version 1: all transactions of a claim have one epoch
-}
-
-// mistake is one that an implementation could make.
-type mistake int
-
-const (
-	right mistake = iota
-	commitRetriedAsSuccess
-	timeoutTakenForAbort
-	readToLastStableOffset
-	confirmedBeforeCommit
-	fencingAnsweredByFencing
-	refusedRecordDropped
-	readBeforeClaim
-	resumedAtTransactionEnd
-	checkpointBesideTransaction
-	partBeforeRefused
-	replayWritten
-	endRepeated
-	tornCheckpointCounts
-	visibleWrittenAgain
-	doubtForgotten
-	slotNotAsked
-	believedUnproved
-)
-
-func (m mistake) String() string {
-	return [...]string{
-		"right", "commit retried as success", "timeout taken for abort", "read to last stable offset",
-		"confirmed before commit", "fencing answered by fencing", "refused record dropped",
-		"read before claim", "resumed at transaction end", "checkpoint beside transaction", "part before refused",
-		"replay written", "end repeated", "torn checkpoint counts", "visible written again", "doubt forgotten",
-		"slot not asked", "believed unproved",
-	}[m]
-}
+import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 
 // step leads to a state that may follow.
 type step struct {
@@ -94,52 +53,124 @@ func (x *moves) take(name string, fault bool, change func(*world)) {
 func (m *model) instance(w *world, i int8, x *moves) {
 	in := &w.instances[i]
 	holds := w.holder == i
-	if holds && in.phase <= standby { // the walsender of a process that crashed
+	if holds && in.life.Phase == phase.Connecting { // the walsender of a process that crashed
 		x.add("slot released", func(w *world) { w.holder = nobody })
 	}
-	if in.phase == down {
-		x.add("start", func(w *world) { w.instances[i].phase = standby })
+	if !in.life.Once {
+		x.add("start", func(w *world) { w.instances[i].life = begun })
 		return
 	}
 	x.fault("crash", func(w *world) {
 		w.instances[i] = instance{}
 		w.abandon(i)
 	})
-	if holds && in.phase > standby {
+	if holds && in.life.Phase != phase.Connecting {
 		x.fault("slot lost unnoticed", func(w *world) { w.holder = nobody })
-	} else if in.phase == ready && w.holder == nobody && w.stable() == w.n {
-		x.add("slot taken again", func(w *world) {
-			in, k := &w.instances[i], m.checkpoint(w, w.n)
-			if k.epoch > in.epoch {
-				w.leave(i)
-				return
-			}
-			w.holder = i
-			in.done = max(in.done, k.done) // what was confirmed meanwhile may decide
-			in.visible = in.visible.after(in.done)
-		})
+	} else if in.life.Phase == phase.Ready && in.doing == idle && w.holder == nobody && w.stable() == w.n {
+		x.add("slot taken again", func(w *world) { m.takeAgain(w, i) })
 	}
-	if done := endOf(in.done); holds && in.phase >= ready && w.confirmed < done {
+	if done := endOf(in.done); holds && in.life.Phase == phase.Ready && w.confirmed < done {
 		x.add("confirm", func(w *world) { w.confirm(done) })
 	}
-	switch in.phase {
-	case standby:
+	switch in.life.Phase {
+	case phase.Connecting:
 		if w.holder == nobody {
-			x.add("slot taken", func(w *world) {
-				w.holder = i
-				w.instances[i].phase = holding
-				if m.mistake == readBeforeClaim {
-					w.instances[i].done = m.checkpoint(w, w.stable()).done
-				}
-			})
+			x.add("slot taken", func(w *world) { w.holder = i; m.on(w, i, phase.Held) })
 		}
-	case holding:
-		m.claim(w, i, claimed, x)
-	case unsettled:
-		m.claim(w, i, ready, x)
-	case claimed:
+	case phase.Holding, memory:
+		m.claim(w, i, x)
+	case phase.Claimed:
 		m.read(w, i, x)
-	case ready:
+	case phase.Ready:
+		m.transact(w, i, x)
+	}
+}
+
+// on has the instance see an event, and take the steps at whose end nothing else is seen.
+// What it waits for, to claim the id and to read the checkpoint, are steps of their own.
+func (m *model) on(w *world, i int8, e phase.Event) {
+	in := &w.instances[i]
+	for {
+		switch in.life.On(m.rules, e, func(_, _ phase.Phase) {}) {
+		case phase.Save: // a transaction without events
+			if in.epoch != w.epoch {
+				m.answer(w, i, phase.Fenced)
+				return
+			}
+			e = phase.Saved
+		case phase.Replay:
+			e = phase.Recognised
+		default:
+			return
+		}
+	}
+}
+
+// answer has the instance go on after the end of its transaction.
+func (m *model) answer(w *world, i int8, a phase.Answer) {
+	in := &w.instances[i]
+	switch m.rules.Answered[a] {
+	case phase.Publish:
+		in.settle(in.to)
+	case phase.BeginAnew:
+		w.leave(i)
+	case phase.Claim: // a mistake
+		in.settle(in.done)
+		in.life.Phase = memory
+	}
+}
+
+// takeAgain is a session after the first one.
+func (m *model) takeAgain(w *world, i int8) {
+	in, k := &w.instances[i], m.checkpoint(w, w.n)
+	if phase.Overtaken(int64(in.epoch), int64(k.epoch)) {
+		w.leave(i)
+		return
+	}
+	w.holder = i
+	in.done = max(in.done, k.done) // what was confirmed meanwhile may decide
+	in.visible = in.visible.after(in.done)
+	for _, e := range [...]phase.Event{phase.Lost, phase.Held, phase.Same} {
+		m.on(w, i, e)
+	}
+}
+
+// claim is InitProducerID. It ends what a former owner left open, and until that
+// is complete the answer is CONCURRENT_TRANSACTIONS.
+func (m *model) claim(w *world, i int8, x *moves) {
+	switch w.state {
+	case empty:
+		x.add("id claimed", func(w *world) {
+			w.epoch++
+			w.instances[i].epoch = w.epoch
+			m.on(w, i, phase.Alone)
+		})
+	case ongoing:
+		x.add("claim fences", func(w *world) { w.epoch++; m.end(w, abort) })
+	}
+}
+
+// read waits until no transaction is open before the high watermark.
+func (m *model) read(w *world, i int8, x *moves) {
+	upTo := w.stable()
+	if upTo < w.n && m.mistake != readToLastStableOffset {
+		return
+	}
+	x.add("checkpoint read", func(w *world) {
+		in, k := &w.instances[i], m.checkpoint(w, upTo)
+		in.done, in.visible = k.done, w.published&k.doubt.after(k.done)
+		if m.mistake == resumedAtTransactionEnd {
+			in.done = endOf(in.done)
+		}
+		m.on(w, i, phase.Same)
+	})
+}
+
+// transact are the steps of the instance's sink.
+func (m *model) transact(w *world, i int8, x *moves) {
+	in := &w.instances[i]
+	switch in.doing {
+	case idle:
 		m.begin(w, i, x)
 	case wrote:
 		x.add("checkpoint written", func(w *world) { m.mark(w, i) })
@@ -151,54 +182,15 @@ func (m *model) instance(w *world, i int8, x *moves) {
 			x.add("EndTxn sent", func(w *world) {
 				in := &w.instances[i]
 				w.requests[i] = request{answer: asked, epoch: in.epoch, txn: in.txn}
-				in.phase = ending
+				in.doing = ending
 			})
 		}
-		if done := endOf(in.to); m.mistake == confirmedBeforeCommit && holds && w.confirmed < done {
+		if done := endOf(in.to); m.mistake == confirmedBeforeCommit && w.holder == i && w.confirmed < done {
 			x.add("confirm", func(w *world) { w.confirm(done) })
 		}
 	case ending:
 		m.answered(w, i, x)
 	}
-}
-
-// claim is InitProducerID. It ends what a former owner left open, and until that
-// is complete the answer is CONCURRENT_TRANSACTIONS.
-func (m *model) claim(w *world, i int8, then phase, x *moves) {
-	switch w.state {
-	case empty:
-		x.add("id claimed", func(w *world) {
-			w.epoch++
-			w.instances[i].epoch, w.instances[i].phase = w.epoch, then
-			if m.mistake == readBeforeClaim && then == claimed {
-				w.instances[i].phase = ready
-			}
-		})
-	case ongoing:
-		x.add("claim fences", func(w *world) { w.epoch++; m.end(w, abort) })
-	}
-}
-
-// read waits until no transaction is open before the high watermark. What is read
-// counts once the instance has committed a checkpoint of its own after it, which is
-// this step's end here.
-func (m *model) read(w *world, i int8, x *moves) {
-	upTo := w.stable()
-	if upTo < w.n && m.mistake != readToLastStableOffset {
-		return
-	}
-	x.add("checkpoint read", func(w *world) {
-		in := &w.instances[i]
-		if in.epoch != w.epoch && m.mistake != believedUnproved {
-			m.fencedOff(w, i)
-			return
-		}
-		k := m.checkpoint(w, upTo)
-		in.done, in.phase, in.visible = k.done, ready, w.published&k.doubt.after(k.done)
-		if m.mistake == resumedAtTransactionEnd {
-			in.done = endOf(in.done)
-		}
-	})
 }
 
 // begin writes one or two events in a new transaction.
@@ -221,15 +213,15 @@ func (m *model) begin(w *world, i int8, x *moves) {
 func (m *model) write(w *world, i, to int8) {
 	in := &w.instances[i]
 	if in.epoch != w.epoch || w.state == ongoing && !m.shared {
-		m.fencedOff(w, i)
+		m.answer(w, i, phase.Fenced)
 		return
 	}
 	w.state, w.current, w.owner = ongoing, fresh, in.epoch
-	in.txn, in.to, in.phase = w.current, to, wrote
+	in.txn, in.to, in.doing = w.current, to, wrote
 	for e := in.done + 1; e <= to; e++ {
 		if e == 2 && m.refused && !in.bad {
 			m.end(w, abort)
-			in.bad, in.phase, in.txn, in.to = true, ready, 0, 0
+			in.bad, in.doing, in.txn, in.to = true, idle, 0, 0
 			if m.mistake == refusedRecordDropped {
 				in.done = to
 			}
@@ -250,7 +242,7 @@ func (m *model) write(w *world, i, to int8) {
 func (m *model) mark(w *world, i int8) {
 	in := &w.instances[i]
 	if in.epoch != w.epoch || w.state != ongoing || w.current != in.txn {
-		m.fencedOff(w, i)
+		m.answer(w, i, phase.Fenced)
 		return
 	}
 	w.enrolled |= checkpoints
@@ -262,7 +254,7 @@ func (m *model) mark(w *world, i int8) {
 		k.outcome, k.stable = commit, true
 	}
 	w.append(k)
-	in.phase = marked
+	in.doing = marked
 }
 
 // answered goes on after EndTxn.
@@ -271,55 +263,30 @@ func (m *model) answered(w *world, i int8, x *moves) {
 	case committed:
 		x.add("commit known", func(w *world) {
 			w.requests[i] = request{}
-			w.instances[i].settle(w.instances[i].to)
+			m.answer(w, i, phase.Committed)
 		})
 	case fenced:
 		x.add("fenced", func(w *world) {
 			w.requests[i] = request{}
-			m.fencedOff(w, i)
+			m.answer(w, i, phase.Fenced)
 		})
 	case silence:
 		x.add("outcome unknown", func(w *world) {
 			w.requests[i] = request{}
-			m.unknown(w, i)
+			m.answer(w, i, phase.Unknown)
 		})
 	}
 }
 
 // settle ends the instance's transaction.
 func (in *instance) settle(done int8) {
-	in.done, in.to, in.txn, in.phase = done, 0, 0, ready
+	in.done, in.to, in.txn, in.doing = done, 0, 0, idle
 	in.visible = in.visible.after(done)
-}
-
-// unknown is what to do when nobody knows whether the transaction is committed:
-// begin anew, from what the checkpoint says.
-func (m *model) unknown(w *world, i int8) {
-	in := &w.instances[i]
-	switch m.mistake {
-	case commitRetriedAsSuccess:
-		in.settle(in.to)
-	case timeoutTakenForAbort:
-		in.settle(in.done)
-		in.phase = unsettled
-	default:
-		w.leave(i)
-	}
-}
-
-// fencedOff is what to do when somebody else has the id.
-func (m *model) fencedOff(w *world, i int8) {
-	if m.mistake == fencingAnsweredByFencing {
-		w.instances[i].settle(w.instances[i].done)
-		w.instances[i].phase = unsettled
-		return
-	}
-	w.leave(i)
 }
 
 // leave gives up the slot and drops what is in flight.
 func (w *world) leave(i int8) {
-	w.instances[i] = instance{phase: standby, bad: w.instances[i].bad}
+	w.instances[i] = instance{life: begun, bad: w.instances[i].bad}
 	w.abandon(i)
 	if w.holder == i {
 		w.holder = nobody

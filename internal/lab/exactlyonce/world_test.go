@@ -3,6 +3,10 @@ package exactlyonce
 import (
 	"math/bits"
 	"unsafe"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
 // events are in the log of the database, numbered from 1. The first two are one
@@ -62,24 +66,20 @@ func (s set) plain() set { return (s | s>>dead) & (1<<dead - 1) }
 // nobody stands for no instance.
 const nobody = -1
 
-// phase is what an instance is about to do.
-type phase int8
+// doing is what an instance is about to do about a transaction of its own.
+type doing int8
 
 const (
-	down      phase = iota
-	standby         // take the slot
-	holding         // claim the transactional id
-	claimed         // read the checkpoint
-	ready           // begin a transaction, or confirm
-	wrote           // write the checkpoint of the open transaction
-	marked          // ask for the commit
-	ending          // wait for the answer
-	unsettled       // claim the transactional id and go on from memory: a mistake
+	idle   doing = iota // begin one
+	wrote               // write its checkpoint
+	marked              // ask for the commit
+	ending              // wait for the answer
 )
 
 // instance is one process.
 type instance struct {
-	phase phase
+	life  phase.Life // the zero one: the process is down
+	doing doing
 	epoch int8 // of its producer
 	txn   int8 // its open transaction
 	done  int8 // events that are committed, as far as it knows
@@ -89,6 +89,9 @@ type instance struct {
 	// that were ended by halves.
 	visible set
 }
+
+// begun is a process that stands by.
+var begun = phase.Life{Once: true}
 
 // answer is what became of the request for a commit.
 type answer int8
@@ -191,7 +194,7 @@ func of(key []byte) (w world) {
 func start() world {
 	w := world{holder: nobody, n: 1}
 	w.marks[0] = mark{outcome: commit, stable: true}
-	w.instances[0].phase, w.instances[1].phase = standby, standby
+	w.instances[0].life, w.instances[1].life = begun, begun
 	return w
 }
 
@@ -219,13 +222,22 @@ func (m *model) checkpoint(w *world, before int8) (last mark) {
 	if m.mistake == slotNotAsked {
 		return last
 	}
-	for _, k := range w.marks[:before] { // what was confirmed was known to be committed
-		if k.torn && endOf(k.done) > endOf(last.done) && endOf(k.done) <= w.confirmed {
+	for _, k := range w.marks[:before] {
+		if k.torn && w.confirms(k, last) {
 			k.doubt |= last.doubt
 			last = k
 		}
 	}
 	return last
+}
+
+// confirms reports whether the checkpoint counts, and the last one before it does not, as the
+// slot is confirmed up to there.
+func (w *world) confirms(torn, last mark) bool {
+	at := func(k mark) checkpoint.Checkpoint { return checkpoint.Checkpoint{LSN: pg.LSN(endOf(k.done))} }
+	found := at(last)
+	found.Doubtful = []checkpoint.Doubtful{{Saved: at(torn), Committed: true}}
+	return found.Confirmed(pg.LSN(w.confirmed)).LSN != found.LSN
 }
 
 func (w *world) append(k mark) {
@@ -426,14 +438,14 @@ func (w *world) order() (swapped bool) {
 // rank is all that a world has of an instance, in five bits each.
 func (w *world) rank(i int8) (r uint64) {
 	in, q := &w.instances[i], &w.requests[i]
-	flag := func(b bool) int8 {
-		if b {
-			return 1
+	for _, flag := range [...]bool{w.holder == i, in.life.Once, in.life.Owns, in.bad, q.stale} {
+		r <<= 1
+		if flag {
+			r++
 		}
-		return 0
 	}
-	for _, field := range [...]int8{flag(w.holder == i), int8(in.phase), in.epoch, in.txn, in.done, in.to, flag(in.bad),
-		int8(q.answer), q.epoch, q.txn, flag(q.stale), int8(in.visible)} {
+	for _, field := range [...]int8{int8(in.life.Phase), int8(in.doing), in.epoch, in.txn, in.done, in.to,
+		int8(q.answer), q.epoch, q.txn, int8(in.visible)} {
 		r = r<<5 | uint64(field)
 	}
 	return r

@@ -1,17 +1,15 @@
-// Package phase has the phases of a pipeline that reads a slot, and the changes between them
-// that are allowed.
+// Package phase has the life of a pipeline that reads a slot: its phases, the events that end
+// each of them, and the steps that follow. Package stream sees the events and takes the steps;
+// internal/lab/exactlyonce explores the same rules in every order of steps and faults.
+//
+// Non-goals: I/O, clocks, positions and rows.
 package phase
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-	"sync/atomic"
-)
+import "slices"
 
 // Phase is a stage of a pipeline's life. None survives a restart: a process begins with
 // Connecting.
-type Phase int32
+type Phase int8
 
 // The phases, in the order of a life without trouble. /status, the metric phase, the log and
 // the documents have their names.
@@ -43,59 +41,7 @@ var names = [...]string{"connecting", "standby", "holding", "claimed", "compared
 // String returns the phase's name.
 func (p Phase) String() string { return names[p] }
 
-// follow has the allowed changes, by present phase.
-var follow = [...][]Phase{
-	Connecting: {Connecting, Standby, Holding, Ended},
-	Standby:    {Connecting, Standby, Holding, Ended},
-	Holding:    {Connecting, Claimed, Ended},
-	Claimed:    {Connecting, Compared, Ended},
-	Compared:   {Connecting, Replaying, Ended},
-	Replaying:  {Connecting, Ready, Ended},
-	Ready:      {Connecting, Ended},
-	Ended:      {},
-}
-
 // Before reports whether next may follow p.
-func (p Phase) Before(next Phase) bool { return slices.Contains(follow[p], next) }
-
-// Machine is the phase of one pipeline, Connecting at first. One goroutine at a time calls To,
-// any goroutine the other methods.
-type Machine struct {
-	// Tell is called at each change, on the goroutine that makes it; required.
-	Tell func(from, to Phase)
-
-	now  atomic.Int32
-	been atomic.Uint32 // a bit for each phase
-}
-
-// errBug is the error of all methods.
-var errBug = errors.New("the pipeline's phases are out of order; please report this, it is a bug")
-
-// To changes the phase. A change that the table does not allow is an error: a bug of this
-// program.
-func (m *Machine) To(next Phase) error {
-	now := m.Now()
-	if !now.Before(next) {
-		return fmt.Errorf("%w: %s cannot follow %s", errBug, next, now)
-	}
-	m.been.Or(1 << next)
-	if now != next {
-		m.now.Store(int32(next))
-		m.Tell(now, next)
-	}
-	return nil
-}
-
-// Now is the present phase.
-func (m *Machine) Now() Phase { return Phase(m.now.Load()) }
-
-// Been reports whether the pipeline was ever in the phase.
-func (m *Machine) Been(p Phase) bool { return m.been.Load()>>p&1 == 1 }
-
-// Must returns an error unless p is the present phase. A step that belongs to p begins with it.
-func (m *Machine) Must(p Phase) error {
-	if now := m.Now(); now != p {
-		return fmt.Errorf("%w: a step of %s while %s", errBug, p, now)
-	}
-	return nil
+func (p Phase) Before(next Phase) bool {
+	return slices.ContainsFunc(Protocol.After[p][:], func(r Rule) bool { return r.Do != None && r.Next == next })
 }

@@ -3,25 +3,51 @@ package phase
 import (
 	"slices"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-func TestOnlyWhatTheTableAllowsFollows(t *testing.T) {
+func TestOnlyWhatTheRulesHaveFollows(t *testing.T) {
 	for from := Connecting; from <= Ended; from++ {
-		for to := Connecting; to <= Ended; to++ {
+		for e := Busy; e < events; e++ {
 			var told []Phase
-			m := Machine{Tell: func(a, b Phase) { told = append(told, a, b) }}
+			m := New(false, func(a, b Phase) { told = append(told, a, b) })
+			m.life.Phase = from
 			m.now.Store(int32(from))
-			err := m.To(to)
+			rule := Protocol.After[from][e]
+			step, err := m.On(e)
 			switch {
-			case !from.Before(to):
-				if err == nil || m.Now() != from || told != nil || m.Been(to) {
-					t.Errorf("%s after %s: error %v, now %s, told %v", to, from, err, m.Now(), told)
+			case rule.Do == None:
+				if err == nil || m.Now() != from || told != nil {
+					t.Errorf("event %d while %s: error %v, now %s, told %v", e, from, err, m.Now(), told)
 				}
-			case err != nil || m.Now() != to || !m.Been(to):
-				t.Errorf("%s after %s: error %v, now %s", to, from, err, m.Now())
-			case from == to && told != nil, from != to && !slices.Equal(told, []Phase{from, to}):
-				t.Errorf("%s after %s: told %v", to, from, told)
+			case err != nil || m.Now() != rule.Next || step != rule.Do:
+				t.Errorf("event %d while %s: step %d, error %v, now %s", e, from, step, err, m.Now())
+			case from == rule.Next && told != nil, from != rule.Next && !slices.Equal(told, []Phase{from, rule.Next}):
+				t.Errorf("event %d while %s: told %v", e, from, told)
 			}
+		}
+	}
+}
+
+// The transactional id is claimed once, and each session passes through all phases.
+func TestTheClaimOutlivesASession(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		var told []Phase
+		m := New(once, func(_, to Phase) { told = append(told, to) })
+		first := must.Get(m.On(Held))(t)
+		must.Get(m.On(Alone))(t)
+		if m.Unclaimed() {
+			t.Error("claimed, and still to be claimed")
+		}
+		must.Get(m.On(Lost))(t)
+		second := must.Get(m.On(Held))(t)
+		want, phases := Claim, []Phase{Holding, Claimed, Connecting, Holding}
+		if once {
+			want, phases = Compare, append(phases, Claimed)
+		}
+		if first != Claim || second != want || !slices.Equal(told, phases) {
+			t.Errorf("exactly once %t: first step %d, second %d, phases %v", once, first, second, told)
 		}
 	}
 }
@@ -41,13 +67,14 @@ func TestTheTable(t *testing.T) {
 	}
 }
 
-func TestMust(t *testing.T) {
-	m := Machine{Tell: func(Phase, Phase) {}}
-	if err := m.Must(Connecting); err != nil {
-		t.Error(err)
-	}
-	if err := m.Must(Ready); err == nil {
-		t.Error("a pipeline that connects is ready")
+func TestOvertaken(t *testing.T) {
+	for _, c := range []struct {
+		own, found int64
+		want       bool
+	}{{0, 5, false}, {5, 5, false}, {5, 4, false}, {5, 6, true}} {
+		if got := Overtaken(c.own, c.found); got != c.want {
+			t.Errorf("Overtaken(%d, %d) = %t", c.own, c.found, got)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ const standbyPoll = 500 * time.Millisecond
 // acquired is the slot, held by an open stream.
 type acquired struct {
 	stream *wal.Stream
+	next   phase.Step
 	found  *checkpoint.Checkpoint // what the server was compared with; nil: no checkpoint
 	cp     checkpoint.Checkpoint  // to begin with
 	start  pg.LSN                 // of the stream
@@ -67,7 +68,7 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 // last look. It returns ErrTakenOver once the slot's holder has saved a checkpoint after
 // one of ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err error) {
-	if err := s.phase.To(phase.Standby); err != nil {
+	if _, err := s.phase.On(phase.Busy); err != nil {
 		return false, err
 	}
 	if err := s.reading().StandBy(ctx, sql); err != nil {
@@ -148,7 +149,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, catalog.ErrSlotActive
 	}
 	h.found, err = s.known(ctx, sql, seen, view)
-	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.transactions != nil && !s.phase.Been(phase.Claimed) && seen.Exists {
+	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.phase.Unclaimed() && seen.Exists {
 		return h, s.endOpen(ctx, repl, seen.Slot)
 	}
 	if err != nil {
@@ -260,7 +261,8 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 		return catalog.Unanswered(err)
 	}
 	h.tenure.stream = h.stream
-	return s.phase.To(phase.Holding)
+	h.next, err = s.phase.On(phase.Held)
+	return err
 }
 
 // gatherForTransactions is how long transactions that trickle in gather before a
@@ -340,7 +342,7 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 		if confirmed > cp.LSN {
 			cp.LSN, cp.Landmark = confirmed, checkpoint.Landmark{Commit: confirmed}
 		}
-	case s.epoch != 0 && cp.Epoch > s.epoch:
+	case phase.Overtaken(s.epoch, cp.Epoch):
 		return nil, ErrTakenOver
 	}
 	return &cp, nil

@@ -19,24 +19,45 @@ import (
 // snapshot where one is still owed.
 func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
-	if err := s.phase.Must(phase.Holding); err != nil {
-		return err
-	}
-	if err := s.outlive(ctx, sql, h.predecessors); err != nil {
-		return err
-	}
 	if s.transactions != nil { // what follows may have to wait for Kafka
 		s.health.answered()
 	}
-	if err := s.claim(ctx); err != nil { // before the checkpoint is read for good
-		return err
+	for h.next != phase.Replay {
+		seen, err := s.take(ctx, sql, h)
+		if err == nil {
+			h.next, err = s.phase.On(seen)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err := s.stillFits(ctx, sql, h); err != nil {
-		return err
+	return s.replay(ctx, sql, h)
+}
+
+// take takes the next step of a session that has the slot, and returns what it has seen.
+func (s *source) take(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.Event, error) {
+	switch h.next {
+	case phase.Claim:
+		return phase.Alone, s.alone(ctx, sql, h)
+	case phase.Compare:
+		return s.again(ctx, sql, h)
+	case phase.Save:
+		return phase.Saved, s.enter(ctx, sql, h)
 	}
-	if err := s.phase.To(phase.Compared); err != nil {
-		return err
+	return phase.Lost, errPassed
+}
+
+// alone returns once no other process can write to Kafka.
+func (s *source) alone(ctx context.Context, sql *pgx.Conn, h *acquired) error {
+	if s.transactions != nil {
+		return s.claim(ctx)
 	}
+	return s.outlive(ctx, sql, h.predecessors)
+}
+
+// enter saves the first checkpoint of an epoch, which numbers it. A loss that shows before is
+// in the checkpoint.
+func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	until, err := h.tenure.asked(func() (catalog.Slot, error) {
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		return slot, err
@@ -50,39 +71,34 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.number(ctx, sql, &h.cp); err != nil {
 		return err
 	}
-	cp := h.cp
-	if err := s.fitsTransactions(&cp); err != nil {
+	if err := s.fitsTransactions(&h.cp); err != nil {
 		return err
 	}
 	if err := s.intake.tables.begin(h.found, s.scope(), h.confirmed); err != nil {
-		return s.noteLoss(ctx, cp, err)
+		return s.noteLoss(ctx, h.cp, err)
 	}
 	if err := s.compareEnds(ctx, h.found); err != nil {
-		return s.noteLoss(ctx, cp, err)
+		return s.noteLoss(ctx, h.cp, err)
 	}
-	if err := s.recallDoubtful(ctx, &cp); err != nil {
+	if err := s.recallDoubtful(ctx, &h.cp); err != nil {
 		return err
 	}
-	s.epoch = cp.Epoch // a save that fails may still have reached the store
-	if err := s.checkpointer.begin(ctx, cp); err != nil {
+	s.epoch = h.cp.Epoch // a save that fails may still have reached the store
+	if err := s.checkpointer.begin(ctx, h.cp); err != nil {
 		return err
 	}
 	s.health.active(h.unbound)
-	if err := s.intake.tracker.Keepalive(cp.LSN); err != nil {
+	if err := s.intake.tracker.Keepalive(h.cp.LSN); err != nil {
 		return fmt.Errorf("start position: %w", err)
 	}
-	if err := s.phase.To(phase.Replaying); err != nil {
-		return err
-	}
+	return nil
+}
+
+// replay has the intake read the stream, and publishes the snapshot.
+func (s *source) replay(ctx context.Context, sql *pgx.Conn, h *acquired) error {
+	cp := h.cp
 	past := checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark, Cut: cp.Cut, Skip: cp.Skip}
-	err = s.intake.resume(past, func() error {
-		if err := s.phase.To(phase.Ready); err != nil {
-			return err
-		}
-		s.checkpointer.attach(h.stream) // not earlier: positions of another log must not be confirmed
-		return nil
-	})
-	if err != nil {
+	if err := s.intake.resume(past); err != nil {
 		return err
 	}
 	s.unfit.Over()
@@ -99,30 +115,43 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.snapshot(ctx, sql, cp, h.snapshot)
 }
 
+// recognised notes that the log is the one that was read before. What was published is
+// confirmed from then on, not earlier: positions of another log must not be.
+func (s *source) recognised() error {
+	if s.phase.Now() != phase.Replaying {
+		return nil
+	}
+	_, err := s.phase.On(phase.Recognised)
+	if err == nil {
+		s.checkpointer.attach(s.tenure.stream)
+	}
+	return err
+}
+
 // errPassed ends a session: another instance, or an operator, used the slot
 // between our look at it and the start of our stream.
 var errPassed = errors.New("the slot was used by somebody else while it was taken over; looking at it again")
 
-// stillFits looks at slot and checkpoint once more. Now the slot is held, so
+// again looks at slot and checkpoint once more. Now the slot is held, so
 // nobody else can move them. tryAcquire looked before that.
-func (s *source) stillFits(ctx context.Context, sql *pgx.Conn, h *acquired) error {
+func (s *source) again(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.Event, error) {
 	slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
-		return err
+		return phase.Lost, err
 	}
 	ours := max(h.cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // what the stream may have confirmed
 	ours = min(ours, h.start)                                  // behind a later position, the server begins later than asked
 	now, err := s.load(ctx, 0)
 	if err != nil {
-		return err
+		return phase.Lost, err
 	}
 	if now != nil {
 		*now = now.Confirmed(slot.ConfirmedFlush)
 	}
 	if slot.ConfirmedFlush > ours || !sameCheckpoint(h.found, now, s.epoch) {
-		return errPassed
+		return phase.Passed, nil
 	}
-	return nil
+	return phase.Same, nil
 }
 
 // sameCheckpoint reports whether nobody else saved a checkpoint between two

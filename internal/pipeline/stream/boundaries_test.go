@@ -231,7 +231,7 @@ func TestRestOfAPartedTransaction(t *testing.T) {
 	must.OK(t, b.in.tracker.Keepalive(15))
 	past := checkpoint.Past{Slot: 5, Start: 10, Known: 15, Since: checkpoint.Landmark{Commit: 10, XID: 10}}
 	past.Cut = checkpoint.Cut{Landmark: checkpoint.Landmark{Commit: 20, XID: 20}, Seq: 1}
-	must.OK(t, b.in.resume(past, func() error { return nil }))
+	must.OK(t, b.in.resume(past))
 	must.OK(t, b.deliver(t, insert(10, 0), commit(15), insert(20, 0), insert(20, 1), insert(20, 2), commit(25), insert(30, 0), commit(35)))
 	b.want(t, "20/2: 0/14/2", "30/0 of 1: 0/23")
 }
@@ -239,7 +239,7 @@ func TestRestOfAPartedTransaction(t *testing.T) {
 // A transaction that is passed over may have any size.
 func TestOversizedTransactionIsPassedOver(t *testing.T) {
 	b := newBounds(t, Boundaries{}, transform.BadEventStop, 3)
-	must.OK(t, b.in.resume(checkpoint.Past{Skip: checkpoint.Landmark{Commit: 10, XID: 10}}, func() error { return nil }))
+	must.OK(t, b.in.resume(checkpoint.Past{Skip: checkpoint.Landmark{Commit: 10, XID: 10}}))
 	must.OK(t, b.deliver(t, insert(10, 0), insert(10, 1), insert(10, 2), insert(10, 3), commit(15), insert(20, 0), commit(25)))
 	if last := b.commits[len(b.commits)-1]; last != "20/0 of 1: 0/19" || strings.Contains(strings.Join(b.commits, ""), "10/") {
 		t.Errorf("committed %q", b.commits)
@@ -251,7 +251,7 @@ func TestHeldTransactionThatTheCheckpointHasPassed(t *testing.T) {
 	b := newBounds(t, Boundaries{}, transform.BadEventStop, 100)
 	must.OK(t, b.deliver(t, insert(10, 0), commit(15), insert(20, 0)))
 	past := checkpoint.Past{Slot: 5, Start: 30, Known: pg.LSN(35), Since: checkpoint.Landmark{Commit: 30, XID: 30}}
-	if err := b.in.resume(past, func() error { return nil }); !errors.Is(err, ErrTakenOver) {
+	if err := b.in.resume(past); !errors.Is(err, ErrTakenOver) {
 		t.Errorf("resume = %v, want ErrTakenOver", err)
 	}
 }

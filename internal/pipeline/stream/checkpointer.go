@@ -53,7 +53,6 @@ type checkpointer struct {
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
 	saving   chan struct{} // capacity 1: full during a save, or a transaction with one
-	failed   bool          // run returned an error; read after run
 	progress *saving       // what health and metrics show
 
 	acked  atomic.Bool                // an event was acked since the last save
@@ -113,9 +112,9 @@ func (k *checkpointer) exclusive(ctx context.Context, fn func() error) error {
 	}
 }
 
-// finish saves the last position, once run has ended.
-func (k *checkpointer) finish(ctx context.Context) {
-	if k.failed && k.losing() == nil || !k.ahead() && !k.changed() && !k.behindHorizon() {
+// finish saves the last position, once run has ended with the error.
+func (k *checkpointer) finish(ctx context.Context, ended error) {
+	if ended != nil && k.losing() == nil || !k.ahead() && !k.changed() && !k.behindHorizon() {
 		return
 	}
 	err := k.advance(ctx)
@@ -263,7 +262,6 @@ func (k *checkpointer) run(ctx context.Context) error {
 			case errors.Is(err, store.ErrSuperseded):
 				return fmt.Errorf("%w: %w", ErrTakenOver, err)
 			case failure.ClassOf(err) != failure.Transient, errors.Is(err, ErrBeginAnew):
-				k.failed = true
 				return err
 			default:
 				wait = retry.Next()

@@ -186,7 +186,7 @@ func TestCheckpointerEndsWithWhatRetryingCannotFix(t *testing.T) {
 			t.Errorf("run = %v, want class Loss", err)
 		}
 		before := k.metrics.saves
-		k.finish(t.Context())
+		k.finish(t.Context(), err)
 		if k.metrics.saves != before {
 			t.Error("finish asks a store that has failed for good")
 		}
@@ -233,8 +233,8 @@ func TestCheckpointerFinishSavesTheLastPosition(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		k.ack(t, 1100)
 		must.OK(t, k.stop())
-		k.finish(t.Context())
-		k.finish(t.Context()) // nothing left to do
+		k.finish(t.Context(), nil)
+		k.finish(t.Context(), nil) // nothing left to do
 		k.want(t, 1000, 1100)
 	})
 }
@@ -271,7 +271,7 @@ func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 		}
 		k.follow("7:t=schema/3", horizon{})
 		must.OK(t, k.stop())
-		k.finish(t.Context())
+		k.finish(t.Context(), nil)
 		if got := k.store.stored().Publication; got != "7:t=schema/3" {
 			t.Errorf("the last checkpoint says %q", got)
 		}

@@ -21,7 +21,7 @@ func recalled(t *testing.T) *intake {
 	must.OK(t, in.tracker.Keepalive(15))
 	past := checkpoint.Past{Slot: 5, Start: 10, Known: 15, Since: checkpoint.Landmark{Commit: 10, XID: 10}}
 	past.Cut = checkpoint.Cut{Landmark: checkpoint.Landmark{Commit: 20, XID: 20}, Seq: 1}
-	must.OK(t, in.resume(past, func() error { return nil }))
+	must.OK(t, in.resume(past))
 	return in
 }
 

@@ -95,14 +95,14 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 // level, if this session repeats those before it.
 func newPhase(p Parts, repeats func() bool) *phase.Machine {
 	p.Metrics.Phase(phase.Ended.String(), phase.Connecting.String()) // an earlier pipeline of this process may have ended
-	return &phase.Machine{Tell: func(from, to phase.Phase) {
+	return phase.New(p.Transactions != nil, func(from, to phase.Phase) {
 		p.Metrics.Phase(from.String(), to.String())
 		level := zap.InfoLevel
 		if repeats() {
 			level = zap.DebugLevel
 		}
 		p.Log.Log(level, "phase", zap.Stringer("from", from), zap.Stringer("to", to))
-	}}
+	})
 }
 
 // active notes that this instance reads the slot, and why the next event of the tables

@@ -43,7 +43,7 @@ type intake struct {
 	bounds  boundaries
 	moves   transform.Moves // of the present transaction
 
-	recognised func() error // called once the log is known to be the same; then nil
+	recognised func() error // called at each position that is known to be of the same log
 }
 
 func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
@@ -54,6 +54,8 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 		onUpdate: p.OnUpdate, skipRemedy: p.skipRemedy, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
 		moves:  transform.MovesWithin(p.MaxBufferedBytes),
+
+		recognised: func() error { return nil },
 	}
 	for _, t := range p.Tables {
 		in.tables.named[t] = true
@@ -146,9 +148,8 @@ func (in *intake) idle(pos pg.LSN) error {
 }
 
 // resume prepares for a stream. past is what checkpoint and slot say of the log; the
-// events up to its cut were published. fn is called once it is certain that the stream is
-// of the same log.
-func (in *intake) resume(past checkpoint.Past, fn func() error) error {
+// events up to its cut were published.
+func (in *intake) resume(past checkpoint.Past) error {
 	if cut := in.reading.Cut(); !cut.IsZero() && cut.Commit < past.Known { // another instance has read the rest of it
 		if err := in.overtaken(past.Known, cut); err != nil {
 			return err
@@ -158,19 +159,16 @@ func (in *intake) resume(past checkpoint.Past, fn func() error) error {
 		}
 	}
 	in.moves.End() // a transaction that was read in part comes again from its beginning
-	in.recognised = fn
 	return in.recognise(in.reading.Resume(past))
 }
 
-// recognise tells, once, that the log is known to be the same, unless the step before it
-// returned err.
+// recognise tells that the log is known to be the same, unless the step before it returned
+// err.
 func (in *intake) recognise(err error) error {
-	if err != nil || in.recognised == nil || !in.reading.Recognised() {
+	if err != nil || !in.reading.Recognised() {
 		return err
 	}
-	tell := in.recognised
-	in.recognised = nil
-	return tell()
+	return in.recognised()
 }
 
 func (in *intake) insert(ctx context.Context, msg *wal.Message) error {

@@ -72,7 +72,7 @@ func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 		accept := in.accept
 		if m.Kind == 0 {
 			accept = func(_ context.Context, m *wal.Message) error {
-				return in.resume(checkpoint.Past{Start: m.End, Known: in.reading.End(), Since: checkpoint.Landmark{Commit: in.reading.End()}}, func() error { return nil })
+				return in.resume(checkpoint.Past{Start: m.End, Known: in.reading.End(), Since: checkpoint.Landmark{Commit: in.reading.End()}})
 			}
 		}
 		must.OK(t, accept(t.Context(), m))
@@ -233,7 +233,7 @@ func TestIntakeOnUpdate(t *testing.T) {
 func TestIntakePassesOverAnUpdate(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	refused := row(wal.Update, outboxRelation, 10, 0)
-	must.OK(t, in.resume(checkpoint.Past{Skip: checkpoint.LandmarkOf(&refused.Row)}, func() error { return nil }))
+	must.OK(t, in.resume(checkpoint.Past{Skip: checkpoint.LandmarkOf(&refused.Row)}))
 	if err := in.accept(t.Context(), refused); err != nil {
 		t.Errorf("accept = %v", err)
 	}

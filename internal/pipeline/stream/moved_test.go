@@ -285,7 +285,7 @@ func TestIntakeBelievesACheckpointOfAMove(t *testing.T) {
 	}
 	in, _ = testIntake(t, transform.UpdateWarn)
 	past := checkpoint.Past{Slot: 5, Start: 10, Known: 25, Since: checkpoint.Landmark{Commit: 20, XID: 20}}
-	must.OK(t, inPartitions(in).resume(past, func() error { return nil }))
+	must.OK(t, inPartitions(in).resume(past))
 	got = accepted(t, in, gone("a", 20, 0), came("a", 20, 1), commit(25), came("b", 30, 0), commit(35))
 	if !slices.Equal(got, []string{"b"}) {
 		t.Errorf("took in %v, want b", got)

@@ -7,14 +7,11 @@ import (
 )
 
 // firstPhase is that of a pipeline that tells nobody.
-func firstPhase() *phase.Machine { return &phase.Machine{Tell: func(_, _ phase.Phase) {}} }
+func firstPhase() *phase.Machine { return phase.New(true, func(_, _ phase.Phase) {}) }
 
-// A step out of order ends before it asks a server.
-func TestStepsOutOfOrder(t *testing.T) {
-	s := &source{phase: firstPhase(), transactions: &Transactions{}}
-	if err := s.claim(t.Context()); err == nil {
-		t.Error("claimed the transactional id without the slot")
-	}
+// Without the slot no step is due, and no server is asked.
+func TestNoStepWithoutTheSlot(t *testing.T) {
+	s := &source{phase: firstPhase()}
 	if err := s.begin(t.Context(), nil, &acquired{}); err == nil {
 		t.Error("began an epoch without the slot")
 	}

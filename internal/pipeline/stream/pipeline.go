@@ -140,6 +140,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		intake:       in,
 		phase:        r.health.phase,
 	}
+	in.recognised = r.source.recognised
 	h := r.health
 	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
 	p.Metrics.Capacity(p.MaxBufferedBytes)
@@ -181,7 +182,10 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		defer close(delivered)
 		return work(func(ctx context.Context) error { return r.checkpointer.remember(r.delivery.run(ctx)) })
 	})
-	workers.Go(func() error { return work(r.checkpointer.run) })
+	var unsavable error // why no checkpoint can be saved any more
+	workers.Go(func() error {
+		return work(func(ctx context.Context) error { unsavable = r.checkpointer.run(ctx); return unsavable })
+	})
 
 	r.source.stopping = func() bool { return ctx.Err() != nil }
 	err := r.source.run(reading)
@@ -202,7 +206,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	err = failure.Join(err, workers.Wait())
 	r.digest.Flush()
 
-	finish := []func(context.Context){r.checkpointer.finish, r.source.close}
+	finish := []func(context.Context){func(ctx context.Context) { r.checkpointer.finish(ctx, unsavable) }, r.source.close}
 	if errors.Is(err, ErrBeginAnew) {
 		finish = finish[1:] // the checkpoint may belong to another instance now
 	}

@@ -76,7 +76,7 @@ type source struct {
 	switched bool // told of another publication than the checkpoint's
 
 	whole atomic.Uint64  // LSN up to which the stream certainly left nothing out
-	phase *phase.Machine // each step checks it first
+	phase *phase.Machine // says which step comes next
 }
 
 // run streams until ctx ends (nil; the stream stays open for close) or an error
@@ -87,7 +87,8 @@ func (s *source) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return cmp.Or(err, s.phase.To(phase.Connecting))
+		_, late := s.phase.On(phase.Lost)
+		return cmp.Or(err, late)
 	}
 	return session.Keep(ctx, one, ErrBeginAnew, func(err error, wait time.Duration) {
 		s.health.down(err)
@@ -263,7 +264,7 @@ func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (wa
 // close confirms the last saved position to the server and ends the session
 // that run left open. What the server may not have seen is in the checkpoint.
 func (s *source) close(ctx context.Context) {
-	defer func() { _ = s.phase.To(phase.Ended) }() // every other phase allows it
+	defer func() { _, _ = s.phase.On(phase.Stopped) }() // every other phase allows it
 	if s.stream == nil {
 		return
 	}

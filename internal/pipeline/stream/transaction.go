@@ -60,10 +60,23 @@ func (s inTransactions) Save(ctx context.Context, cp checkpoint.Checkpoint) erro
 // anew is the error of a transactor. If it may pass, it takes a new pipeline to
 // go on: this one does not know what counts.
 func anew(err error) error {
-	if err == nil || failure.ClassOf(err) != failure.Transient {
-		return err
+	if phase.Protocol.Answered[answered(err)] == phase.BeginAnew {
+		return fmt.Errorf("%w: %w", ErrBeginAnew, err)
 	}
-	return fmt.Errorf("%w: %w", ErrBeginAnew, err)
+	return err
+}
+
+// answered is the answer of Kafka that a transactor's error tells.
+func answered(err error) phase.Answer {
+	switch {
+	case err == nil:
+		return phase.Committed
+	case failure.ClassOf(err) != failure.Transient:
+		return phase.Failed
+	case errors.Is(err, sink.ErrFenced):
+		return phase.Fenced
+	}
+	return phase.Unknown
 }
 
 // prepare has brokers do what they can before the next batch is taken.
@@ -140,19 +153,10 @@ func (k *checkpointer) committed(cp checkpoint.Checkpoint, began time.Time) {
 	k.progress.succeeded(began)
 }
 
-// claim gets the transactional id for this pipeline, once, while it holds the
-// slot.
+// claim gets the transactional id for this pipeline.
 func (s *source) claim(ctx context.Context) error {
-	if err := s.phase.Must(phase.Holding); err != nil {
-		return err
-	}
-	if s.transactions != nil && !s.phase.Been(phase.Claimed) {
-		s.health.claiming()
-		if err := s.transactions.Sink.Claim(ctx); err != nil {
-			return anew(err)
-		}
-	}
-	return s.phase.To(phase.Claimed)
+	s.health.claiming()
+	return anew(s.transactions.Sink.Claim(ctx))
 }
 
 // recallDoubtful finds out what counts of the transactions that are in doubt.
@@ -177,7 +181,9 @@ func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.
 	if err != nil {
 		return err
 	}
-	err = s.claim(ctx)
+	if err = s.claim(ctx); err == nil {
+		_, err = s.phase.On(phase.Alone)
+	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = held.stream.Close(closing) // nothing was read
