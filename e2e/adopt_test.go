@@ -85,7 +85,6 @@ func (w *world) otherReader(publication string) *child.Process {
 	cmd := exec.Command(filepath.Join(bin, "pg_recvlogical"), "-d", w.url, "-S", w.slot, "-P", "pgoutput", "-o", "proto_version=1",
 		"-o", "publication_names="+publication, "-s", "1", "-F", "0", "-f", os.DevNull, "--no-loop", "--start")
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	p := must.Get(child.Start(cmd))(w.t)
 	w.t.Cleanup(func() { _ = p.Stop(context.WithoutCancel(w.t.Context()), syscall.SIGKILL) })
 	await.Until(w.t, "the other reader", func() bool { s, ok := w.look(); return ok && s.pid != 0 })

@@ -45,7 +45,6 @@ func launch(t testing.TB, cmd *exec.Cmd) *connector {
 	log := must.Get(os.Create(c.log))(t)
 	defer log.Close()
 	c.cmd.Stderr = log
-	c.cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	c.started = time.Now()
 	c.process = must.Get(child.Start(c.cmd))(t)
 	t.Cleanup(func() {

@@ -33,7 +33,6 @@ func (a *actor) start() error {
 	cmd := exec.Command(a.program, a.args...)
 	cmd.Env = append(os.Environ(), a.environ...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	if a.process, err = child.Start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", a.name, err)
 	}

@@ -36,7 +36,6 @@ func Start(name string, cmd *exec.Cmd) (*Process, error) {
 		cmd.Stdout = log
 	}
 	cmd.Stderr = log
-	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 	c, err := child.Start(cmd)
 	if err != nil {
 		_ = log.Close()

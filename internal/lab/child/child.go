@@ -26,13 +26,16 @@ type Process struct {
 	exited chan struct{}
 }
 
-// Start starts the command, whose SysProcAttr are those of Attributes, in a
-// goroutine waiting for the end. Owner: the Process; stop: the program's end;
+// Start starts the command, by default with the attributes of Attributes(SIGKILL), in
+// a goroutine that waits for the end. Owner: the Process; stop: the program's end;
 // join: Exited.
 //
 // The goroutine keeps its OS thread, because the kernel sends the parent death
 // signal when the *thread* that forked the child ends (prctl(2)).
 func Start(cmd *exec.Cmd) (*Process, error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = Attributes(syscall.SIGKILL)
+	}
 	started := make(chan error)
 	exited := make(chan struct{})
 	go func() {

@@ -18,12 +18,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
-	return cmd
-}
-
 // patience bounds a wait, for slow and busy machines.
 const patience = time.Minute
 
@@ -61,7 +55,7 @@ func TestStopGivesUpWithItsContext(t *testing.T) {
 // the test ends.
 func start(t *testing.T, script string) *child.Process {
 	t.Helper()
-	cmd := command("sh", "-c", script)
+	cmd := exec.Command("sh", "-c", script)
 	in := must.Get(cmd.StdinPipe())(t)
 	r, w, err := os.Pipe()
 	if err != nil {

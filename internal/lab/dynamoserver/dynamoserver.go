@@ -10,26 +10,21 @@
 package dynamoserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
 // ErrNotToBeHad says that DynamoDB Local cannot be had on this machine: there is
@@ -39,14 +34,10 @@ var ErrNotToBeHad = errors.New("no DynamoDB Local to be had")
 // missing is the scripts' exit code where something that they need is not installed.
 const missing = 3
 
-const stopTimeout = 30 * time.Second
-
 // Server is a running DynamoDB Local.
 type Server struct {
+	*child.Server
 	version string
-	address string
-	process *child.Process
-	log     string // the file that it writes to
 }
 
 // Start gets the jars with scripts/dynamodb.sh, starts a server and waits until
@@ -60,28 +51,17 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := freeport.TakeAddress()
-	if err != nil {
-		return nil, err
-	}
 	log, err := os.CreateTemp("", "cdc-outbox-dynamodb-*.log")
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the child has its own descriptor
-	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(script, "run", port)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
-	process, err := child.Start(cmd)
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(log.Name()))
-	}
-	s := &Server{version: version, address: address, process: process, log: log.Name()}
-	asked := func(ctx context.Context) error { return Answers(ctx, address) }
-	if err := await.Ready(ctx, process.Exited(), asked); err != nil {
-		text, _ := os.ReadFile(s.log) // best effort: it only explains
-		return nil, errors.Join(fmt.Errorf("start DynamoDB Local: %w: %s", err, bytes.TrimSpace(text)), s.Close())
+	_ = log.Close()
+	server := &child.Server{Name: "DynamoDB Local", Log: log.Name(), PortTaken: "Address already in use"}
+	server.Command = func() (*exec.Cmd, error) { return exec.Command(script, "run", strconv.Itoa(server.Port)), nil }
+	server.Answers = func(ctx context.Context) error { return Answers(ctx, server.Addr()) }
+	s := &Server{Server: server, version: version}
+	if err := server.Start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -104,15 +84,8 @@ func fetch(ctx context.Context, script string) (version string, err error) {
 // Version returns the version of the jars.
 func (s *Server) Version() string { return s.version }
 
-// Addr returns the server's host and port.
-func (s *Server) Addr() string { return s.address }
-
 // Close kills the server.
-func (s *Server) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	return errors.Join(s.process.Stop(ctx, syscall.SIGKILL), os.Remove(s.log))
-}
+func (s *Server) Close() error { return errors.Join(s.Server.Close(), os.Remove(s.Log)) }
 
 // NewClient returns a client of a DynamoDB Local at an address; a nil transport
 // is the SDK's own.

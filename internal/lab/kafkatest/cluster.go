@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -59,22 +56,10 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		opt(&o)
 	}
 	c := &Cluster{Broker: &Broker{replicas: int16(len(advertised))}}
-	script, err := child.Script("kafka.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var voters []string
 	for n := range advertised {
-		a := &apache{script: script, dir: t.TempDir()}
-		var front, inner int
-		for _, port := range []*int{&a.port, &a.controller, &front, &inner} {
-			if *port, err = freeport.Take(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if a.log, err = os.Create(filepath.Join(a.dir, "log")); err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(newApache(t))(t)
+		front, inner := must.Get(freeport.Take())(t), must.Get(freeport.Take())(t)
 		between := must.Get(proxy.Listen("127.0.0.1:0", local(inner)))(t)
 		t.Cleanup(func() { _ = between.Close() })
 		c.inner = append(c.inner, between)
@@ -178,13 +163,11 @@ func (c *Cluster) ResumeNode(t testing.TB, n int) {
 // PauseNode suspends a broker, or lets it go on.
 func (c *Cluster) PauseNode(t testing.TB, n int, pause bool) {
 	t.Helper()
-	sig := syscall.SIGCONT
+	do := c.nodes[n].Continue
 	if pause {
-		sig = syscall.SIGSTOP
+		do = c.nodes[n].Pause
 	}
-	if err := c.nodes[n].process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, do())
 }
 
 // Part has no broker reach broker n, or lets them again. Clients and the controller

@@ -3,7 +3,6 @@ package pgserver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -69,35 +68,6 @@ func (d *directory) prepare() error {
 
 func (d *directory) data() string { return filepath.Join(d.path, "data") }
 func (d *directory) log() string  { return filepath.Join(d.path, "log") }
-
-func (d *directory) openLog() (*os.File, error) {
-	return os.OpenFile(d.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-}
-
-func (d *directory) logSize() (int64, error) {
-	info, err := os.Stat(d.log())
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
-}
-
-// logSince returns what was logged after the first n bytes, or why it cannot.
-func (d *directory) logSince(n int64) string {
-	f, err := os.Open(d.log())
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.NewSectionReader(f, n, 1<<20))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
 
 func (d *directory) remove() error {
 	err := os.RemoveAll(d.path)

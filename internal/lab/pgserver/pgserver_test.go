@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
 // parentEnv makes the test binary a program that starts a server, prints its
@@ -125,8 +126,8 @@ func TestResumeSaysThatThePortIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Resume(t.Context()); !errors.Is(err, errPortTaken) {
-		t.Errorf("error = %v, want %v", err, errPortTaken)
+	if err := s.Resume(t.Context()); !errors.Is(err, child.ErrPortTaken) {
+		t.Errorf("error = %v, want %v", err, child.ErrPortTaken)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

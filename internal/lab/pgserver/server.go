@@ -6,32 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
-	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
 // superuser is the name of the server's only role.
 const superuser = "postgres"
 
-// Limits of waiting for the server, for slow and busy machines.
-const (
-	startTimeout   = 60 * time.Second
-	attemptTimeout = time.Second
-	portAttempts   = 10
-)
+// attemptTimeout bounds a look at the server, which may be another process's and never
+// answer.
+const attemptTimeout = time.Second
 
 // Options says what server to start. The zero value is valid.
 type Options struct {
@@ -68,33 +62,21 @@ func (o Options) AllSettings() map[string]string {
 	return all
 }
 
-// StopMode is a way to stop the server, as in pg_ctl's option -m.
-type StopMode uint8
-
-// The stop modes.
+// The signals that stop the server (PostgreSQL documentation, "Shutting Down the
+// Server"), named as in pg_ctl's option -m.
 const (
-	Fast      StopMode = iota // disconnects clients, writes a checkpoint
-	Immediate                 // as in a crash: recovery at the next start
+	Fast      = syscall.SIGINT  // disconnects clients, writes a checkpoint
+	Immediate = syscall.SIGQUIT // as in a crash: recovery at the next start
 )
-
-// Signal is the one that stops the server in the mode (PostgreSQL
-// documentation, "Shutting Down the Server").
-func (m StopMode) Signal() syscall.Signal {
-	if m == Immediate {
-		return syscall.SIGQUIT
-	}
-	return syscall.SIGINT
-}
 
 // Server is a PostgreSQL server. Its methods must not be called concurrently,
 // except URL and SocketURL.
 type Server struct {
-	opts       Options
-	dir        *directory
-	runAs      account
-	port       int
-	password   string
-	postmaster *child.Process // nil while stopped
+	*child.Server
+	opts     Options
+	dir      *directory
+	runAs    account
+	password string
 }
 
 // Start initialises a server in a new directory, starts it and waits until it
@@ -116,29 +98,19 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opts: opts, dir: dir, runAs: runAs}
-	if err := s.create(ctx); err != nil {
+	s.Server = &child.Server{
+		Name: filepath.Join(opts.BinDir, "postgres"), Command: s.command, Log: dir.log(),
+		PortTaken: "could not create any TCP/IP sockets",
+		Answers:   s.attempt, // connections are refused while it starts or recovers
+		AtOnce:    Immediate, // as a killed postmaster's processes live on
+	}
+	if err = s.initialise(ctx); err == nil {
+		err = s.Server.Start(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-// create makes the data directory and starts the server on a free port. Somebody
-// who does not ask package freeport may take it a moment later, hence the
-// attempts.
-func (s *Server) create(ctx context.Context) error {
-	if err := s.initialise(ctx); err != nil {
-		return err
-	}
-	var err error
-	for range portAttempts {
-		if s.port, err = freeport.Take(); err != nil {
-			return err
-		}
-		if err = s.Resume(ctx); !errors.Is(err, errPortTaken) {
-			return err
-		}
-	}
-	return err
 }
 
 // URL returns the connection URL of a database over TCP.
@@ -146,7 +118,7 @@ func (s *Server) URL(database string) string {
 	u := url.URL{
 		Scheme: "postgres",
 		User:   url.UserPassword(superuser, s.password),
-		Host:   net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)),
+		Host:   s.Addr(),
 		Path:   "/" + database,
 	}
 	return u.String()
@@ -160,47 +132,10 @@ func (s *Server) SocketURL(database string) string {
 		User:   url.UserPassword(superuser, s.password),
 		Path:   "/" + database,
 		RawQuery: url.Values{
-			"host": {s.dir.path}, "port": {strconv.Itoa(s.port)},
+			"host": {s.dir.path}, "port": {strconv.Itoa(s.Port)},
 		}.Encode(),
 	}
 	return u.String()
-}
-
-// Stop stops the server and waits until it is gone; the data stays. Stopping a
-// stopped server does nothing. When ctx ends first the server may still be
-// about to stop.
-func (s *Server) Stop(ctx context.Context, mode StopMode) error {
-	if s.postmaster == nil {
-		return nil
-	}
-	if err := s.postmaster.Stop(ctx, mode.Signal()); err != nil {
-		return fmt.Errorf("stop postgres: %w", err)
-	}
-	s.postmaster = nil
-	return nil
-}
-
-// Resume starts a stopped server again, on the same port, and waits until it
-// accepts connections.
-func (s *Server) Resume(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	logged, err := s.dir.logSize()
-	if err != nil {
-		return err
-	}
-	p, err := s.spawn()
-	if err != nil {
-		return err
-	}
-	// It refuses connections while it starts or recovers.
-	if err := await.Ready(ctx, p.Exited(), s.attempt); err != nil {
-		// Immediate, as nothing that a failed start wrote is worth a checkpoint.
-		stopErr := p.Stop(context.WithoutCancel(ctx), Immediate.Signal())
-		return errors.Join(s.explain(err, logged), stopErr)
-	}
-	s.postmaster = p
-	return nil
 }
 
 // Data is the data directory.
@@ -217,21 +152,9 @@ func (s *Server) Shell(ctx context.Context, script string) error {
 	return nil
 }
 
-// Restart stops the server in the given mode and starts it again.
-func (s *Server) Restart(ctx context.Context, mode StopMode) error {
-	if err := s.Stop(ctx, mode); err != nil {
-		return err
-	}
-	return s.Resume(ctx)
-}
-
 // Close stops the server without ceremony and removes its directory. It may be
 // called more than once.
-func (s *Server) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	return errors.Join(s.Stop(ctx, Immediate), s.dir.remove())
-}
+func (s *Server) Close() error { return errors.Join(s.Server.Close(), s.dir.remove()) }
 
 // initialise makes the data directory: of a durable server with initdb, of
 // another as a copy.
@@ -284,7 +207,7 @@ func initdb(ctx context.Context, binDir string, runAs account, data, password st
 func (s *Server) arguments() []string {
 	all := map[string]string{
 		"listen_addresses":        "127.0.0.1",
-		"port":                    strconv.Itoa(s.port),
+		"port":                    strconv.Itoa(s.Port),
 		"unix_socket_directories": s.dir.path,
 		"unix_socket_permissions": "0700",
 	}
@@ -296,22 +219,14 @@ func (s *Server) arguments() []string {
 	return args
 }
 
-func (s *Server) spawn() (*child.Process, error) {
-	log, err := s.dir.openLog()
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close() // the child has its own descriptor
+func (s *Server) command() (*exec.Cmd, error) {
 	args := append([]string{"-D", s.dir.data()}, s.arguments()...)
 	// A relative hba_file is relative to where the server starts, unlike
 	// ssl_cert_file: start it in the data directory.
-	cmd := s.runAs.command(context.Background(), s.dir.data(), filepath.Join(s.opts.BinDir, "postgres"), args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	return child.Start(cmd)
+	return s.runAs.command(context.Background(), s.dir.data(), filepath.Join(s.opts.BinDir, "postgres"), args...), nil
 }
 
-// attempt connects to the server. Its time is short: somebody else's server may
-// have our port and never answer.
+// attempt connects to the server.
 func (s *Server) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -320,16 +235,4 @@ func (s *Server) attempt(ctx context.Context) error {
 		return err
 	}
 	return conn.Close(ctx)
-}
-
-// errPortTaken marks a start that failed because another process has the port.
-var errPortTaken = errors.New("port is taken")
-
-// explain adds what the server logged since logged to the error of a start.
-func (s *Server) explain(err error, logged int64) error {
-	text := s.dir.logSince(logged)
-	if strings.Contains(text, "could not create any TCP/IP sockets") {
-		err = fmt.Errorf("%w: %w", errPortTaken, err)
-	}
-	return fmt.Errorf("start %s: %w: %s", filepath.Join(s.opts.BinDir, "postgres"), err, child.LastLines(text))
 }

@@ -89,11 +89,6 @@ func urlOf(addr, password, database string) string {
 // URL implements server.
 func (c contained) URL(database string) string { return urlOf(c.Addr(), c.password, database) }
 
-// Stop implements server.
-func (c contained) Stop(ctx context.Context, mode Mode) error {
-	return c.Container.Stop(ctx, mode.Signal())
-}
-
 // Peer implements server.
 func (c contained) Peer() (string, string) { return c.name, strconv.Itoa(port) }
 

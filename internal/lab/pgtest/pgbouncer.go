@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -50,26 +49,19 @@ func Pooled(t testing.TB, direct string, connections int, settings ...string) (p
 	path := filepath.Join(dir, "pgbouncer.ini")
 	must.OK(t, os.Chmod(dir, 0o755))
 	must.OK(t, os.WriteFile(path, []byte(text), 0o644))
-	cmd := exec.Command(bin, path)
-	cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
-	if os.Getuid() == 0 { // it does not run as root
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
-	}
-	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
-	defer log.Close() // the child has a separate descriptor
-	cmd.Stdout, cmd.Stderr = log, log
-	pooler := must.Get(child.Start(cmd))(t)
+	pooler := &child.Server{Name: "PgBouncer", Log: filepath.Join(dir, "log"), Port: port, Command: func() (*exec.Cmd, error) {
+		cmd := exec.Command(bin, path)
+		if os.Getuid() == 0 { // it does not run as root
+			cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+		}
+		return cmd, nil
+	}}
+	u.Host = pooler.Addr()
+	pooler.Answers = func(ctx context.Context) error { return connect(ctx, u.String()) }
+	testserver.DoStart(t, "start PgBouncer", pooler.Resume)
 	t.Cleanup(func() {
 		testserver.Do(t, "stop PgBouncer", func(ctx context.Context) error { return pooler.Stop(ctx, syscall.SIGTERM) })
-	})
-	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	testserver.Do(t, "start PgBouncer", func(ctx context.Context) error {
-		err := await.Ready(ctx, pooler.Exited(), func(ctx context.Context) error { return connect(ctx, u.String()) })
-		if err != nil {
-			text, _ := os.ReadFile(log.Name()) // best effort: it only explains
-			return fmt.Errorf("%w: %s", err, child.LastLines(string(text)))
-		}
-		return nil
 	})
 	return u.String()
 }

@@ -19,6 +19,7 @@ import (
 	"context"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ import (
 const opTimeout = 2 * time.Minute
 
 // Mode is a way to stop the server.
-type Mode = pgserver.StopMode
+type Mode = syscall.Signal
 
 // The modes of Restart and Stop.
 const (
