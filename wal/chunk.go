@@ -4,12 +4,12 @@ import (
 	"sync/atomic"
 )
 
-// Chunk is memory the bytes of messages lie in. With Options.Recycle it is used
-// again once nobody needs it. The stream holds it while it reads into it. A
-// caller keeping a message's bytes past the next call of Next must call Retain,
-// and Release when it is done. Without Recycle nothing is used again, and the
-// two have no effect. The methods may be called from any goroutine, also on
-// nil.
+// Chunk is memory the bytes of messages lie in. With Options.Recycle a chunk is
+// used again once nobody needs the content. The stream holds a chunk while
+// reading. A caller keeping a message's bytes past the next call of Next must
+// call Retain, and Release afterwards. Without Recycle nothing is used again,
+// and the two have no effect. The methods may be called from any goroutine,
+// also on nil.
 //
 // Memory used again is still in the processor's cache, and is no work for the
 // garbage collector.
@@ -19,15 +19,15 @@ type Chunk struct {
 	pool *chunkPool // nil: left to the garbage collector
 }
 
-// Retain keeps the chunk's bytes from being overwritten. It is called between
-// two calls of Next, or by one who holds the chunk already.
+// Retain keeps the chunk's bytes from being overwritten. To be called between
+// two calls of Next, or by a holder of the chunk.
 func (c *Chunk) Retain() {
 	if c != nil && c.pool != nil {
 		c.refs.Add(1)
 	}
 }
 
-// Release undoes n calls of Retain. Forgetting it costs memory reuse, no more;
+// Release undoes n calls of Retain. A forgotten call only costs reuse;
 // releasing early corrupts messages.
 func (c *Chunk) Release(n int) {
 	if c != nil && c.pool != nil && c.refs.Add(int32(-n)) == 0 {
@@ -69,8 +69,8 @@ func (p *chunkPool) put(c *Chunk) {
 // kept counts the memory that cannot be reused because of retained messages. A
 // message keeps the whole chunk alive, even if little else in the chunk is
 // needed: for example a small row between large rows of another table. Places
-// count bytes over all chunks, as if they lay end to end. A single goroutine
-// uses it.
+// count bytes over all chunks, as if they lay end to end. For a single
+// goroutine.
 type kept struct {
 	end   int64 // of the last message retained
 	limit int64 // of the chunk
@@ -84,10 +84,10 @@ type span struct {
 	length int64
 }
 
-// keep returns how much memory retaining the span adds; size is the chunk's. If
-// the message before is in the same chunk, that is everything since then.
-// Otherwise it is the rest of the other message's chunk, and the beginning of
-// this one. Nobody keeps the chunks in between.
+// keep returns how much memory retaining the span adds; size is the chunk's.
+// With the message before in the same chunk: everything since then. Otherwise:
+// the rest of the other message's chunk, and the beginning of the present. The
+// chunks in between are free.
 func (s span) keep(size int) int64 {
 	k := s.kept
 	if k == nil || s.end < k.end { // the sequencer changed the order

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// cursor reads big-endian fields. Past the end it returns zeros and remembers
-// that it did, so a message is checked once, at the end.
+// cursor reads big-endian fields. Past the end, reads return zeros and are
+// noted, so a message is checked once, at the end.
 type cursor struct {
 	buf   []byte
 	short bool

@@ -24,8 +24,7 @@ const (
 	pgoutputTruncate = 'T'
 	pgoutputMessage  = 'M'
 	// pgoutputAbort ends a streamed transaction (protocol version 2). PostgreSQL
-	// 18.0 to 18.6 sends it with version 1, too, of a transaction of which it has
-	// sent nothing.
+	// 18.0 to 18.6 sends one with version 1, too, for a transaction never sent.
 	pgoutputAbort = 'A'
 )
 
@@ -43,12 +42,12 @@ type decoder struct {
 	wanted    func(*pg.Row) bool      // see Options.Wanted; nil: every row is
 	keep      func(*pg.Relation) bool // see Options.Keep; nil: every relation is kept
 	charset   *pg.Charset             // of the values; nil: UTF-8, or no matter
-	cut       bool                    // the message ends after the head: it is unwanted
+	cut       bool                    // the message ends after the head: unwanted
 	msg       Message
 	open      bool // between Begin and Commit
 	next      uint32
 	relations map[uint32]*pg.Relation
-	others    map[uint32]struct{} // relations that were announced and are not kept
+	others    map[uint32]struct{} // relations announced and not kept
 	baseTypes map[uint32]uint32   // domain OID → OID of the built-in base type
 	builtin   *pgtype.Map
 }
@@ -63,8 +62,8 @@ func newDecoder() *decoder {
 }
 
 // decode reads one pgoutput message. decode returns nil for a message only the
-// decoder needs. The next call reuses the result and the slices; the bytes they
-// point to are those of data.
+// decoder needs. The next call reuses the result and the slices; their bytes
+// are data's.
 func (d *decoder) decode(data []byte) (*Message, error) {
 	if len(data) == 0 {
 		return nil, errShort
@@ -147,10 +146,10 @@ func (d *decoder) commit(c *cursor) (*Message, error) {
 	return &d.msg, nil
 }
 
-// abort passes over the end of a transaction of which nothing was sent: it was
-// larger than logical_decoding_work_mem, had a released savepoint and was
-// rolled back. Within a transaction it would be the end of everything sent,
-// which protocol version 1 does not have.
+// abort passes over the end of a transaction never sent: larger than
+// logical_decoding_work_mem, with a released savepoint, and rolled back. Within
+// a transaction, an abort would end everything sent, unknown to protocol
+// version 1.
 func (d *decoder) abort() (*Message, error) {
 	if d.open {
 		return nil, fmt.Errorf("%w: stream abort inside a transaction", errProtocol)
@@ -159,7 +158,7 @@ func (d *decoder) abort() (*Message, error) {
 	return &d.msg, nil
 }
 
-// change starts a row message: it counts the row and finds the relation.
+// change starts a row message: the row is counted and the relation found.
 func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 	rel := d.msg.Row.Relation
 	if rel == nil || rel.OID != oid {
@@ -172,7 +171,7 @@ func (d *decoder) change(kind Kind, oid uint32) (*Message, error) {
 		}
 	}
 	d.msg.Kind = kind
-	d.msg.Unread = d.cut || rel.Namespace == "" // which an announced relation has
+	d.msg.Unread = d.cut || rel.Namespace == "" // of an announced relation
 	if d.msg.Unread {
 		d.msg.Row.Values = d.msg.Row.Values[:0]
 	}
@@ -266,7 +265,7 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	if !d.open {
 		d.msg.Row = pg.Row{Position: pg.Position{CommitLSN: lsn}, Values: d.msg.Row.Values}
 	}
-	if d.msg.Prefix != string(prefix) { // most often it is the same as before
+	if d.msg.Prefix != string(prefix) { // most often the same as before
 		d.msg.Prefix = string(prefix)
 	}
 	d.msg.Content = content
@@ -288,7 +287,7 @@ func (d *decoder) unwanted(head []byte) bool {
 		_, known := d.others[oid]
 		return d.open && known
 	case pgoutputMessage:
-		c.byte()   // whether it belongs to the transaction
+		c.byte()   // whether part of the transaction
 		c.uint64() // the position
 		prefix := c.string()
 		return !c.short && !d.delivers(prefix)
@@ -330,8 +329,8 @@ func (d *decoder) name(b []byte) string {
 	return string(text)
 }
 
-// relation learns a table's definition. A repetition changing nothing keeps the
-// pointer, because callers key their caches by it.
+// relation learns a table's definition. A repetition without a change keeps the
+// pointer, a key of callers' caches.
 func (d *decoder) relation(c *cursor) error {
 	rel := &pg.Relation{OID: c.uint32(), Namespace: d.name(c.string()), Name: d.name(c.string())}
 	if rel.Namespace == "" { // pgoutput's short form of pg_catalog
@@ -352,11 +351,11 @@ func (d *decoder) relation(c *cursor) error {
 		rel.Columns = append(rel.Columns, col)
 	}
 	d.learn(rel)
-	d.msg.Row.Relation = nil // look it up anew
+	d.msg.Row.Relation = nil // look up anew
 	return nil
 }
 
-// learn keeps a definition, or only that it was announced.
+// learn keeps a definition, or only the announcement.
 func (d *decoder) learn(rel *pg.Relation) {
 	if d.keep != nil && !d.keep(rel) {
 		delete(d.relations, rel.OID)

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// chunkSize is how much is read at once. A chunk lives as long as a value
-	// in it is in flight.
+	// chunkSize is how much is read at once. A chunk lives as long as any of the
+	// values is in flight.
 	chunkSize = 128 << 10
 	// maxFrame is more than PostgreSQL ever sends (a field is at most 1 GiB); a
 	// longer frame means the stream is garbled.
 	maxFrame = 1<<30 + 1<<20
-	// frameHeader is the type byte and the length, which counts itself.
+	// frameHeader is the type byte and the length, itself included.
 	frameHeader = 5
 	// headSize is how much of a large frame's body arrives before the rest is
-	// judged: a name of PostgreSQL (63 bytes), and what stands before it.
+	// judged: a name of PostgreSQL (63 bytes), and the part before.
 	headSize = 128
 )
 
@@ -26,22 +26,21 @@ var errGarbled = errors.New("garbled frame from the server")
 
 // frameReader cuts the server's byte stream into protocol frames (PostgreSQL
 // documentation, "Message Formats") without copying: a frame's body is a slice
-// of the chunk it was read into. No byte of a chunk is written twice before the
-// chunk goes back to the pool. Without a pool, bodies may be kept for as long
-// as the caller likes.
+// of a chunk. No byte of a chunk is written twice before the chunk goes back to
+// the pool. Without a pool, bodies may be kept for as long as the caller likes.
 type frameReader struct {
 	src   io.Reader
 	pool  *chunkPool // may be nil
-	chunk *Chunk     // that buf is of
-	base  int64      // bytes of the chunks before it
+	chunk *Chunk     // of buf
+	base  int64      // bytes of the chunks before
 	buf   []byte
 	r, w  int // buf[r:w] is read from src and not yet returned
 
 	// unwanted says of a frame larger than a chunk, by the first bytes of the
-	// body, whether the rest is thrown away while it arrives. unwanted may be nil.
+	// body, whether the rest is thrown away on arrival. unwanted may be nil.
 	unwanted func(kind byte, head []byte) bool
 	cut      bool // the last frame was unwanted: the body ends after headSize bytes
-	drop     int  // bytes of that frame that are still to be thrown away
+	drop     int  // bytes of the frame still to be thrown away
 }
 
 // place is where the next frame begins, counted over all chunks as if they lay
@@ -51,7 +50,7 @@ func (f *frameReader) place() int64 { return f.base + int64(f.r) }
 // next returns the next frame, reading from src only when no whole frame is
 // buffered.
 func (f *frameReader) next() (kind byte, body []byte, err error) {
-	if err := f.throwAway(); err != nil { // after an error in the middle of it
+	if err := f.throwAway(); err != nil { // after an error in the middle
 		return 0, nil, err
 	}
 	if err := f.fill(frameHeader); err != nil {
@@ -131,8 +130,8 @@ func (f *frameReader) fill(n int) error {
 }
 
 // grow begins a new chunk with the rest of the full one. The chunk's size
-// follows what has arrived, not what a length field claims, so a garbled length
-// cannot exhaust memory.
+// follows the bytes arrived, not the length field, so a garbled length cannot
+// exhaust memory.
 func (f *frameReader) grow(n int) {
 	rest := f.buf[f.r:f.w]
 	chunk := f.pool.get(min(n, 2*len(rest)))

@@ -51,7 +51,7 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 		return nil, serverNotice(body)
 	case frameParameter:
 		return nil, nil
-	case frameComplete: // a server that stops ends without CopyDone (walsender.c, WalSndDone)
+	case frameComplete: // a stopping server ends without CopyDone (walsender.c, WalSndDone)
 		return nil, fmt.Errorf("server ended the stream: %w", catalog.ErrShutdown)
 	case frameCopyDone, frameReady:
 		return nil, fmt.Errorf("server ended the stream: %w", io.EOF)
@@ -59,10 +59,9 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 	return nil, fmt.Errorf("%w: frame %q", errProtocol, kind)
 }
 
-// ServerError is the error with which the server ended the stream.
+// ServerError is the server's error at the end of the stream.
 type ServerError struct {
-	// Within is the commit position of the transaction it was sending; 0 if it had
-	// not begun one.
+	// Within is the commit position of the transaction in sending; 0 for none.
 	Within pg.LSN
 	Err    error
 }
@@ -73,7 +72,7 @@ func (e *ServerError) Error() string { return "server ended the stream: " + e.Er
 // Unwrap returns the server's own error.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// within is the commit position of the transaction of which a part has arrived.
+// within is the commit position of the partly arrived transaction.
 func (s *Stream) within() pg.LSN {
 	if !s.decoder.open {
 		return 0
@@ -108,8 +107,8 @@ func (s *Stream) walData(b []byte) (*Message, error) {
 	return msg, nil
 }
 
-// keepalive is a position at which nothing is left to send, unless it arrives
-// within a transaction.
+// keepalive is a position with nothing left to send, except within a
+// transaction.
 func (s *Stream) keepalive(b []byte) (*Message, error) {
 	if len(b) < 17 {
 		return nil, fmt.Errorf("keepalive: %w", errShort)

@@ -21,7 +21,7 @@ type heard struct {
 	last  atomic.Int64  // when the last answer was sent, a lease.Instant; 0: none was
 }
 
-// answer notes one with the server's time, and is read now.
+// answer notes an answer with the server's time, read now.
 func (h *heard) answer(sent time.Duration, opened, now lease.Instant) {
 	if h.ahead == 0 {
 		h.ahead = sent - time.Duration(opened)

@@ -24,8 +24,8 @@ type sequencer struct {
 	lent     *Chunk   // held for the row delivered last
 }
 
-// deliver returns a message needing no further frame, or nil. Next calls it
-// first: by then the caller may no longer use the row before, so the chunk is
+// deliver returns a message needing no further frame, or nil. Next calls first:
+// by then the caller may no longer use the row before, so the chunk is
 // released.
 func (s *sequencer) deliver() *Message {
 	s.lent.Release(1)
@@ -42,7 +42,7 @@ func (s *sequencer) deliver() *Message {
 }
 
 // take takes a message of the decoder and the position, and returns the message
-// to deliver now, or nil. It is called when nothing is ready any more.
+// to deliver now, or nil. Called when nothing is ready any more.
 func (s *sequencer) take(msg *Message, at pg.LSN) *Message {
 	row := msg.Kind <= Truncate
 	switch {
@@ -51,7 +51,7 @@ func (s *sequencer) take(msg *Message, at pg.LSN) *Message {
 		return nil
 	case len(s.held) == 0:
 		return msg
-	case msg.Kind == LogicalMessage && at == s.position: // it was written before the rows
+	case msg.Kind == LogicalMessage && at == s.position: // written before the rows
 		msg.Row.Position.Seq = s.held[0].Row.Position.Seq
 		for i := range s.held {
 			s.held[i].Row.Position.Seq++

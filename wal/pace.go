@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// smallRead is the size up to which a read counts as small: after a wait
-	// there would have been more to read.
+	// smallRead is the largest size of a small read: after a wait there would have
+	// been more to read.
 	smallRead = 16 << 10
 	// shortNap lets small sends of the server gather in the socket.
 	shortNap = 200 * time.Microsecond
@@ -21,25 +21,24 @@ const (
 	// napBytes is how much may gather during a nap. The server must not have to
 	// wait for room.
 	napBytes = 192 << 10
-	// flood is in how much time that much arrives where it is a flood.
+	// flood is the time of so many bytes in a flood.
 	flood = 8 * time.Millisecond
-	// maxRest bounds Options.Gather: it delays the answer to the server.
+	// maxRest bounds Options.Gather: the answer to the server is late.
 	maxRest = 10 * time.Millisecond
 	// restBytes is how much may gather in the socket during a rest. The server
 	// must not have to wait for room.
 	restBytes = 32 << 10
-	// deadlineSlack is how stale the read deadline may get: setting it on each
-	// read costs more than the read.
+	// deadlineSlack is how stale the read deadline may get: setting the deadline
+	// on each read costs more than the read.
 	deadlineSlack = time.Second
 )
 
-// pacedReader is the Stream as the source of its own frames: it reads the
-// connection under a liveness deadline, and after a small read it pauses before
-// the next.
+// pacedReader is the Stream as the source of its own frames: reads of the
+// connection have a liveness deadline, and a small read is followed by a pause.
 //
 // A nap spares the walsender. pacedReader sends every row by itself, and each
-// send has to wake a reader that sleeps, which costs the walsender up to a
-// third of its CPU time. There is no nap under TLS: a read returns one TLS
+// send has to wake a sleeping reader, at a cost of up to a third of the
+// walsender's CPU time. There is no nap under TLS: a read returns one TLS
 // record, one row, and does not tell how much more has arrived.
 //
 // A rest spares us. Where transactions trickle in, one wake-up for all coming
@@ -68,7 +67,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 }
 
 // wait reads once the server has said something. wait gives up when the server
-// has been silent for too long, and there is nothing to excuse that.
+// has been silent for too long, without an excuse.
 func (p *pacedReader) wait(b []byte, now time.Time) (int, error) {
 	for {
 		if now.Sub(p.deadlined) > deadlineSlack {
@@ -77,7 +76,7 @@ func (p *pacedReader) wait(b []byte, now time.Time) (int, error) {
 			}
 			p.deadlined = now
 		}
-		if err := p.ctx.Err(); err != nil { // looked at after the deadline was set, so that ctx's own deadline wins
+		if err := p.ctx.Err(); err != nil { // looked at after the deadline was set: ctx's own deadline wins
 			return 0, err
 		}
 		n, err := p.conn.Read(b)
@@ -91,7 +90,7 @@ func (p *pacedReader) wait(b []byte, now time.Time) (int, error) {
 	}
 }
 
-// pause is what happens between two reads.
+// pause comes between two reads.
 type pause int
 
 const (
@@ -123,8 +122,8 @@ func (p *pacedReader) nap() {
 	unwatched.Nap(d)
 }
 
-// napTime is how long the next nap is. In a flood over loopback it is for what the
-// server's socket may hold, by what has arrived since the last nap began.
+// napTime is how long the next nap is. In a flood over loopback, the pause is
+// for the content of the server's socket, by the bytes since the last nap.
 func (p *pacedReader) napTime() time.Duration {
 	took := napBytes * float64(p.readAt.Sub(p.napped)) / float64(p.sinceNap)
 	if !p.loopback || took > float64(flood) {
@@ -143,8 +142,8 @@ func (p *pacedReader) trickles() bool {
 	return p.fits(p.lastRead, p.lastWait) && p.fits(p.sinceNap, p.readAt.Sub(p.napped))
 }
 
-// fits reports whether the socket holds what arrives during a rest, where so much
-// arrived in that time.
+// fits reports whether the socket holds the bytes of a rest, at the rate of so
+// many in the time.
 func (p *pacedReader) fits(n int, in time.Duration) bool {
 	return float64(n)*float64(p.gather) < restBytes*float64(in)
 }

@@ -17,9 +17,9 @@ import (
 // socket before the connection counts as dead.
 const writeTimeout = 10 * time.Second
 
-// readGrace is how long the reader may go on after a failed write. A server
-// that has closed the connection has often said why, and the message is still
-// unread in the socket.
+// readGrace is how long the reader may go on after a failed write. Before
+// closing the connection, a server has often told the reason, still unread in
+// the socket.
 const readGrace = time.Second
 
 // statusSender sends standby status updates on a connection: on a timer, when
@@ -38,7 +38,7 @@ type statusSender struct {
 }
 
 // startStatusSender starts the sender's goroutine. The confirmed position
-// begins at confirmed. It is never 0, which would not mean "nothing"
+// begins at confirmed. Never 0, which would not mean "nothing"
 // (docs/internals/DESIGN.md, invariant 2).
 func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN, interval time.Duration, ended func()) *statusSender {
 	s := &statusSender{
@@ -103,7 +103,7 @@ func (s *statusSender) poke() {
 }
 
 // stop sends a last update, ends the goroutine and returns the last update's
-// error. It is called once.
+// error. To be called once.
 func (s *statusSender) stop() error {
 	close(s.quit)
 	return s.wait()
@@ -115,7 +115,7 @@ func (s *statusSender) wait() error {
 	return s.err
 }
 
-// send writes one standby status update in its CopyData frame (PostgreSQL
+// send writes a standby status update in its CopyData frame (PostgreSQL
 // documentation, "Streaming Replication Protocol").
 func (s *statusSender) send(requestReply bool) error {
 	received := s.received.Load()

@@ -22,41 +22,40 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
-// Options say what to stream.
+// Options are the options of a stream.
 type Options struct {
 	Slot        string
 	Publication string
-	// Start is where to begin. The server silently forwards an older position
-	// to the slot's confirmed one and silently skips to a newer one: the caller
-	// has compared them.
+	// Start is where to begin. The server silently forwards an older position to
+	// the slot's confirmed position and silently skips to a newer: the caller has
+	// compared them.
 	Start pg.LSN
 	// Confirmed is the confirmed position until Confirm is called. Confirmed is at
 	// or before Start; 0 means Start.
 	Confirmed pg.LSN
-	// Messages asks for logical messages too, those of Prefix, or all where that
-	// is empty. The position counts all.
+	// Messages asks for logical messages too, with the Prefix, or all if empty.
+	// The position counts all.
 	Messages bool
 	Prefix   string
-	// MessagesOnly: no rows are wanted. The stream then does not fail when the
-	// server warns that it leaves rows out because the publication is missing.
+	// MessagesOnly: no rows are wanted. The stream then does not fail at the
+	// server's warning about rows left out for want of the publication.
 	MessagesOnly bool
 	// StatusInterval is the longest time between standby status updates.
 	// StatusInterval is required.
 	StatusInterval time.Duration
-	// LivenessTimeout is how long the server may stay silent while we wait for it.
-	// LivenessTimeout is asked for a reply every StatusInterval. LivenessTimeout
-	// is required.
+	// LivenessTimeout bounds the server's silence during our wait. LivenessTimeout
+	// is asked for a reply every StatusInterval. LivenessTimeout is required.
 	LivenessTimeout time.Duration
 	// Silent is asked each time the server has been silent for so long, and is
-	// told for how long in all. The stream waits on unless it returns an error.
-	// While the server decodes a large transaction of which it sends nothing, it
-	// answers only every half of its wal_sender_timeout (walsender.c,
+	// told for how long in all. The stream waits on unless Silent returns an
+	// error. While decoding a large transaction without sending anything, the
+	// server answers only every half of wal_sender_timeout (walsender.c,
 	// WalSndUpdateProgress), and before PostgreSQL 15 not even so. nil: silence
 	// ends the stream.
 	Silent func(ctx context.Context, silent time.Duration) error
 	// Ended is called at the first sign the connection has ended, once or twice
-	// and from any goroutine: a caller that is busy may not come to Next for long.
-	// nil: nobody asks.
+	// and from any goroutine: a busy caller may not come to Next for long. nil:
+	// nobody asks.
 	Ended func()
 	// Charset is the database's, as by catalog.ReadCharset.
 	Charset *pg.Charset
@@ -64,11 +63,11 @@ type Options struct {
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
 	// Wanted tells whether the values of a row are needed, by the relation and
-	// position. Wanted is asked of rows larger than a read (128 KiB): those of
-	// tables of no interest are thrown away while they arrive, and delivered
-	// without values. Wanted is called within Next. nil: all are wanted.
+	// position. Wanted is asked of rows larger than a read (128 KiB): rows of
+	// tables of no interest are thrown away on arrival, and delivered without
+	// values. Wanted is called within Next. nil: all are wanted.
 	Wanted func(*pg.Row) bool
-	// Keep tells of a table announced whether rows of it may ever be wanted. The
+	// Keep tells of an announced table whether rows may ever be wanted. The
 	// definitions of others are not kept, however many tables there are, and their
 	// rows are delivered without values, of a relation with an OID only. Keep is
 	// called within Next. nil: all are kept.
@@ -81,8 +80,8 @@ type Options struct {
 //
 // Next is called by a single goroutine, the sole reader of the connection. A
 // second goroutine, owned by the Stream from Open to Close, sends the standby
-// status updates, so a caller that is busy or blocked between two calls of Next
-// keeps the connection (failure mode 14, docs/failure-modes.md).
+// status updates, so a caller busy or blocked between two calls of Next keeps
+// the connection (failure mode 14, docs/failure-modes.md).
 type Stream struct {
 	conn    net.Conn
 	frames  frameReader
@@ -93,19 +92,19 @@ type Stream struct {
 
 	liveness    time.Duration
 	silence     func(context.Context, time.Duration) error // see Options.Silent; may be nil
-	asked       error                                      // that it returned
+	asked       error                                      // returned
 	deadlined   time.Time                                  // when the read deadline was last set
 	lastRead    int                                        // bytes of the last read
-	roomy       bool                                       // it had room for more: there was no more to read
-	readAt      time.Time                                  // when that returned
-	lastWait    time.Duration                              // how long after the one before
+	roomy       bool                                       // with room for more: there was no more to read
+	readAt      time.Time                                  // when the read returned
+	lastWait    time.Duration                              // time since the read before
 	gather      time.Duration                              // see Options.Gather
 	timer       *unwatched.Timer                           // of the rests; nil before the first
 	loopback    bool                                       // conn is over TCP loopback
 	sinceNap    int                                        // bytes read since the last nap
-	napped      time.Time                                  // when that began
+	napped      time.Time                                  // when the nap began
 	at          pg.LSN                                     // of the last message from the log
-	encrypted   bool                                       // conn reads one TLS record at a time
+	encrypted   bool                                       // conn reads a TLS record at a time
 	rowless     bool                                       // no rows are wanted
 	received    atomic.Uint64
 	heard       heard
@@ -115,7 +114,7 @@ type Stream struct {
 	opened      time.Time
 	ctx         context.Context // interrupts reads; see interruptible
 	uninterrupt func()          // undoes the last interruptible
-	err         error           // of the Next that failed
+	err         error           // of the failed Next
 	broken      bool            // the connection, not the context, ended Next
 }
 
@@ -129,8 +128,8 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 			return nil, errors.Join(fmt.Errorf("ask for text as it is stored: %w", err), conn.Close(ctx))
 		}
 	}
-	// After a write that took long, pgconn may still read in the background, and
-	// would take the first frames away.
+	// After a long write, pgconn may still read in the background, and would take
+	// the first frames away.
 	if err := conn.SyncConn(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("take over replication connection: %w", err), conn.Close(ctx))
 	}
@@ -203,8 +202,8 @@ func (s *Stream) start(ctx context.Context, o Options) error {
 	}
 }
 
-// Next returns the stream's next message; see Message for how long it is valid.
-// Next blocks until there is one, ctx ends or the connection ends. After an
+// Next returns the stream's next message; see Message for the time of validity.
+// Next blocks until a message, or the end of ctx or the connection. After an
 // error the stream can only be closed.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if s.err != nil {
@@ -241,8 +240,8 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	}
 }
 
-// Buffered reports whether Next has a message, or the error of one, without
-// reading from the connection. It is called by the goroutine that calls Next.
+// Buffered reports whether Next has a message, or a message's error, without
+// reading from the connection. To be called by the goroutine of Next.
 func (s *Stream) Buffered() bool { return s.frames.whole() }
 
 func (s *Stream) fail(err error) error {
@@ -258,24 +257,23 @@ func (s *Stream) fail(err error) error {
 // Received may be called from any goroutine.
 func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
 
-// Sent is when the last standby status update was sent, or before that the
-// request for the stream. Sent may be called from any goroutine.
+// Sent is the time of the last standby status update, or before of the request
+// for the stream. Sent may be called from any goroutine.
 func (s *Stream) Sent() lease.Instant {
 	return max(s.requested, lease.Instant(s.status.sent.Load()))
 }
 
 // Answered is when the server sent the last answer that Next has read, or
-// earlier; 0 before the first. While the server has heard nothing from us for
-// half of its wal_sender_timeout or more, it does not answer, but asks
-// (walsender.c, WalSndKeepaliveIfNecessary). Answered may be called from any
-// goroutine.
+// earlier; 0 before the first. After half of wal_sender_timeout without a word
+// from us, the server does not answer, but asks (walsender.c,
+// WalSndKeepaliveIfNecessary). Answered may be called from any goroutine.
 func (s *Stream) Answered() lease.Instant { return lease.Instant(s.heard.last.Load()) }
 
 // Server is the address the stream comes from.
 func (s *Stream) Server() net.Addr { return s.conn.RemoteAddr() }
 
-// Silent is how long Next has waited for the server to say anything; 0 while it
-// does not wait. The server is asked every StatusInterval. Silent may be called
+// Silent is how long Next has waited for the server to say anything; 0 while
+// not waiting. The server is asked every StatusInterval. Silent may be called
 // from any goroutine.
 func (s *Stream) Silent() time.Duration {
 	if began := s.reading.Load(); began != 0 {
@@ -286,15 +284,14 @@ func (s *Stream) Silent() time.Duration {
 
 // Confirm tells the server that everything up to and including lsn is durable
 // downstream. Confirm never blocks and may be called from any goroutine; a
-// position beyond what the server sent on this connection is cut to that
-// (docs/internals/DESIGN.md, invariant 3), and one before an earlier one is
-// ignored.
+// position beyond the server's messages on the connection is cut
+// (docs/internals/DESIGN.md, invariant 3), and a lower position is ignored.
 func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 
 // Close sends a last status update, ends the copy, waits until the server has
 // taken note or ctx ends, and closes the connection. Close returns an error if
 // the server may not have seen the last confirmed position; nothing is lost
-// then, but events may be sent again. It is called once, and not while Next is
+// then, but events may be sent again. To be called once, and not while Next is
 // in progress.
 func (s *Stream) Close(ctx context.Context) error {
 	defer s.release()
@@ -312,7 +309,7 @@ func (s *Stream) Close(ctx context.Context) error {
 	return nil
 }
 
-// release closes what the stream holds.
+// release closes the stream's connection and sockets.
 func (s *Stream) release() {
 	_ = s.conn.Close()
 	if s.timer != nil {
@@ -320,8 +317,8 @@ func (s *Stream) release() {
 	}
 }
 
-// endCopy sends CopyDone and discards what is still under way: the server
-// answers CopyDone only after it has processed the status updates before it.
+// endCopy sends CopyDone and discards the messages under way: the server
+// answers CopyDone only after processing the status updates before.
 func (s *Stream) endCopy() error {
 	done, err := (&pgproto3.CopyDone{}).Encode(nil)
 	if err != nil {
@@ -364,7 +361,7 @@ func (s *Stream) interruptible(ctx context.Context) {
 	})
 	s.uninterrupt = sync.OnceFunc(func() {
 		if !stop() {
-			<-fired // otherwise it would end the next context's reads
+			<-fired // otherwise the next context's reads would end
 		}
 	})
 }
@@ -376,7 +373,7 @@ func (s *Stream) cause(err error) error {
 		return context.Cause(s.ctx)
 	}
 	closed := errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
-	if closed && s.status != nil { // only a failed update closes it
+	if closed && s.status != nil { // closed by a failed update only
 		if err := s.status.wait(); err != nil {
 			return fmt.Errorf("send standby status: %w", err)
 		}

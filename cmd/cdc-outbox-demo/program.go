@@ -35,11 +35,12 @@ Example:
   ` + name + ` --events 20
 `
 
-// The release build sets these: -ldflags "-X main.version=v1.2.3 -X main.commit=…".
+// Set by the release build: -ldflags "-X main.version=v1.2.3 -X
+// main.commit=…".
 var version, commit string
 
-// program is the process: everything that main takes from the operating system
-// and tests from memory.
+// program is the process: given by the operating system in main, by memory in
+// tests.
 type program struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
@@ -95,8 +96,8 @@ func (p *program) connect(ctx context.Context, cfg *config.Config) error {
 	return pipeline.Run(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Version: ver, Stdout: io.Discard})
 }
 
-// wantsColor is true on a terminal, unless NO_COLOR (https://no-color.org) or
-// a dumb terminal forbid it.
+// wantsColor is true on a terminal, unless NO_COLOR (https://no-color.org) or a
+// dumb terminal forbid colors.
 func (p *program) wantsColor() bool {
 	file, ok := p.stdout.(*os.File)
 	if !ok || p.getenv("NO_COLOR") != "" || p.getenv("TERM") == "dumb" {

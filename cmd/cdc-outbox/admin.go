@@ -104,7 +104,7 @@ func runSetup(ctx context.Context, p *program, o setupFlags) error {
 	return o.each(ctx, p, func(ctx context.Context, cfg *config.Config) (report, error) { return admin.Setup(ctx, cfg, opts) })
 }
 
-// acceptGap is about one pipeline: each gap needs a separate decision.
+// acceptGap is about a single pipeline: each gap needs a separate decision.
 func acceptGap(ctx context.Context, p *program, o setupFlags) error {
 	cfg, err := o.loadOne(p)
 	if err != nil {
@@ -135,7 +135,7 @@ func decided[R interface {
 }
 
 // printScripts prints the SQL of each pipeline, under a heading: only the
-// configuration says which database it is for.
+// configuration names the database.
 func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {
 	chosen, err := o.load(p)
 	if err != nil {
@@ -212,10 +212,10 @@ func statusVerb() verb {
 	}
 }
 
-// work is what a verb does for a single pipeline.
+// work is a verb's work for a single pipeline.
 type work func(context.Context, *config.Config) (report, error)
 
-// forEach is the action of a verb that does the work for each pipeline.
+// forEach is the action of a verb for each pipeline.
 func forEach(flags *flag.FlagSet, do work) action {
 	o := declareAdmin(flags)
 	return func(ctx context.Context, p *program) error { return o.each(ctx, p, do) }
@@ -256,7 +256,7 @@ func tailVerb() verb {
 	}
 }
 
-// report is what a verb found or did.
+// report is a verb's result.
 type report interface {
 	WriteText(io.Writer) error
 }

@@ -17,8 +17,8 @@ type configFlags struct {
 func declareConfig(flags *flag.FlagSet) *configFlags {
 	c := &configFlags{}
 	flags.StringVar(&c.file, "c", "", "the configuration `FILE`, YAML; also CDC_OUTBOX_CONFIG")
-	// The value is not judged here: package flag would repeat it in the error, and
-	// it may be a secret.
+	// The value is not judged here: package flag would repeat the value, perhaps a
+	// secret, in the error.
 	flags.Func("set", "override one `KEY=VALUE`, for example log.level=debug; repeatable", func(assignment string) error {
 		c.set = append(c.set, assignment)
 		return nil

@@ -63,9 +63,9 @@ func TestLinkedModulesAreWanted(t *testing.T) {
 	}
 }
 
-// The packages text/template and html/template call methods by name: with one of them the
-// linker keeps every exported method of the program, which then is a fifth
-// larger.
+// The packages text/template and html/template call methods by name: with a
+// series the linker keeps every exported method of the program, which then is a
+// fifth larger.
 func TestNoTemplateIsLinked(t *testing.T) {
 	for _, pkg := range depend(t, "{{.ImportPath}}") {
 		if pkg == "text/template" {

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// help prints what every verb does.
+// help prints a line for every verb.
 func help(w io.Writer) {
 	var b strings.Builder
 	b.WriteString("cdc-outbox publishes a PostgreSQL outbox table's rows to Kafka.\n\nUsage: cdc-outbox VERB [-c FILE] [flags]\n\n")
@@ -24,7 +24,7 @@ func help(w io.Writer) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// help prints what the verb does, the flags and the example.
+// help prints the verb's description, the flags and the example.
 func (v *verb) help(w io.Writer, flags *flag.FlagSet) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cdc-outbox %s: %s.\n", v.name, v.summary)
@@ -47,8 +47,8 @@ func (v *verb) help(w io.Writer, flags *flag.FlagSet) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// dashes writes a flag as the users do: one dash before one letter, otherwise
-// two.
+// dashes writes a flag as the users do: a dash before a single letter,
+// otherwise two.
 func dashes(name string) string {
 	if len(name) == 1 {
 		return "-" + name

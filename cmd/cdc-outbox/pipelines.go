@@ -56,7 +56,7 @@ func (a *adminFlags) load(p *program) ([]config.Pipeline, error) {
 	return nil, failure.Configf(remedy, "the configuration has no pipeline %q", *a.pipeline)
 }
 
-// loadOne returns the one pipeline the verb is about.
+// loadOne returns the verb's single pipeline.
 func (a *adminFlags) loadOne(p *program) (*config.Config, error) {
 	chosen, err := a.load(p)
 	if err != nil {
@@ -69,8 +69,8 @@ func (a *adminFlags) loadOne(p *program) (*config.Config, error) {
 	return chosen[0].Config, nil
 }
 
-// each does a verb's work for each pipeline and shows what it found or did; a
-// nil report is not shown.
+// each does a verb's work for each pipeline and shows the result; a nil report
+// is not shown.
 func (a *adminFlags) each(ctx context.Context, p *program, do work) error {
 	chosen, err := a.load(p)
 	if err != nil {
@@ -105,7 +105,7 @@ type pipelineReports []pipelineReport
 
 type pipelineReport struct {
 	report
-	command invocation.Invocation // completes the commands in it
+	command invocation.Invocation // completes the commands inside
 }
 
 // WriteText implements report, with a heading for each.

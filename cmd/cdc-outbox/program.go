@@ -17,13 +17,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
-// program is the process as the verbs see it: everything that main takes from
-// the operating system and tests from memory.
+// program is the process for the verbs: given by the operating system in main,
+// by memory in tests.
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
-	// connect runs the connector until ctx ends or it fails; nil is
-	// pipeline.Run.
+	// connect runs the connector until ctx ends or a failure; nil is pipeline.Run.
 	connect func(context.Context, pipeline.Options) error
 	// command completes the commands in remedies, once flags are read.
 	command invocation.Invocation
@@ -32,13 +31,14 @@ type program struct {
 	fatal *zap.Logger
 }
 
-// verb is one thing the program does.
+// verb is a command of the program.
 type verb struct {
 	name    string
-	summary string // one line
-	detail  string // paragraphs for its own help; may be empty
+	summary string // a single line
+	detail  string // paragraphs for the verb's help; may be empty
 	example string // lines, each a command or a comment
-	// prepare declares the flags and returns what to do once they are parsed.
+	// prepare declares the flags and returns the action for the time after
+	// parsing.
 	prepare func(*flag.FlagSet) action
 }
 
@@ -46,11 +46,11 @@ type verb struct {
 // exit code.
 type action func(context.Context, *program) error
 
-// errHelp ends a command line that asked for help and got it.
+// errHelp ends a command line asking for help.
 var errHelp = errors.New("help")
 
 // run executes the command line and returns the exit code. run reports the
-// error, if any: nothing it calls does.
+// error, if any: the callees do not.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil || errors.Is(err, errHelp) {
@@ -114,7 +114,8 @@ func (p *program) choose(args []string) (verb, []string, error) {
 	return verb{}, nil, unknownVerb(name)
 }
 
-// moved returns an error for what other programs of ours do, and nil for the rest.
+// moved returns an error for verbs of other programs of ours, and nil for the
+// rest.
 func moved(name string) error {
 	switch name {
 	case "demo":
@@ -130,8 +131,8 @@ func moved(name string) error {
 	return nil
 }
 
-// harmless is what can be repeated in a message: not a URL with a password that
-// lost the flag.
+// harmless texts can be repeated in a message: not a URL with a password,
+// without the flag.
 var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
 
 func unknownVerb(name string) error {
@@ -156,7 +157,7 @@ func (v *verb) usagef(format string, args ...any) error {
 	return failure.Configf("run cdc-outbox "+v.name+" --help", v.name+" "+format, args...)
 }
 
-// synonyms are flags of other programs, and what ours call them.
+// synonyms are flags of other programs, with our names.
 var synonyms = map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"}
 
 // hints are for flags a verb does not need.

@@ -78,7 +78,7 @@ func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
 	}
 }
 
-// sources is a log field saying what each pipeline will read.
+// sources is a log field with each pipeline's source.
 func sources(cfg *config.Config) zap.Field {
 	each := cfg.Each()
 	read := make([]string, len(each))
@@ -88,7 +88,7 @@ func sources(cfg *config.Config) zap.Field {
 	return zap.Strings("sources", read)
 }
 
-// origin says what will be read: tables, and messages, through a slot, or tables
+// origin describes the source: tables, and messages, through a slot, or tables
 // without one.
 func origin(s config.Source) string {
 	var what []string

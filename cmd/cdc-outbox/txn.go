@@ -53,7 +53,7 @@ func txnAbortVerb() verb {
 			case *topic == "" || *partition < 0 || *partition > math.MaxInt32 || *offset < 0:
 				return v.usagef("needs all of --topic, --partition and --start-offset for a hanging transaction, as txn list shows them")
 			}
-			cfg, err := o.loadOne(p) // a hanging one is of the cluster, not of each pipeline
+			cfg, err := o.loadOne(p) // a hanging transaction is the cluster's, not each pipeline's
 			if err != nil {
 				return err
 			}
@@ -67,8 +67,8 @@ func txnAbortVerb() verb {
 	return v
 }
 
-// transactions is the report of those found. Beside an error, that there is
-// none would say more than anybody knows.
+// transactions is the report of those found. Beside an error, none found would
+// say too much.
 func transactions(found admin.Transactions, err error) (report, error) {
 	if err != nil && len(found) == 0 {
 		return nil, err

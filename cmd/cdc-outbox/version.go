@@ -9,7 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 )
 
-// The release build sets these: -ldflags "-X main.version=v1.2.3 -X main.commit=…".
+// Set by the release build: -ldflags "-X main.version=v1.2.3 -X
+// main.commit=…".
 var version, commit string
 
 func versionVerb() verb {
@@ -27,5 +28,5 @@ func printVersion(_ context.Context, p *program) error {
 	return err
 }
 
-// build returns version and commit of this program.
+// build returns version and commit of the program.
 func build() (ver, rev string) { return cli.Build(version, commit) }

@@ -34,10 +34,10 @@ func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 // pause is between two attempts of Ready.
 const pause = 20 * time.Millisecond
 
-// ErrExited says that everything waited for has ended by itself.
+// ErrExited reports the awaited server's own end.
 var ErrExited = errors.New("it exited while starting")
 
-// Ready probes a server starting until it answers. It is an error when ctx ends
+// Ready probes a starting server until an answer. An error when ctx ends
 // before, when exited is closed (or nil) or when the probe finds ErrExited.
 func Ready(ctx context.Context, exited <-chan struct{}, probe func(context.Context) error) error {
 	tick := time.NewTicker(pause)

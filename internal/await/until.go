@@ -5,7 +5,7 @@ import "time"
 // patience bounds Until, for slow and busy machines.
 const patience = 2 * time.Minute
 
-// Until waits in a test until met, and fails the test where that takes for ever.
+// Until waits in a test until met, and fails the test after an endless wait.
 func Until(t interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// Build returns version and commit of the program: those the release build has
-// set, otherwise those the Go tool has recorded.
+// Build returns version and commit of the program: set by the release build,
+// otherwise recorded by the Go tool.
 func Build(version, commit string) (ver, rev string) {
 	ver, rev = version, commit
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -24,8 +24,8 @@ func Message(ctx context.Context, program string, err error, command invocation.
 }
 
 // indented returns the text with the further lines indented: a line break may
-// come from a name or a value, and the text after it must not look like a line
-// of ours.
+// come from a name or a value, and the text behind must not look like a line of
+// ours.
 func indented(text string) string {
 	first, more, found := strings.Cut(text, "\n")
 	if !found {

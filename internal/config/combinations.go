@@ -17,8 +17,8 @@ func (l *loader) chooseTables() {
 	}
 }
 
-// choosePolling turns off what belongs to a slot: there is no position to keep,
-// nor one to put into headers.
+// choosePolling turns off the options of a slot: there is no position to keep,
+// or for headers.
 func (l *loader) choosePolling() {
 	if l.cfg.Source.Mode != ModePoll {
 		return
@@ -31,7 +31,7 @@ func (l *loader) choosePolling() {
 	}
 }
 
-// validateCombinations judges what concerns more than one section.
+// validateCombinations judges options across sections.
 func (l *loader) validateCombinations() {
 	if l.cfg.Source.Mode == ModePoll {
 		l.validatePolling()
@@ -82,11 +82,11 @@ func (l *loader) validateCheckpoint() {
 	}
 }
 
-// validateLetters refuses dead letters among checkpoints, also those of others.
+// validateLetters refuses dead letters among checkpoints, also among others'.
 func (l *loader) validateLetters() {
 	topic := l.cfg.Errors.DeadLetterTopic
 	if l.cfg.Errors.OnBadEvent != transform.BadEventDeadLetter || l.cfg.Checkpoint.Store == store.StoreKafka && topic == l.cfg.Checkpoint.Topic {
-		return // or it is reported already
+		return // or already reported
 	}
 	for _, kept := range l.cfg.Route.Internal {
 		if topic == kept || strings.HasPrefix(topic, kept+".") {
@@ -95,7 +95,7 @@ func (l *loader) validateLetters() {
 	}
 }
 
-// validateDelivery refuses what cannot be delivered exactly once. The
+// validateDelivery refuses combinations without exactly-once delivery. The
 // checkpoint has to be in the transaction of the events, and a crash must leave
 // nothing only the table knows.
 func (l *loader) validateDelivery() {
@@ -131,8 +131,8 @@ func (l *loader) validateRetention() {
 	}
 }
 
-// internalTopics are those the connectors keep checkpoints in, and that of a
-// connector without a setting: others may use the same brokers.
+// internalTopics are the topics of the connectors' checkpoints, and the default
+// topic: others may use the same brokers.
 func internalTopics(connectors []*Config) []string {
 	topics := []string{store.DefaultOptions().Topic}
 	for _, c := range connectors {

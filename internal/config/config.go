@@ -11,8 +11,7 @@
 //
 //  1. A Config returned by Load has passed Validate: no other package checks a
 //     value again.
-//  2. Load reports every problem it finds at once, each naming key, value and
-//     remedy.
+//  2. Load reports all problems at once, each with key, value and remedy.
 //  3. A Secret never shows the value through fmt, JSON, YAML or a log.
 //
 // Non-goals: reading a Debezium connector's configuration, reloading at run
@@ -46,23 +45,23 @@ type Config struct {
 	HTTP       page.Options           `yaml:"http"`
 	Log        Log                    `yaml:"log"`
 	// Pipelines are several connectors in a single process, by name under the key
-	// pipelines; empty for one connector, which the rest describes. With
-	// pipelines, the rest holds what they have in common.
+	// pipelines; empty for a single connector, described by the rest. With
+	// pipelines, the rest holds the common part.
 	Pipelines []Pipeline `yaml:"-"`
 }
 
-// Source says which database, tables, slot and publication to read.
+// Source is the database, tables, slot and publication to read.
 type Source struct {
 	// URL is a libpq connection string, as a URL or as key=value pairs.
 	// Required.
 	URL setting.Secret `yaml:"url"`
-	// Standbys are hosts that URL does not name and a failover may go to, each as
-	// host or host:port. Nothing but the copy of the slot is looked at there.
+	// Standbys are further hosts for a failover, not in URL, each as host or
+	// host:port. Only the copy of the slot is looked at there.
 	Standbys []string `yaml:"standbys"`
-	// Password is as is, without any encoding. Where the URL has a password, that
-	// one counts. Validate puts it into the URL.
+	// Password is as is, without any encoding. A password in the URL prevails.
+	// Validate puts the password into the URL.
 	Password setting.Secret `yaml:"password"`
-	// Tables are the outbox tables, each written as pg.ParseTable reads it. With
+	// Tables are the outbox tables, each in the form of pg.ParseTable. With
 	// ModeMessage they are read beside the messages, and there is none by default.
 	Tables []pg.Table `yaml:"tables"`
 	// Siblings are the slots of the other pipelines of the process.
@@ -75,7 +74,7 @@ type Source struct {
 	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
 	// slot nor a publication.
 	Mode string `yaml:"mode"`
-	// MessagePrefix is that of the logical messages which are events, with
+	// MessagePrefix is the prefix of logical messages with events, for
 	// ModeMessage; others are ignored.
 	MessagePrefix string `yaml:"message_prefix"`
 	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows in the table
@@ -100,7 +99,7 @@ const (
 	SnapshotInitial = "initial"
 )
 
-// Sink is where records go: exactly one of the members is set.
+// Sink is where records go: exactly one member is set.
 type Sink struct {
 	Kafka  *sink.Options `yaml:"kafka"`
 	Stdout *Stdout       `yaml:"stdout"`
@@ -109,7 +108,7 @@ type Sink struct {
 // Stdout writes JSON lines to standard output. Stdout has no options.
 type Stdout struct{}
 
-// Errors is the policy for events that can never be published as they are.
+// Errors is the policy for events never to be published as they are.
 type Errors struct {
 	// OnBadEvent is transform.BadEventStop, BadEventDeadLetter or BadEventSkip.
 	OnBadEvent      string `yaml:"on_bad_event"`

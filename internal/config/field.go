@@ -10,13 +10,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// field is one configuration key and the place of the value.
+// field is a configuration key and the place of the value.
 type field struct {
 	key   string // dotted, e.g. source.url
 	value reflect.Value
 	// bytes: the number takes a unit such as MiB.
 	bytes bool
-	// verbatim: ${…} means something else in this value and stays.
+	// verbatim: ${…} has another meaning in the value and stays.
 	verbatim bool
 }
 
@@ -27,8 +27,8 @@ var (
 
 func (f *field) secret() bool { return f.value.Type() == secretType }
 
-// IsSecret reports whether the value of a key must not be shown. That of a key which there
-// is not may be anything.
+// IsSecret reports whether the value of a key must not be shown. An unknown
+// key's may be anything.
 func IsSecret(key string) bool {
 	if of, ok := strings.CutPrefix(key, "pipelines."); ok {
 		_, key, _ = strings.Cut(of, ".")
@@ -38,8 +38,8 @@ func IsSecret(key string) bool {
 	return f == nil || f.secret()
 }
 
-// fields are all keys of one Config. The struct's yaml tags are the only list
-// of keys there is.
+// fields are all keys of a Config. The struct's yaml tags are the only list of
+// keys there is.
 type fields struct {
 	byKey    map[string]*field
 	keys     []string        // leaves, in the struct's order
@@ -75,7 +75,7 @@ func (fs *fields) add(section reflect.Value, prefix string) {
 	}
 }
 
-// nestedSection returns the struct that value is or points to. A pointer to an
+// nestedSection returns value's struct, direct or by pointer. A pointer to an
 // empty struct is not a section but a switch.
 func nestedSection(value reflect.Value) (reflect.Value, bool) {
 	switch {

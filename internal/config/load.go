@@ -8,14 +8,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Options says where Load reads from. Nothing else is consulted, except the
-// files the configuration names and, for source.url, what libpq's rules add
-// (PGPASSWORD, ~/.pgpass and the like).
+// Options says where Load reads from. No other source counts, except the files
+// named in the configuration and, for source.url, libpq's rules (PGPASSWORD,
+// ~/.pgpass and the like).
 type Options struct {
 	// File is the path of the YAML file; empty means none.
 	File string
-	// Environ is the environment as os.Environ returns it: the source of
-	// ${VAR} and of CDC_OUTBOX_… overrides.
+	// Environ is the environment, as by os.Environ: the source of ${VAR} and of
+	// CDC_OUTBOX_… overrides.
 	Environ []string
 	// Set are overrides key=value from the command line; the last of a key wins,
 	// over everything else.
@@ -52,16 +52,15 @@ func (l *loader) keepSlots(connectors []*Config) {
 // keepTopics has no event of the configuration go to the connectors' own topics.
 func (l *loader) keepTopics(connectors []*Config) { l.cfg.Route.Internal = internalTopics(connectors) }
 
-// Validate reports every value and combination that cannot work as a *Problems,
-// for a Config not made by Load. Validate reads the files the configuration
-// names.
+// Validate reports every faulty value and combination as a *Problems, for a
+// Config not made by Load. Validate reads the files the configuration names.
 func (c *Config) Validate() error {
 	l := &loader{cfg: c, given: map[string]given{}}
 	l.validate()
 	return l.problems.err()
 }
 
-// given is where a key's value came from and how it was written there.
+// given is the origin of a key's value, with the value as written there.
 type given struct {
 	origin string
 	shown  string
@@ -78,14 +77,14 @@ type loader struct {
 	environ  map[string]string
 	given    map[string]given // by key, sections included
 	problems Problems
-	unread   bool // the file could not be read: what it would set is unknown
+	unread   bool // the file could not be read: with unknown effect
 
 	pipelines []pipelineNode // those in the file
-	pipeline  string         // the one being read; empty for the top level
+	pipeline  string         // the pipeline in reading; empty for the top level
 }
 
-// read merges defaults, file, environment and flags. Then it does the same for
-// a pipeline, unless pipeline is empty.
+// read merges defaults, file, environment and flags. Then the same for a
+// pipeline, unless pipeline is empty.
 func read(opts Options, pipeline string) *loader {
 	cfg := Default()
 	l := &loader{
@@ -115,7 +114,7 @@ func (l *loader) note(key string, g given) {
 }
 
 // noteItems remembers the items of a list as they were written: a substituted
-// one may be a secret.
+// value may be a secret.
 func (l *loader) noteItems(f *field, v value) {
 	g := l.given[f.key]
 	g.items = slices.Clone(v.list)
@@ -131,9 +130,9 @@ func environment(environ []string) map[string]string {
 	return vars
 }
 
-// chooseSink drops the default Kafka sink when another is named, and with it
-// the default checkpoint store, which lives in Kafka. A pipeline's own sink
-// takes the place of the top level's.
+// chooseSink drops the default Kafka sink when another is named, and so the
+// default checkpoint store, in Kafka. A pipeline's own sink takes the place of
+// the top level's.
 func (l *loader) chooseSink() {
 	if l.cfg.Sink.Stdout == nil {
 		return
@@ -161,8 +160,8 @@ func (l *loader) chooseSink() {
 
 func (l *loader) add(p Problem) { l.problems.List = append(l.problems.List, p) }
 
-// report adds a problem of a key, unless the key has one already: a value that
-// could not be read is not judged.
+// report adds a problem of a key, unless the key has one already: an unreadable
+// value is not judged.
 func (l *loader) report(key, text, remedy string) {
 	g := l.given[key]
 	if g.failed {
@@ -186,8 +185,8 @@ func (l *loader) reportError(key string, err error) {
 	l.report(key, err.Error(), remedy)
 }
 
-// unknown adds a problem about a key not existing. The value is never shown: it
-// may be the secret of a mistyped key.
+// unknown adds a problem about a key not existing. The value is never shown:
+// perhaps the secret of a mistyped key.
 func (l *loader) unknown(origin, key, remedy string) {
 	l.add(Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})
 }

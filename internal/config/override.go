@@ -9,21 +9,21 @@ import (
 
 const environmentPrefix = "CDC_OUTBOX_"
 
-// environmentName is the variable that overrides key.
+// environmentName is the variable overriding key.
 func environmentName(key string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// foreignVariable matches variables with our prefix that are no overrides: the
-// path of the configuration file, PostgreSQL's programs for the demo, what our
-// tests use, and the variables that Kubernetes injects for Services whose names
-// start with cdc-outbox
+// foreignVariable matches variables with our prefix, but no overrides: the path
+// of the configuration file, PostgreSQL's programs for the demo, what our tests
+// use, and the variables that Kubernetes injects for Services whose names start
+// with cdc-outbox
 // (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
 var foreignVariable = regexp.MustCompile(`^CDC_OUTBOX_(CONFIG|PG_BIN|IDEMPOTENCY_STORE|TEST_.*|` +
 	`(\w+_)?SERVICE_HOST|(\w+_)?SERVICE_PORT(_\w+)?|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// readEnvironment merges the CDC_OUTBOX_… variables, in the order in which the
-// keys stand in the struct.
+// readEnvironment merges the CDC_OUTBOX_… variables, in the order of the keys
+// in the struct.
 func (l *loader) readEnvironment(environ []string) {
 	keys := map[string]bool{}
 	var names []string
@@ -61,8 +61,8 @@ func (l *loader) readVariables() {
 	}
 }
 
-// readFlags merges key=value overrides. An argument not of that form is not
-// repeated in the message: it may be a secret.
+// readFlags merges key=value overrides. An argument in another form is not
+// repeated in the message: perhaps a secret.
 func (l *loader) readFlags(set []string) {
 	for _, assignment := range set {
 		key, text, ok := strings.Cut(assignment, "=")
@@ -83,7 +83,7 @@ func (l *loader) readFlags(set []string) {
 
 const flagOrigin = "flag --set"
 
-// flag stores the value of one --set.
+// flag stores the value of a --set.
 func (l *loader) flag(key, text string) {
 	f, ok := l.fields.byKey[key]
 	if !ok {
@@ -93,8 +93,8 @@ func (l *loader) flag(key, text string) {
 	l.override(flagOrigin, f, text)
 }
 
-// override stores a value coming as a single string. It is taken as is, without
-// substitution: a shell has done that.
+// override stores a value coming as a single string. Taken as is, without
+// substitution: the shell has substituted.
 func (l *loader) override(origin string, f *field, text string) {
 	g := given{origin: origin}
 	if !f.secret() {

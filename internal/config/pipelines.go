@@ -13,12 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
-// Pipeline is one of several connectors in a process.
+// Pipeline is a connector among several in a process.
 type Pipeline struct {
 	// Name is the key under pipelines; empty for a configuration without.
 	Name string
-	// Config is complete: what the pipeline does not set comes from the top
-	// level. HTTP and Log are the process's, and it has no pipelines itself.
+	// Config is complete: missing settings come from the top level. HTTP and Log
+	// are the process's, and there are no pipelines inside.
 	Config *Config
 }
 
@@ -174,10 +174,10 @@ func (l *loader) adopt(found Problems) {
 	}
 }
 
-// place is what only a single pipeline can have.
+// place is a resource for a single pipeline.
 type place struct {
 	key, value string
-	within     string // where value is one among others; may be secret
+	within     string // where value is among others; may be secret
 	remedy     string
 }
 
@@ -191,7 +191,7 @@ func (c *Config) polled() (all []place) {
 	return all
 }
 
-// places are those of a pipeline.
+// places are a pipeline's.
 func (c *Config) places() (all []place) {
 	if c.Source.Mode == ModePoll {
 		all = c.polled()
@@ -207,8 +207,7 @@ func (c *Config) places() (all []place) {
 	return all
 }
 
-// validatePipelines finds pipelines that would use the same slot, checkpoint or
-// table.
+// validatePipelines finds pipelines with the same slot, checkpoint or table.
 func (l *loader) validatePipelines() {
 	taken := map[place]string{}
 	for _, p := range l.cfg.Pipelines {

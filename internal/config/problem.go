@@ -7,19 +7,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Problem is one thing that is wrong with the configuration.
+// Problem is a fault of the configuration.
 type Problem struct {
 	// Origin is where the value was given: file:line, an environment variable
 	// or a flag; empty for a default.
 	Origin string
-	// Key is the dotted key; empty when the problem is not about one key.
+	// Key is the dotted key; empty for a problem across keys.
 	Key string
-	// Value is the value as it was written, before substitution, quoted; empty
-	// for secrets and where it says nothing.
+	// Value is the value as written, before substitution, quoted; empty for
+	// secrets and without meaning.
 	Value string
 	// Text says the fault, without key and value.
 	Text string
-	// Remedy says the remedy for it.
+	// Remedy is the remedy.
 	Remedy string
 }
 
@@ -39,13 +39,14 @@ func (p Problem) String() string {
 	return b.String() + p.Text
 }
 
-// Problems is the error of a configuration that cannot be used. It lists every
-// problem, in the order file, environment, flags, combinations.
+// Problems is the error of an unusable configuration: every problem, in the
+// order file, environment, flags, combinations.
 type Problems struct {
 	List []Problem
 }
 
-// Error implements error, with a line for each problem and one for the remedy.
+// Error implements error, with a line for each problem and another for the
+// remedy.
 func (p *Problems) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the configuration has %d problem", len(p.List))
@@ -69,8 +70,8 @@ func (p *Problems) err() error {
 	return &failure.Error{Class: failure.Config, Err: p}
 }
 
-// display quotes a value for a message. What could hide credentials (anything
-// with user information before an @) is left out, and so is the end of a long
+// display quotes a value for a message. Possible credentials (anything with
+// user information before an @) are left out, and so is the end of a long
 // value.
 func display(text string) string {
 	const longest = 80

@@ -20,7 +20,7 @@ var (
 	tablesType = reflect.TypeFor[[]pg.Table]()
 )
 
-// kind is the shape of YAML that the field takes.
+// kind is the field's shape of YAML.
 func (f *field) kind() yaml.Kind {
 	switch f.value.Kind() {
 	case reflect.Slice:
@@ -32,8 +32,8 @@ func (f *field) kind() yaml.Kind {
 	}
 }
 
-// set converts v to the field's type and stores it. The errors name neither key
-// nor value.
+// set converts v to the field's type and stores the value. The errors name
+// neither key nor value.
 func (f *field) set(v value) error {
 	if f.value.Type() == stdoutType {
 		return f.setSwitch(v)
@@ -130,8 +130,8 @@ func (f *field) setNumber(text string) error {
 	return nil
 }
 
-// byteUnits in the order in which a suffix is looked for: B is last because the
-// others end in it.
+// byteUnits in the order of the search for a suffix: B is last, as the end of
+// the others.
 var byteUnits = []struct {
 	suffix string
 	factor int64

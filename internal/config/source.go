@@ -20,9 +20,8 @@ import (
 // slotName is PostgreSQL's rule for replication slots (ReplicationSlotValidateName).
 var slotName = regexp.MustCompile(`^[a-z0-9_]+$`)
 
-// messagePrefix is what a prefix of logical messages may be here. PostgreSQL
-// takes any text, but stores it in the database's encoding, which ASCII is the
-// same in.
+// messagePrefix matches the allowed prefixes of logical messages. PostgreSQL
+// takes any text, stored in the database's encoding; ASCII is the same in all.
 var messagePrefix = regexp.MustCompile(`^[!-~]{1,48}$`)
 
 func (l *loader) validateSource(report setting.Report) {
@@ -95,7 +94,7 @@ func checkURL(text setting.Secret) error {
 const encodePassword = "write the password as it is in source.password, or percent-encode its special characters (%40 for @, %2F for /, %23 for #)"
 
 // unencoded tells whether a URL has a character, most likely in the password,
-// that ends the part with the password too early, or too late.
+// ending the part with the password too early, or too late.
 func unencoded(text string) bool {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {
@@ -112,8 +111,8 @@ func unencoded(text string) bool {
 	return strings.Count(authority, "@") > 1 || strings.Contains(path, "@")
 }
 
-// withPassword adds the password to a connection string that has none. libpq takes
-// it as a parameter, too.
+// withPassword adds the password to a connection string without a password.
+// libpq takes a password as a parameter, too.
 func withPassword(text, password setting.Secret) setting.Secret {
 	if password == "" || hasPassword(text.Reveal()) {
 		return text
@@ -128,8 +127,8 @@ func withPassword(text, password setting.Secret) setting.Secret {
 	return text + setting.Secret(separator+"password="+strings.ReplaceAll(url.QueryEscape(password.Reveal()), "+", "%20"))
 }
 
-// passwordFor is source.password, unless the URL came with a flag and the password did
-// not: that URL is of somebody else, for example an administrator.
+// passwordFor is source.password, unless the URL came with a flag and the
+// password did not: somebody else's URL, for example an administrator's.
 func (l *loader) passwordFor(password setting.Secret) setting.Secret {
 	if l.given["source.url"].origin == flagOrigin && l.given["source.password"].origin != flagOrigin {
 		return ""
@@ -139,7 +138,7 @@ func (l *loader) passwordFor(password setting.Secret) setting.Secret {
 
 var passwordPair = regexp.MustCompile(`(^|\s)password\s*=`)
 
-// hasPassword tells whether a connection string that can be parsed has a password.
+// hasPassword tells whether a valid connection string has a password.
 func hasPassword(text string) bool {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Scheme == "" {
@@ -162,10 +161,10 @@ var urlReasons = []string{
 // should not assume that parse errors are safe to expose").
 func urlProblem(err error) string {
 	text := err.Error()
-	// What stands before the last quote is the connection string.
+	// The part up to the last quote is the connection string.
 	text = text[strings.LastIndexByte(text, '`')+1:]
 	for _, reason := range []string{"failed to configure TLS", "failed to read service"} {
-		// These wrap the error of a file or of sslmode, which is worth showing.
+		// These wrap the error of a file or of sslmode, worth showing.
 		if cause := errors.Unwrap(err); strings.Contains(text, reason) && cause != nil {
 			return fmt.Sprintf("%s: %v", reason, cause)
 		}

@@ -45,8 +45,8 @@ func substitute(text string, environ map[string]string) (string, error) {
 	}
 }
 
-// cutReference cuts text at the brace closing the reference in front of it,
-// which may have others inside.
+// cutReference cuts text at the brace closing the reference in front, perhaps
+// with others inside.
 func cutReference(text string) (reference, after string, closed bool) {
 	open := 1
 	for i, c := range text {
@@ -63,8 +63,8 @@ func cutReference(text string) (reference, after string, closed bool) {
 	return "", "", false
 }
 
-// credentials is the variable with the folder in which systemd gives a unit the
-// credentials. The folder is there only while the unit runs.
+// credentials is the variable with the folder of a systemd unit's credentials.
+// The folder is there only while the unit runs.
 const credentials = "CREDENTIALS_DIRECTORY"
 
 // asService is the remedy of a credential looked for outside of the unit.

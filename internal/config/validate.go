@@ -17,8 +17,8 @@ func (l *loader) validate() {
 	l.validateObservability()
 }
 
-// validatePipeline judges what each pipeline has of its own. Each part judges
-// the options itself.
+// validatePipeline judges the options of each pipeline. Each part judges the
+// options itself.
 func (l *loader) validatePipeline() {
 	report := l.reporter()
 	l.validateSource(report)
@@ -33,8 +33,8 @@ func (l *loader) validatePipeline() {
 	l.validateRouting()
 }
 
-// reporter adds the faults that parts find to the problems. An item of a list is
-// shown as it was written.
+// reporter adds the parts' faults to the problems. An item of a list is shown
+// as written.
 func (l *loader) reporter() setting.Report {
 	return func(f setting.Fault) {
 		text := f.Text

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// value is what a layer says about a key, before it has a type. Exactly one of
-// the members is set, by kind.
+// value is a layer's value of a key, before typing. Exactly one member is set,
+// by kind.
 type value struct {
 	kind   yaml.Kind // ScalarNode, SequenceNode or MappingNode
 	scalar string
@@ -72,7 +72,7 @@ func (v value) substitute(environ map[string]string) (value, error) {
 
 // textValue reads a value coming as a single string, from the environment or a
 // flag: a list as a,b and a mapping as k=v,k=v. Commas inside double quotes do
-// not separate, and what starts with [ or { is YAML.
+// not separate, and text starting with [ or { is YAML.
 func textValue(f *field, text string) (value, error) {
 	kind := f.kind()
 	if kind == yaml.ScalarNode {

@@ -1,7 +1,7 @@
 // Package digest logs what may happen once or a million times. The first of the
-// kind is logged at once. After that one line an interval tells how many more
-// there were, with the first and the last of them. At debug level each one is
-// logged. An Outage does likewise for attempts that fail for as long as
+// kind is logged at once. After that a single line an interval tells how many
+// more there were, with the first and the last of them. At debug level each one
+// is logged. An Outage does likewise for attempts that fail for as long as
 // something is away.
 //
 // Memory is bounded: a kind that was quiet for an interval is forgotten, and
@@ -19,22 +19,21 @@ import (
 )
 
 const (
-	// Interval is between two lines about one kind.
+	// Interval is the time between two lines about a kind.
 	Interval = time.Minute
 	// kinds is how many are told apart at a time.
 	kinds = 64
 )
 
 // Kind is everything summed up together. Level and Message are constants in the
-// caller's code; Detail tells apart what has the same message.
+// caller's code; Detail tells events with the same message apart.
 type Kind struct {
 	Level   zapcore.Level
 	Message string
 	Detail  string
 }
 
-// Log is a log of things of which there may be many. The methods may be called
-// concurrently.
+// Log is a log of possibly many events. The methods may be called concurrently.
 type Log struct {
 	log *zap.Logger
 
@@ -76,8 +75,7 @@ func (l *Log) Note(k Kind, fields ...zap.Field) {
 	w.count++
 }
 
-// Flush logs what has not been summed up yet. Nothing of the Log goes on after
-// it until the next Note.
+// Flush logs the rest. No timer of the Log runs afterwards until the next Note.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +86,7 @@ func (l *Log) Flush() {
 	clear(l.open)
 }
 
-// close ends an interval. Another one follows if there was anything in it.
+// close ends an interval. Another follows if not empty.
 func (l *Log) close(k Kind, w *window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

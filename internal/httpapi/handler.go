@@ -31,7 +31,7 @@ func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page has its own
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page has another
 		next.ServeHTTP(w, r)
 	})
 }

@@ -1,13 +1,13 @@
-// Package httpapi serves what operators and orchestrators ask over HTTP:
-// /livez, /readyz, /metrics, /status, and the page at /.
+// Package httpapi answers operators and orchestrators over HTTP: /livez,
+// /readyz, /metrics, /status, and the page at /.
 //
 // Invariants:
 //
 //  1. Nothing changes the connector's state: every path takes GET and HEAD only.
 //  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
-//  3. What explains a state is told only under a name of this server: a foreign
-//     site's script could read it, whose DNS server gives this address for its own
-//     name. Verdicts and metrics are told under any name.
+//  3. Explanations of a state are told only under a name of the server:
+//     otherwise a foreign site's script, with a DNS name for our address, could
+//     read them. Verdicts and metrics are told under any name.
 //  4. Serve returns only after the last request was answered or cut off.
 //
 // Non-goals: authentication, but for what the page asks for, and TLS. The default address is loopback. On any
@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	// requestTimeout bounds reading one request and, separately, answering it.
+	// requestTimeout bounds the reading of a request and, separately, the answer.
 	requestTimeout = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	// shutdownTimeout bounds the wait for requests under way at a stop.
@@ -41,7 +41,7 @@ const (
 	maxHeaderBytes  = 16 << 10
 )
 
-// Health is what the endpoints show. The methods are called concurrently and
+// Health is the endpoints' content. The methods are called concurrently and
 // must not block.
 type Health interface {
 	// Live returns why the process should be restarted, or nil.
@@ -49,23 +49,22 @@ type Health interface {
 	// Ready reports whether events flow, or would if there were any, and
 	// otherwise why not.
 	Ready() (ok bool, reasons []string)
-	// Status returns what /status shows as JSON.
+	// Status returns the content of /status, as JSON.
 	Status() any
 }
 
-// Page is what is at /. Package page implements it.
+// Page is the page at /, implemented by package page.
 type Page interface {
 	// Register adds the paths.
 	Register(mux *http.ServeMux)
 	// Knows returns why a request with this Host header is refused; nil if the header
 	// names this server.
 	Knows(host string) error
-	// Run keeps it up to date until ctx ends, and ends the requests.
+	// Run keeps the page up to date until ctx ends, and ends the requests.
 	Run(ctx context.Context)
 }
 
-// Server answers on one address. Make it with Listen; Serve it once, or Close
-// it.
+// Server answers on an address. Made by Listen, for a single Serve, or Close.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -103,7 +102,7 @@ func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve answers until ctx ends, lets requests under way finish for a moment,
 // and returns nil. Serve returns early with an error only if the listener
-// breaks. Serve runs the page beside, and joins it.
+// breaks. Serve runs and joins the page beside.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	var page sync.WaitGroup
@@ -146,7 +145,7 @@ func listenRemedy(err error) string {
 	}
 }
 
-// cause leaves out what net repeats: the operation and the address.
+// cause leaves out net's repetitions: the operation and the address.
 func cause(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err

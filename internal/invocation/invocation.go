@@ -1,9 +1,8 @@
-// Package invocation completes the commands of ours that remedies name, so they
-// can be typed as they are: a command without the configuration file of the one
-// that failed reads another configuration, or none, one without its --set is
-// about another slot or database, one without the pipeline is about all of
-// them, and one not typed as its Place wants it lacks the service's
-// credentials.
+// Package invocation completes our commands in remedies, ready to be typed:
+// without the configuration file of the failed command, another configuration
+// counts, or none; without --set, another slot or database; without the
+// pipeline, all of them; and typed in another Place, the service's credentials
+// are missing.
 //
 // Non-goals: the environment, the shell's.
 package invocation
@@ -17,19 +16,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Invocation is what a command line says of the configuration to read. The zero
-// value changes nothing. Invocation may be used concurrently.
+// Invocation is a command line's part about the configuration. The zero value
+// changes nothing. Invocation may be used concurrently.
 type Invocation struct {
-	File     string // given with -c; empty if it was not
+	File     string // given with -c; empty if not
 	Set      string // of Overrides
-	Pipeline string // the only that a message is about; empty for all
+	Pipeline string // a message's only pipeline; empty for all
 	Place    Place  // where the program runs
 	// Connector is of Place.Connector.
 	Connector string
 }
 
-// Overrides are the flags --set of a command line, as a shell takes them. The value of a
-// key that is secret is left to the reader.
+// Overrides are the flags --set of a command line, as a shell takes them. The
+// value of a secret key is left to the reader.
 func Overrides(assignments []string, secret func(key string) bool) string {
 	var b strings.Builder
 	for _, assignment := range assignments {
@@ -43,17 +42,17 @@ func Overrides(assignments []string, secret func(key string) bool) string {
 	return b.String()
 }
 
-// ownCommand is a command of ours in a text, with what it begins with, and the
-// beginning of the flags, where completed.
+// ownCommand is a command of ours in a text, with the beginning, and the place
+// of added flags.
 var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
-// In returns the text with the commands completed; those that are already stay
-// as they are.
+// In returns the text with the commands completed; completed commands stay as
+// they are.
 func (i Invocation) In(text string) string {
 	return i.complete(text, func(s string) string { return s })
 }
 
-// InJSON is In for a text that is JSON.
+// InJSON is In for JSON.
 func (i Invocation) InJSON(text string) string {
 	return i.complete(text, func(s string) string {
 		quoted, err := json.Marshal(s)
@@ -73,7 +72,7 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 			return command
 		}
 		runs := strings.HasPrefix(command, "cdc-outbox run")
-		if !runs { // which the place does by itself
+		if !runs { // done by the place itself
 			command = i.Place.program() + i.Connector + strings.TrimPrefix(command, "cdc-outbox")
 		}
 		if strings.HasSuffix(command, " ") {
@@ -90,10 +89,10 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 	})
 }
 
-// plain is what a shell takes as is.
+// plain is text unchanged by a shell.
 var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 
-// quote returns the word as a shell takes it.
+// quote returns the word for a shell.
 func quote(word string) string {
 	if plain.MatchString(word) {
 		return word
@@ -117,7 +116,7 @@ type core struct {
 
 func (c core) With(fields []zapcore.Field) zapcore.Core { return core{c.Core.With(fields), c.in} }
 
-// Check must be our own: that of the embedded core would have it write alone.
+// Check must be our own: the embedded core's would write alone.
 func (c core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(entry.Level) {
 		return checked.AddCore(entry, c)

@@ -2,7 +2,7 @@ package invocation
 
 import "regexp"
 
-// Place is where the program runs, which decides how a person types a command
+// Place is the program's environment, and decides on the way to type a command
 // of ours. In a service's own place a command would lack the credentials, user
 // and state.
 type Place uint8
@@ -18,9 +18,9 @@ const (
 )
 
 // PlaceOf tells the place by a process's environment, the id and the parent's.
-// Only a container's first process, and what systemd itself started, is a
-// service: a shell in a container, or what a service of another kind started,
-// has the same environment.
+// Only a container's first process, and a process started by systemd itself, is
+// a service: a shell in a container, or the child of another service, has the
+// same environment.
 func PlaceOf(getenv func(string) string, pid, parent int) Place {
 	switch {
 	case pid == 1 && getenv("KUBERNETES_SERVICE_HOST") != "":
@@ -51,8 +51,8 @@ func (p Place) program() string {
 // or a Job add.
 var podName = regexp.MustCompile(`^(.+)-[^-]+-[^-]+$`)
 
-// Connector is how a command says which connector is meant, unless that is the one of the
-// manifests as they are: in Kubernetes by the namespace and the Deployment of the pod.
+// Connector is a command's way to name the connector, other than the manifests'
+// own: in Kubernetes by the namespace and the Deployment of the pod.
 func (p Place) Connector(getenv func(string) string) string {
 	namespace, pod := getenv("POD_NAMESPACE"), podName.FindStringSubmatch(getenv("POD_NAME"))
 	if p != Kubernetes || namespace == "" || pod == nil || namespace == "cdc-outbox" && pod[1] == "cdc-outbox" {
@@ -61,5 +61,5 @@ func (p Place) Connector(getenv func(string) string) string {
 	return " -n " + namespace + " -d " + pod[1]
 }
 
-// compose runs a verb beside a service that may not run.
+// compose runs a verb beside a service, running or not.
 const compose = "docker compose run --rm --no-deps "

@@ -36,8 +36,8 @@ func Ends(ctx context.Context, client *kgo.Client, topic string) (id kadm.TopicI
 	return detail.ID, ends, err
 }
 
-// endsOf adds the ends of partitions with one leader. A leader that cannot tell one of them
-// yet is asked for each.
+// endsOf adds the ends of partitions with one leader. A leader that cannot tell
+// a series yet is asked for each.
 func endsOf(ctx context.Context, logs []*Partition, ends map[int32]int64) error {
 	listed, err := offsets(ctx, logs, atEnd)
 	maps.Copy(ends, listed)

@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// answerTime is how long a broker has to say who leads. So a broker that is silent
-// holds up a read by that.
+// answerTime is a broker's time to tell the leader, and so a silent broker's
+// delay of a read.
 const answerTime = 3 * time.Second
 
 // newest returns what brokers know of the topic: of each partition what the
@@ -53,7 +53,7 @@ func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDe
 	return known, split
 }
 
-// describe asks who leads the topic's partitions.
+// describe asks for the leaders of the topic's partitions.
 func describe(ctx context.Context, of kmsg.Requestor, topic string) (detail kadm.TopicDetail, err error) {
 	resp, err := broker.Topics(ctx, of, topic)
 	if err != nil {
@@ -68,16 +68,15 @@ func describe(ctx context.Context, of kmsg.Requestor, topic string) (detail kadm
 	return detail, nil
 }
 
-// later returns, of what two brokers know of a topic, what is later. A
-// partition that has no leader any more has the epoch of that; brokers knowing
-// no epochs say -1.
+// later returns the later of two brokers' knowledge of a topic. A partition
+// without a leader keeps the last epoch; brokers knowing no epochs say -1.
 func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
 	switch {
 	case b.Topic == "" || b.Err != nil:
 		return a, nil
 	case a.Topic == "" || a.Err != nil:
 		return b, nil
-	case a.ID != b.ID: // it was deleted and created, and the epochs with it
+	case a.ID != b.ID: // deleted and created, and the epochs too
 		return a, kerr.InconsistentTopicID
 	}
 	for n, p := range b.Partitions {
@@ -89,10 +88,9 @@ func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
 	return a, nil
 }
 
-// ask sends the partition's leader a request. A leader that cannot be asked is
-// not asked again: there may be another one by then. So that is an error for
-// which callers begin again, as they do if it says it is not the leader, or not
-// in the epoch asked for.
+// ask sends the partition's leader a request. A leader out of reach is not
+// asked again: there may be another by then. Callers begin again after the
+// error, as after an answer of no leader, or of another epoch.
 func (l *Partition) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	resp, err := l.client.Broker(int(l.leader.Leader)).Request(ctx, req)
 	_, refused := errors.AsType[*kerr.Error](err)

@@ -1,7 +1,6 @@
-// Package kafkalog reads partitions of Kafka as they were when they were
-// opened, from the latest leader that any broker knows of. Everything committed
-// is read only while no transaction is open before the end; Raw shows all,
-// markers included.
+// Package kafkalog reads partitions of Kafka in their state at the opening,
+// from the latest leader known to any broker. Everything committed is read only
+// while no transaction is open before the end; Raw shows all, markers included.
 package kafkalog
 
 import (
@@ -10,28 +9,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Log is a single partition as it was when opened.
+// Log is a partition in the state at the opening.
 type Log interface {
-	// Bounds are the first offset and the one after the last.
+	// Bounds are the first offset and the offset behind the last.
 	Bounds() (start, end int64)
-	// Read returns records at or after offset from, and the offset to go on
-	// from: it passes over what compaction removed, transaction markers and
-	// aborted records. next == from means that nothing follows.
+	// Read returns records at or after offset from, and the offset to go on from:
+	// compacted records, transaction markers and aborted records are passed over.
+	// next == from means the end.
 	Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
 }
 
 // firstWindow is how many offsets at the end of the log are read first. If
 // everything looked for is not among them, windowGrowth times as many are read,
-// and so on. The checkpoint of a busy connector is in the first window. That of
-// an idle one beside it is found in a few more reads.
+// and so on. The checkpoint of a busy connector is in the first window. An idle
+// key's beside is found in a few more reads.
 const (
 	firstWindow  = 128
 	windowGrowth = 8
 )
 
 // Newest returns, in order, the wanted records in the last window of the log
-// that has any. So it has at least the last, and those around it, which a
-// connector that had lost the slot may have written.
+// with any: at least the last, and the records around, perhaps written by a
+// connector after the loss of the slot.
 func Newest(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	start, end := l.Bounds()
 	for window, hi := int64(firstWindow), end; hi > start; window *= windowGrowth {
@@ -62,7 +61,8 @@ func Scan(ctx context.Context, l Log, lo, hi int64, wanted func(*kgo.Record) boo
 	return found, err
 }
 
-// Walk calls visit with the records in [lo, hi), in order, until it wants no more.
+// Walk calls visit with the records in [lo, hi), in order, until no more are
+// wanted.
 func Walk(ctx context.Context, l Log, lo, hi int64, visit func(*kgo.Record) (more bool)) error {
 	for lo < hi {
 		records, next, err := l.Read(ctx, lo)

@@ -13,26 +13,25 @@ import (
 
 // ErrOpenTransaction is wrapped by the error of a read of everything committed
 // while a transaction is open before the log's end. ErrOpenTransaction has no
-// class: it ends when the transaction does.
+// class: over with the transaction.
 var ErrOpenTransaction = errors.New("a transaction is open in it, so that its last records are not known yet")
 
 // Partition is a Log of Kafka. Partition reads with plain fetch requests. A
-// consumer does not say when it has passed a gap or a marker at the end of the
-// log, so "nothing there" and "not yet" would look the same.
+// consumer does not tell of a passed gap or marker at the end of the log, so
+// "nothing there" and "not yet" would look the same.
 type Partition struct {
 	client     *kgo.Client
 	topic      string
 	id         kadm.TopicID
 	number     int32
-	leader     kadm.PartitionDetail // all is asked of it, in the epoch
+	leader     kadm.PartitionDetail // asked for everything, in the epoch
 	start, end int64
 	raw        bool
 }
 
 // Open finds leaders and bounds of partitions of a topic. The end is the high
-// watermark. The client stays the caller's. Everything read is what the leader
-// has with the epoch the latest that any broker knows: it refuses if it knows
-// another.
+// watermark. The client stays the caller's. Everything is read from the leader
+// in the latest epoch known to any broker: a leader with another epoch refuses.
 func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...int32) ([]*Partition, error) {
 	detail, err := newest(ctx, client, topic)
 	if err != nil {
@@ -76,7 +75,7 @@ const (
 	atEnd   = -1
 )
 
-// bound finds the bounds of partitions with one leader.
+// bound finds the bounds of partitions with the same leader.
 func bound(ctx context.Context, logs []*Partition) error {
 	starts, err := offsets(ctx, logs, atStart)
 	if err != nil {
@@ -174,8 +173,8 @@ func (l *Partition) parse(part *kmsg.FetchResponseTopicPartition, from int64) ([
 	return fetched.Records, next, nil
 }
 
-// fetch asks the partition's leader for one response, without waiting for more
-// records to come.
+// fetch asks the partition's leader for a response, without a wait for further
+// records.
 func (l *Partition) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse, error) {
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.Partition = l.number
@@ -210,7 +209,7 @@ func (l *Partition) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse,
 	return resp, nil
 }
 
-// Commits reports whether a marker is that of a commit.
+// Commits reports whether a marker is a commit's.
 func Commits(marker *kgo.Record) bool {
 	var key kmsg.ControlRecordKey
 	return key.ReadFrom(marker.Key) == nil && key.Type == kmsg.ControlRecordKeyTypeCommit

@@ -52,8 +52,8 @@ func Since(i Instant) time.Duration { return time.Duration(Now() - i) }
 
 var started = time.Now()
 
-// sinceStart is the time since the process started, by the clock of package time. It is
-// not 0.
+// sinceStart is the time since the process started, by the clock of package
+// time. Not 0.
 func sinceStart() Instant { return Instant(time.Since(started)) + 1 }
 
 // errOut is the error of a write without a lease. Kafka's client tries again after
@@ -68,7 +68,7 @@ var errOut = os.NewSyscallError("the lease is out", syscall.EPERM)
 //	  ▲           │ Renew     Renew, Set        │
 //	  └───────────┴─────────── End ─────────────┘
 type Lease struct {
-	until atomic.Int64 // an Instant; 0: it has ended
+	until atomic.Int64 // an Instant; 0: ended
 	awake atomic.Int64 // the same in time since started; see conn.may
 	out   func()
 
@@ -77,15 +77,15 @@ type Lease struct {
 	conns map[*conn]struct{}
 }
 
-// New returns a lease that has ended. ranOut is called each time it runs out by
+// New returns an ended lease. ranOut is called each time the lease runs out by
 // itself.
 func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*conn]struct{})} }
 
 // Held reports whether the holder may write now.
 func (l *Lease) Held() bool { return l == nil || int64(Now()) < l.until.Load() }
 
-// Renew has the lease last until then, if that is later than before. One that
-// has ended stays so: the sign it is renewed for may be from before the end.
+// Renew has the lease last until then, if later than before. An ended lease
+// stays ended: the sign may be from before the end.
 func (l *Lease) Renew(until Instant) {
 	if l == nil {
 		return
@@ -97,7 +97,7 @@ func (l *Lease) Renew(until Instant) {
 	}
 }
 
-// Set begins the lease, or changes it: it lasts until then.
+// Set begins or changes the lease, until then.
 func (l *Lease) Set(until Instant) {
 	if l == nil {
 		return
@@ -136,7 +136,7 @@ func (l *Lease) End() {
 }
 
 // expire is called when the lease should be out. The timer's clock stands still
-// while a machine is suspended, so this is late then; writes are not.
+// while a machine is suspended, so late then; writes are not.
 func (l *Lease) expire() {
 	l.mu.Lock()
 	until := Instant(l.until.Load())
@@ -152,7 +152,7 @@ func (l *Lease) expire() {
 	l.out()
 }
 
-// abort closes all connections, with what they have not sent.
+// abort closes all connections, with unsent bytes.
 func (l *Lease) abort() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,8 +162,8 @@ func (l *Lease) abort() {
 	clear(l.conns)
 }
 
-// Conn returns c, a connection of package net, over which nothing is written while
-// the lease is out.
+// Conn returns c, a connection of package net, without writes while the lease
+// is out.
 func (l *Lease) Conn(c net.Conn) net.Conn {
 	if l == nil {
 		return unwatched.Conn(c)
@@ -182,10 +182,10 @@ type conn struct {
 	socket net.Conn
 }
 
-// may looks twice. The clock of Now is a system call, and at the end of one a
-// process is stopped, or another has the turn: what that clock said may be old
-// by then. The second clock is read without the kernel, right before the call
-// that writes.
+// may looks twice. The clock of Now is a system call, and at the end of a
+// system call a process is stopped, or loses the turn: the time may be old by
+// then. The second clock is read without the kernel, right before the writing
+// call.
 func (c *conn) may() error {
 	if c.lease.Held() && int64(time.Since(started)) < c.lease.awake.Load() {
 		return nil
@@ -193,9 +193,8 @@ func (c *conn) may() error {
 	return errOut
 }
 
-// abort closes the connection. With a linger of 0 the kernel drops what it has
-// not sent, or everything not acknowledged: it would send that again for
-// minutes.
+// abort closes the connection. With a linger of 0 the kernel drops unsent and
+// unacknowledged bytes: otherwise they would be sent again for minutes.
 func (c *conn) abort() {
 	if tcp, ok := c.socket.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

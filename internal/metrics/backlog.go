@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// backlogGauges are what polling sees of the tables. They exist once it has
-// looked: a stream has no such numbers.
+// backlogGauges are polling's view of the tables, from the first look on: a
+// stream has no such numbers.
 type backlogGauges struct {
 	once         sync.Once
 	rows, oldest prometheus.Gauge
@@ -26,7 +26,7 @@ func (m *Metrics) Backlog(rows int64, oldest time.Duration) {
 	b.oldest.Set(oldest.Seconds())
 }
 
-// BacklogUnknown makes what Backlog set NaN.
+// BacklogUnknown makes Backlog's values NaN.
 func (m *Metrics) BacklogUnknown() {
 	if b := &m.backlog; b.rows != nil {
 		b.rows.Set(math.NaN())

@@ -1,9 +1,9 @@
-// Package metrics counts what the connector does, for Prometheus.
+// Package metrics counts the connector's work, for Prometheus.
 //
 // Invariants:
 //
-//  1. The names, without the prefix cdc_outbox_, are the public contract;
-//     the help texts say what each means.
+//  1. The names, without the prefix cdc_outbox_, are the public contract; the
+//     help texts explain each.
 //  2. Nothing on the hot path looks a label up per event: a delivery is counted
 //     by runs of a single topic.
 //  3. Pipelines of a single process do not share numbers: with several, each
@@ -23,14 +23,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Prefix begins the names of all metrics that are our own.
+// Prefix begins the names of all our own metrics.
 const Prefix = namespace + "_"
 
 const namespace = "cdc_outbox"
 
 // Metrics are those of a single pipeline; Set.Pipeline makes them. All methods
 // may be called concurrently and none blocks for longer than a map look-up.
-// They keep nothing of what they are given.
+// They keep no arguments.
 type Metrics struct {
 	registry prometheus.Registerer
 
@@ -137,8 +137,7 @@ func (m *Metrics) Published(events []*transform.Event) {
 }
 
 // observeLatency leaves out events without a commit time, such as a
-// non-transactional message. A commit in the future of this machine's clock
-// counts as now.
+// non-transactional message. A commit in the future of our clock counts as now.
 func (m *Metrics) observeLatency(now, commit time.Time) {
 	if !commit.IsZero() {
 		m.publishLatency.Observe(max(0, now.Sub(commit)).Seconds())
@@ -153,14 +152,14 @@ func (m *Metrics) DeadLettered(reason transform.Reason) {
 // Skipped counts a bad event dropped by order of the operator.
 func (m *Metrics) Skipped(reason transform.Reason) { m.skipped.WithLabelValues(string(reason)).Inc() }
 
-// Warned counts an event published, but not as one would expect.
+// Warned counts an event published in an unexpected way.
 func (m *Metrics) Warned(warning transform.Warning) { m.warned.WithLabelValues(string(warning)).Inc() }
 
-// Ignored counts a change that is no insert: update, delete or truncate.
+// Ignored counts a change other than an insert: update, delete or truncate.
 func (m *Metrics) Ignored(operation string) { m.ignored.WithLabelValues(operation).Inc() }
 
-// Reconnected counts a new connection after a broken one; side is postgres,
-// kafka or checkpoint (a new session, as the store failed).
+// Reconnected counts a new connection after a broken connection; side is
+// postgres, kafka or checkpoint (a new session, as the store failed).
 func (m *Metrics) Reconnected(side string) { m.reconnects.WithLabelValues(side).Inc() }
 
 // Transaction counts a transaction with events read to the end.
@@ -190,7 +189,7 @@ func (m *Metrics) Connected(side string, ok bool) {
 	m.connected.WithLabelValues(side).Set(indicator(ok))
 }
 
-// Disconnected forgets what Connected said: nobody looks any more.
+// Disconnected takes Connected back: nobody looks any more.
 func (m *Metrics) Disconnected() { m.connected.Reset() }
 
 // Role sets the present role: starting, standby, active, stopping or failed.
@@ -201,8 +200,7 @@ func (m *Metrics) Role(role string) {
 	m.role.WithLabelValues(role).Set(1)
 }
 
-// Phase notes that a pipeline reading a slot has gone from one phase to
-// another.
+// Phase notes a change of phase of a pipeline reading a slot.
 func (m *Metrics) Phase(from, to string) {
 	m.phase.WithLabelValues(from).Set(0)
 	m.phase.WithLabelValues(to).Set(1)
@@ -211,7 +209,7 @@ func (m *Metrics) Phase(from, to string) {
 // PartitionsGrown counts a topic seen with more partitions than before.
 func (m *Metrics) PartitionsGrown(topic string) { m.partitionsGrown.of(topic).Inc() }
 
-// TopicRemade counts a topic in use that was deleted and created again.
+// TopicRemade counts a topic deleted and created again while in use.
 func (m *Metrics) TopicRemade(topic string) { m.topicsRemade.of(topic).Inc() }
 
 // Throttled adds to the time brokers made the connector wait.
@@ -232,11 +230,11 @@ func (m *Metrics) CheckpointSaved(err error) {
 	m.saves.Inc()
 }
 
-// Slot sets what the server says of the slot: flush is the end of the log, lag
+// Slot sets the server's figures of the slot: flush is the end of the log, lag
 // the time since the commit of the oldest unconfirmed event, 0 without one.
 func (m *Metrics) Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration) {
 	m.slot.set(slot, flush, lag)
 }
 
-// SlotUnknown makes what Slot set NaN.
+// SlotUnknown makes Slot's values NaN.
 func (m *Metrics) SlotUnknown() { m.slot.forget() }

@@ -57,16 +57,16 @@ func (m *Metrics) gaugeFunc(name, help string, read func(*progress) float64) {
 		}))
 }
 
-// ObserveUnconfirmed names the function telling for how long the server has had
-// something not confirmed, in place of an earlier one; see Observe.
+// ObserveUnconfirmed names the function telling the time since the server has
+// had something not confirmed, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveUnconfirmed(oldest func() time.Duration) { m.unconfirmed.Store(&oldest) }
 
-// ObserveStandstill names the function telling how many sessions have failed at
-// a single position, in place of an earlier one; see Observe.
+// ObserveStandstill names the function telling the number of sessions failed at
+// a single position, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveStandstill(failures func() int) { m.standstill.Store(&failures) }
 
 // ObserveReady names the function telling whether events get through, or would,
-// in place of an earlier one; see Observe.
+// in place of an earlier function; see Observe.
 func (m *Metrics) ObserveReady(ready func() bool) { m.ready.Store(&ready) }
 
 func (m *Metrics) registerHealth() {

@@ -7,8 +7,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
-// retentionMetrics show what keeps the outbox tables small. They have no series
-// while retention is off.
+// retentionMetrics show the work of retention. They have no series while
+// retention is off.
 type retentionMetrics struct {
 	rows, partitions, passes, failures *prometheus.CounterVec
 	bytes                              *prometheus.GaugeVec

@@ -10,7 +10,7 @@ import (
 // PipelineLabel tells pipelines apart where a process runs several.
 const PipelineLabel = "pipeline"
 
-// Set is a process's metrics: its own, and those of the pipelines. Safe for
+// Set is a process's metrics: the process's, and the pipelines'. Safe for
 // concurrent use.
 type Set struct {
 	process, pipelines *prometheus.Registry
@@ -29,13 +29,12 @@ func New(version, commit string) *Set {
 	return s
 }
 
-// Gatherer returns what an HTTP handler serves.
+// Gatherer returns the metrics for an HTTP handler.
 func (s *Set) Gatherer() prometheus.Gatherer {
 	return prometheus.Gatherers{s.process, s.pipelines}
 }
 
-// Pipelines returns the metrics of the pipelines alone, which cost less to
-// gather.
+// Pipelines returns the metrics of the pipelines alone, cheaper to gather.
 func (s *Set) Pipelines() prometheus.Gatherer { return s.pipelines }
 
 // Pipeline returns the metrics of a single pipeline, at zero, with every series

@@ -7,8 +7,8 @@ import (
 )
 
 // mostTopics bounds the series of a byTopic: a route may give each aggregate a
-// separate topic. Topics beyond it are counted together, under a label no topic
-// can have as the name.
+// separate topic. Further topics are counted together, under a label impossible
+// as a topic's name.
 const (
 	mostTopics  = 1000
 	otherTopics = "(others)"

@@ -7,9 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// transactionMetrics are those of Kafka transactions, for exactly-once delivery.
+// transactionMetrics are the metrics of Kafka transactions, for exactly-once
+// delivery.
 type transactionMetrics struct {
-	since   atomic.Pointer[time.Time] // when the open one began; nil: none is open
+	since   atomic.Pointer[time.Time] // when the open transaction began; nil: none is open
 	commits prometheus.Histogram
 	records prometheus.Histogram
 	bytes   prometheus.Histogram
@@ -62,7 +63,7 @@ func (m *Metrics) registerTransactions() {
 }
 
 // TransactionOpen sets since when a Kafka transaction is open; the zero time
-// means that none is.
+// means none.
 func (m *Metrics) TransactionOpen(since time.Time) {
 	if since.IsZero() {
 		m.kafkaTxns.since.Store(nil)
@@ -87,8 +88,8 @@ func (m *Metrics) TransactionCommitted(records int, bytes int64, took time.Durat
 // TransactionAborted counts an aborted Kafka transaction.
 func (m *Metrics) TransactionAborted() { m.kafkaTxns.aborts.Inc() }
 
-// BeganAnew counts that everything in flight was dropped, and whether another
-// had the transactional id.
+// BeganAnew counts a drop of everything in flight, by another holder of the
+// transactional id or not.
 func (m *Metrics) BeganAnew(fenced bool) {
 	m.kafkaTxns.anew.Inc()
 	if fenced {

@@ -15,13 +15,13 @@ const (
 	coarseSize = int(time.Hour / coarseStep)
 )
 
-// history is what the charts show: about 30 kB for each pipeline. Not safe for
+// history is the charts' data: about 30 kB for each pipeline. Not safe for
 // concurrent use.
 type history struct {
 	fine, coarse ring
-	folding      []sample // those of fine that make up the next of coarse
+	folding      []sample // samples of fine for the next of coarse
 	latest       sample   // of fine; nothing is known before the first
-	folded       *sample  // of coarse, if the latest completed it
+	folded       *sample  // of coarse, if completed by the latest
 }
 
 func newHistory() *history {
@@ -44,8 +44,8 @@ func (h *history) add(s sample) {
 	}
 }
 
-// fold makes one sample of several: the mean of what is known of rates, and the
-// most of the others, so no peak is hidden.
+// fold makes a sample of several: the mean of known rates, and the maximum of
+// the others, so no peak is hidden.
 func fold(some []sample) sample {
 	out := sample{at: some[len(some)-1].at}
 	for c := range columns {
@@ -98,7 +98,7 @@ func (r *ring) MarshalJSON() ([]byte, error) {
 
 func (s sample) MarshalJSON() ([]byte, error) { return s.append(nil), nil }
 
-// append writes what is not known, or without a limit, as null.
+// append writes unknown values, or values without a limit, as null.
 func (s sample) append(out []byte) []byte {
 	out = append(out, '[')
 	out = strconv.AppendFloat(out, s.at, 'f', 0, 64)

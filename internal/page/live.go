@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// mostViewers bounds the open pages at a time. One more takes the place of
-	// another; see displace.
+	// mostViewers bounds the open pages at a time. A further viewer takes the
+	// place of another; see displace.
 	mostViewers = 50
-	// writeTimeout bounds one update; a viewer taking longer is cut off.
+	// writeTimeout bounds an update; a viewer taking longer is cut off.
 	writeTimeout = 10 * time.Second
 )
 
-// viewer is one open page.
+// viewer is an open page.
 type viewer struct {
-	events  bool   // it may see them
+	events  bool   // allowed to see them
 	from    string // the address, without a port
-	number  uint64 // in the order in which they came
+	number  uint64 // in the order of arrival
 	updates chan []byte
 	gone    chan struct{} // closed when another has the place
 	stop    []func()      // of watching
@@ -36,8 +36,8 @@ type hello struct {
 	PID       int       `json:"pid"`
 	Started   time.Time `json:"started"`
 	Peers     []string  `json:"peers"`
-	Events    bool      `json:"events"`     // whether this viewer sees events
-	EventsWhy string    `json:"events_why"` // why not, or token if one is wanted
+	Events    bool      `json:"events"`     // whether the viewer sees events
+	EventsWhy string    `json:"events_why"` // why not, or token if required
 	Pipelines []past    `json:"pipelines"`
 }
 
@@ -57,10 +57,10 @@ type update struct {
 // present is how a pipeline is now.
 type present struct {
 	Status json.RawMessage `json:"status"` // as in /status
-	// Now is the latest sample: a rate is the same wherever the page shows it.
+	// Now is the latest sample: a rate is the same all over the page.
 	Now sample `json:"now"`
-	// Charted says that Now is new: the charts have a point for it, and those of
-	// the last hour have Coarse, where it is not null.
+	// Charted marks a new Now: a point of the charts; the last hour's have Coarse,
+	// if not null.
 	Charted  bool               `json:"charted"`
 	Coarse   *sample            `json:"coarse,omitempty"`
 	Totals   map[string]float64 `json:"totals"`
@@ -90,9 +90,9 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	v, first := p.enter(p.guard.showsEvents(r), from)
 	defer p.leave(v)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold updates back
-	w.Header().Set("Connection", "close")     // that of a viewer who has to go does not stay
+	w.Header().Set("Connection", "close")     // a leaving viewer's does not stay
 	to := http.NewResponseController(w)
-	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; this one has been read
+	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; already read
 	send := func(event string, data []byte) bool {
 		_ = to.SetWriteDeadline(time.Now().Add(writeTimeout))
 		for _, part := range [][]byte{[]byte("event: " + event + "\ndata: "), data, []byte("\n\n")} {
@@ -181,7 +181,7 @@ func (p *Page) displace(from string) {
 	close(least.gone)
 }
 
-// send gives each viewer the present: one message for those who see events, one
+// send gives each viewer the present: a message for viewers of events, another
 // for the others. The caller holds mu.
 func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
 	if len(p.viewers) == 0 {
@@ -212,7 +212,7 @@ func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
 		}
 		select {
 		case v.updates <- data:
-		default: // it does not keep up
+		default: // too slow
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 )
 
-// reading is what /metrics says of a pipeline at a single moment.
+// reading is a pipeline's part of /metrics at a single moment.
 type reading struct {
 	// values are gauges and counters by name without the prefix; a metric with
 	// labels is added up.
@@ -25,7 +25,7 @@ type reading struct {
 
 // read gathers the metrics of all pipelines, by name.
 func read(from prometheus.Gatherer) map[string]*reading {
-	families, _ := from.Gather() // what is there counts; /metrics shows the error
+	families, _ := from.Gather() // present series count; /metrics shows the error
 	pipelines := map[string]*reading{}
 	for _, family := range families {
 		name := strings.TrimPrefix(family.GetName(), metrics.Prefix)
@@ -48,14 +48,14 @@ func (r *reading) add(name string, m *dto.Metric) {
 		}
 		return
 	}
-	value := m.GetCounter().GetValue() + m.GetGauge().GetValue() // one of them
+	value := m.GetCounter().GetValue() + m.GetGauge().GetValue() // a series
 	r.values[name] += value
 	if name == "events_published_total" {
 		r.topics[label(m, "topic")] = value
 	}
 }
 
-// mostTopics bounds those an update names: there may be thousands.
+// mostTopics bounds the topics in an update: there may be thousands.
 const mostTopics = 3
 
 // topics are how many events were published, in all, to the topics with the most,
@@ -95,7 +95,7 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// The columns of a sample, in the order in which the page's script names them.
+// The columns of a sample, in the order of the page's script.
 const (
 	eventsPerSecond = iota
 	bytesPerSecond
@@ -112,7 +112,7 @@ const (
 	columns
 )
 
-// sample is one point of all charts; NaN is not known.
+// sample is a point of all charts; NaN is not known.
 type sample struct {
 	at     float64 // Unix time
 	values [columns]float32
@@ -124,7 +124,7 @@ func (r *reading) since(before *reading, seconds float64) (v [columns]float32) {
 		if before == nil || seconds <= 0 {
 			return nan
 		}
-		// A counter that fell has begun anew: so has the position of another log.
+		// A lower counter has begun anew: so has the position of another log.
 		return float32(max(0, r.values[name]-before.values[name]) / seconds)
 	}
 	gauge := func(names ...string) float32 {

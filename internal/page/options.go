@@ -12,16 +12,17 @@ import (
 type Options struct {
 	// Listen is the address of all answered over HTTP; empty for none.
 	Listen string `yaml:"listen"`
-	// Token is what a browser must know to see keys and recent events where Events
-	// alone does not show them; empty for no token.
+	// Token is a browser's secret for keys and recent events not shown by Events
+	// alone; empty for no token.
 	Token setting.Secret `yaml:"token"`
-	// Events is EventsLoopback, EventsAlways or EventsNever: who sees keys and
-	// recent events without a token.
+	// Events is EventsLoopback, EventsAlways or EventsNever: the browsers allowed
+	// to see keys and recent events without a token.
 	Events string `yaml:"events"`
-	// Payloads shows recent events with their payloads, to those who see them.
+	// Payloads shows recent events with their payloads, to viewers allowed to see
+	// them.
 	Payloads bool `yaml:"payloads"`
-	// Hosts are names under which browsers reach this address, beside localhost, the
-	// machine's own name and IP addresses.
+	// Hosts are names of the address in browsers, beside localhost, the machine's
+	// own name and IP addresses.
 	Hosts []string `yaml:"hosts"`
 	// Peers are the URLs of other instances' pages, to link to.
 	Peers []string `yaml:"peers"`
@@ -34,16 +35,15 @@ const (
 	EventsNever    = "never"
 )
 
-// DefaultOptions are what an empty section means.
+// DefaultOptions are the meaning of an empty section.
 func DefaultOptions() Options {
 	return Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}
 }
 
-// leastToken is how long a token must be: it can be guessed as often as one
-// likes.
+// leastToken is how long a token must be: guesses are unlimited.
 const leastToken = 16
 
-// Validate reports what cannot work, except in Listen.
+// Validate reports faults, except in Listen.
 func (o *Options) Validate(report setting.Report) {
 	report.OneOf("http.events", o.Events, EventsLoopback, EventsAlways, EventsNever)
 	switch token := o.Token.Reveal(); {
@@ -66,7 +66,7 @@ func (o *Options) Validate(report setting.Report) {
 	}
 }
 
-// isLoopback reports whether only this machine reaches what listens there.
+// isLoopback reports whether only the machine itself reaches the address.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	ip := net.ParseIP(host)

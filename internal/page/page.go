@@ -5,10 +5,11 @@
 //
 //  1. It says nothing that /status and /metrics do not: both are the only
 //     sources for states and numbers.
-//  2. It changes nothing, and loads nothing from elsewhere.
+//  2. The page changes nothing, and loads nothing from elsewhere.
 //  3. Memory is bounded: an hour of samples, some events, some viewers.
-//  4. Keys, events and dead letters go only to those who may see them; see guard.
-//  5. Nothing waits for a viewer. One that does not keep up misses updates.
+//  4. Keys, events and dead letters go only to viewers allowed to see them; see
+//     guard.
+//  5. No part waits for a viewer: a slow viewer misses updates.
 //
 // Non-goals: users, TLS, anything older than an hour.
 package page
@@ -30,25 +31,25 @@ import (
 //go:embed static
 var static embed.FS
 
-// Pipeline is one connector as the page sees it. All members are required.
+// Pipeline is a connector for the page. All members are required.
 type Pipeline struct {
 	// Name is empty for the only of a configuration without pipelines.
 	Name string `json:"name"`
-	// Mode, Tables, Slot and Publication are those of source; the last two are empty
-	// with polling. Sink says where events go.
+	// Mode, Tables, Slot and Publication are source's; the last two are empty with
+	// polling. Sink says where events go.
 	Mode        string   `json:"mode"`
 	Tables      []string `json:"tables"`
 	Slot        string   `json:"slot"`
 	Publication string   `json:"publication"`
 	Sink        string   `json:"sink"`
-	// Status returns what /status shows of it. Status is called concurrently and
-	// must not block.
+	// Status returns the pipeline's part of /status. Status is called concurrently
+	// and must not block.
 	Status func() any `json:"-"`
 	// Recent remembers the events. Recent is shared with the delivery.
 	Recent *delivery.Recent `json:"-"`
 }
 
-// Page is a single process's page. Make it with New, and Run it once.
+// Page is a single process's page. Made by New, for a single Run.
 type Page struct {
 	guard     *guard
 	version   string
@@ -101,7 +102,7 @@ func file(name string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
-		_, _ = w.Write(content) // a client that went away is not our problem
+		_, _ = w.Write(content) // a client gone away is not our problem
 	}
 }
 
@@ -121,8 +122,8 @@ func (p *Page) Run(ctx context.Context) {
 	}
 }
 
-// step is what happens every second. Without viewers it is a sample for the
-// charts, every other time.
+// step runs every second. Without viewers, a sample for the charts every other
+// time.
 func (p *Page) step(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 // a byte. So it sends text as is, and the text is converted here, by the
 // server's own table. A nil Charset is one the server converts.
 type Charset struct {
-	Name  string // as the server names it
+	Name  string // the server's name
 	forms map[uint32][]byte
 	codes map[string][]byte // the other way round
-	wide  map[byte]int      // bytes of a character, by the first one
+	wide  map[byte]int      // bytes of a character, by the first
 }
 
 // NewCharset makes a charset of the UTF-8 form of each character beyond ASCII.
@@ -27,7 +27,7 @@ func NewCharset(name string, forms map[string][]byte) *Charset {
 	return c
 }
 
-// number is a character of up to four bytes as one.
+// number is a character of up to four bytes as a number.
 func number(code []byte) (n uint32) {
 	for _, b := range code {
 		n = n<<8 | uint32(b)
@@ -35,8 +35,8 @@ func number(code []byte) (n uint32) {
 	return n
 }
 
-// UTF8 returns the text in UTF-8, which is itself where it is all ASCII. It is not
-// whole if a character has no equivalent, in the place of which is U+FFFD.
+// UTF8 returns the text in UTF-8, unchanged if all ASCII. whole is false with a
+// character without equivalent, replaced by U+FFFD.
 func (c *Charset) UTF8(text []byte) (converted []byte, whole bool) {
 	ascii := slices.IndexFunc(text, func(b byte) bool { return b >= utf8.RuneSelf })
 	if c == nil || ascii < 0 {
@@ -61,7 +61,8 @@ func (c *Charset) UTF8(text []byte) (converted []byte, whole bool) {
 	return converted, whole
 }
 
-// Encode returns a name in the charset; what has no equivalent stays as is.
+// Encode returns a name in the charset; characters without an equivalent stay
+// as is.
 func (c *Charset) Encode(name string) string {
 	if c == nil {
 		return name

@@ -1,4 +1,4 @@
 // Package pg has the values of PostgreSQL that all parts speak of: positions in
-// the log, tables and rows. It imports only pgsql of our packages, for
-// quoting, and asks no server.
+// the log, tables and rows. Of our packages, only the quoting of SQL is
+// imported, and no server asked.
 package pg

@@ -11,10 +11,10 @@ import (
 // LSN is a byte position in the write-ahead log, printed as X/X.
 type LSN = pglogrepl.LSN
 
-// ParseLSN reads an LSN as it is printed.
+// ParseLSN reads an LSN in printed form.
 func ParseLSN(text string) (LSN, error) { return pglogrepl.ParseLSN(text) }
 
-// LSNText is what LSN.String returns, or "" for the position 0, none.
+// LSNText is LSN.String's result, or "" for the position 0, none.
 func LSNText(lsn LSN) string {
 	if lsn == 0 {
 		return ""
@@ -25,7 +25,7 @@ func LSNText(lsn LSN) string {
 // longestLSN is the most bytes the text of an LSN has.
 const longestLSN = 8 + 1 + 8
 
-// AppendLSN appends what LSN.String returns, in a quarter of the time.
+// AppendLSN appends LSN.String's result, in a quarter of the time.
 func AppendLSN(b []byte, lsn LSN) []byte {
 	text := slices.Grow(b, longestLSN)
 	text = strconv.AppendUint(text, uint64(lsn>>32), 16)

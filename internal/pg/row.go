@@ -2,13 +2,13 @@ package pg
 
 import "time"
 
-// Row is one changed row of a committed transaction.
+// Row is a changed row of a committed transaction.
 type Row struct {
 	Position   Position
 	XID        uint32
 	CommitTime time.Time
 	// Relation is the same pointer until the server announces a change of the
-	// table's definition, so it may key a cache.
+	// table's definition, so usable as a cache's key.
 	Relation *Relation
 	// Values are the row's columns in the order of Relation.Columns.
 	Values []Value
@@ -23,7 +23,7 @@ func (r *Row) Size() int64 {
 	return n
 }
 
-// Relation describes a table as the server announced it.
+// Relation describes a table as announced by the server.
 type Relation struct {
 	OID       uint32
 	Namespace string
@@ -34,7 +34,7 @@ type Relation struct {
 	Unsent []UnsentColumn
 }
 
-// UnsentColumn is a column not in the stream, why, and the remedy for it.
+// UnsentColumn is a column not in the stream, with reason and remedy.
 type UnsentColumn struct {
 	Column
 	Because, Remedy string
@@ -43,8 +43,7 @@ type UnsentColumn struct {
 // Column is a single column of a Relation.
 type Column struct {
 	Name string
-	// Type is the type's OID; for a domain, that of the base type where that is a
-	// built-in one.
+	// Type is the type's OID; for a domain, the base type's if built-in.
 	Type uint32
 	// Identity tells whether the column is part of the replica identity.
 	Identity bool
@@ -56,13 +55,12 @@ type ValueKind uint8
 // The kinds of Value, with pgoutput's letters.
 const (
 	Null           ValueKind = 'n'
-	UnchangedToast ValueKind = 'u' // an UPDATE left it alone; not sent
+	UnchangedToast ValueKind = 'u' // left alone by an UPDATE; not sent
 	Text           ValueKind = 't'
-	// Binary does not come from a stream, which sends text. Binary is for bytes
-	// that have no text form.
+	// A stream sends text only. Binary is for bytes without a text form.
 	Binary ValueKind = 'b'
-	// Garbled is text with characters that have no equivalent in UTF-8, in the place
-	// of which is U+FFFD.
+	// Garbled is text with characters without an equivalent in UTF-8, replaced by
+	// U+FFFD.
 	Garbled ValueKind = 'g'
 )
 

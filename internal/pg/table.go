@@ -16,13 +16,13 @@ type Table struct {
 	Name   string
 }
 
-// TableRemedy is the remedy for a name that ParseTable refuses.
+// TableRemedy is the remedy for a name refused by ParseTable.
 const TableRemedy = `write schema.table; double quotes keep upper case and special characters: '"My Schema"."Outbox"'`
 
 // ParseTable reads schema.table or table by SQL's rules: an unquoted part is
 // folded to lower case (ASCII only, as in PostgreSQL's scanner), a part in
-// double quotes is kept, "" inside quotes is one quote. Without a schema it is
-// public; search_path is not consulted.
+// double quotes is kept, "" inside quotes is a quote. Without a schema: public;
+// search_path is not consulted.
 func ParseTable(s string) (Table, error) {
 	parts, err := splitIdentifiers(s)
 	if err != nil {
@@ -37,8 +37,8 @@ func ParseTable(s string) (Table, error) {
 	return Table{}, fmt.Errorf("parse table name %q: more than schema and table", s)
 }
 
-// Quoted returns the name as SQL text with both parts quoted, which is safe to
-// put into a statement.
+// Quoted returns the name as SQL text with both parts quoted, safe in a
+// statement.
 func (t Table) Quoted() string {
 	return pgsql.Name(t.Schema) + "." + pgsql.Name(t.Name)
 }
@@ -60,7 +60,7 @@ func displayIdentifier(name string) string {
 func SplitNames(list string) iter.Seq[string] {
 	quoted := false
 	return strings.FieldsFuncSeq(list, func(r rune) bool {
-		quoted = quoted != (r == '"') // a doubled quote changes it twice
+		quoted = quoted != (r == '"') // a doubled quote counts twice
 		return r == ',' && !quoted
 	})
 }
@@ -110,7 +110,7 @@ func nextIdentifier(s string) (name, rest string, err error) {
 }
 
 // quotedIdentifier reads up to the closing quote; s starts after the opening
-// one.
+// quote.
 func quotedIdentifier(s string) (name, rest string, err error) {
 	var b strings.Builder
 	for {
@@ -128,9 +128,9 @@ func quotedIdentifier(s string) (name, rest string, err error) {
 	}
 }
 
-// identifierLength is the length of the unquoted identifier that s starts
-// with: a letter, underscore or non-ASCII byte, then also digits and dollar
-// signs (PostgreSQL manual, 4.1.1).
+// identifierLength is the length of the unquoted identifier at the start of s:
+// a letter, underscore or non-ASCII byte, then also digits and dollar signs
+// (PostgreSQL manual, 4.1.1).
 func identifierLength(s string) int {
 	for i := range len(s) {
 		c := s[i]

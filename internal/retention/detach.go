@@ -23,7 +23,7 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	switch {
 	case hasDefault && !p.pending: // both in a single transaction, or neither
 		_, err = conn.Exec(ctx, commentOn(p.table, comment)+"; "+statement)
-	default: // alone, as PostgreSQL wants it
+	default: // alone, as PostgreSQL requires
 		if err := mark(ctx, conn, p.table, comment); err != nil {
 			return err
 		}
@@ -40,9 +40,8 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	return nil
 }
 
-// detachedFrom is the mark of a table that was a partition. It is in the
-// table's comment, behind what an operator wrote there, so it survives a crash
-// of the connector.
+// detachedFrom is the mark of a former partition: in the table's comment,
+// behind an operator's text, so proof against a crash of the connector.
 func detachedFrom(parent pg.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
 }
@@ -62,7 +61,7 @@ func isMarked(comment, mark string) bool {
 	return comment == mark || strings.HasSuffix(comment, "\n"+mark)
 }
 
-// unmarked is the comment as an SQL literal without the mark in it.
+// unmarked is the comment as an SQL literal without the mark.
 func unmarked(comment, mark string) string {
 	if comment == mark {
 		return "NULL"
@@ -82,8 +81,7 @@ func mark(ctx context.Context, conn *pgx.Conn, t pg.Table, comment string) error
 	return nil
 }
 
-// detachedQuery finds the tables that carry the mark and are no partitions any
-// more.
+// detachedQuery finds the tables with the mark, no partitions any more.
 const detachedQuery = `
 SELECT n.nspname, c.relname, c.oid
   FROM pg_description d
@@ -94,9 +92,9 @@ SELECT n.nspname, c.relname, c.oid
    AND c.relkind IN ('r', 'p') AND NOT c.relispartition
  ORDER BY 2`
 
-// dropDetached drops what detach has detached, once the confirmed position has
-// passed the moment at which it was first seen as detached. Nobody has written
-// to the table since then, because detaching waits for all writers.
+// dropDetached drops a detached table once the confirmed position has passed
+// the moment of the first look after detaching. Nobody has written to the table
+// since then, because detaching waits for all writers.
 func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))
 	if err != nil {

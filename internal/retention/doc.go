@@ -5,12 +5,13 @@
 // Invariants:
 //
 //  1. Only what lies behind the confirmed position goes. A row is taken only if
-//     the transaction that wrote it had ended before a moment with the log
-//     position confirmed; a clock decides about age, never about safety.
+//     the writing transaction had ended before a moment with the log position
+//     confirmed; a clock decides about age, never about safety.
 //  2. No statement holds many locks for long: rows go by ranges of pages, each
-//     in a separate transaction with a rest after it, and a lock on a whole
-//     table is waited for briefly and asked for again later.
-//  3. A failure never stops the stream. It is logged, counted and tried again.
+//     in a separate transaction followed by a rest, and a lock on a whole table
+//     is waited for briefly and asked for again later.
+//  3. A failure never stops the stream. Failures are logged, counted and tried
+//     again.
 //
 // Why a row's transaction and not the id or time decides: transactions commit
 // in another order than they began, so an old row may have become visible a

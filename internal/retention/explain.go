@@ -29,8 +29,8 @@ var remedies = map[string]string{
 const leaveDefault = "none needed: they go when they are old. Do not insert them anew: unless the publication publishes deletions, that publishes them again. " +
 	"The default partition itself can become the one for their times: see docs/how-to/partitions.md"
 
-// isHeld reports whether an error means that somebody else holds the same rows:
-// they are left for the next pass.
+// isHeld reports whether an error means rows held by somebody else: they are
+// left for the next pass.
 func isHeld(err error) bool {
 	state := pgsql.State(err)
 	return state == pgerrcode.LockNotAvailable || state == pgerrcode.DeadlockDetected || state == pgerrcode.SerializationFailure
@@ -42,16 +42,16 @@ func nameTaken(parent, name pg.Table) error {
 		"create partition %s: a table of that name exists that is no partition of %s", name, parent)
 }
 
-// notByTime is the error for a table whose partitions never get old.
+// notByTime is the error for a table with partitions never getting old.
 func notByTime(table pg.Table) error {
 	return failure.Configf("partition it by RANGE of the time of writing, or turn retention off",
 		"%s is partitioned, but not by ranges of time", table)
 }
 
-// errInFunction says a deletion failed in a function it called.
+// errInFunction reports a deletion failed in a function.
 var errInFunction = errors.New("in a function of the outbox table's")
 
-// deletion says that rows could not be deleted.
+// deletion reports rows not deleted.
 func deletion(table pg.Table, err error) error {
 	err = fmt.Errorf("delete old rows of %s: %w", table, err)
 	if pg, is := errors.AsType[*pgconn.PgError](err); is && catalog.InFunction(pg) {

@@ -35,7 +35,7 @@ func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {
 	return h, nil
 }
 
-// horizons moves a horizon forward as the confirmed position passes it.
+// horizons moves a horizon forward with the confirmed position.
 type horizons struct {
 	confirmed horizon // everything before being confirmed; zero at first
 	next      horizon

@@ -9,8 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// Options say what to keep, as the section retention has them. Retention is off
-// while After is 0.
+// Options are the section retention. Retention is off while After is 0.
 type Options struct {
 	// After is how old a published row is when deleted, or the youngest row of a
 	// partition when dropped, by Column and the server's clock; 0 turns retention
@@ -23,8 +22,8 @@ type Options struct {
 	// a pass follows another after a twentieth of After at the earliest.
 	// Partitions are looked at this often, and at least every ten seconds.
 	Interval time.Duration `yaml:"interval"`
-	// PartitionsAhead is how many partitions beyond the present one are kept
-	// ready where the table is partitioned; 0 creates none.
+	// PartitionsAhead is the number of partitions kept ready beyond the present,
+	// in a partitioned table; 0 creates none.
 	PartitionsAhead int `yaml:"partitions_ahead"`
 	// PartitionSpan is SpanDay or SpanHour.
 	PartitionSpan string `yaml:"partition_span"`
@@ -40,7 +39,7 @@ const (
 // time.
 const mostPartitionsAhead = 1000
 
-// DefaultOptions are what an empty section means.
+// DefaultOptions are the meaning of an empty section.
 func DefaultOptions() Options {
 	return Options{
 		Column:          "created_at",
@@ -50,7 +49,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate reports what cannot work.
+// Validate reports faults.
 func (o *Options) Validate(report setting.Report) {
 	report.Between("retention.after", o.After, 0, 10*365*24*time.Hour)
 	report.Between("retention.interval", o.Interval, 100*time.Millisecond, 24*time.Hour)

@@ -25,7 +25,7 @@ type partition struct {
 	expired bool
 	// pending: a DETACH … CONCURRENTLY was interrupted.
 	pending bool
-	// comment may have the mark that dropDetached looks for.
+	// comment may have dropDetached's mark.
 	comment string
 }
 
@@ -61,10 +61,9 @@ func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	return partitions, nil
 }
 
-// keepPartitions creates partitions ahead, detaches expired ones, drops those
-// that were detached before a moment up to which everything is published and,
-// if the rows have their turn, deletes those of the default partition. Each is
-// tried even if others fail.
+// keepPartitions creates partitions ahead, detaches expired ones, drops
+// partitions detached before a published moment and, at the turn of the rows,
+// deletes the default partition's. Each is tried even if others fail.
 func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent pg.Table, rows bool, h horizon) error {
 	errs := []error{r.createAhead(ctx, conn, parent)}
 	partitions, err := r.readPartitions(ctx, conn, parent)
@@ -73,9 +72,9 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	}
 	hasDefault := slices.ContainsFunc(partitions, func(p partition) bool { return p.isDefault })
 	ours := detachedFrom(parent)
-	held := false // what blocks one partition blocks the others: they have the same table
+	held := false // an obstacle for a partition is one for the others: they have the same table
 	for _, p := range partitions {
-		delete(r.seen, since{detached, p.oid}) // somebody has attached it again
+		delete(r.seen, since{detached, p.oid}) // attached again by somebody
 		switch {
 		case p.isDefault && rows:
 			_, err = r.deleteRows(ctx, conn, p.table, h)
@@ -92,7 +91,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	return errors.Join(append(errs, r.dropDetached(ctx, conn, parent))...)
 }
 
-// createAhead creates the partitions for now and the spans after it.
+// createAhead creates the partitions for now and the next spans.
 func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	if r.opts.PartitionsAhead == 0 {
 		return nil
@@ -119,9 +118,9 @@ func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent pg.T
 	return errors.Join(errs...)
 }
 
-// placeQuery looks whether a partition's name is taken, by that partition or by
+// placeQuery looks whether a partition's name is taken, by the partition or by
 // another table, and whether a partition of another name has all of the times:
-// one for a longer span, or what was the default partition.
+// of a longer span, or the former default partition.
 const placeQuery = `
 SELECT to_regclass($2) IS NOT NULL,
        EXISTS (SELECT FROM pg_inherits WHERE inhparent = $1::regclass AND inhrelid = to_regclass($2)),
@@ -131,7 +130,7 @@ SELECT to_regclass($2) IS NOT NULL,
                       'FROM \(''(' || $5 || ')''\) TO \(''(' || $5 || ')''\)$') AS times) bound
                 WHERE i.inhparent = $1::regclass AND bound.times[1]::timestamptz <= $3 AND bound.times[2]::timestamptz >= $4)`
 
-// create creates a partition unless the table has it, or one for the times.
+// create creates a partition unless the table has it, or another for the times.
 func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table, p outbox.Partition) error {
 	name := pg.Table{Schema: parent.Schema, Name: p.Name}
 	var exists, attached, covered bool
@@ -160,7 +159,7 @@ func (r *retention) create(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 }
 
 // expire detaches a partition once everything written before it expired is
-// published: until then a repair may want to read it through the table.
+// published: until then a repair may want to read the rows through the table.
 func (r *retention) expire(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	published, err := r.confirmedSince(ctx, conn, since{expired, p.oid})
 	if err != nil || !published {
@@ -179,7 +178,7 @@ const (
 	detached = "detached"
 )
 
-// since is a state a table is in, which began at some moment.
+// since is a state of a table, with the moment of the beginning.
 type since struct {
 	state string
 	oid   uint32

@@ -16,22 +16,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Parts are what Run works with. All are required.
+// Parts are Run's parts. All are required.
 type Parts struct {
 	Options
 	// Connect opens the connection the statements run on. Connect must lead to the
-	// server and timeline of which Confirmed gives positions.
+	// server and timeline of Confirmed's positions.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Tables are the outbox tables, partitioned or not.
 	Tables []pg.Table
-	// Confirmed is the position up to which everything that was committed is
-	// published and saved.
+	// Confirmed is the position: everything committed before is published and
+	// saved.
 	Confirmed func() pg.LSN
 	Observer  Observer
 	Log       *zap.Logger
 }
 
-// Observer is told what happens; it must not block.
+// Observer is told of the work; must not block.
 type Observer interface {
 	// RetentionDeleted is told of rows deleted.
 	RetentionDeleted(table pg.Table, rows int64)
@@ -43,7 +43,7 @@ type Observer interface {
 	RetentionPassed(table pg.Table, bytes int64, err error)
 }
 
-// PartitionChange is what happened to a partition.
+// PartitionChange is a change of a partition.
 type PartitionChange string
 
 // The changes.
@@ -56,11 +56,11 @@ const (
 // writers queue up behind us.
 const lockTimeout = 100 * time.Millisecond
 
-// reconnectWaits are those between attempts to connect.
+// reconnectWaits are the waits between attempts to connect.
 var reconnectWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 
-// Run keeps the tables small until ctx ends. Start it only when the rows of a
-// snapshot are published: they do not come through the log.
+// Run keeps the tables small until ctx ends. To be started only when the rows
+// of a snapshot are published: they do not come through the log.
 func Run(ctx context.Context, o Parts) {
 	r := &retention{opts: o, turns: make([]turn, len(o.Tables)), full: map[pg.Table]time.Time{}}
 	retry := backoff.Series{Range: reconnectWaits}
@@ -83,12 +83,12 @@ func Run(ctx context.Context, o Parts) {
 type retention struct {
 	opts  Parts
 	turns []turn                 // of the tables, in their order
-	seen  map[since]horizon      // when this connection first saw a partition in a state
-	full  map[pg.Table]time.Time // until when partitions are not created because the default one holds their rows
+	seen  map[since]horizon      // the connection's first look at a partition in a state
+	full  map[pg.Table]time.Time // end of the pause in creations, because the default partition holds their rows
 }
 
-// session makes passes on a single connection until ctx ends or it breaks.
-// session calls connected once there is one.
+// session makes passes on a single connection until ctx ends or the connection
+// breaks. connected is called once connected.
 func (r *retention) session(ctx context.Context, connected func()) error {
 	conn, err := r.opts.Connect(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *retention) passAll(ctx context.Context, conn *pgx.Conn, h horizon) erro
 	return nil
 }
 
-// pass keeps one table, if there is anything to do by now.
+// pass keeps a table, if anything is due.
 func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table pg.Table, t *turn, h horizon) (passed bool, err error) {
 	var strategy string // empty for a table without partitions
 	err = conn.QueryRow(ctx, `SELECT COALESCE(max(partstrat::text), '') FROM pg_partitioned_table WHERE partrelid = $1::regclass`,

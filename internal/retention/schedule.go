@@ -8,21 +8,20 @@ const (
 	// longestLook costs a few queries of the catalog, and keeps the connection in
 	// use.
 	longestLook = 10 * time.Second
-	// passesPerAge is how many passes are made through a table's rows while one
-	// grows old.
+	// passesPerAge is the number of passes through a table during a row's life.
 	passesPerAge = 20
-	// failedWait is the longest time until what failed is tried again: an
-	// attempt may have held up writers, for as long as a lock is waited for.
+	// failedWait is the longest time until another try after a failure: an attempt
+	// may have held up writers, for as long as a lock is waited for.
 	failedWait = 5 * time.Minute
 	// fullWait is the time between attempts at a partition with the rows in the
-	// default one: that is searched for them, and locked meanwhile.
+	// default one: searched for them, and locked meanwhile.
 	fullWait = time.Hour
 )
 
 // turn says when a table has the turn; the zero turn is due.
 type turn struct {
 	next time.Time // nothing is done before
-	rows time.Time // nor are rows looked at before, those of a default partition
+	rows time.Time // nor are rows looked at before, the default partition's
 	said string    // the failure logged last; empty after a success
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
-// Fault is one thing that is wrong with a setting.
+// Fault is a fault of a setting.
 type Fault struct {
 	// Key is the whole dotted key.
 	Key string
-	// Item is which item of a list it is about, from 1; 0 for the whole value.
+	// Item is the item of a list, from 1; 0 for the whole value.
 	Item int
 	// Text says the fault, without key and value.
 	Text string
-	// Remedy says the remedy for it.
+	// Remedy is the remedy.
 	Remedy string
 }
 
@@ -29,7 +29,7 @@ type Report func(Fault)
 // Problem reports a fault of the whole value.
 func (r Report) Problem(key, text, remedy string) { r(Fault{Key: key, Text: text, Remedy: remedy}) }
 
-// OneOf reports a value that is none of those allowed.
+// OneOf reports a value not allowed.
 func (r Report) OneOf(key, got string, allowed ...string) {
 	if slices.Contains(allowed, got) {
 		return
@@ -58,7 +58,7 @@ func (r Report) Number(key string, got, lowest, highest int) {
 	}
 }
 
-// File reports a file that cannot be read; an empty path means none.
+// File reports an unreadable file; an empty path means none.
 func (r Report) File(key, path string) {
 	if path == "" {
 		return
@@ -69,7 +69,7 @@ func (r Report) File(key, path string) {
 }
 
 // Reason is the cause of a file system error without the path, for a message
-// naming it already.
+// with the path already.
 func Reason(err error) string {
 	if pathError, ok := errors.AsType[*os.PathError](err); ok {
 		return pathError.Err.Error()

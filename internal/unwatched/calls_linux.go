@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Receive reads what a socket has, 0 bytes at the end. Receive fails with
-// unix.EAGAIN where it would have to wait.
+// Receive reads a socket's bytes, 0 at the end. Without bytes, unix.EAGAIN
+// instead of a wait.
 func Receive(socket int, b []byte) (int, error) {
 	return transfer(unix.SYS_RECVFROM, socket, b, unix.MSG_DONTWAIT)
 }
 
-// Send writes as much of b as a socket takes. Send fails with unix.EAGAIN where
-// it would have to wait.
+// Send writes as much of b as a socket takes. Without room, unix.EAGAIN instead
+// of a wait.
 func Send(socket int, b []byte) (int, error) {
 	return transfer(unix.SYS_SENDTO, socket, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
@@ -32,7 +32,7 @@ func transfer(call uintptr, socket int, b []byte, flags uintptr) (int, error) {
 	}
 }
 
-// Listen sets the events an epoll instance tells of a socket it has.
+// Listen sets the events of a socket in an epoll instance.
 func Listen(epoll, socket int, events uint32) error {
 	event := unix.EpollEvent{Events: events, Fd: int32(socket)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_MOD, uintptr(socket), uintptr(unsafe.Pointer(&event)), 0, 0) //nolint:gosec // as above
@@ -42,7 +42,7 @@ func Listen(epoll, socket int, events uint32) error {
 	return nil
 }
 
-// setTimer makes a timerfd end after d, which is more than 0.
+// setTimer makes a timerfd end after d, above 0.
 func setTimer(timer int, d time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
 	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0) //nolint:gosec // as above

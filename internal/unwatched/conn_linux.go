@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// atOnce is the most bytes that one unwatched call copies.
+// atOnce is the most bytes of an unwatched call.
 const atOnce = 64 << 10
 
 // conn is a connection of package net, read and written in unwatched calls.
@@ -20,8 +20,8 @@ type conn struct {
 	may func() error // nil: always
 }
 
-// Conn returns conn with reads and writes not watched. It is used as conn would
-// be, and closing it closes conn. What is no socket is returned as is.
+// Conn returns conn with reads and writes not watched. Used in place of conn,
+// and closing closes conn. A connection without a socket is returned as is.
 func Conn(of net.Conn) net.Conn { return Guarded(of, nil) }
 
 // Guarded is Conn with writes asking may before each system call, and fail with
@@ -93,7 +93,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendWatched is Send for what is large.
+// sendWatched is Send for large writes.
 func sendWatched(socket int, b []byte) (int, error) {
 	for {
 		n, err := unix.Write(socket, b)
@@ -103,7 +103,7 @@ func sendWatched(socket int, b []byte) (int, error) {
 	}
 }
 
-// failed is the error that package net would return.
+// failed is the error as by package net.
 func (c *conn) failed(op string, err error) error {
 	local, remote := c.LocalAddr(), c.RemoteAddr()
 	return &net.OpError{Op: op, Net: remote.Network(), Source: local, Addr: remote, Err: err}

@@ -16,8 +16,8 @@ var napping atomic.Bool
 // runs, the runtime's timers round times below a millisecond up to one.
 //
 // A nap not watched keeps one of the runtime's processors (GOMAXPROCS). So
-// there is one at a time at most, and none where there is one processor: other
-// naps are watched. The garbage collector ends a nap, by the signal.
+// there is a single nap at a time at most, and none on a single processor:
+// other naps are watched. The garbage collector ends a nap, by the signal.
 func Nap(d time.Duration) {
 	ts := unix.NsecToTimespec(d.Nanoseconds())
 	if runtime.GOMAXPROCS(0) == 1 || !napping.CompareAndSwap(false, true) {

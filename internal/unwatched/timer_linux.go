@@ -10,15 +10,15 @@ import (
 )
 
 // Timer lets a goroutine wait for a few milliseconds, often. The runtime's own
-// timers take up to a millisecond longer when nothing else runs, and one
-// beginning wakes the thread waiting in the poller. A single goroutine uses a
+// timers take up to a millisecond longer when nothing else runs, and a new
+// timer wakes the thread waiting in the poller. A single goroutine uses a
 // Timer.
 type Timer struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// NewTimer returns a Timer, which must be closed.
+// NewTimer returns a Timer, to be closed.
 func NewTimer() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {

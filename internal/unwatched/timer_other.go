@@ -4,11 +4,10 @@ package unwatched
 
 import "time"
 
-// Timer lets a goroutine wait for a few milliseconds. A single goroutine uses
-// it.
+// Timer lets a goroutine wait for a few milliseconds. For a single goroutine.
 type Timer struct{}
 
-// NewTimer returns a Timer, which must be closed.
+// NewTimer returns a Timer, to be closed.
 func NewTimer() (*Timer, error) { return &Timer{}, nil }
 
 // Wait returns after d.

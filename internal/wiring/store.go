@@ -1,7 +1,7 @@
 // Package wiring makes the parts the configuration describes, in the same way
 // for run, for the operator's verbs and for the demo.
 //
-// Non-goals: validation (config), anything that runs.
+// Non-goals: validation (config), running parts.
 package wiring
 
 import (
@@ -62,8 +62,8 @@ func CheckpointTopic(cfg *config.Config) string {
 	return store.Topic(cfg.Checkpoint.Topic, CheckpointKey(cfg))
 }
 
-// TransactionalID is the pipeline's at the brokers. It is the same for all of
-// the instances and starts, as the checkpoint's key is.
+// TransactionalID is the pipeline's at the brokers. The same for all of the
+// instances and starts, as the checkpoint's key.
 func TransactionalID(cfg *config.Config) (string, error) {
 	key, err := storeKey(cfg)
 	return "cdc-outbox/" + key, err
@@ -71,7 +71,7 @@ func TransactionalID(cfg *config.Config) (string, error) {
 
 // CheckpointKey names the checkpoint in the store.
 func CheckpointKey(cfg *config.Config) string {
-	key, _ := storeKey(cfg) // a URL that cannot be read is the connection's error
+	key, _ := storeKey(cfg) // an unreadable URL is the connection's error
 	return key
 }
 
