@@ -2,7 +2,7 @@
 // confirm, and keeps that position durable beside the replication slot.
 //
 // The Tracker is told of records in stream order and of their acks in any
-// order; its position is the last transaction end with everything before it
+// order; the position is the last transaction end with everything before it
 // acked. A Store keeps that position, together with what it belongs to; Verify
 // compares it at the next start with what the database shows.
 //
@@ -10,23 +10,24 @@
 //
 //  1. Tracker.Position is L only if every record of every transaction that
 //     ends at or before L was reported done. It never goes back.
-//  2. It is always the end of a transaction, or a position that the server sent
+//  2. It is always the end of a transaction, or a position the server sent
 //     while none was open.
 //  3. The tracker's memory grows with the number of transactions since the
 //     oldest unacked one, not with their rows.
-//  4. The pipeline saves a checkpoint before it confirms its LSN to the slot.
+//  4. The pipeline saves a checkpoint before it confirms the LSN to the slot.
 //     So if a slot's confirmed position is beyond the checkpoint, somebody else
-//     moved it, and Verify finds that. (A failover may lose a checkpoint that
-//     is kept in the database.)
-//  5. A store returns what was saved last under its key, nothing where nothing
-//     was saved, or an error. What it cannot read is an error, never nothing.
-//  6. Of two holders of one slot, the one with the higher Epoch wins. So a
+//     moved it, and Verify finds that. (A failover may lose a checkpoint kept
+//     in the database.)
+//  5. A store returns everything saved last under the key, nothing where
+//     nothing was saved, or an error. What it cannot read is an error, never
+//     nothing.
+//  6. Of two holders of a single slot, the one with the higher Epoch wins. So a
 //     process that was paused and lost the slot does not set the checkpoint
 //     back. A late save of the same holder does not either: the further
 //     position wins.
-//  7. With exactly once, a checkpoint is saved in the Kafka transaction of its
-//     events. It may be in the middle of a transaction of the database (Cut), and
-//     names the Kafka transactions that may count in part (Doubtful).
+//  7. With exactly once, a checkpoint is saved in the Kafka transaction of the
+//     events. It may be in the middle of a transaction of the database (Cut),
+//     and names the Kafka transactions that may count in part (Doubtful).
 //
 // Non-goals: deciding when to save or confirm (pipeline), mutual exclusion of two
 // connectors (the replication slot is the lock), history of checkpoints.
@@ -56,8 +57,9 @@ type Checkpoint struct {
 	Slot            string `json:"slot"`
 	Publication     string `json:"publication"` // catalog.Publication.Fingerprint
 	PublicationName string `json:"publication_name,omitempty"`
-	// Horizon is that of a catalog.View whose end is not behind LSN: what transactions with
-	// an id before it changed in the catalogs was so at LSN. 0: not known.
+	// Horizon is that of a catalog.View with the end not behind LSN: what
+	// transactions with an id before it changed in the catalogs was so at LSN. 0:
+	// not known.
 	Horizon uint64 `json:"horizon,omitempty"`
 	// Landmark is the last transaction with an event of ours that ends at or
 	// before LSN. A replay must show it again; see Replay.
@@ -68,32 +70,32 @@ type Checkpoint struct {
 	// Doubtful are Kafka transactions behind this position that may count in part.
 	// Not to be changed.
 	Doubtful []Doubtful `json:"-"` // see document
-	// Skip is a transaction whose events an operator ordered to pass over;
-	// zero: none. It is forgotten once LSN has passed it.
+	// Skip is a transaction whose events an operator ordered to pass over; zero:
+	// none. Skip is forgotten once LSN has passed it.
 	Skip Landmark `json:"-"` // see document
 	// Owned tells which tables' rows counted by their OIDs; nil: nobody noted it.
 	Owned Owned `json:"-"` // see document
 	// Scope names what counted as an event of ours.
 	Scope   string    `json:"scope,omitempty"`
 	SavedAt time.Time `json:"saved_at"`
-	// Epoch orders the holders of the slot. Each holder takes one that is
-	// higher than that of the checkpoint it found. It is also at least the
-	// server's clock in microseconds, so that it is higher than that of every
-	// earlier holder. What an earlier holder still saves does then not count.
+	// Epoch orders the holders of the slot. Each holder takes one that is higher
+	// than that of the checkpoint it found. Epoch is also at least the server's
+	// clock in microseconds, so it is higher than that of every earlier holder.
+	// What an earlier holder still saves does then not count.
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
-	// Adopted is set by `adopt` while another program reads the slot: that may have moved
-	// the slot on since. The first checkpoint of our own takes its place.
+	// Adopted is set by `adopt` while another program reads the slot: that may
+	// have moved the slot on since. The first checkpoint of our own takes over.
 	Adopted bool `json:"adopted,omitempty"`
 	// Ends are what brokers had acknowledged by then. Not to be changed.
 	Ends Ends `json:"ends,omitempty"`
-	// Made is set by setup, which made the slot: nothing was read of it yet. The first
-	// checkpoint of a connector takes its place.
+	// Made is set by setup, which made the slot: nothing was read of it yet. The
+	// first checkpoint of a connector takes over.
 	Made bool `json:"made,omitempty"`
-	// Lost is a loss that is not accepted yet; nil: none.
+	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
-	// Creating is set in a Beginning, which is no checkpoint yet.
+	// Creating is set in a Beginning, no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
 }
 
@@ -108,10 +110,10 @@ func (c *Checkpoint) Replaces(old *Checkpoint) bool {
 	return !old.Cut.beyond(c.Cut)
 }
 
-// Store keeps the checkpoint of one connector. Save is called from one
+// Store keeps the checkpoint of one connector. Save is called from a single
 // goroutine at a time. Load may be called from any, also during a save. An
-// error without a class of its own may pass: the same call may be tried again
-// on the same store.
+// error without a separate class may pass: the same call may be tried again on
+// the same store.
 type Store interface {
 	// Load returns the last checkpoint saved; ok is false where there is none.
 	Load(ctx context.Context) (cp Checkpoint, ok bool, err error)
@@ -123,9 +125,10 @@ type Store interface {
 }
 
 // Beginning is saved before a slot is created, if a snapshot has to be
-// published, or each event is to be delivered once. It is no checkpoint yet. It says that nobody has read the slot.
-// The first checkpoint takes its place. Without it, a slot that nobody has read
-// and a slot whose checkpoint was lost would look the same.
+// published, or each event is to be delivered once. It is no checkpoint yet.
+// Beginning says that nobody has read the slot. The first checkpoint takes
+// over. Without it, a slot nobody has read and a slot with the checkpoint lost
+// would look the same.
 func Beginning(server catalog.Server, slot string) Checkpoint {
 	return Checkpoint{
 		LSN:      server.FlushLSN,
@@ -144,11 +147,11 @@ func Beginning(server catalog.Server, slot string) Checkpoint {
 // go on.
 var ErrNone = errors.New("there is no checkpoint")
 
-// adopt is what to do about a slot that another program has read.
+// adopt is the remedy for a slot another program has read.
 const adopt = "`cdc-outbox adopt --yes` takes it over"
 
-// SecondReader is the error of a slot that nobody has noted, where the same is read from
-// other slots.
+// SecondReader is the error of a slot nobody has noted, where the same is read
+// from other slots.
 func SecondReader(seen Server, slots []string) error {
 	what, meant := fmt.Sprintf("slot %q does not exist", seen.Name), "`cdc-outbox setup` makes it"
 	if seen.Exists {
@@ -167,9 +170,10 @@ func LeftBehind(seen Server, slots []string) error {
 		seen.Name, strings.Join(slots, ", "))
 }
 
-// Undecided is the error of a slot that exists, if nothing tells where to begin: whether the
-// snapshot that is asked for was published, or, to deliver each event once, what was delivered.
-// found is the checkpoint, begun a Beginning; nil: the store has none.
+// Undecided is the error of a slot that exists, if nothing tells where to
+// begin: whether the snapshot asked for was published, or, to deliver each
+// event once, everything delivered. found is the checkpoint, begun a Beginning;
+// nil: the store has none.
 func Undecided(slot catalog.Slot, found, begun *Checkpoint, snapshot, once bool) error {
 	switch {
 	case begun != nil:
@@ -187,8 +191,8 @@ func Undecided(slot catalog.Slot, found, begun *Checkpoint, snapshot, once bool)
 	return nil
 }
 
-// snapshotUndecided is the error of a slot where a snapshot is asked for, and nothing
-// tells whether it was published already.
+// snapshotUndecided is the error of a slot where a snapshot is asked for, and
+// nothing tells whether published already.
 func snapshotUndecided(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -199,8 +203,9 @@ func snapshotUndecided(slot catalog.Slot) error {
 		slot.Name, slot.ConfirmedFlush, ErrNone)
 }
 
-// withoutSnapshot is the error of a slot of setup's where a snapshot is asked for. Rows
-// that were in the table before are not in it, and no row tells on which side it lies.
+// withoutSnapshot is the error of a slot of setup's where a snapshot is asked
+// for. Rows in the table before are not in it, and no row tells on which side
+// it lies.
 func withoutSnapshot(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -208,9 +213,9 @@ func withoutSnapshot(slot catalog.Slot) error {
 		"source.snapshot is initial, but setup made slot %q without a snapshot: what was in the outbox table before %s is not in it", slot.Name, slot.ConfirmedFlush)
 }
 
-// Vanished warns of a slot that was read before, and of which no checkpoint is there. It is
-// read on: what its reader had not confirmed comes again, and nothing is lost. But a loss
-// from before does not show.
+// Vanished warns of a slot read before, and of which no checkpoint is there. It
+// is read on: what the reader had not confirmed comes again, and nothing is
+// lost. But a loss from before does not show.
 func Vanished(slot catalog.Slot) error {
 	return failure.Configf("find out why. If this connector has read it: checkpoint.store, its topic, table or path, or checkpoint.key was changed, or that was deleted or emptied; "+
 		"set them as they were, or make sure that nobody deletes it. If another program has: from its stop on, `cdc-outbox adopt --yes` before the first run notices a slot that is dropped until then",
@@ -218,7 +223,7 @@ func Vanished(slot catalog.Slot) error {
 }
 
 // unknown is the error of a slot where each event is to be delivered once, and
-// nothing tells whether what lies behind its confirmed position was delivered.
+// nothing tells whether what lies behind the confirmed position was delivered.
 func unknown(slot catalog.Slot) error {
 	return failure.Configf(
 		"if the slot is new (`cdc-outbox setup --print`) or was read by another program, such as Debezium: "+adopt+", from its confirmed position on; "+
@@ -231,7 +236,7 @@ func unknown(slot catalog.Slot) error {
 // Landmark is a transaction by which a log is known again. Positions alone are
 // not enough: another log may have begun as a copy of this one, as after a
 // failover or when a disk was put back. The LSN of the commit record, the
-// transaction's id and the microsecond of its commit are the same in each
+// transaction's id and the microsecond of the commit are the same in each
 // replay (PostgreSQL documentation, "Logical Replication Message Formats",
 // Begin), and in no other log.
 //

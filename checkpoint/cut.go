@@ -2,8 +2,8 @@ package checkpoint
 
 import "github.com/cdc-outbox/cdc-outbox/internal/pg"
 
-// Cut is a place within a transaction: its events up to the index Seq are acked.
-// The zero Cut is none.
+// Cut is a place within a transaction: the events up to the index Seq are
+// acked. The zero Cut is none.
 type Cut struct {
 	Landmark
 	Seq uint32
@@ -12,15 +12,15 @@ type Cut struct {
 // IsZero reports whether it is none.
 func (c Cut) IsZero() bool { return c == Cut{} }
 
-// Position is that of the last event that is acked.
+// Position is that of the last event acked.
 func (c Cut) Position() pg.Position { return pg.Position{CommitLSN: c.Commit, Seq: c.Seq} }
 
 // beyond reports whether c is further than o.
 func (c Cut) beyond(o Cut) bool { return c.Position().Compare(o.Position()) > 0 }
 
-// Reached returns the checkpoint with what is acked since: everything that ends
-// at or before lsn, the last of it with an event being landmark, and of one more
-// transaction the events up to cut. It never goes back.
+// Reached returns the checkpoint with everything acked since: everything that
+// ends at or before lsn, the last of it with an event being landmark, and of
+// one more transaction the events up to cut. Reached never goes back.
 func (c Checkpoint) Reached(lsn pg.LSN, landmark Landmark, cut Cut) Checkpoint {
 	c.LSN = max(c.LSN, lsn)
 	if landmark.Commit > c.Landmark.Commit {
@@ -29,7 +29,7 @@ func (c Checkpoint) Reached(lsn pg.LSN, landmark Landmark, cut Cut) Checkpoint {
 	if cut.beyond(c.Cut) {
 		c.Cut = cut
 	}
-	if !c.Cut.IsZero() && c.Cut.Commit < c.LSN { // its transaction is over
+	if !c.Cut.IsZero() && c.Cut.Commit < c.LSN { // the transaction is over
 		if c.Cut.Commit > c.Landmark.Commit {
 			c.Landmark = c.Cut.Landmark
 		}

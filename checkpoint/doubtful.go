@@ -8,14 +8,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Doubtful is a Kafka transaction with events and a checkpoint that brokers aborted,
-// though some partitions may have committed it. Brokers that lose a coordinator at a
-// bad moment do that; see docs/internals/RELIABILITY.md. Its checkpoint does not count. Its
-// events are written again, but for those that consumers see already.
+// Doubtful is a Kafka transaction with events and a checkpoint brokers aborted,
+// though some partitions may have committed it. Brokers losing a coordinator at
+// a bad moment do that; see docs/internals/RELIABILITY.md. The checkpoint does
+// not count. The events are written again, but for those consumers see already.
 type Doubtful struct {
 	Saved Checkpoint // with it
-	// Producer and Epoch are those of its records, Aborted is the epoch of the marker
-	// that aborted it.
+	// Producer and Epoch are the records', Aborted is the epoch of the marker that
+	// aborted it.
 	Producer       int64
 	Epoch, Aborted int16
 	// Committed reports that the checkpoint's own partition committed it before.
@@ -23,9 +23,10 @@ type Doubtful struct {
 	Written   Written // nil: not known
 }
 
-// Confirmed returns the checkpoint that counts if the slot was confirmed so far. What
-// is confirmed was known to be committed. With transaction.version 1 a checkpoint that
-// was committed as a whole may look doubtful, if the next transaction was aborted.
+// Confirmed returns the checkpoint that counts if the slot was confirmed so
+// far. Everything confirmed was known to be committed. With transaction.version
+// 1 a checkpoint committed as a whole may look doubtful, if the next
+// transaction was aborted.
 func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	for _, d := range c.Doubtful {
 		if d.Committed && d.Saved.LSN > c.LSN && d.Saved.LSN <= slot {
@@ -38,14 +39,15 @@ func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	return c
 }
 
-// Written is what a transaction has besides its checkpoint, by topic and partition.
+// Written is what a transaction has besides the checkpoint, by topic and
+// partition.
 type Written map[string]map[int32]Part
 
-// Part is what a transaction has in one partition.
+// Part is what a transaction has in a single partition.
 type Part struct {
 	Records int `json:"n"`
-	// From is an offset before it, behind all that the same claim of the transactional
-	// id has committed there.
+	// From is an offset before it, behind everything the same claim of the
+	// transactional id has committed there.
 	From int64 `json:"from,omitempty"`
 }
 

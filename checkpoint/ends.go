@@ -11,14 +11,14 @@ import (
 // brokers lost what they had acknowledged while no connector was running.
 type Ends map[string]TopicEnds
 
-// TopicEnds are the ends of one topic.
+// TopicEnds are the ends of a single topic.
 type TopicEnds struct {
-	ID string  `json:"id,omitempty"` // tells the topic from another one of that name; "": not known
+	ID string  `json:"id,omitempty"` // tells the topic from another of that name; "": not known
 	To []int64 `json:"to"`           // by partition, the offset behind the last; 0: not known
 }
 
-// EndsHeader is the header with the Ends of a checkpoint's record that is part of a Kafka
-// transaction. It counts the transaction.
+// EndsHeader is the header with the Ends of a checkpoint's record that is part
+// of a Kafka transaction. EndsHeader counts the transaction.
 const EndsHeader = "cdc-ends"
 
 // Raise notes that the partition's log reaches the end at least.
@@ -32,7 +32,7 @@ func (e Ends) Raise(topic, id string, partition int32, end int64) {
 	e[topic] = t
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a copy sharing nothing.
 func (e Ends) Clone() Ends {
 	all := make(Ends, len(e))
 	for topic, t := range e {

@@ -6,9 +6,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Locked is a Tracker for several goroutines: one that reads the stream (Add,
-// Seal, Keepalive), and any number that ack (Done) or look. No method blocks for
-// longer than another one takes.
+// Locked is a Tracker for several goroutines: one reading the stream (Add,
+// Seal, Keepalive), and any number that ack (Done) or look. No method blocks
+// for longer than another one takes.
 type Locked struct {
 	mu sync.Mutex
 	t  *Tracker
@@ -52,14 +52,14 @@ func (l *Locked) Position() pg.LSN {
 	return l.t.Position()
 }
 
-// Progress is Tracker.Position and Tracker.Landmark at one time.
+// Progress is Tracker.Position and Tracker.Landmark at a single time.
 func (l *Locked) Progress() (pg.LSN, Landmark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t.Position(), l.t.Landmark()
 }
 
-// Reach is Tracker.Position and Tracker.Read at one time.
+// Reach is Tracker.Position and Tracker.Read at a single time.
 func (l *Locked) Reach() (position, read pg.LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Lost is a loss that a connector found while it ran, and that nobody has accepted yet.
-// A restart may not find it again: brokers that lost records get new ones, and then
-// their logs are as long as before.
+// Lost is a loss a connector found while it ran, and that nobody has accepted
+// yet. A restart may not find it again: brokers that lost records get new ones,
+// and then their logs are as long as before.
 type Lost struct {
 	Text   string    `json:"text"`
 	Remedy string    `json:"remedy"`
@@ -29,7 +29,7 @@ func (c *Checkpoint) Notes(loss error) bool {
 	return c.Lost != nil && strings.Contains(c.Lost.Text, loss.Error())
 }
 
-// accepted returns the loss that nobody has accepted, if there is one.
+// accepted returns the loss nobody has accepted, if any.
 func accepted(stored *Checkpoint, _ *Server) error {
 	if stored.Lost == nil {
 		return nil

@@ -10,13 +10,13 @@ import (
 )
 
 // Owned tells which tables are outbox tables by their OIDs, and over which part
-// of the log. A row that was written while its table had another name is an
-// event only by that. OIDs of now would not do: a table that takes the outbox's
-// name has rows from before, and a replay has to judge as the first pass did.
-// The zero Owned knows nothing. Not to be changed.
+// of the log. A row written while the table had another name is an event only
+// by that. OIDs of now would not do: a table taking the outbox's name has rows
+// from before, and a replay has to judge as the first pass did. The zero Owned
+// knows nothing. Not to be changed.
 type Owned []OwnedTable
 
-// OwnedTable is an outbox table. Its rows count if their transaction commits
+// OwnedTable is an outbox table. The rows count if their transaction commits
 // behind Since and, unless Until is 0, not behind Until.
 type OwnedTable struct {
 	OID          uint32
@@ -26,17 +26,17 @@ type OwnedTable struct {
 	// Unsure is the position, before Since, behind which a row may be an event although
 	// it came under another name: see Untold. 0: none may.
 	Unsure pg.LSN
-	// Partitioned tells that rows of it can move from one partition to another. It
-	// is a property of the OID.
+	// Partitioned tells that rows of it can move from a single partition to
+	// another. Partitioned is a property of the OID.
 	Partitioned bool
-	// Columns are those that the table has had though no option names them, and
-	// the commit behind which each is missed.
+	// Columns are those the table has had though no option names them, and the
+	// commit behind which each is missed.
 	Columns map[string]pg.LSN
 }
 
 // OwnedUnder returns what a checkpoint, or none, knows of the tables where the
-// outbox tables are those of the scope. Of other tables than before only those
-// count that are outbox tables now.
+// outbox tables are the scope's. Of other tables than before only those count
+// that are outbox tables now.
 func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	switch {
 	case c == nil:
@@ -48,8 +48,8 @@ func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	return c.Owned.keep(func(t OwnedTable) bool { return slices.Contains(oids, t.OID) })
 }
 
-// Shares reports whether the checkpoint is of one of the tables, or of something that the scope
-// is of, too.
+// Shares reports whether the checkpoint is of one of the tables, or of
+// something the scope is of, too.
 func (c *Checkpoint) Shares(tables []uint32, scope string) bool {
 	if slices.ContainsFunc(c.Owned, func(t OwnedTable) bool { return t.Until == 0 && slices.Contains(tables, t.OID) }) {
 		return true
@@ -63,8 +63,8 @@ func (c *Checkpoint) Shares(tables []uint32, scope string) bool {
 	return false
 }
 
-// Has reports whether a row of a transaction that commits at the position is an
-// outbox table's, whatever its table was called.
+// Has reports whether a row of a transaction committing at the position is an
+// outbox table's, whatever the table was called.
 func (o Owned) Has(oid uint32, commit pg.LSN) bool {
 	return slices.ContainsFunc(o, func(t OwnedTable) bool {
 		return t.OID == oid && commit > t.Since && (t.Until == 0 || commit <= t.Until)
@@ -77,8 +77,8 @@ func (o Owned) Knows(oid uint32) bool {
 }
 
 // Seen returns what is known after a look at the catalogs, at which the tables
-// were these. at is a position behind the look and not before anything that
-// was judged. The first look tells of the whole log.
+// were these. at is a position behind the look and not before anything judged.
+// The first look tells of the whole log.
 func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 	if o == nil {
 		at = 0
@@ -101,10 +101,10 @@ func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 	return seen
 }
 
-// Untold returns the tables of a look that have taken an outbox's name by a rename that
-// no stream tells, once it has announced the table: of a partitioned table, as it is the
-// partitions that are announced, and, unless schemasTold, of the schema. Rows may have come
-// under the former name since.
+// Untold returns the tables of a look that have taken an outbox's name by a
+// rename no stream tells, once it has announced the table: of a partitioned
+// table, as it is the partitions announced, and, unless schemasTold, of the
+// schema. Rows may have come under the former name since.
 func (o Owned) Untold(tables []catalog.TableInfo, schemasTold bool) (oids []uint32) {
 	for _, t := range tables {
 		if o.now(t.OID) >= 0 {
@@ -140,8 +140,8 @@ func (o Owned) Settled() Owned {
 	return o
 }
 
-// Doubts reports whether a row of a transaction that commits at the position, under
-// another name than an outbox has, may be an event all the same.
+// Doubts reports whether a row of a transaction committing at the position,
+// under another name than an outbox has, may be an event all the same.
 func (o Owned) Doubts(oid uint32, commit pg.LSN) bool {
 	return slices.ContainsFunc(o, func(t OwnedTable) bool {
 		return t.OID == oid && t.Unsure != 0 && commit > t.Unsure && commit <= t.Since
@@ -153,7 +153,7 @@ func (o Owned) Partitioned(oid uint32) bool {
 	return slices.ContainsFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Partitioned })
 }
 
-// After returns what counts for a log that is read from the position on.
+// After returns what counts for a log read from the position on.
 func (o Owned) After(from pg.LSN) Owned {
 	return o.keep(func(t OwnedTable) bool { return t.Until == 0 || t.Until >= from })
 }
@@ -165,7 +165,7 @@ func (o Owned) keep(which func(OwnedTable) bool) Owned {
 	return slices.DeleteFunc(slices.Clone(o), func(t OwnedTable) bool { return !which(t) })
 }
 
-// Bound returns what is known after a row of a transaction that commits at the
+// Bound returns what is known after a row of a transaction committing at the
 // position had these columns.
 func (o Owned) Bound(oid uint32, columns []string, at pg.LSN) Owned {
 	i := o.now(oid)
@@ -187,8 +187,8 @@ func (o Owned) Bound(oid uint32, columns []string, at pg.LSN) Owned {
 	return o
 }
 
-// Missed returns the columns that a row of a transaction that commits at the
-// position must have.
+// Missed returns the columns a row of a transaction committing at the position
+// must have.
 func (o Owned) Missed(oid uint32, commit pg.LSN) (columns []string) {
 	i := o.now(oid)
 	if i < 0 {
@@ -208,7 +208,8 @@ func (o Owned) now(oid uint32) int {
 }
 
 // SameTables reports whether both know the same of which tables count, and how.
-// Columns are only of use to a position behind the row that had them, which is saved with them.
+// Columns are only of use to a position behind the row that had them, saved
+// with them.
 func (o Owned) SameTables(other Owned) bool {
 	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {
 		return a.is(b)
@@ -222,7 +223,7 @@ func (o Owned) Equal(other Owned) bool {
 	})
 }
 
-// is reports whether both say the same of a table, but for its columns.
+// is reports whether both say the same of a table, but for the columns.
 func (t OwnedTable) is(o OwnedTable) bool {
 	return t.OID == o.OID && t.Name == o.Name && t.Schema == o.Schema && t.Since == o.Since && t.Until == o.Until &&
 		t.Unsure == o.Unsure && t.Partitioned == o.Partitioned

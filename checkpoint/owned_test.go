@@ -29,7 +29,7 @@ func TestOwned(t *testing.T) {
 		"and then not the other":                    {back, staged, 301, false},
 		"but in a replay":                           {back, staged, 250, true},
 		"what a slot is past of is forgotten":       {swapped.After(201), old, 200, false},
-		"and nothing else":                          {swapped.After(200), old, 200, true}, // its commit is right behind
+		"and nothing else":                          {swapped.After(200), old, 200, true}, // the commit is right behind
 		"of another scope only those that lasted":   {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("y", tables(staged)), old, 301, false},
 		"of the same scope all":                     {(&Checkpoint{Owned: back, Scope: "x"}).OwnedUnder("x", tables(staged)), old, 301, true},
 		"no checkpoint":                             {(*Checkpoint)(nil).OwnedUnder("x", nil).Seen(tables(old), 9), old, 1, true},
@@ -70,7 +70,7 @@ func TestOwnedColumns(t *testing.T) {
 	}
 }
 
-// tables are those of the OIDs.
+// tables are the OIDs'.
 func tables(oids ...uint32) (list []catalog.TableInfo) {
 	for _, oid := range oids {
 		list = append(list, catalog.TableInfo{OID: oid})

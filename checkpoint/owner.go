@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Owner is the connector that a checkpoint is of. Positions of another slot say
-// nothing about this one, and those of another database nothing about its log.
+// Owner is the connector a checkpoint is of. Positions of another slot say
+// nothing about this one, and those of another database nothing about the log.
 type Owner struct{ SystemID, Database, Slot string }
 
 // Owner is whose checkpoint c is.

@@ -14,20 +14,20 @@ import (
 // Idle for a position behind which nothing of ours is. Before the first stream, and before
 // each later one, Resume says where the stream begins. The zero Reading has read nothing.
 //
-// A Reading is a value: a copy goes on by itself. It does no I/O and knows no clock. Not
-// safe for concurrent use.
+// A Reading is a value: a copy goes on by itself. Reading does no I/O and knows
+// no clock. Not safe for concurrent use.
 type Reading struct {
 	end      pg.LSN   // what ends at or before it was read
 	landmark Landmark // of the last transaction with events among that
 
-	cut      Cut    // the last event that was read of a transaction behind end; zero: none
-	recalled bool   // cut is the checkpoint's, and its event has not come again yet
-	extent   Extent // of its transaction
+	cut      Cut    // the last event read of a transaction behind end; zero: none
+	recalled bool   // cut is the checkpoint's, and the event has not come again yet
+	extent   Extent // of the transaction
 
 	replay    Replay // judges the stream while replaying
 	replaying bool   // until the stream shows something new
 
-	skip Landmark // the transaction that is passed over; zero: none
+	skip Landmark // the transaction passed over; zero: none
 }
 
 // Extent is how much of a transaction is published at once.
@@ -37,7 +37,7 @@ type Extent int8
 const (
 	Whole   Extent = iota // as a whole, or without regard to transactions
 	InParts               // it is too large, or a part of it was published before
-	TooBig                // nothing: it is refused at its end
+	TooBig                // nothing: it is refused at the end
 )
 
 // Transaction is one that has ended. Without an event of ours its Landmark is zero.
@@ -65,7 +65,7 @@ func (r *Reading) Resume(past Past) error {
 	return err
 }
 
-// Row judges an event of a transaction: again tells that it was read before.
+// Row judges an event of a transaction: again tells it was read before.
 func (r *Reading) Row(row *pg.Row) (again bool, err error) {
 	if r.replaying {
 		if err := r.replay.Transaction(LandmarkOf(row)); err != nil {
@@ -88,8 +88,8 @@ func (r *Reading) Took(row *pg.Row) {
 	r.cut.Landmark, r.cut.Seq = LandmarkOf(row), row.Position.Seq
 }
 
-// Passed notes a row that is no event, but may have been taken for one when it was read
-// before.
+// Passed notes a row that is no event, but may have been taken for one when
+// read before.
 func (r *Reading) Passed(row *pg.Row) {
 	if r.replaying {
 		r.replay.Other(LandmarkOf(row))
@@ -104,10 +104,10 @@ func (r *Reading) Has(p pg.Position) bool {
 	return r.replaying && p.CommitLSN < r.end || p.CommitLSN == r.cut.Commit && p.Seq <= r.cut.Seq
 }
 
-// Alone judges a message of no transaction. The server sends it when it comes upon it in
-// the log, between transactions. Its position is the end of its record, so that a stream
-// from there on begins with what follows it; that may be the record of a commit, whose rows
-// therefore do not count as read.
+// Alone judges a message of no transaction. The server sends it when it comes
+// upon it in the log, between transactions. The position is the end of the
+// record, so a stream from there on begins right behind; that may be the record
+// of a commit, whose rows therefore do not count as read.
 func (r *Reading) Alone(pos pg.LSN) (again bool, err error) {
 	replaying := r.replaying
 	again, err = r.reached(pos)
@@ -117,7 +117,7 @@ func (r *Reading) Alone(pos pg.LSN) (again bool, err error) {
 // TookAlone notes that the message of no transaction at pos, which is new, is taken in.
 func (r *Reading) TookAlone(pos pg.LSN) { r.end = pos }
 
-// Commit notes the end of a transaction: again tells that it was read before.
+// Commit notes the end of a transaction: again tells it was read before.
 func (r *Reading) Commit(end pg.LSN) (tx Transaction, again bool, err error) {
 	if again, err := r.reached(end); again || err != nil {
 		return tx, again, err
@@ -154,15 +154,15 @@ func (r *Reading) Published(commit pg.LSN) Extent {
 	return r.extent
 }
 
-// Skips reports whether the row's transaction is the one that is passed over.
+// Skips reports whether the row's transaction is the one passed over.
 func (r *Reading) Skips(row *pg.Row) bool {
 	return row.Position.CommitLSN == r.skip.Commit && r.skip.Same(LandmarkOf(row))
 }
 
-// End is the position up to which everything that ends there was read.
+// End is the position up to which everything ending there was read.
 func (r *Reading) End() pg.LSN { return r.end }
 
-// Furthest is how far the log was read, a transaction that was cut included.
+// Furthest is how far the log was read, a transaction cut included.
 func (r *Reading) Furthest() pg.LSN {
 	if r.cut.IsZero() {
 		return r.end
@@ -170,20 +170,20 @@ func (r *Reading) Furthest() pg.LSN {
 	return max(r.end, r.cut.Commit+1) // the end is not known, but there is a record at this position
 }
 
-// Landmark is the last transaction with events that was read to its end.
+// Landmark is the last transaction with events read to the end.
 func (r *Reading) Landmark() Landmark { return r.landmark }
 
-// Cut is the last event that was read of a transaction whose end was not; zero: none.
+// Cut is the last event read of an unfinished transaction; zero: none.
 func (r *Reading) Cut() Cut { return r.cut }
 
 // Within reports whether a part of a transaction was read from a stream, and not all of it.
 func (r *Reading) Within() bool { return !r.cut.IsZero() && !r.recalled }
 
-// Recognised reports whether the stream is known to be of the log that was read before.
+// Recognised reports whether the stream is known to be of the log read before.
 func (r *Reading) Recognised() bool { return !r.replaying }
 
-// reached reports whether the server, at position pos, still sends what was read before. It
-// has sent everything up to pos.
+// reached reports whether the server, at position pos, still sends everything
+// read before. It has sent everything up to pos.
 func (r *Reading) reached(pos pg.LSN) (again bool, err error) {
 	if !r.replaying {
 		return false, nil
@@ -208,11 +208,11 @@ func (r *Reading) found(p pg.Position) error {
 	return nil
 }
 
-// close forgets the transaction that was cut.
+// close forgets the transaction cut.
 func (r *Reading) close() { r.cut, r.recalled, r.extent = Cut{}, false, Whole }
 
-// cutLost is the error of a transaction that does not have the event again up to which it
-// was published, so that it is not known where to go on.
+// cutLost is the error of a transaction that does not have the event again up
+// to which it was published, so it is not known where to go on.
 func (r *Reading) cutLost() error {
 	return failure.Lossf(catalog.AcceptGap, "transaction %s was published up to its change %d, and the server sends no event there now: publication or tables are not what they were",
 		r.cut.Landmark, r.cut.Seq)

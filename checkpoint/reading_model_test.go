@@ -13,13 +13,14 @@ import (
 type entry struct {
 	rows []pg.Row // of a transaction, with events of ours only
 	end  pg.LSN
-	// A transaction is sent where the stream begins at its commit or before it, a message
-	// where the stream begins before it.
+	// A transaction is sent where the stream begins at the commit or before it, a
+	// message where the stream begins before it.
 	commit pg.LSN
 	alone  bool
 }
 
-// readLog is a random log behind a position. The ids of its transactions begin with xid.
+// readLog is a random log behind a position. The ids of the transactions begin
+// with xid.
 func readLog(rng *rand.Rand, from pg.LSN, xid uint32, n int) (log []entry) {
 	for range n {
 		from += pg.LSN(1 + rng.IntN(3))
@@ -41,7 +42,7 @@ func readLog(rng *rand.Rand, from pg.LSN, xid uint32, n int) (log []entry) {
 	return log
 }
 
-// event is an event of a log by all that is known of it.
+// event is an event of a log by all known of it.
 type event struct {
 	xid uint32 // 0: a message of no transaction
 	at  pg.Position
@@ -57,8 +58,8 @@ func (e *entry) events() (all []event) {
 	return all
 }
 
-// reader is a process that reads a log in sessions, and beside it the dumb model of its
-// Reading: the set of what it has taken in.
+// reader is a process reading a log in sessions, and beside it the dumb model
+// of its Reading: the set of what it has taken in.
 type reader struct {
 	reading Reading
 	taken   map[event]bool
@@ -66,7 +67,8 @@ type reader struct {
 	passed  []event // of transactions: said to be read before, in this session, and not taken in
 }
 
-// session streams from a position on, for so many steps. It returns the error that ended it.
+// session streams from a position on, for so many steps. session returns the
+// error that ended it.
 func (r *reader) session(log []entry, past Past, steps int) error {
 	r.passed = nil
 	if err := r.reading.Resume(past); err != nil {
@@ -128,7 +130,8 @@ func (r *reader) note(again bool, e event) {
 	}
 }
 
-// saved is what a checkpoint says of a log that is published up to a number of its events.
+// saved is what a checkpoint says of a log published up to a number of the
+// events.
 func saved(log []entry, published int) (past Past, taken []event) {
 	past = Past{Known: 1, Since: Landmark{Commit: 1}}
 	for i := range log {
@@ -149,11 +152,12 @@ func saved(log []entry, published int) (past Past, taken []event) {
 	return past, taken
 }
 
-// TestReadingIsASetOfPositions reads random logs in random sessions: the connection breaks
-// anywhere, the process ends and goes on from a checkpoint, and now and then the log is
-// another one from some place on. Each event of a log that stays the same is taken in
-// exactly once and in order. No event of a transaction of another one is passed over that was
-// not read, unless the session ends with a loss.
+// TestReadingIsASetOfPositions reads random logs in random sessions: the
+// connection breaks anywhere, the process ends and goes on from a checkpoint,
+// and now and then the log is another one from some place on. Each event of a
+// log that stays the same is taken in exactly once and in order. No event of a
+// transaction of another is passed over not read, unless the session ends with
+// a loss.
 func TestReadingIsASetOfPositions(t *testing.T) {
 	const histories = 20_000
 	counts := map[string]int{}

@@ -14,8 +14,8 @@ import (
 // scopeMessages begins what a scope says of messages.
 const scopeMessages = "messages:"
 
-// Following returns the checkpoint with the present names of the tables that are read.
-// A table that it knows by the OID, and under another name, was renamed, or moved to
+// Following returns the checkpoint with the present names of the tables read. A
+// table it knows by the OID, and under another name, was renamed, or moved to
 // another schema: it is the same table, whose rows were read up to here.
 func (c Checkpoint) Following(tables []catalog.TableInfo) Checkpoint {
 	names := make(map[string]string) // present ones by those of before
@@ -57,10 +57,11 @@ func renamedScope(scope string, names map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// Unread judges why a table cannot be read, if that is the view's error. called returns
-// the present name of a table by its OID, the zero Table for none. It is a loss only
-// where rows of a table that was read may have been left out since. A table that has not
-// been read yet, or has another name now, is one of class failure.Config.
+// Unread judges why a table cannot be read, if that is the view's error. called
+// returns the present name of a table by its OID, the zero Table for none. It
+// is a loss only where rows of a table read may have been left out since. A
+// table that has not been read yet, or has another name now, is one of class
+// failure.Config.
 func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, error)) error {
 	missing := v.Missing()
 	switch {
@@ -88,8 +89,8 @@ func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, 
 		"source.tables: table %s is called %s now, and none of its events is lost", missing.Table, now)
 }
 
-// former says of a table that has the name of one that was read, and is another, what became
-// of that one; "" where none is.
+// former says of a table with the name of a single read, and is another, the
+// outcome of that one; "" where none is.
 func (c *Checkpoint) former(tables []catalog.TableInfo, called func(oid uint32) (pg.Table, error)) (string, error) {
 	for _, t := range tables {
 		oid := c.Owned.named(t.String())
@@ -108,7 +109,7 @@ func (c *Checkpoint) former(tables []catalog.TableInfo, called func(oid uint32) 
 	return "", nil
 }
 
-// leftOut is the loss that an error means for tables that were read.
+// leftOut is the loss an error means for tables read.
 func (c *Checkpoint) leftOut(err error) error {
 	if c.Made { // nothing was
 		return err

@@ -7,27 +7,27 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Past is what was read of a log before a stream of it begins again.
+// Past is everything read of a log before a stream of it begins again.
 type Past struct {
-	Slot  pg.LSN // its confirmed position
+	Slot  pg.LSN // the confirmed position
 	Start pg.LSN // of the stream
 	Known pg.LSN // what ends at or before it was read
 	// Since is the last transaction of ours in it. It also proves everything
-	// before it: two logs that have the same record are the same up to there.
+	// before it: two logs with the same record are the same up to there.
 	Since Landmark
-	Cut   Cut      // the last event that was read of a transaction behind Known; zero: none
-	Skip  Landmark // a transaction that an operator ordered to pass over; zero: none
+	Cut   Cut      // the last event read of a transaction behind Known; zero: none
+	Skip  Landmark // a transaction an operator ordered to pass over; zero: none
 }
 
-// Replay judges whether a stream is of the log that was read before. The server
-// sends again what lies behind the stream's start, and that must be the same
+// Replay judges whether a stream is of the log read before. The server sends
+// again what lies behind the stream's start, and that must be the same
 // transactions. If it is not, this is another log, whose new events have
-// positions that look known.
+// positions looking known.
 //
 // It is told of the stream in the stream's order: Transaction for each event of
 // ours, Reached for each position up to which the server has sent everything.
-// Both return an error of class failure.Loss once the log is found to be another
-// one. Not safe for concurrent use.
+// Both return an error of class failure.Loss once the log is found to be
+// another. Not safe for concurrent use.
 type Replay struct {
 	past   Past
 	wanted []Landmark // not seen yet, in this order: Since, then Cut
@@ -63,8 +63,8 @@ func (r *Replay) Transaction(tx Landmark) error {
 	return nil
 }
 
-// Other notes a change of transaction tx that is no event, but may have been taken
-// for one when it was read before.
+// Other notes a change of transaction tx that is no event, but may have been
+// taken for one when read before.
 func (r *Replay) Other(tx Landmark) {
 	if len(r.wanted) > 0 && r.wanted[0].Same(tx) {
 		r.wanted = r.wanted[1:]
@@ -73,7 +73,7 @@ func (r *Replay) Other(tx Landmark) {
 }
 
 // Reached notes that the server has sent everything up to pos. done reports
-// that the log is the one that was read before, and that what follows is new.
+// that the log is the one read before, and that the rest is new.
 func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {
 	if len(r.wanted) == 0 {
 		return pos >= r.past.Known, nil
@@ -90,8 +90,7 @@ func (r *Replay) other(format string, args ...any) error {
 		r.past.Known, fmt.Errorf(format, args...), r.past.Slot, max(r.past.Known, r.end()))
 }
 
-// end is how far the log was read, the transaction included that was read in
-// part.
+// end is how far the log was read, the transaction included read in part.
 func (r *Replay) end() pg.LSN {
 	if n := len(r.wanted); n > 0 {
 		return r.wanted[n-1].Commit

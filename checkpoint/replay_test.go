@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// tx is a transaction of ours with its commit record at lsn; what makes it this
-// one is its id.
+// tx is a transaction of ours with the commit record at lsn; what makes it this
+// one is the id.
 func tx(lsn pg.LSN, xid uint32) Landmark {
 	return Landmark{Commit: lsn, XID: xid, Time: time.UnixMicro(int64(xid))}
 }
@@ -103,9 +103,9 @@ func follow(r *Replay, log []any) (done bool, err error) {
 	return done, nil
 }
 
-// Two logs are the same up to a random place. One is read, up to a random place;
-// the other is replayed from a random position of a slot. Whenever an event
-// would be passed over that was not read, the replay ends in a loss; and it never
+// Two logs are the same up to a random place. One is read, up to a random
+// place; the other is replayed from a random position of a slot. Whenever an
+// event would be passed over not read, the replay ends in a loss; and it never
 // does where the logs are the same.
 func TestReplayPassesOverNothingUnread(t *testing.T) {
 	const histories = 20_000
@@ -139,7 +139,7 @@ func TestReplayPassesOverNothingUnread(t *testing.T) {
 	}
 }
 
-// randomLog returns n transactions from an LSN on; each ends one behind its
+// randomLog returns n transactions from an LSN on; each ends one behind the
 // commit record. Two logs may have them at the same places.
 func randomLog(rng *rand.Rand, from pg.LSN, xid uint32, n int) (log []Landmark) {
 	for range n {
@@ -170,8 +170,8 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 			cut = ours[read]
 		}
 	}
-	// The slot stands somewhere in what both logs have, or where it is known to
-	// be confirmed: the other log's slot is an older one of ours.
+	// The slot stands somewhere in what both logs have, or where known to be
+	// confirmed: the other log's slot is an older one of ours.
 	start := 1 + pg.LSN(rng.IntN(int(min(known, end(common)))))
 	r := NewReplay(Past{Start: start, Known: known, Since: since, Cut: Cut{Landmark: cut}})
 	seen := map[Landmark]bool{cut: true}
@@ -195,7 +195,7 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 		if done, err := r.Reached(l.Commit + 1); err != nil {
 			return verdict(err, known, ours[:read], cut, theirs)
 		} else if done {
-			for _, l := range theirs { // what was passed over before the landmark
+			for _, l := range theirs { // everything passed over before the landmark
 				if l.Commit >= start && l.Commit < known && !seen[l] {
 					return "", fmt.Errorf("transaction %v was passed over", l)
 				}
@@ -206,8 +206,8 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 	return "open", nil // it is not said yet
 }
 
-// verdict checks that no loss is reported of a log that has the same
-// transactions up to where ours was read.
+// verdict checks that no loss is reported of a log with the same transactions
+// up to where ours was read.
 func verdict(err error, known pg.LSN, read []Landmark, cut Landmark, theirs []Landmark) (string, error) {
 	if !cut.IsZero() {
 		read = slices.Concat(read, []Landmark{cut})

@@ -16,17 +16,17 @@ type Ticket uint64
 //
 // It is told of the stream in the stream's order: Add for each record, Seal for
 // each transaction end, Keepalive where the server had nothing for us. A
-// non-transactional message counts as a transaction of its own. Done comes in
-// any order. Not safe for concurrent use; see Locked.
+// non-transactional message counts as a separate transaction. Done comes in any
+// order. Not safe for concurrent use; see Locked.
 //
-// If calls contradict each other (more done than added, an end before the last
-// one), no position is certain any more. The tracker then stays where it is for
-// good, and every later Seal and Keepalive returns the reason. So a caller that
-// acks on one goroutine and reads on another notices without checking each ack.
+// If calls contradict each other (more done than added, an end before the
+// last), no position is certain any more. The tracker then stays where it is
+// for good, and every later Seal and Keepalive returns the reason. So a caller
+// that acks on a single goroutine and reads on another notices without checking
+// each ack.
 type Tracker struct {
-	// ring holds the transactions [first, next) at their ticket modulo its
-	// length, which is a power of two. An entry per transaction is all the
-	// memory there is.
+	// ring holds the transactions [first, next) at their ticket modulo the length,
+	// a power of two. An entry per transaction is all the memory there is.
 	ring  []transaction
 	first Ticket // the oldest with something unacked
 	next  Ticket // the next to be opened
@@ -39,7 +39,7 @@ type Tracker struct {
 	err      error // the first contradiction
 }
 
-// transaction is what the tracker keeps of one transaction.
+// transaction is what the tracker keeps of a single transaction.
 type transaction struct {
 	end      pg.LSN // once sealed
 	landmark Landmark
@@ -73,7 +73,7 @@ func (t *Tracker) Add() Ticket {
 
 // Seal notes that the open transaction ends at end, and that landmark is how to
 // know it again. end may be confirmed once everything in the transaction and
-// before it is done. A transaction may be empty: its records did not concern
+// before it is done. A transaction may be empty: the records did not concern
 // us. An end below an earlier one is an error.
 func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	if t.err != nil {
@@ -110,8 +110,8 @@ func (t *Tracker) Keepalive(pos pg.LSN) error {
 	return nil
 }
 
-// Done notes that n records of transaction k are acked. A ticket that is not in
-// flight, or more records than are, breaks the tracker.
+// Done notes that n records of transaction k are acked. A ticket not in flight,
+// or more records than are, breaks the tracker.
 func (t *Tracker) Done(k Ticket, n int) {
 	if n == 0 {
 		return
@@ -131,8 +131,8 @@ func (t *Tracker) Done(k Ticket, n int) {
 	}
 }
 
-// Position is the highest LSN that is safe to confirm. It never goes back; it
-// is the start position (or zero) until something is done.
+// Position is the highest LSN that is safe to confirm. Position never goes
+// back; it is the start position (or zero) until something is done.
 func (t *Tracker) Position() pg.LSN { return t.position }
 
 // Landmark is the last transaction with records that ends at or before
@@ -156,8 +156,8 @@ func (t *Tracker) After(k Ticket, n int) (position pg.LSN, landmark Landmark, wh
 	return position, landmark, whole
 }
 
-// Read is the highest end or idle position that was told. Everything up to it is
-// done where Position is as high.
+// Read is the highest end or idle position told. Everything up to it is done
+// where Position is as high.
 func (t *Tracker) Read() pg.LSN { return t.last }
 
 // InFlight is the number of records that were added and are not done.

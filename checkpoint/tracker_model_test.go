@@ -89,7 +89,7 @@ func (m *model) done(k Ticket, n int) {
 	m.steps[i].done += n
 }
 
-// freeze makes the present position the last one.
+// freeze makes the present position the last.
 func (m *model) freeze() {
 	m.last = m.landmark()
 	pos := m.position()
@@ -190,7 +190,7 @@ func (h *history) seal(end pg.LSN) {
 
 func (h *history) idle(pos pg.LSN) { _ = h.tracker.Keepalive(pos); h.model.idle(pos) }
 
-// doneSome acks records of one transaction, mostly not the oldest.
+// doneSome acks records of a single transaction, mostly not the oldest.
 func (h *history) doneSome() {
 	if h.stalled || len(h.open) == 0 {
 		return
@@ -218,7 +218,7 @@ func (h *history) misstep() {
 	k, n := Ticket(h.next(len(h.model.steps)+2)), h.next(5)-1
 	h.tracker.Done(k, n)
 	h.model.done(k, n)
-	h.open = nil // what is in flight is no longer known here
+	h.open = nil // everything in flight is no longer known here
 }
 
 func (h *history) compare() {

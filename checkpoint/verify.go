@@ -12,26 +12,26 @@ import (
 // Server is what the database shows now of what a checkpoint remembers.
 //
 // While another process may hold the slot, read Slot first, then load the
-// checkpoint, then read CurrentLSN: the holder saves its checkpoint before it
-// confirms, so in any other order its progress looks like a slot that was
+// checkpoint, then read CurrentLSN: the holder saves the checkpoint before it
+// confirms, so in any other order the progress looks like a slot that was
 // advanced or a server that fell behind.
 type Server struct {
 	Name     string // of the slot, which may not exist
 	Scope    string // of what is to be read; "" where nothing is
-	Key      string // of the checkpoint in its store
+	Key      string // of the checkpoint in the store
 	SystemID string
 	Timeline int32
 	Database string
 	// CurrentLSN is the end of the WAL that is on disk
 	// (pg_current_wal_flush_lsn).
 	CurrentLSN pg.LSN
-	// Publication is its catalog.Publication.Fingerprint.
+	// Publication is the catalog.Publication.Fingerprint.
 	Publication, PublicationName string
 	Exists                       bool // whether the slot does
 	Slot                         catalog.Slot
-	// TimelineSwitch is where the server's history left the checkpoint's
-	// timeline (catalog.TimelineSwitch), or 0 where it never was on it. It counts
-	// only if the timelines differ.
+	// TimelineSwitch is where the server's history left the checkpoint's timeline
+	// (catalog.TimelineSwitch), or 0 where it never was on it. TimelineSwitch
+	// counts only if the timelines differ.
 	TimelineSwitch pg.LSN
 	// StoredInside: the checkpoint is kept in the database itself
 	// (checkpoint.store: postgres), and fails over with it.
@@ -59,8 +59,8 @@ const (
 )
 
 // Verify compares the last checkpoint (nil: none) with what the database shows.
-// It returns the position to start the stream from, or an error if events since
-// the checkpoint may be lost.
+// Verify returns the position to start the stream from, or an error if events
+// since the checkpoint may be lost.
 //
 // It rests on the order in which the pipeline saves and confirms (invariant 4):
 // the slot's confirmed position is never beyond the checkpoint unless somebody
@@ -69,10 +69,10 @@ const (
 // between (PostgreSQL documentation, START_REPLICATION). A confirmed position
 // before the checkpoint is normal, because the server writes it to disk only at
 // its own checkpoints. The stream then starts at our checkpoint. After a
-// failover the slot may be ahead of a checkpoint that is kept in the database.
-// The stream then starts at the slot's position: see copiedAhead.
+// failover the slot may be ahead of a checkpoint kept in the database. The
+// stream then starts at the slot's position: see copiedAhead.
 //
-// Without a checkpoint the slot is taken as it is.
+// Without a checkpoint the slot is taken as is.
 func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
 	if stored != nil {
 		for _, rule := range []func(*Checkpoint, *Server) error{
@@ -116,9 +116,9 @@ func sameDatabase(stored *Checkpoint, seen *Server) error {
 	return nil
 }
 
-// sameHistory finds a standby that was promoted before it had received all that
-// we read from the old primary. What it wrote since has the same LSNs as what
-// we read.
+// sameHistory finds a standby promoted before it had received everything we
+// read from the old primary. What it wrote since has the same LSNs as what we
+// read.
 func sameHistory(stored *Checkpoint, seen *Server) error {
 	if stored.Timeline == seen.Timeline {
 		return nil
@@ -161,7 +161,7 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN))
 }
 
-// sameMessages finds a prefix of messages that nobody reads any more, as a mistyped
+// sameMessages finds a prefix of messages nobody reads any more, as a mistyped
 // source.message_prefix has it: those would be passed over without a word.
 func sameMessages(stored *Checkpoint, seen *Server) error {
 	was, now := messagesOf(stored.Scope), messagesOf(seen.Scope)
@@ -173,7 +173,7 @@ func sameMessages(stored *Checkpoint, seen *Server) error {
 		"messages with the prefix %q were read up to the checkpoint at %s, and the configuration does not read them", prefix, stored.LSN)
 }
 
-// messagesOf is the part of a scope that is of messages; "" for none.
+// messagesOf is the part of a scope of messages; "" for none.
 func messagesOf(scope string) string {
 	if i := strings.LastIndex(","+scope, ","+scopeMessages); i >= 0 {
 		return scope[i:]
@@ -213,8 +213,8 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 }
 
 // copiedAhead reports whether this is why the slot is beyond the checkpoint: a
-// standby took over that had a copy of the slot, but not yet the checkpoint's
-// last row.
+// standby took over with a copy of the slot, but not yet the checkpoint's last
+// row.
 //
 // The row for position L is written, and replicated, after L. A standby of
 // PostgreSQL 17 copies the slot's position as soon as it has the log up to
@@ -265,8 +265,8 @@ func (c *Checkpoint) WithoutPublication(name string) error {
 	return failure.Configf(beginAnew, "publication %q does not exist any more, for which setup made slot %q at %s", name, c.Slot, c.LSN)
 }
 
-// MadeFor returns why a slot of which nothing was read cannot be read through the
-// publication, if setup made it for another one.
+// MadeFor returns why a slot of which nothing was read cannot be read through
+// the publication, if setup made it for another.
 func (c *Checkpoint) MadeFor(publication string) error {
 	if !c.Made || c.PublicationName == publication || catalog.NoTables(c.Publication) {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// copied makes seen a standby that was promoted at 0/250 with a copy of the slot,
-// and of the database with the checkpoint.
+// copied makes seen a standby promoted at 0/250 with a copy of the slot, and of
+// the database with the checkpoint.
 func copied(seen *Server) {
 	seen.Timeline, seen.TimelineSwitch = 2, 0x250
 	seen.StoredInside, seen.Slot.Synced = true, true

@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// largest is how many bytes a program may have, as is in the image.
+// largest is the greatest size of a program in the image, in bytes.
 var largest = map[string]int64{"/out/cdc-outbox": 20_500_000}
 
 // TestDockerfileCompilesFromItsContext does what Docker would do: it gives the

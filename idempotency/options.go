@@ -50,7 +50,7 @@ type Options struct {
 	// the time of possible deliveries: the topic's retention, if the offsets may
 	// be reset. A week if 0.
 	Retention time.Duration
-	// MaxAttempts is how often a message may fail before being given up; 12 if 0,
+	// MaxAttempts is the number of failures before a message is given up; 12 if 0,
 	// no bound if negative.
 	MaxAttempts int
 	// MaxVanished is the number of a message's attempts without an outcome, after

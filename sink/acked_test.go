@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// acknowledgeAt has the cluster acknowledge all that is written to the topic from now on
-// at the offset, as a leader does whose log ends there.
+// acknowledgeAt has the cluster acknowledge all written to the topic from now
+// on at the offset, as a leader does whose log ends there.
 func (c *cluster) acknowledgeAt(topic string, offset int64) {
 	id := c.TopicInfo(topic).TopicID
 	c.ControlKey(int16(produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -47,7 +47,7 @@ func (c *cluster) remake(t *testing.T, topic string, partitions int32) {
 	c.createTopic(t, topic, partitions)
 }
 
-// wantLost fails unless err is a loss that says where events may be missing.
+// wantLost fails unless err is a loss saying where events may be missing.
 func wantLost(t *testing.T, err error, last int) {
 	t.Helper()
 	if failure.ClassOf(err) != failure.Loss {
@@ -85,8 +85,8 @@ func TestAckAtALowerOffsetIsALoss(t *testing.T) {
 	})
 }
 
-// Records that brokers take away from the start of a log are no loss, nor are the offsets of
-// markers and of what is aborted.
+// Records that brokers take away from the start of a log are no loss, nor are
+// the offsets of markers and of everything aborted.
 func TestAckBehindARemovedStartIsNoLoss(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
 	k, _ := newKafka(t, c.config())
@@ -134,7 +134,8 @@ func TestTopicMadeAnewUnderLoadIsTold(t *testing.T) {
 	}
 }
 
-// A broker that goes by names takes records for the new topic as if nothing had happened.
+// A broker going by names takes records for the new topic as if nothing had
+// happened.
 func TestTopicMadeAnewIsKnownByItsID(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
 	k, _ := newKafka(t, c.config())

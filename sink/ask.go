@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// patience is how long one broker may take until another one is asked too.
+	// patience is how long one broker may take until another is asked too.
 	patience = 750 * time.Millisecond
 	// mostAsked bounds the brokers that one question goes to.
 	mostAsked = 3
 )
 
-// asker asks a cluster whether it is there. It stays with the broker that
+// asker asks a cluster whether it is there. asker stays with the broker that
 // answered last, because there may be hundreds of brokers, and of processes
 // that ask.
 type asker struct {
@@ -57,8 +57,8 @@ func askWith(client *kgo.Client, cfg Options) *asker {
 	return a
 }
 
-// Reach returns nil if a broker answers at the address that it advertises, which
-// is where events go. The client is one made with ClientOpts; several brokers are
+// Reach returns nil if a broker answers at the address it advertises, which is
+// where events go. The client is one made with ClientOpts; several brokers are
 // tried, until ctx ends.
 func Reach(ctx context.Context, client *kgo.Client, cfg Options) (err error) {
 	a := askWith(client, cfg)
@@ -70,16 +70,16 @@ func Reach(ctx context.Context, client *kgo.Client, cfg Options) (err error) {
 	return err
 }
 
-// answer is that of one broker.
+// answer is that of a single broker.
 type answer struct {
 	broker *kgo.Broker
 	of     *kmsg.MetadataResponse // nil beside err
 	err    error
 }
 
-// ask returns nil once a broker has answered at the address that it advertises,
-// which is where events go. It does not wait for one that fails or is slow, and
-// asks another one. It is for one goroutine.
+// ask returns nil once a broker has answered at the address it advertises,
+// which is where events go. ask does not wait for one that fails or is slow,
+// and asks another. It is for a single goroutine.
 func (a *asker) ask(ctx context.Context) error {
 	answers := make(chan answer, mostAsked)
 	var asking sync.WaitGroup
@@ -119,9 +119,9 @@ func (a *asker) ask(ctx context.Context) error {
 	}
 }
 
-// attempt asks one broker. If it is nil, it first asks the cluster for its
-// brokers and takes the one whose turn it is. Only then is the turn over: a broker
-// that refuses to name the others takes no turn from them.
+// attempt asks one broker. If it is nil, it first asks the cluster for the
+// brokers and takes the next in turn. Only then is the turn over: a broker
+// refusing to name the others takes no turn from them.
 func (a *asker) attempt(ctx context.Context, one *kgo.Broker) answer {
 	topics := slices.Collect(maps.Keys(a.uses))
 	if one != nil {
@@ -141,7 +141,7 @@ func (a *asker) attempt(ctx context.Context, one *kgo.Broker) answer {
 	return answer{one, of, err}
 }
 
-// unadvertised is the error of a broker that does not answer at its advertised
+// unadvertised is the error of a broker not answering at the advertised
 // address, although the cluster answers.
 type unadvertised struct {
 	address string

@@ -28,7 +28,7 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pool *x509.CertPool
-	file string // its certificate
+	file string // the certificate
 }
 
 func newAuthority(t *testing.T) *authority {

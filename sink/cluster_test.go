@@ -44,7 +44,7 @@ func startCluster(t *testing.T, opts ...kfake.Opt) *cluster {
 
 // network is what lies between the client and the brokers.
 type network struct {
-	cutNext atomic.Bool // the next answer is lost with its connection
+	cutNext atomic.Bool // the next answer is lost with the connection
 
 	mu    sync.Mutex
 	down  bool // no connection is answered
@@ -124,7 +124,7 @@ func (c *cluster) cutNextAck() {
 }
 
 // refuse makes the cluster refuse every batch for the partition of the topic
-// that has the marker in it. The topic must exist.
+// with the marker in it. The topic must exist.
 func (c *cluster) refuse(partitions int32, topic string, marker []byte, err *kerr.Error) {
 	id := c.TopicInfo(topic).TopicID // the request has no name
 	for p := range partitions {
@@ -144,7 +144,7 @@ func (c *cluster) refuse(partitions int32, topic string, marker []byte, err *ker
 	}
 }
 
-// largestBatch watches the size of the batches that are sent from now on.
+// largestBatch watches the size of the batches sent from now on.
 func (c *cluster) largestBatch() *atomic.Int64 {
 	largest := new(atomic.Int64)
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Observe: true, Count: -1, When: func(req kmsg.Request) bool {
@@ -235,7 +235,7 @@ func newKafka(t *testing.T, cfg Options, opts ...Option) (*Kafka, *observer.Obse
 	return k, logs
 }
 
-// deadline returns a context that ends well after anything here should.
+// deadline returns a context ending well after anything here should.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -243,7 +243,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// deliver delivers events that all arrive.
+// deliver delivers events all arrive.
 func deliver(t *testing.T, k *Kafka, evs []*transform.Event) {
 	t.Helper()
 	must.OK(t, k.Deliver(deadline(t), evs, noReject(t)))
@@ -288,7 +288,7 @@ type rejection struct {
 	Reason transform.Reason
 }
 
-// rejects is a Reject that notes its calls.
+// rejects is a Reject that notes the calls.
 type rejects []rejection
 
 func (r *rejects) reject(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// The headers that a dead letter has after the original ones. Values are text;
-// an id that was NULL is a null value.
+// The headers a dead letter has after the original ones. Values are text; an id
+// that was NULL is a null value.
 const (
 	headerReason    = "cdc-dlq-reason"    // a transform.Reason
 	headerError     = "cdc-dlq-error"     // what went wrong, for people
@@ -30,7 +30,7 @@ const (
 
 // DeadLetter implements Sink: it writes the original key, value and headers to
 // the dead-letter topic, followed by the cdc-dlq- headers. The dead letter's
-// own timestamp is now, so that the topic's retention counts from here.
+// own timestamp is now, so the topic's retention counts from here.
 func (k *Kafka) DeadLetter(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 	if err := k.check(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 	}
 }
 
-// letter returns the dead letter of an event, as long as its topic takes.
+// letter returns the dead letter of an event, as long as the topic takes.
 func (k *Kafka) letter(ev *transform.Event, bad *transform.BadEvent) *transform.Event {
 	now := time.Now()
 	letter := &transform.Event{Record: deadLetter(ev, bad, now)}

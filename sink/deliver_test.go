@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// ascending fails unless each partition has its values in rising order, and
+// ascending fails unless each partition has the values in rising order, and
 // there are want of them without a repeat.
 func ascending(t *testing.T, got [][]string, want int) {
 	t.Helper()
@@ -281,9 +281,9 @@ func TestMode30RandomPoison(t *testing.T) {
 	}
 }
 
-// The client sends what it put aside for a topic that it has yet to load while
-// it is still filling the batches, so the refusal of the first may come before
-// the rest is there, which is then written ahead of it.
+// The client sends what it put aside for a topic it has yet to load while it is
+// still filling the batches, so the refusal of the first may come before the
+// rest is there, then written ahead of it.
 func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
 	var topics []string
 	for n := range 4 {

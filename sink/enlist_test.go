@@ -16,9 +16,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// startTwoBrokers returns a cluster in which partitions 0 and 2 of t and the marks
-// are led by one broker and partition 1 by another, and a transactor that has
-// written a transaction, so that it knows the leaders.
+// startTwoBrokers returns a cluster where partitions 0 and 2 of t and the marks
+// are led by a single broker and partition 1 by another, and a transactor that
+// has written a transaction, so it knows the leaders.
 func startTwoBrokers(t *testing.T, version int16) (*cluster, *Transactions) {
 	t.Helper()
 	c := startCluster(t, kfake.NumBrokers(2))
@@ -41,7 +41,7 @@ func prepare(t *testing.T, x *Transactions) {
 	must.OK(t, x.Prepare(deadline(t)))
 }
 
-// requests are the names of the requests of the kinds that are sent from now on.
+// requests are the names of the requests of the kinds sent from now on.
 func (c *cluster) requests(keys ...kmsg.Key) func() []string {
 	var mu sync.Mutex
 	var names []string
@@ -85,7 +85,8 @@ func TestCoordinatorIsToldOfAllPartitionsAtOnce(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// The broker that leads would have to wait 20 ms for the markers of the last transaction.
+// The broker leading would have to wait 20 ms for the markers of the last
+// transaction.
 func TestCoordinatorIsToldOfOneBrokersPartitions(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.Produce)
@@ -121,8 +122,7 @@ func TestWhatTheCoordinatorIsNotToldBrokersTellIt(t *testing.T) {
 	}
 }
 
-// The partitions of a transaction that is written again were added to the one that
-// was aborted.
+// The partitions of a transaction written again were added to the one aborted.
 func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.EndTxn)
@@ -135,8 +135,8 @@ func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// What is prepared is likely to be what comes. Of the rest the coordinator is told
-// when it has come.
+// Everything prepared is likely to be what comes. Of the rest the coordinator
+// is told when it has come.
 func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
 	for name, c := range map[string]struct {
 		partitions []int32
@@ -165,7 +165,7 @@ func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
 	}
 }
 
-// What is prepared ends with the transaction.
+// Everything prepared ends with the transaction.
 func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -218,7 +218,7 @@ func TestPreparationMayFail(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
-// Brokers would abort it, and take its owner for one that is fenced off.
+// Brokers would abort it, and take the owner for one fenced off.
 func TestPreparedTransactionEndsBeforeAWaitForATopic(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -250,8 +250,8 @@ func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
-// Before transaction.version 2 a request that comes late would begin a transaction.
-// The client has to add the partitions, for each broker those that it leads.
+// Before transaction.version 2 a request coming late would begin a transaction.
+// The client has to add the partitions, for each broker those it leads.
 func TestCoordinatorIsNotToldOfAllWhereEpochsDoNotDiffer(t *testing.T) {
 	c, x := startTwoBrokers(t, 1)
 	sent := c.requests(kmsg.AddPartitionsToTxn)

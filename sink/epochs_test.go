@@ -29,8 +29,8 @@ func (c *cluster) setTransactionVersion(t *testing.T, version int16) {
 	must.OK(t, errors.Join(err, updated.Error()))
 }
 
-// cutNextEnd lets the next EndTxn be carried out and loses the answer. It returns
-// how many EndTxn there were from then on.
+// cutNextEnd lets the next EndTxn be carried out and loses the answer.
+// cutNextEnd returns how many EndTxn there were from then on.
 func (c *cluster) cutNextEnd() (asked func() int) {
 	cut := false
 	ends := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Observe: true, Count: -1, When: func(kmsg.Request) bool {
@@ -43,8 +43,8 @@ func (c *cluster) cutNextEnd() (asked func() int) {
 	return ends.Hits
 }
 
-// wantOneEnd wants a transaction whose end gets no answer to be unsettled, and its
-// end to be asked for once.
+// wantOneEnd wants a transaction whose end gets no answer to be unsettled, and
+// the end to be asked for once.
 func (c *cluster) wantOneEnd(t *testing.T, x *Transactions) {
 	t.Helper()
 	asked := c.cutNextEnd()
@@ -56,7 +56,7 @@ func (c *cluster) wantOneEnd(t *testing.T, x *Transactions) {
 	}
 }
 
-// The request may still be on its way. It would end the next transaction.
+// The request may still be on the way. It would end the next transaction.
 func TestEndWithoutAnswerIsNotAskedForTwice(t *testing.T) {
 	c, x := startVersion(t, 1)
 	transact(t, x, "first", 0)
@@ -75,7 +75,7 @@ func TestEndWithoutAnswerIsAskedForTwiceWhereEpochsDiffer(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// A client learns of the version when it begins, and from the ends that it sees.
+// A client learns of the version when it begins, and from the ends it sees.
 func TestEndIsAskedForOnceUntilEpochsAreSeenToDiffer(t *testing.T) {
 	c, x := startVersion(t, 2)
 	c.wantOneEnd(t, x)

@@ -35,7 +35,7 @@ func (l *login) refused(ctx context.Context) error {
 	return l.reason
 }
 
-// enter connects to one broker anew.
+// enter connects to a single broker anew.
 func enter(ctx context.Context, cfg Options) error {
 	opts, err := ClientOpts(cfg)
 	if err != nil {

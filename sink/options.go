@@ -18,10 +18,10 @@ type Options struct {
 	// Delivery is DeliveryAtLeastOnce or DeliveryExactlyOnce.
 	Delivery string `yaml:"delivery"`
 	// TransactionBoundaries keeps each transaction of the database in one Kafka
-	// transaction. It takes DeliveryExactlyOnce.
+	// transaction. TransactionBoundaries takes DeliveryExactlyOnce.
 	TransactionBoundaries bool `yaml:"transaction_boundaries"`
 	// OnOversizedTransaction is OversizedStop or OversizedSplit (publish it in
-	// parts): what is done with one that has more than MaxBufferedBytes.
+	// parts): what is done with one with more than MaxBufferedBytes.
 	OnOversizedTransaction string `yaml:"on_oversized_transaction"`
 
 	ClientID    string `yaml:"client_id"`
@@ -29,13 +29,12 @@ type Options struct {
 	// Linger is the least time between two batches that are not full. The first
 	// record after a quiet time goes at once.
 	Linger time.Duration `yaml:"linger"`
-	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and
-	// the broker's ack: what was made for them, and what they keep of the bytes
-	// that were read, which is their rows with all columns at least.
+	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and the
+	// broker's ack: everything made for them, and what they keep of the bytes
+	// read, their rows with all columns at least.
 	MaxBufferedBytes int64 `yaml:"max_buffered_bytes" unit:"bytes"`
-	// MaxRecordBytes is the largest record that is sent; a larger one is a bad
-	// event. Kafka's default limit on the broker (message.max.bytes) is
-	// 1048588.
+	// MaxRecordBytes is the largest record sent; a larger one is a bad event.
+	// Kafka's default limit on the broker (message.max.bytes) is 1048588.
 	MaxRecordBytes int32 `yaml:"max_record_bytes" unit:"bytes"`
 	// CreateTopics creates missing topics with the three settings below;
 	// otherwise MissingTopic decides.
@@ -111,7 +110,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate reports what cannot work. It reads the files that the options name.
+// Validate reports what cannot work. Validate reads the files the options name.
 func (o *Options) Validate(report setting.Report) {
 	o.validateBrokers(report)
 	report.OneOf("sink.kafka.delivery", o.Delivery, DeliveryAtLeastOnce, DeliveryExactlyOnce)
@@ -151,7 +150,7 @@ func (o *Options) validateBoundaries(report setting.Report) {
 }
 
 func (o *Options) validateSizes(report setting.Report) {
-	// Less than a kilobyte cannot hold a record with its headers; more than a
+	// Less than a kilobyte cannot hold a record with the headers; more than a
 	// gibibyte cannot be a record batch.
 	const smallest, largest = 1 << 10, 1 << 30
 	if o.MaxRecordBytes < smallest || o.MaxRecordBytes > largest {
@@ -229,7 +228,7 @@ func (s *SASL) validateOAuth(report setting.Report) {
 	s.want(report, "client_id", "client_secret")
 }
 
-// want reports the members of these names that are empty.
+// want reports the members of these empty names.
 func (s *SASL) want(report setting.Report, names ...string) {
 	for _, name := range names {
 		if s.members()[name] == "" {

@@ -12,8 +12,8 @@ import (
 // it went before. The client is left to confirm the choice.
 
 // byKey hashes a key as Kafka's Java producer does by default (murmur2, sign
-// bit cleared, modulo the partitions), so that a key stays where Debezium put
-// it. It keeps no state for records with a key.
+// bit cleared, modulo the partitions), so a key stays where Debezium put it.
+// byKey keeps no state for records with a key.
 var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
 // chosen is the client's kgo.Partitioner: it takes Record.Partition as it is
@@ -23,7 +23,7 @@ type chosen struct {
 	counts map[string]*partitionCount
 }
 
-// count returns the topic's counter, which is the same one for good.
+// count returns the topic's counter, the same one for good.
 func (c *chosen) count(topic string) *partitionCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// plan puts the entries into rounds, in each of which a partition has at most one
-// batch. It returns those that must not be sent. It may wait for topics.
+// plan puts the entries into rounds, in each of which a partition has at most
+// one batch. plan returns those that must not be sent. plan may wait for
+// topics.
 func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]placed, refused []Refusal, err error) {
 	k := x.k
 	k.rounds++
@@ -65,8 +66,8 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 	return rounds, nil, nil
 }
 
-// open returns the topic of the record, with the partition that it asks for.
-// before is that of the record before it, or nil.
+// open returns the topic of the record, with the partition it asks for. before
+// is that of the record before it, or nil.
 func (x *Transactions) open(ctx context.Context, before *topic, ev *transform.Event) (*topic, error) {
 	k, t := x.k, before
 	if t == nil || t.name != ev.Record.Topic {
@@ -82,7 +83,7 @@ func (x *Transactions) open(ctx context.Context, before *topic, ev *transform.Ev
 	return k.extend(ctx, t, wanted)
 }
 
-// letter is the dead letter of an entry, in its topic.
+// letter is the dead letter of an entry, in the topic.
 func (x *Transactions) letter(ctx context.Context, i int, e Entry) (placed, error) {
 	if x.k.deadLetter == "" {
 		return placed{}, failure.Configf("set errors.dead_letter_topic", "no dead-letter topic is set")

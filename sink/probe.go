@@ -15,8 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// Pace is how often a Probe asks. A cluster that is silent shows Silence after its
-// last answer, also while a question is open. One question that fails shows nothing.
+// Pace is how often a Probe asks. A cluster that is silent shows Silence after
+// the last answer, also while a question is open. One question that fails shows
+// nothing.
 type Pace struct {
 	Every, Timeout, Silence time.Duration
 	// Again is in place of Every after a question that failed, until it shows.
@@ -28,29 +29,30 @@ type Pace struct {
 	Login time.Duration
 }
 
-// UsualPace is the pace outside tests. With the second that the page takes to show
+// UsualPace is the pace outside tests. With the second the page takes to show
 // it, an outage is visible within five, although nobody writes. A question has
-// 1.5 s until then, in which three brokers are asked.
+// 1.5 s until then, where three brokers are asked.
 var UsualPace = Pace{Every: 2 * time.Second, Timeout: 3 * time.Second, Silence: 3500 * time.Millisecond,
 	Again: 500 * time.Millisecond, Refused: 6 * time.Second, Login: 15 * time.Second}
 
 // errOpen is why a cluster counts as silent while a question is open.
 var errOpen = errors.New("no answer yet")
 
-// Probe asks the cluster now and then whether it is there, and whether the topics in
-// use can be written to, which a sink without events would not notice. It has a client of its own, so that it gets in no
-// delivery's way: one connection to a broker for good, and a few for some minutes
-// after a broker did not answer.
+// Probe asks the cluster now and then whether it is there, and whether the
+// topics in use can be written to, which a sink without events would not
+// notice. Probe has a separate client, so it gets in no delivery's way: one
+// connection to a broker for good, and a few for some minutes after a broker
+// did not answer.
 type Probe struct {
-	// Paused is called by Run when this process has not run for so long, which is no
-	// broker's fault. It is optional, and set before Run.
+	// Paused is called by Run when this process has not run for so long, no
+	// broker's fault. Paused is optional, and set before Run.
 	Paused func(time.Duration)
 
 	ask    func(context.Context) ([]error, error)
 	client kmsg.Requestor // for other questions
 	close  func()
 	pace   Pace
-	open   error // errOpen with its remedy
+	open   error // errOpen with the remedy
 	begun  time.Time
 	// heard is when a broker last answered, in nanoseconds since begun; 0 for
 	// never. The wall clock may jump.
@@ -66,8 +68,8 @@ func newProbe(ask func(context.Context) ([]error, error), end func(), pace Pace)
 	return &Probe{ask: ask, close: end, pace: pace, open: errOpen, begun: time.Now()}
 }
 
-// NewProbe returns a probe of the cluster that cfg describes, and of the topics that
-// are in use whatever the events; cfg must have passed validation. It opens no
+// NewProbe returns a probe of the cluster cfg describes, and of the topics in
+// use whatever the events; cfg must have passed validation. NewProbe opens no
 // connection.
 func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 	cluster, err := newAsker(cfg)
@@ -89,13 +91,13 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 	return p, nil
 }
 
-// Used tells the probe that events go to the topic. It may be called from several
+// Used tells the probe events go to the topic. Used may be called from several
 // goroutines and does not block.
 func (p *Probe) Used(topic string) { p.topics.note(topic, time.Now()) }
 
-// Answered tells the probe that a broker has answered another client: where
-// events get through, no question that is lost means an outage. It may be called
-// from several goroutines and does not block.
+// Answered tells the probe a broker has answered another client: where events
+// get through, no question lost means an outage. Answered may be called from
+// several goroutines and does not block.
 func (p *Probe) Answered() { p.heard.Store(max(1, int64(time.Since(p.begun)))) }
 
 // Close gives the client up, after Run has returned. A nil Probe may be closed.
@@ -105,12 +107,12 @@ func (p *Probe) Close() {
 	}
 }
 
-// Run asks until ctx ends. After each question it
-// calls report, with nil while brokers answer, and with the reason and, where
-// there is one, a remedy once none has for Pace.Silence; in between it is
-// not called. Where that time is over while a question is open, or before the next
-// one, it is called then. After each answer it calls topics with what has been wrong
-// with those in use for as long. Run it once.
+// Run asks until ctx ends. After each question it calls report, with nil while
+// brokers answer, and with the reason and, where there is one, a remedy once
+// none has for Pace.Silence; in between it is not called. Where that time is
+// over while a question is open, or before the next, it is called then. After
+// each answer it calls topics with what has been wrong with those in use for as
+// long. Run it once.
 func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error)) {
 	type outcome struct {
 		topics []error
@@ -160,7 +162,7 @@ func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error
 	}
 }
 
-// alarmClock is a timer that knows when something is due: its own ring, or what it
+// alarmClock is a timer knowing when something is due: its own ring, or what it
 // stands for.
 type alarmClock struct {
 	*time.Timer
@@ -176,13 +178,13 @@ func (a *alarmClock) set(d time.Duration) {
 	a.due = time.Now().Add(d)
 }
 
-// pausedAfter is how late Run may be until this process counts as one that was paused:
-// stopped, suspended with its machine, or without a processor.
+// pausedAfter is how late Run may be until this process counts as one paused:
+// stopped, suspended with the machine, or without a processor.
 const pausedAfter = time.Second
 
-// noticePause excuses brokers where Run comes late for what is due: while this process
-// did not run it heard nobody. Only one pause between two answers is excused, so that an
-// outage shows on a machine that is always late, too.
+// noticePause excuses brokers where Run comes late for what is due: while this
+// process did not run it heard nobody. Only one pause between two answers is
+// excused, so an outage shows on a machine that is always late, too.
 func (p *Probe) noticePause(clocks ...*alarmClock) {
 	var late time.Duration
 	for _, c := range clocks {
@@ -205,7 +207,7 @@ func (p *Probe) silent() time.Duration {
 	return time.Since(p.begun) - time.Duration(max(p.heard.Load(), p.resumed.Load()))
 }
 
-// wait is how long after a question with this outcome the next one begins.
+// wait is how long after a question with this outcome the next begins.
 func (p *Probe) wait(err error) time.Duration {
 	switch {
 	case failure.ClassOf(err) == failure.Config:

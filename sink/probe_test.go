@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// probing is a probe in a bubble of fake time, of a cluster that answers as down
+// probing is a probe in a bubble of fake time, of a cluster answering as down
 // says.
 type probing struct {
 	*Probe
@@ -70,8 +70,8 @@ func (p *probing) change(fn func(*probing)) {
 	fn(p)
 }
 
-// after lets time pass and returns what was reported last; asked tells whether
-// anything was.
+// after lets time pass and returns everything reported last; asked tells
+// whether anything was.
 func (p *probing) after(d time.Duration) (asked bool, last error) {
 	p.change(func(p *probing) { p.reports = nil })
 	<-time.After(d)
@@ -212,7 +212,7 @@ func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 	}
 }
 
-// A broker that takes connections and gives no answer, as one whose machine is
+// A broker that takes connections and gives no answer, as one with the machine
 // cut off, is one of several.
 func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 	silent, _ := kafkatest.Silent(t)
@@ -228,8 +228,7 @@ func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 	}
 }
 
-// Events go to the addresses that brokers advertise, not to those of the
-// configuration.
+// Events go to the addresses brokers advertise, not to the configuration's.
 func TestProbeAsksWhereEventsGo(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	advertised := nobody.Addr()
@@ -252,7 +251,7 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	}
 }
 
-// elsewhere is a listener that gives another address for its own.
+// elsewhere is a listener giving another address for its own.
 type elsewhere struct {
 	net.Listener
 	address net.Addr
@@ -300,7 +299,7 @@ func TestProbeNeedsNoPrivileges(t *testing.T) {
 	}
 }
 
-// A process that is paused hears nobody. That is told, and no broker is to blame; an
+// A process paused hears nobody. That is told, and no broker is to blame; an
 // outage after it shows as any.
 func TestProbeOfAPausedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,14 +16,14 @@ type partitions map[partition]bool
 
 func (p partitions) add(others partitions) { maps.Copy(p, others) }
 
-// without returns those that others does not have.
+// without returns those others does not have.
 func (p partitions) without(others partitions) partitions {
 	rest := maps.Clone(p)
 	maps.DeleteFunc(rest, func(one partition, _ bool) bool { return others[one] })
 	return rest
 }
 
-// partitionsOf are those that the rounds go to.
+// partitionsOf are those the rounds go to.
 func partitionsOf(rounds [][]placed) partitions {
 	all := make(partitions)
 	for _, round := range rounds {
@@ -38,14 +38,14 @@ func partitionsOf(rounds [][]placed) partitions {
 // partitions each, nearly all of the next one's partitions are in the last four.
 const remembered = 4
 
-// fresh is for how long. Where events are rarer, no batch forms while a transaction
-// is prepared, so that nothing would be gained.
+// fresh is for how long. Where events are rarer, no batch forms while a
+// transaction is prepared, so nothing would be gained.
 const fresh = time.Second
 
-// recent are the partitions of the last transactions, by which those of the next one
-// are foreseen. A transaction costs a marker in each partition that it was told of, and
-// waits for its leader. So nothing is foreseen where that would often be wrong: with many
-// partitions, and few events in a transaction.
+// recent are the partitions of the last transactions, by which those of the
+// next one are foreseen. A transaction costs a marker in each partition it was
+// told of, and waits for the leader. So nothing is foreseen where that would
+// often be wrong: with many partitions, and few events in a transaction.
 type recent struct {
 	count    int
 	in       map[partition]int // the last transaction that had it
@@ -53,7 +53,7 @@ type recent struct {
 	at       time.Time         // when that one was committed
 }
 
-// note adds a transaction that was committed just now. One with the mark alone tells
+// note adds a transaction committed just now. One with the mark alone tells
 // nothing of events.
 func (r *recent) note(of partitions, now time.Time) {
 	if len(of) == 1 {
@@ -71,8 +71,8 @@ func (r *recent) note(of partitions, now time.Time) {
 	maps.DeleteFunc(r.in, func(_ partition, last int) bool { return last <= r.count-remembered })
 }
 
-// next are the partitions that the next transaction is likely to have; none if
-// that cannot be told.
+// next are the partitions the next transaction is likely to have; none if that
+// cannot be told.
 func (r *recent) next(now time.Time) partitions {
 	if !r.foreseen || now.Sub(r.at) > fresh {
 		return nil

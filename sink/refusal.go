@@ -10,8 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// judge decides what follows from what brokers did not take of a transaction,
-// which is aborted.
+// judge decides on the consequences of refused parts of a transaction, aborted.
 func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Record) (again bool, refused []Refusal, err error) {
 	slow := false
 	for _, b := range failed {
@@ -50,8 +49,8 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 	return again, nil, nil
 }
 
-// isolate finds the events that brokers refuse among those of a batch: those that they
-// name, or else by writing halves of it in transactions that are aborted.
+// isolate finds the events brokers refuse among those of a batch: those they
+// name, or else by writing halves of it in transactions aborted.
 func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, err error) {
 	named := b.said.named(len(b.events))
 	if len(b.events) == 1 && b.proven() {
@@ -82,7 +81,7 @@ func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, e
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range failed { // at most one: they are all in one partition
+		for _, f := range failed { // at most one: they are all in a single partition
 			if judge(f.err) != badRecord {
 				return nil, unsettled(fmt.Errorf("write to topic %q: %w", f.topic(), f.err))
 			}

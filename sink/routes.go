@@ -15,14 +15,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// mostNamed bounds the topics that an error names.
+// mostNamed bounds the topics an error names.
 const mostNamed = 5
 
-// Routes returns why events of another start would go nowhere, or elsewhere, where they
-// have gone to the topics of ends before; nil if they would not. Brokers refuse a new
-// connection. The cluster has none of those topics: it may be another one. One of them that
-// route.topic leads to may not be written to. Or route.topic leads to none of them, nor to
-// any other topic that is there, and topics are not to be created.
+// Routes returns why events of another start would go nowhere, or elsewhere,
+// where they have gone to the topics of ends before; nil if they would not.
+// Brokers refuse a new connection. The cluster has none of those topics: it may
+// be another. One of them that route.topic leads to may not be written to. Or
+// route.topic leads to none of them, nor to any other topic that is there, and
+// topics are not to be created.
 func (p *Probe) Routes(ctx context.Context, route transform.RouteOptions, ends checkpoint.Ends) error {
 	ctx, cancel := context.WithTimeout(ctx, p.pace.Timeout)
 	defer cancel()
@@ -78,7 +79,7 @@ func (p *Probe) describe(ctx context.Context, names []string) (topics []kmsg.Met
 	return of.Topics, nil
 }
 
-// same reports whether the topic is one that events have gone to, as far as that is known.
+// same reports whether the topic is one events have gone to, as far as known.
 func same(t kmsg.MetadataResponseTopic, ends checkpoint.Ends) bool {
 	if t.Topic == nil || t.ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		return false

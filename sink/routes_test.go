@@ -12,7 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// A route.topic that leads to no topic of Kafka is found before an event goes there.
+// A route.topic leading to no topic of Kafka is found before an event goes
+// there.
 func TestRoutes(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "outbox.event.order", "orders.placed"))
 	p := must.Get(NewProbe(c.config(), UsualPace))(t)

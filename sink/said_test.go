@@ -19,8 +19,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// keyless are events for a compacted topic of one partition. Brokers refuse those
-// without a key, which are all from first on, but for each tenth.
+// keyless are events for a compacted topic of a single partition. Brokers
+// refuse those without a key, all from first on, but for each tenth.
 func keyless(topic string, n, first int) (evs []*transform.Event, written []string) {
 	evs = events(topic, n)
 	for i, ev := range evs {
@@ -34,7 +34,7 @@ func keyless(topic string, n, first int) (evs []*transform.Event, written []stri
 	return evs, written
 }
 
-// aborts counts transactions that were aborted, and how many answers about events the
+// aborts counts transactions aborted, and how many answers about events the
 // first of them had.
 type aborts struct {
 	unobserved
@@ -48,8 +48,9 @@ func (a *aborts) TransactionAborted() {
 	}
 }
 
-// Apache Kafka names the records that it refuses, and says why. So no batch has to be cut
-// in halves: thousands of refused rows would take twice as many aborted transactions.
+// Apache Kafka names the records it refuses, and says why. So no batch has to
+// be cut in halves: thousands of refused rows would take twice as many aborted
+// transactions.
 func TestRefusedRecordsAreNamed(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache())
 	cfg := *DefaultOptions()
@@ -76,7 +77,7 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 		if want := n - len(written); len(got) != want || !slices.IsSorted(got) {
 			t.Errorf("%d events were refused, want %d, in order", len(got), want)
 		}
-		// The first of a topic alone, the batch, and what lies between those that are named.
+		// The first of a topic alone, the batch, and what lies between those named.
 		if most := int64(2 + (n-first)/10 + 1); asked.Load() > most {
 			t.Errorf("%d requests, want %d at most", asked.Load(), most)
 		}
@@ -109,9 +110,10 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 			}
 			refused = must.Get(x.Transact(deadline(t), entries, mark("1")))(t)
 		}
-		// An abort tells of a whole batch of the client's, which has its own way to cut them:
-		// it sends the first records of a topic that it does not know yet in small ones. Where
-		// two of one attempt are refused, halves of it are tried until each lies in one batch.
+		// An abort tells of a whole batch of the client's, with a separate way to cut
+		// them: it sends the first records of a topic it does not know yet in small
+		// ones. Where two of a single attempt are refused, halves of it are tried
+		// until each lies in a single batch.
 		if most := 1 + 2*observer.first; observer.aborted > most {
 			t.Errorf("%d transactions were aborted for %d refused events, want %d at most", observer.aborted, n-len(written), most)
 		}
@@ -140,8 +142,8 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 	})
 }
 
-// The reason of a clock that is wrong has the record's time, the broker's sentence about
-// it, and the topic's settings.
+// The reason of a wrong clock has the record's time, the broker's sentence
+// about it, and the topic's settings.
 func TestRefusedTimeIsQuoted(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache())
 	b.CreateTopic(t, "t", 1, map[string]string{"message.timestamp.before.max.ms": "60000"})

@@ -21,7 +21,7 @@ import (
 
 var _ Sink = (*Stdout)(nil)
 
-// Stdout is the Sink that writes each event as one line of JSON:
+// Stdout is the Sink writing each event as a single line of JSON:
 //
 //	{"topic":…,"key":…,"value":…,"headers":[[key,value],…],"timestamp":…,
 //	 "table":…,"id":…,"lsn":…,"seq":…,"xid":…}
@@ -39,7 +39,7 @@ type Stdout struct {
 // stdoutBytes is about how much is written at a time.
 const stdoutBytes = 64 << 10
 
-// NewStdout returns a Stdout that writes to w. w stays the caller's to close.
+// NewStdout returns a Stdout writing to w. w stays the caller's to close.
 func NewStdout(w io.Writer) *Stdout {
 	s := &Stdout{to: w}
 	s.enc = json.NewEncoder(&s.buf)
@@ -64,7 +64,7 @@ type line struct {
 	Error  string           `json:"error,omitempty"`
 }
 
-// Deliver implements Sink. It rejects nothing.
+// Deliver implements Sink. Deliver rejects nothing.
 func (s *Stdout) Deliver(ctx context.Context, events []*transform.Event, _ Reject) error {
 	for _, ev := range events {
 		if ctx.Err() != nil {

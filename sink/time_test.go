@@ -92,8 +92,8 @@ func TestATimeThatIsRefusedGivesWay(t *testing.T) {
 	})
 }
 
-// Where brokers refuse the time of this machine, its clock or theirs is wrong. That is
-// waited for, and told.
+// Where brokers refuse the time of this machine, the clock or theirs is wrong.
+// That is waited for, and told.
 func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 	for _, delivery := range []string{"at least once", "exactly once"} {
 		t.Run(delivery, func(t *testing.T) {
@@ -125,8 +125,9 @@ func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 	}
 }
 
-// On Apache Kafka: what is older than half of the retention, too far in the past or in the
-// future for a topic arrives and stays; what is not keeps its time.
+// On Apache Kafka: everything older than half of the retention, too far in the
+// past or in the future for a topic arrives and stays; what is not keeps the
+// time.
 func TestTimesOnApacheKafka(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("log.retention.check.interval.ms", "1000"))
 	b.CreateTopic(t, "short", 1, map[string]string{"retention.ms": "60000", "segment.ms": "1000"})

@@ -17,7 +17,7 @@ type batch struct {
 	err    error
 	// alone is set where the events were sent without others.
 	alone bool
-	// by is the client that they were sent with.
+	// by is the client they were sent with.
 	by *kgo.Client
 	// said is what the broker said of it; nil for nothing, or of a part of it.
 	said *refusal
@@ -27,8 +27,8 @@ func (s *batch) topic() string { return s.events[0].Record.Topic }
 
 // write sends the round until the outcome of each event is known. The event is
 // durable, or it is in one of the batches returned. A batch's verdict is
-// badRecord or topicGone, or its client was renewed. Each partition must have
-// at most one batch of the round, its share.
+// badRecord or topicGone, or the client was renewed. Each partition must have
+// at most one batch of the round, the share.
 func (k *Kafka) write(ctx context.Context, round []placed, shares []*share) ([]batch, error) {
 	var open []batch
 	retry := backoff.Series{Range: waits}
@@ -101,13 +101,13 @@ const (
 	// stallAfter is well above any latency of a cluster that works.
 	stallAfter = 10 * time.Second
 	// flushAgain is how often the client is told again to send what it has. A
-	// client that was refused a producer id fails what it has, but may miss the
-	// first record of a topic that it has just learned of.
+	// client refused a producer id fails what it has, but may miss the first
+	// record of a topic it has just learned of.
 	flushAgain = time.Second
 )
 
 // flush waits until the client has reported on each record. The client retries
-// in silence, so that a cluster that takes nothing is reported here.
+// in silence, so a cluster taking nothing is reported here.
 func (k *Kafka) flush(ctx context.Context, records int) error {
 	start := time.Now()
 	for {

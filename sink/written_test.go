@@ -14,10 +14,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A mark says how many records its transaction has in each partition, and behind which
-// offset: what was there before the claim, and then what the claim committed; what is
-// there now, if that is a while ago. A partition without a leader is asked for again, and
-// so is one that is new.
+// A mark says how many records the transaction has in each partition, and
+// behind which offset: what was there before the claim, and then what the claim
+// committed; what is there now, if that is a while ago. A partition without a
+// leader is asked for again, and so is one that is new.
 func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	c, x := startTransactions(t, 2)
 	other := c.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -68,7 +68,7 @@ func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	want(map[int32]checkpoint.Part{0: {Records: 1, From: 5}}, 0) // or much of what others write there would have to be read
 	want(map[int32]checkpoint.Part{1: {Records: 1, From: 8}}, 1)
 	before := known[0].offset
-	x.noteEnd(x.k.acked["t"], 0, 1) // a broker that says less is one that does not lead any more
+	x.noteEnd(x.k.acked["t"], 0, 1) // a broker saying less is one that does not lead any more
 	want(map[int32]checkpoint.Part{0: {Records: 1, From: before}}, 0)
 	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
 	known[1].noted = time.Now().Add(-endAge)

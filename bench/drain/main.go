@@ -7,8 +7,8 @@
 //	go run ./bench/drain [-scenarios NAME,…] [-rounds N] [-json FILE] …
 //
 // docs/internals/BENCHMARKS.md says what the scenarios are, and
-// docs/internals/SCALING.md the rest from those without a connector. Linux
-// only.
+// docs/internals/SCALING.md has the conclusions from those without a connector.
+// Linux only.
 package main
 
 import (

@@ -13,13 +13,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// formatVersion is the version of the stored form. It is raised when an older
-// reader would misread a newer checkpoint, and not for a new field that an
+// formatVersion is the version of the stored form. formatVersion is raised when
+// an older reader would misread a newer checkpoint, and not for a new field an
 // older reader may ignore.
 const formatVersion = 1
 
 // document is a checkpoint as it is stored. Its LSN hides that of the
-// Checkpoint, so that an operator sees PostgreSQL's own notation.
+// Checkpoint, so an operator sees PostgreSQL's own notation.
 type document struct {
 	Version  int               `json:"version"`
 	LSN      string            `json:"lsn"`
@@ -170,7 +170,7 @@ func (d document) checkpoint() (cp checkpoint.Checkpoint, err error) {
 }
 
 // parseLSN takes the whole text for an LSN; pglogrepl.ParseLSN would accept one
-// that only begins with an LSN.
+// only begins with an LSN.
 func parseLSN(s string) (pg.LSN, error) {
 	lsn, err := pglogrepl.ParseLSN(s)
 	if err != nil {
@@ -191,8 +191,9 @@ func unreadable(where string, err error) error {
 		"%s is not a checkpoint of cdc-outbox: %w", where, err)
 }
 
-// ErrSuperseded is wrapped by the error of a save by a connector that no longer
-// holds the slot. It has no class: the connector may stand by for the slot again.
+// ErrSuperseded is wrapped by the error of a save by a connector no longer
+// holds the slot. ErrSuperseded has no class: the connector may stand by for
+// the slot again.
 var ErrSuperseded = errors.New("another connector took over")
 
 func superseded(found, cp checkpoint.Checkpoint) error {

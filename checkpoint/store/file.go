@@ -14,22 +14,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// file keeps one checkpoint in a file of its own. A save replaces the file as a
-// whole, so a reader sees the old or the new one, whatever crashes. It takes no
-// lock: two processes on one slot exclude each other through the slot, and a
-// warm spare must be able to read.
+// file keeps one checkpoint in a separate file. A save replaces the file as a
+// whole, so a reader sees the old or the new one, whatever crashes. file takes
+// no lock: two processes on a single slot exclude each other through the slot,
+// and a warm spare must be able to read.
 type file struct {
 	path, key string
 }
 
-// fileDocument is a file's content. It names the key so that two connectors
-// with one path are noticed.
+// fileDocument is a file's content. fileDocument names the key so two
+// connectors with one path are noticed.
 type fileDocument struct {
 	Key        string          `json:"key"`
 	Checkpoint json.RawMessage `json:"checkpoint"`
 }
 
-// NewFile returns the store that keeps the checkpoint under key in the file at
+// NewFile returns the store keeping the checkpoint under key in the file at
 // path, whose directory must exist.
 func NewFile(path, key string) (checkpoint.Store, error) {
 	dir := filepath.Dir(path)
@@ -136,9 +136,9 @@ func keepOwner(old, fresh string) error {
 // tempPattern names the temporary files that then replace the file at path.
 func tempPattern(path string) string { return filepath.Base(path) + ".*.tmp" }
 
-// writeTemp writes a new, durable file. Its name is unique: a process that is
-// paused here and goes on later must not write into a file that another one has
-// renamed by then. A crash here leaves the file behind.
+// writeTemp writes a new, durable file. The name is unique: a process that is
+// paused here and goes on later must not write into a file another has renamed
+// by then. A crash here leaves the file behind.
 func writeTemp(dir, pattern string, content []byte) (name string, err error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err != nil {

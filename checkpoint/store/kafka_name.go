@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// longestTopic is the most characters that brokers take for a name.
+// longestTopic is the most characters brokers take for a name.
 const longestTopic = 249
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_]+(/[A-Za-z0-9_]+)?$`)

@@ -24,13 +24,13 @@ type postgres struct {
 	conn  *pgx.Conn     // nil while not connected
 }
 
-// NewPostgres returns the store that keeps the checkpoint under key in a table
-// of the database at url. The table's name follows SQL's quoting rules and may
-// have a schema; it is created where it is missing.
+// NewPostgres returns the store keeping the checkpoint under key in a table of
+// the database at url. The table's name follows SQL's quoting rules and may
+// have a schema; it is created where missing.
 //
-// The table may be in the database that is replicated: no publication has it.
-// But each save moves the end of the log, so a caller that saves every position
-// would always have another one to save.
+// The table may be in the database replicated: no publication has it. But each
+// save moves the end of the log, so a caller that saves every position would
+// always have another to save.
 func NewPostgres(ctx context.Context, url, table, key string) (checkpoint.Store, error) {
 	p := &postgres{url: url, key: key, busy: make(chan struct{}, 1)}
 	err := p.do(ctx, func(conn *pgx.Conn) error { return p.ensureTable(ctx, conn, table) })
@@ -120,8 +120,8 @@ func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 	return f(conn)
 }
 
-// connect parses the URL each time, so that files that it names are read anew,
-// such as a password that is rotated.
+// connect parses the URL each time, so files it names are read anew, such as a
+// password rotated.
 func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := catalog.ConnectStore(ctx, p.url, "cdc-outbox checkpoint",
 		map[string]string{"synchronous_commit": "on"}) // durable on return, whatever the database's default is
@@ -131,9 +131,9 @@ func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// ensureTable finds the table and creates it where it is missing. It looks first:
-// CREATE TABLE IF NOT EXISTS asks for the right to create even if there is nothing
-// to do.
+// ensureTable finds the table and creates it where missing. ensureTable looks
+// first: CREATE TABLE IF NOT EXISTS asks for the right to create even if there
+// is nothing to do.
 func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string) error {
 	located, exists, err := LocateTable(ctx, conn, table)
 	p.table = located
@@ -158,16 +158,16 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
 }
 
-// TableSQL creates the table of NewPostgres, whose name is given as SQL, where it
-// is missing.
+// TableSQL creates the table of NewPostgres, whose name is given as SQL, where
+// missing.
 func TableSQL(table string) string {
 	return `CREATE TABLE IF NOT EXISTS ` + table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
 }
 
-// LocateTable lets the server parse the name of a checkpoint table. The result is
-// SQL. A name without a schema is that of the table on the search path of the
-// login or, if there is none, in public, or of one to be created: in the first
-// schema of the path or, where it is empty, in public.
+// LocateTable lets the server parse the name of a checkpoint table. The result
+// is SQL. A name without a schema is that of the table on the search path of
+// the login or, if there is none, in public, or of one to be created: in the
+// first schema of the path or, where empty, in public.
 func LocateTable(ctx context.Context, conn *pgx.Conn, table string) (located string, exists bool, err error) {
 	var name pgx.Identifier
 	if err := conn.QueryRow(ctx, `SELECT parse_ident($1)`, table).Scan(&name); err != nil {
@@ -209,9 +209,10 @@ func schemaOf(ctx context.Context, conn *pgx.Conn, table pgx.Identifier) (schema
 	return schema, err
 }
 
-// ownTable refuses a table of somebody who may create tables there and no more: its
-// triggers would act as our role, and its owner can write any checkpoint. A role that
-// may create in the database, as setup's must for the publication, is trusted.
+// ownTable refuses a table of somebody who may create tables there and no more:
+// the triggers would act as our role, and the owner can write any checkpoint. A
+// role that may create in the database, as setup's must for the publication, is
+// trusted.
 func (p *postgres) ownTable(ctx context.Context, conn *pgx.Conn) error {
 	var trusted bool
 	var owner string

@@ -63,8 +63,8 @@ func TestPostgresTableNames(t *testing.T) {
 	}
 }
 
-// Failure mode 24: a connection that ended is opened again, with the password that
-// was rotated on disk in between.
+// Failure mode 24: a connection that ended is opened again, with the password
+// rotated on disk in between.
 func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
 	server := pgtest.Shared(t)
 	admin := server.NewDatabase(t)
@@ -149,8 +149,8 @@ func TestPostgresLoadBesideASave(t *testing.T) {
 
 const storeSessions = `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`
 
-// What a save that was given up still does, when its server process or the network
-// comes to, does not set back what was saved since: the slot is confirmed up to
+// What a save given up still does, when the server process or the network comes
+// to, does not set back everything saved since: the slot is confirmed up to
 // there.
 func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	t.Parallel()
@@ -174,7 +174,7 @@ func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	wantLoad(t, s, sample(3))
 }
 
-// A table that somebody has locked is said to be so.
+// A table somebody has locked is said to be so.
 func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).NewDatabase(t)
@@ -191,8 +191,8 @@ func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	wantLoad(t, s, sample(2))
 }
 
-// Failure mode 66: whoever may create in a schema of search_path made the table first.
-// Its trigger would act as the connector's role.
+// Failure mode 66: whoever may create in a schema of search_path made the table
+// first. The trigger would act as the connector's role.
 func TestPostgresTableOfSomebodyElse(t *testing.T) {
 	database := pgtest.Shared(t).NewDatabase(t)
 	conn := must.Get(pgx.Connect(limited(t), database))(t)
@@ -225,8 +225,8 @@ func TestPostgresTableOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A role without a search path, or that may only read by default, has its checkpoint
-// in public, and check says what run does.
+// A role without a search path, or that may only read by default, has the
+// checkpoint in public, and check says what run does.
 func TestPostgresWhateverTheRoleHasSet(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE ROLE checkpoint_settings LOGIN PASSWORD 'pw'`)

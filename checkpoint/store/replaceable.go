@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// replaceable returns why the file at path cannot be replaced, although its
-// directory can be written to. It may be a mount of its own, as a single file
-// in a container, belong to somebody else in a directory like /tmp, or be
+// replaceable returns why the file at path cannot be replaced, although the
+// directory can be written to. It may be a separate mount, as a single file in
+// a container, belong to somebody else in a directory like /tmp, or be
 // immutable. replaceable changes nothing.
 func replaceable(path string) error {
 	info, err := os.Lstat(path)
@@ -38,8 +38,8 @@ func replaceable(path string) error {
 	return nil
 }
 
-// mounted tells whether path is a mount, where the system shows its mounts (Linux,
-// proc_pid_mountinfo(5)).
+// mounted tells whether path is a mount, where the system shows the mounts
+// (Linux, proc_pid_mountinfo(5)).
 func mounted(path string) bool {
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err == nil {
@@ -56,7 +56,7 @@ func mounted(path string) bool {
 	defer mounts.Close()
 	lines := bufio.NewScanner(mounts)
 	for lines.Scan() {
-		const point = 4 // its field
+		const point = 4 // the field
 		if fields := strings.Fields(lines.Text()); len(fields) > point && unescape.Replace(fields[point]) == absolute {
 			return true
 		}

@@ -52,7 +52,7 @@ func (f *file) writeRemedy() string {
 		"in a container: mount the directory, not the file, and without :ro", filepath.Dir(f.path), os.Geteuid())
 }
 
-// refused gives an error of the file system its class. If repeating cannot
+// refused gives an error of the file system the class. If repeating cannot
 // help, it is an error of the configuration.
 func refused(err error, remedy string) error {
 	class := failure.Transient // a full disk, say
@@ -67,7 +67,7 @@ func refused(err error, remedy string) error {
 }
 
 // mayWrite asks for privileges, and whether the session may write at all. A
-// standby that is about to be promoted may not yet.
+// standby about to be promoted may not yet.
 func (p *postgres) mayWrite(ctx context.Context, forget bool) error {
 	privileges := "SELECT, INSERT, UPDATE"
 	if forget {

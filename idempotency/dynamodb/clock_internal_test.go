@@ -102,7 +102,7 @@ func TestClockForgets(t *testing.T) {
 	}
 }
 
-// How long before being received an answer was given is not known then.
+// An answer's age is not known then.
 func TestClockIgnoresAnswersDuringASuspension(t *testing.T) {
 	w := &world{speed: 1}
 	c := clock{local: w.local, resolution: dateResolution, drift: maxDrift}

@@ -16,16 +16,16 @@ import (
 // AdoptReport says which slot is taken over, and from where on.
 type AdoptReport struct {
 	Slot   string          `json:"slot"`
-	From   string          `json:"from"`             // what is committed behind it is published
+	From   string          `json:"from"`             // everything committed behind it is published
 	Holder *catalog.Holder `json:"holder,omitempty"` // who reads the slot now, and may move it on
-	// Known tells that a checkpoint has the slot already, or that setup made it: there is
-	// nothing to take over.
+	// Known tells a checkpoint has the slot already, or that setup made it: there
+	// is nothing to take over.
 	Known bool `json:"known"`
 	Done  bool `json:"done"`
 }
 
-// Adopt notes a slot that another program made or reads in the checkpoint, so that
-// the next run goes on from it, and notices if it was dropped until then. It changes
+// Adopt notes a slot another program made or reads in the checkpoint, so the
+// next run goes on from it, and notices if dropped until then. Adopt changes
 // nothing else, and nothing at all without yes.
 func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, error) {
 	if cfg.Source.Mode != config.ModePoll && cfg.Checkpoint.Store == store.StoreNone {

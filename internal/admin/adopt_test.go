@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// adoptable is a fixture with a slot and a publication that another program made.
+// adoptable is a fixture with a slot and a publication another program made.
 func adoptable(t *testing.T) *fixture {
 	f := empty(t)
 	f.exec(SchemaDebezium.createTable(f.Config, f.Source.Tables[0]), `CREATE PUBLICATION dbz_publication FOR ALL TABLES`,
@@ -45,7 +45,7 @@ func TestAdopt(t *testing.T) {
 	wantClass(t, err, failure.Loss, "is gone")
 }
 
-// While the slot is read, its reader may go on.
+// While the slot is read, the reader may go on.
 func TestAdoptWhileItIsRead(t *testing.T) {
 	f := adoptable(t)
 	stream := f.open()
@@ -59,8 +59,8 @@ func TestAdoptWhileItIsRead(t *testing.T) {
 	f.wantCheck("checkpoint", OK, "fits the database")
 }
 
-// Exactly once and a snapshot need to know more of a slot than its position. Adopting
-// it is the decision.
+// Exactly once and a snapshot need to know more of a slot than the position.
+// Adopting it is the decision.
 func TestAdoptDecides(t *testing.T) {
 	f := adoptable(t)
 	f.Source.Snapshot = config.SnapshotInitial
@@ -112,7 +112,7 @@ func TestAdoptInPollMode(t *testing.T) {
 	wantClass(t, err, failure.Config, "adopt needs a replication slot")
 }
 
-// Failure mode 182: the checkpoint of a slot that was read is gone.
+// Failure mode 182: the checkpoint of a slot read is gone.
 func TestCheckOfACheckpointThatVanished(t *testing.T) {
 	f := sound(t)
 	f.forget()

@@ -13,15 +13,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// checkPatience bounds each side of the check, so that it ends when a server
-// is there but does not answer.
+// checkPatience bounds each side of the check, so it ends when a server is
+// there but does not answer.
 const checkPatience = 20 * time.Second
 
 // Outcome is the result of one check.
 type Outcome string
 
-// The outcomes. Skipped checks depend on one that failed, or on a feature that
-// is not configured.
+// The outcomes. Skipped checks depend on one that failed, or on a feature not
+// configured.
 const (
 	OK      Outcome = "ok"
 	Warn    Outcome = "warn"
@@ -45,8 +45,8 @@ type CheckReport struct {
 	Findings []Finding `json:"checks"`
 }
 
-// Check looks at everything that the connector requires of PostgreSQL and
-// Kafka. It changes nothing, and one failure does not keep it from the rest.
+// Check looks at everything the connector requires of PostgreSQL and Kafka.
+// Check changes nothing, and one failure does not keep it from the rest.
 func Check(ctx context.Context, cfg *config.Config) *CheckReport {
 	session, err := newSession(cfg)
 	d := &doctor{session: session}
@@ -133,8 +133,8 @@ func (r *CheckReport) next() string {
 	return "run can start"
 }
 
-// doctor is one run of Check. What a check found out and a later one needs is
-// kept here; nil or false means that the check failed.
+// doctor is a single run of Check. What a check found out and a later one needs
+// is kept here; nil or false means the check failed.
 type doctor struct {
 	*session
 	report CheckReport
@@ -164,7 +164,7 @@ func (d *doctor) warn(name, remedy, format string, args ...any) {
 	d.add(name, Warn, fmt.Sprintf(format, args...), remedy)
 }
 
-// amend replaces what was found under a name, once more is known.
+// amend replaces everything found under a name, once more is known.
 func (d *doctor) amend(name string, o Outcome, detail string) {
 	for i := range d.report.Findings {
 		if d.report.Findings[i].Name == name {
@@ -173,8 +173,8 @@ func (d *doctor) amend(name string, o Outcome, detail string) {
 	}
 }
 
-// found reports whether the error was found under the name already: positions in its text may
-// have moved on since.
+// found reports whether the error was found under the name already: positions
+// in the text may have moved on since.
 func (d *doctor) found(name string, err error) bool {
 	return slices.ContainsFunc(d.report.Findings, func(f Finding) bool {
 		return f.Name == name && f.Outcome == Fail && f.Remedy == remedyOf(err)
@@ -183,7 +183,7 @@ func (d *doctor) found(name string, err error) bool {
 
 func (d *doctor) skip(name, because string) { d.add(name, Skipped, because, "") }
 
-// fail adds a failure for each error that is joined in err.
+// fail adds a failure for each error joined in err.
 func (d *doctor) fail(name string, err error) {
 	for _, e := range failure.Split(err) {
 		d.add(name, Fail, e.Error(), remedyOf(e))

@@ -13,7 +13,7 @@ import (
 )
 
 // checkpoint opens the store, which has conditions of its own (failure mode
-// 36), and compares what is in it with the database as run does before it
+// 36), and compares everything in it with the database as run does before it
 // streams.
 func (d *doctor) checkpoint(ctx context.Context) {
 	const name = "checkpoint"
@@ -86,7 +86,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	d.acknowledged(ctx, v.stored)
 }
 
-// newSlot judges the slot that a first start without a checkpoint store would make.
+// newSlot judges the slot a first start without a checkpoint store would make.
 func (d *doctor) newSlot(ctx context.Context) {
 	s, err := open(ctx, d.cfg)
 	if err != nil {
@@ -102,8 +102,9 @@ func (d *doctor) newSlot(ctx context.Context) {
 	}
 }
 
-// sameLog looks, while nobody reads the slot, whether the log is the one that the checkpoint
-// is of: positions alone do not tell once a log that was put back has grown past it.
+// sameLog looks, while nobody reads the slot, whether the log is the one the
+// checkpoint is of: positions alone do not tell once a log put back has grown
+// past it.
 func (d *doctor) sameLog(ctx context.Context, s *session, v *view) {
 	const name = "checkpoint"
 	compared := "run compares the log itself when it starts"
@@ -184,7 +185,7 @@ func compareEnds(ctx context.Context, cfg *config.Config, stored *checkpoint.Che
 }
 
 // storeWritable tests whether a checkpoint could be saved, if there is a place
-// for it already. It leaves nothing behind.
+// for it already. storeWritable leaves nothing behind.
 func (d *doctor) storeWritable(ctx context.Context) error {
 	exists, err := storeExists(ctx, d.cfg)
 	if err != nil || !exists || d.cfg.Checkpoint.Store == store.StoreKafka { // which checkpointTopic asks for

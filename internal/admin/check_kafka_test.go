@@ -123,7 +123,7 @@ func deadLetters(key, value string) func(*fixture) {
 	}
 }
 
-// A dedicated controller has defaults of its own, which count for the topics that it
+// A dedicated controller has defaults of its own, which count for the topics it
 // creates. A broker's say nothing of them.
 func TestCheckCopiesAsksTheController(t *testing.T) {
 	f := sound(t)
@@ -200,8 +200,9 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	f.wantCheck("kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")
 }
 
-// The right to Describe the transactional id finds its coordinator, and is not enough
-// to write with it. Whoever has the id meanwhile is not disturbed by the question.
+// The right to Describe the transactional id finds the coordinator, and is not
+// enough to write with it. Whoever has the id meanwhile is not disturbed by the
+// question.
 func TestCheckTransactionsMayBeWritten(t *testing.T) {
 	f := sound(t)
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),

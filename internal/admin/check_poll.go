@@ -55,7 +55,7 @@ func (d *doctor) polledTable(ctx context.Context, t *poll.Table) {
 	d.vacuum(ctx, t)
 }
 
-// waiting are the rows that are not published.
+// waiting are the rows not published.
 func waiting(t *poll.Table) catalog.Snapshot {
 	return catalog.Snapshot{Table: t.Name, Relation: t.Relation, Where: t.Condition(), OrderBy: t.OrderBy()}
 }
@@ -130,8 +130,8 @@ func (s *session) row(ctx context.Context, query string, args []any, into ...any
 }
 
 // mostDead is how many dead versions a table may have before that slows polls
-// down: each poll passes over those that no transaction sees any more until
-// vacuum has removed them.
+// down: each poll passes over those no transaction sees any more until vacuum
+// has removed them.
 const mostDead = 200_000
 
 func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
@@ -157,7 +157,7 @@ func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
 	}
 }
 
-// noSlot is the error of a verb that needs a slot, with what takes its place.
+// noSlot is the error of a verb needing a slot, with what takes over.
 func noSlot(what, instead string) error {
 	return failure.Configf(instead, "%s needs a replication slot, which source.mode: poll has not", what)
 }

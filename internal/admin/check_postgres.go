@@ -88,7 +88,7 @@ func (d *doctor) plugin(ctx context.Context) {
 	}
 }
 
-// encoding says what becomes of text in a database that is not in UTF-8.
+// encoding says the outcome of text in a database not in UTF-8.
 func (d *doctor) encoding(ctx context.Context) {
 	const name = "postgresql.encoding"
 	encoding := d.conn.PgConn().ParameterStatus("server_encoding")
@@ -106,7 +106,7 @@ func (d *doctor) encoding(ctx context.Context) {
 	}
 }
 
-// walLimit: a slot keeps the log for as long as its reader is away.
+// walLimit: a slot keeps the log for as long as the reader is away.
 func (d *doctor) walLimit() {
 	const name = "postgresql.max_slot_wal_keep_size"
 	if limit := d.server.MaxSlotWALKeepSize; limit >= 0 {
@@ -207,8 +207,8 @@ func (d *doctor) timeouts(ctx context.Context) {
 	}
 }
 
-// transactionTimeout says that a limit which others have is not the connector's.
-// The value of the login is what a reset would give.
+// transactionTimeout says a limit which others have is not the connector's. The
+// value of the login is what a reset would give.
 func (d *doctor) transactionTimeout(ctx context.Context) {
 	const name = "postgresql.transaction_timeout"
 	var limit string
@@ -242,7 +242,7 @@ const (
 	retainingAge = time.Hour
 )
 
-// openTransactions warns of those that are older than limit, and have the effect.
+// openTransactions warns of those older than limit, and have the effect.
 func (d *doctor) openTransactions(ctx context.Context, limit time.Duration, effect string) {
 	const name = "postgresql.transactions"
 	var list []catalog.Writer

@@ -12,16 +12,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// The rows that are routed to find topics are few, and read for a short time:
-// an outbox that is never emptied may be large.
+// The rows routed to find topics are few, and read for a short time: an outbox
+// never emptied may be large.
 const routedRows = 1000
 
 // routePatience is longer in tests.
 var routePatience = 3 * time.Second
 
-// routes finds the topics of rows that are in the table, and bad events among
-// them. It is no failure where the role may not read the table: streaming does not
-// need that.
+// routes finds the topics of rows in the table, and bad events among them. It
+// is no failure where the role may not read the table: streaming does not need
+// that.
 func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	name := "rows " + s.Table.String()
 	bad := map[transform.Reason]int{}
@@ -59,7 +59,7 @@ func countReasons(bad map[transform.Reason]int) string {
 	return fmt.Sprint(parts)
 }
 
-// someRows has a connection of its own, which running out of patience closes.
+// someRows has a separate connection, which running out of patience closes.
 func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 )
 
 // outboxTables checks that the tables are there, readable by logical
-// replication, and have the columns that the configuration needs.
+// replication, and have the columns the configuration needs.
 func (d *doctor) outboxTables(ctx context.Context) {
 	d.needed = make(map[pg.Table][]string)
 	for _, t := range d.cfg.Source.Tables {
@@ -44,8 +44,8 @@ func (d *doctor) outboxTables(ctx context.Context) {
 	}
 }
 
-// namesake warns of a table beside the one that is read, whose name differs in case only:
-// nothing else tells that events are written there.
+// namesake warns of a table beside the one read, whose name differs in case
+// only: nothing else tells that events are written there.
 func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
 	var meant *catalog.MissingTable
 	err := catalog.Pooled(ctx, d.conn, func() (err error) {
@@ -65,12 +65,12 @@ func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
 type outboxTable struct {
 	catalog.TableInfo
 	relation *pg.Relation // as the stream has it
-	needed   []string     // the columns that events cannot do without
-	unfit    error        // why its columns do not suffice, if so
+	needed   []string     // the columns events cannot do without
+	unfit    error        // why the columns do not suffice, if so
 }
 
-// outboxTable returns nil for a table that is not there. Its errors are those of
-// one that cannot be read.
+// outboxTable returns nil for a table that is not there. The errors are those
+// of one that cannot be read.
 func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, error) {
 	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
 	if err != nil || !ok {
@@ -87,7 +87,7 @@ func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, er
 	if err != nil {
 		return nil, err
 	}
-	found.needed, _ = s.router.Needed(all) // also those that the publication leaves out
+	found.needed, _ = s.router.Needed(all) // also those the publication leaves out
 	found.unfit = s.router.Bind(found.relation)
 	return found, nil
 }
@@ -131,7 +131,7 @@ func (d *doctor) publication(ctx context.Context) {
 	d.ok(name, "%s publishes %s", pub.Name, operations(pub))
 }
 
-// leftOut mentions column lists: a header whose column is optional would be
+// leftOut mentions column lists: a header with the column optional would be
 // missing without a word.
 func (d *doctor) leftOut(pub catalog.Publication) {
 	for _, m := range pub.Tables {
@@ -141,7 +141,7 @@ func (d *doctor) leftOut(pub catalog.Publication) {
 	}
 }
 
-// unseenUpdates mentions an option that needs what is not published.
+// unseenUpdates mentions an option needing everything not published.
 func (d *doctor) unseenUpdates(pub catalog.Publication) {
 	if policy := d.cfg.Event.OnUpdate; policy != transform.UpdateWarn && !pub.Update && len(d.infos) > 0 {
 		d.warn("publication", "publish them where each published table has a replica identity: ALTER PUBLICATION "+pgsql.Name(pub.Name)+

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// awaitedStandbys looks for standbys that the server waits for before it sends
+// awaitedStandbys looks for standbys the server waits for before it sends
 // anything of the slot, and that are away.
 func (d *doctor) awaitedStandbys(ctx context.Context) {
 	const name = "postgresql.synchronized_standby_slots"
@@ -29,7 +29,8 @@ func (d *doctor) awaitedStandbys(ctx context.Context) {
 	}
 }
 
-// awaited is the error of a standby that is away. It passes when that is back.
+// awaited is the error of a standby that is away. awaited passes when that is
+// back.
 func awaited(wait catalog.StandbyWait) error {
 	return &failure.Error{Class: failure.Transient, Remedy: wait.Remedy(), Err: fmt.Errorf("nothing gets through: %s", wait)}
 }
@@ -47,7 +48,7 @@ func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	return awaited(wait)
 }
 
-// pendingRestart looks for settings that the server's next start takes over, and
+// pendingRestart looks for settings the server's next start takes over, and
 // with which it would not start while the slot exists (slot.c, xlogrecovery.c).
 func (d *doctor) pendingRestart(ctx context.Context) {
 	const name = "postgresql.pending_restart"

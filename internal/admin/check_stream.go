@@ -13,11 +13,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// creationPatience bounds the creation of the temporary slot, which waits for the
-// transactions that are running.
+// creationPatience bounds the creation of the temporary slot, which waits for
+// the transactions running.
 const creationPatience = 3 * time.Second
 
-// streams starts a stream from a slot that goes with its connection: a pooler may
+// streams starts a stream from a slot going with the connection: a pooler may
 // take a replication connection, create a slot, and never answer the start.
 func (d *doctor) streams(ctx context.Context) {
 	const name = "postgresql.stream"
@@ -54,13 +54,13 @@ func (d *doctor) streams(ctx context.Context) {
 	d.ok(name, "a stream starts, from a temporary slot")
 }
 
-// temporarySlot names a slot that a verb makes for itself. Slots are the whole server's,
-// and processes in containers have the same id.
+// temporarySlot names a slot a verb makes for itself. Slots are the whole
+// server's, and processes in containers have the same id.
 func temporarySlot(beside, verb string) string {
 	return fmt.Sprintf("%.40s_%s_%08x", beside, verb, rand.Uint32())
 }
 
-// trialSlot creates a temporary slot. The server would not notice for long that the
+// trialSlot creates a temporary slot. The server would not notice for long the
 // creation is given up, so it is cancelled.
 func (d *doctor) trialSlot(ctx context.Context, repl *pgconn.PgConn, slot string) (at pg.LSN, err error) {
 	limited, cancel := context.WithTimeout(ctx, creationPatience)

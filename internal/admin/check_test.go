@@ -131,7 +131,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// Failure mode 177. The log that a slot keeps without a limit fills the disk.
+// Failure mode 177. The log a slot keeps without a limit fills the disk.
 func TestCheckWarnsOfMuchLog(t *testing.T) {
 	f := sound(t)
 	f.wantCheck("slot.wal", OK, "without a limit")
@@ -162,8 +162,8 @@ func TestCheckOfAServerThatIsNotReady(t *testing.T) {
 	wantSteps(t, steps)
 }
 
-// Where Patroni manages the cluster, check and setup say how it learns of the slot; and
-// of a slot that it has dropped there is one verdict, which names it.
+// Where Patroni manages the cluster, check and setup say how it learns of the
+// slot; and of a slot it has dropped there is one verdict, which names it.
 func TestPatroniIsSeen(t *testing.T) {
 	f := empty(t)
 	theirs := must.Get(catalog.Connect(f.ctx(), f.Source.URL.Reveal()))(t)
@@ -238,7 +238,7 @@ func TestCheckWithoutServers(t *testing.T) {
 	wantFinding(t, r, "kafka.connection", Fail, "127.0.0.1:1")
 }
 
-// The broker answers, and names an address that nobody can write to.
+// The broker answers, and names an address nobody can write to.
 func TestCheckFindsAWrongAdvertisedListener(t *testing.T) {
 	t.Parallel()
 	f := empty(t)
@@ -273,9 +273,9 @@ func TestSplitByAge(t *testing.T) {
 	}
 }
 
-// A place that can be read and not written to is found before the first save. (A
-// name that leaves no room for that of the temporary file: a superuser could write
-// to a read-only directory.)
+// A place that can be read and not written to is found before the first save.
+// (A name leaving no room for that of the temporary file: a superuser could
+// write to a read-only directory.)
 func TestCheckpointFileThatCannotBeWritten(t *testing.T) {
 	f := empty(t)
 	good := f.Checkpoint.Path
@@ -314,13 +314,13 @@ fail     publication  table a.b is not in it
 	}
 }
 
-// errWithRemedy lends the summary's error a remedy: its checks have their own.
+// errWithRemedy lends the summary's error a remedy: the checks have their own.
 func errWithRemedy(err error) error {
 	return &failure.Error{Class: failure.ClassOf(err), Remedy: "see the checks", Err: err}
 }
 
-// A publication that the configuration names wrongly is told as that, by each verb, and
-// nothing is changed.
+// A publication the configuration names wrongly is told as that, by each verb,
+// and nothing is changed.
 func TestAMistakenPublication(t *testing.T) {
 	f := sound(t)
 	f.save()

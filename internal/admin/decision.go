@@ -13,12 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// decision is what an operator decides on: a slot that nobody reads, the
-// checkpoint, and what the database shows.
+// decision is what an operator decides on: a slot nobody reads, the checkpoint,
+// and what the database shows.
 type decision struct {
 	*view
 	*session
-	store checkpoint.Store // nil: none is there, so that nothing is in it
+	store checkpoint.Store // nil: none is there, so nothing is in it
 }
 
 // openDecision looks at everything for a verb and changes nothing.
@@ -37,7 +37,7 @@ func openDecision(ctx context.Context, cfg *config.Config, verb string) (d *deci
 	return d, nil
 }
 
-// openIdle is openDecision of a slot that nobody reads, and that may be dropped.
+// openIdle is openDecision of a slot nobody reads, and that may be dropped.
 func openIdle(ctx context.Context, cfg *config.Config) (*decision, error) {
 	d, err := openDecision(ctx, cfg, "setup --accept-gap")
 	if err == nil && d.Exists {
@@ -97,8 +97,8 @@ func (d *decision) close() {
 	d.session.close()
 }
 
-// ready makes sure that the decision can be saved, before anything is done about
-// it. It creates what the store lacks.
+// ready makes sure the decision can be saved, before anything is done about it.
+// ready creates what the store lacks.
 func (d *decision) ready(ctx context.Context) (err error) {
 	if d.store == nil {
 		if d.store, err = wiring.OpenStore(ctx, d.cfg); err != nil {
@@ -113,7 +113,7 @@ func (d *decision) owned() checkpoint.Owned {
 	return d.stored.OwnedUnder(d.scope(), d.Tables).Seen(d.Tables, d.End)
 }
 
-// save stores what was decided.
+// save stores everything decided.
 func (d *decision) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	if err := saveCheckpoint(ctx, d.store, cp); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)

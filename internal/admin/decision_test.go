@@ -33,7 +33,7 @@ func TestWithoutYesNoStoreIsCreated(t *testing.T) {
 	}
 }
 
-// "Done" means that the next run goes on: a gap is not accepted while the tables
+// "Done" means the next run goes on: a gap is not accepted while the tables
 // cannot be read, which would make another.
 func TestAcceptGapWantsTablesThatCanBeRead(t *testing.T) {
 	f := sound(t)
@@ -52,7 +52,8 @@ func TestAcceptGapWantsTablesThatCanBeRead(t *testing.T) {
 	}
 }
 
-// Two servers may have databases and slots of the same names, and one store.
+// Two servers may have databases and slots of the same names, and a single
+// store.
 func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*checkpoint.Checkpoint){
 		"another server":                 func(cp *checkpoint.Checkpoint) { cp.SystemID = "1" },
@@ -82,7 +83,7 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 }
 
 // Setup says of it what run would, and does not advise to accept a gap that is
-// none, which would take the checkpoint from its connector.
+// none, which would take the checkpoint from the connector.
 func TestSetupNamesTheOtherServer(t *testing.T) {
 	f := sound(t)
 	cp := f.save()
@@ -129,8 +130,8 @@ func TestWriteToAStoreThatIsSilentEnds(t *testing.T) {
 	}
 }
 
-// A row that was written while its table had another name is an event of ours, as
-// it is to run.
+// A row written while the table had another name is an event of ours, as it is
+// to run.
 func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	f := sound(t)
 	before := f.save()
@@ -148,7 +149,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	}
 }
 
-// A log that was put back has grown past the checkpoint, so that positions do not tell. check
+// A log put back has grown past the checkpoint, so positions do not tell. check
 // says the same as run, which would not start.
 func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
 	f := sound(t)
@@ -165,14 +166,15 @@ func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
 	cp.Epoch++
 	f.put(cp)
 	f.wantCheck("checkpoint", Fail, "the server's log is not the one that was read up to")
-	// The server frees a slot a moment after it has heard that the connection is closed.
+	// The server frees a slot a moment after it has heard the connection is
+	// closed.
 	await.Until(t, "the slot to be free", func() bool { slot, _ := f.slot(); return !slot.Active })
 	if slot, _ := f.slot(); slot.ConfirmedFlush >= cp.LSN {
 		t.Errorf("check left the slot %+v", slot)
 	}
 }
 
-// Failure mode 75. A row of a table that has the name only now is none.
+// Failure mode 75. A row of a table with the name only now is none.
 func TestSkipTransactionOfATableThatTookTheName(t *testing.T) {
 	f := sound(t)
 	f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES`)

@@ -17,18 +17,18 @@ import (
 )
 
 // emitSQL has places for what create knows, as {name}. They are not those of
-// text/template: it calls methods by name, so that the linker would have to keep
+// text/template: it calls methods by name, so the linker would have to keep
 // every method of the program.
 //
 //go:embed emit.sql
 var emitSQL string
 
-// emitFunction is an SQL function that writes an event as a message. There is
-// one for each type of payload; they are not overloads of one name because then
-// a JSON literal would be taken for text.
+// emitFunction is an SQL function writing an event as a message. There is one
+// for each type of payload; they are not overloads of a single name because
+// then a JSON literal would be taken for text.
 type emitFunction struct {
 	name    string
-	payload string // its type
+	payload string // the type
 }
 
 // emitSchema is where the functions are created; they work in any other, and are
@@ -168,8 +168,8 @@ func (d *doctor) emit(ctx context.Context) {
 	}
 }
 
-// noTable is the error of a verb that reads tables where there are none, with what takes
-// its place.
+// noTable is the error of a verb reading tables where there are none, with what
+// takes over.
 func noTable(what, instead string) error {
 	return failure.Configf("messages are in the log only: "+instead, "%s reads tables, and source.tables is empty", what)
 }

@@ -180,7 +180,7 @@ func TestSetupOfMessageMode(t *testing.T) {
 	f.wantTeardown("checkpoint dropped", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
 }
 
-// A function whose body is right may still be called otherwise than it should
+// A function with the body right may still be called otherwise than it should
 // be, and one in another schema is the one that applications may call.
 func TestSetupMendsTheFunctions(t *testing.T) {
 	f := soundMessages(t)
@@ -240,7 +240,7 @@ func TestTailOfMessages(t *testing.T) {
 }
 
 // Whoever drains a table and goes on with messages alone keeps the slot, and so
-// what is in it.
+// everything in it.
 func TestFromATableToMessages(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode = config.ModeMessage

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// The verb setup takes a publication of all tables, unless the outbox is one of its
-// exceptions (19).
+// The verb setup takes a publication of all tables, unless the outbox is one of
+// the exceptions (19).
 func TestSetupOverAPublicationOfAllTables(t *testing.T) {
 	f := sound(t)
 	set := func(t *testing.T, publication string) error {

@@ -22,28 +22,28 @@ import (
 type GapOptions struct {
 	// Yes does it; without it AcceptGap only says what would be accepted.
 	Yes bool
-	// Snapshot has the next run publish the rows that are in the outbox first.
+	// Snapshot has the next run publish the rows in the outbox first.
 	Snapshot bool
 }
 
 // GapReport says which gap an operator accepts, and what is done for it.
 type GapReport struct {
 	Reason string    `json:"reason"`         // why the connector stopped; empty if it had no reason to
-	From   string    `json:"from"`           // the last position that is known to be published; empty if none is
+	From   string    `json:"from"`           // the last position known to be published; empty if none is
 	Saved  time.Time `json:"saved,omitzero"` // when From was
 	To     string    `json:"to"`             // where the stream goes on; before it is done, the server's position
-	Slot   string    `json:"slot"`           // what becomes of the slot: kept, created, recreated
-	// ReadAgain tells that the slot stands before From: what lies between To and
-	// From is read again, and is no gap.
+	Slot   string    `json:"slot"`           // the outcome of the slot: kept, created, recreated
+	// ReadAgain tells the slot stands before From: what lies between To and From
+	// is read again, and is no gap.
 	ReadAgain bool `json:"read_again"`
 	Done      bool `json:"done"`
 	// Part is the transaction that From is in the middle of; empty: none is.
 	Part string `json:"part,omitempty"`
-	// PartAgain tells that what was published of it is published again.
+	// PartAgain tells that everything published of it is published again.
 	PartAgain bool `json:"part_again,omitempty"`
 	// Kafka is what brokers do not tell of what they had acknowledged; empty: nothing.
 	Kafka string `json:"kafka,omitempty"`
-	// Snapshot tells that the next run publishes the rows in the outbox first.
+	// Snapshot tells the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
 	// asTheyAre tells that no --snapshot could publish rows: there is no table, or no store
@@ -54,8 +54,8 @@ type GapReport struct {
 }
 
 // AcceptGap goes on from the present after a loss (exit code 3): it creates a
-// missing publication, makes the slot anew where it is gone, lost, or older
-// than its publication, and writes a checkpoint that fits. It refuses while the
+// missing publication, makes the slot anew where gone, lost, or older than the
+// publication, and writes a checkpoint that fits. AcceptGap refuses while the
 // slot is in use.
 func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapReport, error) {
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
@@ -71,7 +71,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	}
 	defer d.close()
 	// What would stop the next run all the same asks for the gap to be accepted
-	// after it is corrected. A publication that is missing will be made of the tables.
+	// after being corrected. A publication missing will be made of the tables.
 	if err := errors.Join(d.Unfit(), d.mistaken()); err != nil {
 		return nil, fmt.Errorf("before a gap is accepted, what keeps the tables from being read must be corrected: %w", err)
 	}
@@ -90,10 +90,11 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	return report, d.closeGap(ctx, report, acknowledged)
 }
 
-// planGap decides what becomes of the slot. It is kept if it can be read, and its
-// publication is the one that the checkpoint knows. If it still has the log that the
-// checkpoint is of, run goes on where the checkpoint is. Otherwise all that it still has is
-// published, also what lies before the checkpoint, which may be of another log.
+// planGap decides the outcome of the slot. It is kept if it can be read, and
+// the publication is the one the checkpoint knows. If it still has the log the
+// checkpoint is of, run goes on where the checkpoint is. Otherwise everything
+// it still has is published, also what lies before the checkpoint, which may be
+// of another log.
 func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
 		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
@@ -160,7 +161,7 @@ func (d *decision) bound(ctx context.Context, t pg.Table) error {
 	return err
 }
 
-// publishable returns why the publication that is missing cannot be made, if so.
+// publishable returns why the publication missing cannot be made, if so.
 func (d *decision) publishable(ctx context.Context) error {
 	infos, err := catalog.ReadTables(ctx, d.conn, d.cfg.Source.Tables)
 	if err != nil {
@@ -190,7 +191,7 @@ func (d *decision) acknowledged(ctx context.Context, r *GapReport) *sink.Compari
 
 // samePublication compares the publications of two fingerprints, without their
 // tables. A slot can still be read if tables came or went, but not from before
-// its publication was created.
+// the publication was created.
 func samePublication(a, b string) bool {
 	a, _, _ = strings.Cut(a, ":")
 	b, _, _ = strings.Cut(b, ":")
@@ -233,8 +234,9 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport, acknowledged *sin
 	return nil
 }
 
-// accepted is the checkpoint that run goes on from. It keeps what the stored one says of
-// Kafka: what consumers may see already, and what brokers had acknowledged.
+// accepted is the checkpoint running goes on from. accepted keeps what the
+// stored one says of Kafka: what consumers may see already, and what brokers
+// had acknowledged.
 func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparison) checkpoint.Checkpoint {
 	cp := d.checkpointAt(at)
 	cp.Snapshot = r.Snapshot
@@ -278,7 +280,7 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	return l.to(w)
 }
 
-// repeat is how what is planned is done.
+// repeat is how everything planned is done.
 func (r *GapReport) repeat() string {
 	if r.Snapshot || r.asTheyAre {
 		return "repeat it with --yes"
@@ -297,7 +299,7 @@ func (r *GapReport) from() string {
 	return fmt.Sprintf("%s (saved at %s)", r.From, r.Saved.Format(time.RFC3339))
 }
 
-// ways says what becomes of the rows in the outbox, with --snapshot and without.
+// ways says the outcome of the rows in the outbox, with --snapshot and without.
 func (r *GapReport) ways(l *lines) {
 	const again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones."
 	without := "run publishes no row again that is in the outbox tables"
@@ -315,7 +317,7 @@ func (r *GapReport) ways(l *lines) {
 	}
 }
 
-// explain says what is missing, as far as that is known, and what is published
+// explain says everything missing, as far as known, and everything published
 // again.
 func (r *GapReport) explain(l *lines) {
 	switch {

@@ -98,8 +98,8 @@ func TestAcceptGapStreams(t *testing.T) {
 	}
 }
 
-// What lies between a slot and the checkpoint that it is behind comes again, and
-// is not missing.
+// What lies between a slot and the checkpoint it is behind comes again, and is
+// not missing.
 func TestGapReportText(t *testing.T) {
 	const (
 		again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones.\n"
@@ -169,8 +169,8 @@ func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
 	}
 }
 
-// Failure mode 143: "Done" is said of what the next run can do. A right that it lacks is
-// named before anything is changed.
+// Failure mode 143: "Done" is said of what the next run can do. A right it
+// lacks is named before anything is changed.
 func TestAcceptGapWantsTheRightsFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
 		attributes string

@@ -11,12 +11,12 @@ type lines struct{ strings.Builder }
 
 func (l *lines) printf(format string, args ...any) { fmt.Fprintf(l, format, args...) }
 
-// line prints one thing with its name before it.
+// line prints one thing with the name before it.
 func (l *lines) line(name, format string, args ...any) {
 	l.printf("%-12s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-// trouble prints an error and what to do about it, if there is one.
+// trouble prints an error and the remedy for it, if any.
 func (l *lines) trouble(name string, p *Problem) {
 	if p == nil {
 		return

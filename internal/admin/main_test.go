@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // patience bounds every wait, for slow and busy machines.
 const patience = time.Minute
 
-// fixture is a configuration with a database of its own, the checkpoint in a
-// file and events on stdout.
+// fixture is a configuration with a separate database, the checkpoint in a file
+// and events on stdout.
 type fixture struct {
 	*config.Config
 	t    *testing.T
@@ -68,7 +68,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	return f
 }
 
-// slotName is unique on the server that the package's tests share.
+// slotName is unique on the server the package's tests share.
 func slotName(t *testing.T) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -164,7 +164,7 @@ func (f *fixture) wantSlot() {
 	}
 }
 
-// publication reads the fingerprint that a checkpoint would have now.
+// publication reads the fingerprint a checkpoint would have now.
 func (f *fixture) publication() string {
 	f.t.Helper()
 	p, ok, err := catalog.ReadPublication(f.ctx(), f.conn, f.Source.Publication)
@@ -216,7 +216,7 @@ func (f *fixture) open() *wal.Stream {
 	return must.Get(session.stream(f.ctx(), repl, f.Source.Slot, 0, 0))(f.t)
 }
 
-// leave ends a stream and waits until nobody holds its slot: the server answers
+// leave ends a stream and waits until nobody holds the slot: the server answers
 // the end of the copy before it lets the slot go.
 func (f *fixture) leave(s *wal.Stream) {
 	f.t.Helper()
@@ -226,7 +226,7 @@ func (f *fixture) leave(s *wal.Stream) {
 	pgtest.Await(f.t, f.conn, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, f.Source.Slot)
 }
 
-// wantClass asserts an error of a class with a remedy and, in its text, words.
+// wantClass asserts an error of a class with a remedy and, in the text, words.
 func wantClass(t *testing.T, err error, class failure.Class, words ...string) {
 	t.Helper()
 	if err == nil || failure.ClassOf(err) != class || failure.RemedyOf(err) == "" {

@@ -10,11 +10,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// recognised reports whether the slot has the log that the checkpoint is of: it sends again
-// the last transaction that was published, and the one that was published in part. Then a
-// run can go on from the checkpoint, and nothing is published twice. It confirms nothing.
-// A log that cannot be read is not recognised; other is the error of one that is known to be
-// another.
+// recognised reports whether the slot has the log the checkpoint is of: it
+// sends again the last transaction published, and the one published in part.
+// Then a run can go on from the checkpoint, and nothing is published twice.
+// recognised confirms nothing. A log that cannot be read is not recognised;
+// other is the error of one known to be another.
 func (d *decision) recognised(ctx context.Context) (same bool, other error) {
 	past := d.past()
 	past.Cut = d.stored.Cut

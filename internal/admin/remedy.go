@@ -10,7 +10,7 @@ import (
 // lockRemedy shows who holds what a question waits for, also while it waits.
 const lockRemedy = "see who holds the lock: SELECT pid, locktype, relation::regclass, mode, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE mode = 'AccessExclusiveLock' AND granted;"
 
-// remedyOf is failure.RemedyOf, and knows what to do about a lock.
+// remedyOf is failure.RemedyOf, and knows the remedy for a lock.
 func remedyOf(err error) string {
 	if remedy := failure.RemedyOf(err); remedy != "" || pgsql.State(err) != pgerrcode.LockNotAvailable {
 		return remedy

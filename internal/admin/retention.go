@@ -13,7 +13,7 @@ import (
 )
 
 // retentionGrants are the privileges that retention asks for on a table, beside
-// the use of its schema. For partitions the role must own the table, which
+// the use of the schema. For partitions the role must own the table, which
 // setup leaves to a person.
 func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	if cfg.Retention.After == 0 {
@@ -22,11 +22,11 @@ func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	return []string{"GRANT SELECT, DELETE ON " + t.Quoted() + to}
 }
 
-// retained is what retention needs to know of a table, and what its operator
+// retained is what retention needs to know of a table, and what the operator
 // wants to.
 type retained struct {
 	exists, partitioned, hasDefault bool
-	byTime                          bool   // partitioned by ranges of one time
+	byTime                          bool   // partitioned by ranges of a single time
 	column                          string // the type of retention.column; empty if there is none
 	mayDelete, mayOwn, mayCreate    bool
 	owner                           string
@@ -125,7 +125,7 @@ func (d *doctor) retainedPartitions(name string, t pg.Table, r retained) {
 	}
 }
 
-// TableStatus is how large an outbox table is, with its partitions and indexes.
+// TableStatus is how large an outbox table is, with the partitions and indexes.
 type TableStatus struct {
 	Name       string `json:"name"`
 	Bytes      int64  `json:"bytes"`
@@ -134,8 +134,8 @@ type TableStatus struct {
 	Retention string `json:"retention,omitempty"`
 }
 
-// describeTables leaves out tables that do not exist: the publication's part
-// says so.
+// describeTables leaves out tables not existing: the publication's part says
+// so.
 func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]TableStatus, error) {
 	var list []TableStatus
 	for _, t := range cfg.Source.Tables {

@@ -41,8 +41,9 @@ func (s *session) grantReplication() string {
 	return "ALTER ROLE " + role + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + role + ";)"
 }
 
-// mayReplicate asks for the right to make, read or drop a slot. Where the role's
-// attributes do not show it (Amazon RDS has a role of its own for it) a connection does.
+// mayReplicate asks for the right to make, read or drop a slot. Where the
+// role's attributes do not show it (Amazon RDS has a separate role for it) a
+// connection does.
 func (s *session) mayReplicate(ctx context.Context, to string) error {
 	may, err := s.hasReplication(ctx)
 	if err != nil || may {

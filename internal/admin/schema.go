@@ -35,7 +35,7 @@ func ParseSchema(name string) (Schema, error) {
 	return "", failure.Configf("write --schema debezium or --schema snake", "unknown schema %q", name)
 }
 
-// column is one line of a CREATE TABLE.
+// column is a single line of a CREATE TABLE.
 type column struct{ name, definition string }
 
 // columns lists an outbox table's columns: those the configuration names, the
@@ -127,13 +127,13 @@ func (s Schema) createTable(cfg *config.Config, table pg.Table) string {
 	return "CREATE TABLE IF NOT EXISTS " + table.Quoted() + " (\n" + strings.Join(lines, ",\n") + "\n)" + storage
 }
 
-// unquoted are the names that setup itself chooses; none is a reserved word.
+// unquoted are the names setup itself chooses; none is a reserved word.
 var unquoted = []string{
 	"id", "aggregatetype", "aggregateid", "type", "payload", "headers",
 	"aggregate_type", "aggregate_id", "event_type", "created_at", "published", "published_at", poll.SequenceColumn,
 }
 
-// plainIdentifier quotes a column name unless it is known to need no quotes.
+// plainIdentifier quotes a column name unless known to need no quotes.
 func plainIdentifier(name string) string {
 	if slices.Contains(unquoted, name) {
 		return name

@@ -58,7 +58,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	return b.String(), nil
 }
 
-// writeEnvironment begins a script with the settings that its statements count on.
+// writeEnvironment begins a script with the settings the statements count on.
 func writeEnvironment(b *strings.Builder) {
 	writeSection(b, "Functions and operators are PostgreSQL's own; nothing is cut short, and nothing is read-only",
 		catalog.ScriptEnvironment...)
@@ -78,7 +78,7 @@ func Comment(text string) string {
 	return "-- " + strings.NewReplacer("\n", "\n-- ", "\r", " ").Replace(text) + "\n"
 }
 
-// createSchema is "" for public, which is there already.
+// createSchema is "" for public, there already.
 func createSchema(t pg.Table) string {
 	if t.Schema == "public" {
 		return ""
@@ -103,7 +103,8 @@ func roleSQL(role, attributes string, grants []string) []string {
 	}, grants...)
 }
 
-// writeRoles writes what is granted to the connector's role and to the writer's.
+// writeRoles writes everything granted to the connector's role and to the
+// writer's.
 func writeRoles(b *strings.Builder, cfg *config.Config, opts SetupOptions, grants []string) error {
 	if opts.Role != "" {
 		password, err := passwordSQL(opts.Role, opts.Password)
@@ -132,7 +133,7 @@ func passwordSQL(role string, password setting.Secret) (string, error) {
 	return "ALTER ROLE " + pgsql.Name(role) + " PASSWORD " + pgsql.Literal(verifier), err
 }
 
-// writerGrants are the privileges of a service that writes events. The functions of
+// writerGrants are the privileges of a service writing events. The functions of
 // message mode are in the schema.
 func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 	to := " TO " + pgsql.Name(role)
@@ -192,7 +193,7 @@ func grantConnect(role string) string {
 		"END ")
 }
 
-// doUnless is a DO block that runs statements unless a query finds something.
+// doUnless is a DO block running statements unless a query finds something.
 func doUnless(query string, statements ...string) string {
 	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
 		"    IF NOT EXISTS ("+query+") THEN\n"+

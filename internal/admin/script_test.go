@@ -14,7 +14,7 @@ import (
 )
 
 // catalogs is what setup may leave in a database, as text without the OIDs and
-// names that differ between two of them.
+// names differing between two of them.
 const catalogs = `
 SELECT 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' ' || a.attidentity::text
        || ' ' || COALESCE(pg_get_expr(d.adbin, d.adrelid), '') || ' ' || COALESCE(a.attacl::text, '')

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// secondReader is the verdict about a slot that nobody has noted; see store.SecondReader.
-// kept may be nil.
+// secondReader is the verdict about a slot nobody has noted; see
+// store.SecondReader. kept may be nil.
 func (s *session) secondReader(ctx context.Context, v *view, kept checkpoint.Store) (verdict, err error) {
 	infos := v.Tables
 	if infos == nil { // as there is no publication
@@ -29,8 +29,8 @@ func (s *session) secondReader(ctx context.Context, v *view, kept checkpoint.Sto
 	return store.SecondReader(ctx, s.conn, kept, r, seen, s.cfg.Source.Siblings)
 }
 
-// secondReader is why run would not read a slot that nobody has noted, if the same is read
-// from another one.
+// secondReader is why run would not read a slot nobody has noted, if the same
+// is read from another.
 func (d *doctor) secondReader(ctx context.Context, s *session, v *view) error {
 	var kept checkpoint.Store
 	if d.cfg.Checkpoint.Store != store.StoreNone {

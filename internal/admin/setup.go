@@ -21,20 +21,20 @@ import (
 )
 
 // slotPatience is how long the creation of a slot may wait for transactions
-// that are running.
+// running.
 const slotPatience = 30 * time.Second
 
 // SetupOptions are the choices of Setup beside the configuration.
 type SetupOptions struct {
-	Schema Schema // of a table that is created; required
+	Schema Schema // of a table created; required
 	Role   string // a role to create or complete; empty: none
-	Writer string // a role of the service that writes events; empty: none
+	Writer string // a role of the service writing events; empty: none
 	// Password is set for Role; empty: none.
 	Password setting.Secret
 	Notify   bool // poll mode's trigger also where it breaks PREPARE TRANSACTION
 }
 
-// Step is one object that setup or teardown looked after.
+// Step is one object setup or teardown looked after.
 type Step struct {
 	Object string `json:"object"` // table, function, index, trigger, publication, role, slot or checkpoint
 	Name   string `json:"name"`
@@ -54,7 +54,7 @@ func (s Steps) WriteText(w io.Writer) error {
 	return tw.Flush()
 }
 
-// setup is one run of Setup.
+// setup is a single run of Setup.
 type setup struct {
 	*session
 	opts   SetupOptions
@@ -63,10 +63,11 @@ type setup struct {
 	steps  Steps
 }
 
-// Setup creates what is missing for the connector to run: outbox tables or, in
-// message mode, functions that write messages, publication, checkpoint store, role
-// and slot. Its SQL is that of Script. It may be repeated. It first makes sure that it
-// can do all, and otherwise changes nothing. On an error the steps say how far it got.
+// Setup creates everything missing for the connector to run: outbox tables or,
+// in message mode, functions writing messages, publication, checkpoint store,
+// role and slot. Its SQL is that of Script. Setup may be repeated. It first
+// makes sure it can do all, and otherwise changes nothing. On an error the
+// steps say how far it got.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
 	session, err := open(ctx, cfg)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *setup) ensureTables(ctx context.Context) error {
 	return nil
 }
 
-// namesake warns of a table that has the name of the one that is created.
+// namesake warns of a table with the name of the one created.
 func (s *setup) namesake(ctx context.Context, t pg.Table) (warning string, err error) {
 	other, err := catalog.FindNamesake(ctx, s.conn, t)
 	if err != nil || !other.SameName {
@@ -126,8 +127,8 @@ func (s *setup) namesake(ctx context.Context, t pg.Table) (warning string, err e
 		catalog.InSourceTables(other.Near) + "; and drop the new one", nil
 }
 
-// ensurePublication creates the publication or adds tables that it lacks. What
-// else is wrong with an existing one is the operator's to change.
+// ensurePublication creates the publication or adds tables it lacks. What else
+// is wrong with an existing one is the operator's to change.
 func (s *setup) ensurePublication(ctx context.Context) error {
 	from := s.source()
 	before, existed, err := catalog.ReadPublication(ctx, s.conn, from.Publication)
@@ -168,7 +169,7 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	return v.Unfit()
 }
 
-// movable adds that rows which move between partitions would be published again.
+// movable adds rows which move between partitions would be published again.
 func (s *setup) movable(ctx context.Context, v *catalog.View, detail string) (string, error) {
 	for _, info := range v.Tables {
 		warning, err := s.movesUnseen(ctx, *v.Publication, info)
@@ -238,7 +239,7 @@ func (s *setup) giveRole(ctx context.Context, grants []string) error {
 	return nil
 }
 
-// ensureWriter gives the role of the service that writes events what that takes.
+// ensureWriter gives the role of the service writing events what that takes.
 func (s *setup) ensureWriter(ctx context.Context) error {
 	if s.opts.Writer == "" {
 		return nil
@@ -268,7 +269,8 @@ func (s *setup) openCheckpoint(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the checkpoint store, and creates its topic or table where it is missing.
+// openStore opens the checkpoint store, and creates the topic or table where
+// missing.
 func (s *setup) openStore(ctx context.Context) (err error) {
 	if s.store, err = wiring.OpenStore(ctx, s.cfg); err != nil {
 		return err
@@ -283,7 +285,7 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		return err
 	}
 	if v.elsewhere() {
-		v.stored, v.mismatch = nil, nil // it is of a database that was only set up
+		v.stored, v.mismatch = nil, nil // it is of a database only set up
 	}
 	if v.Exists {
 		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String()+s.unnoted(v))
@@ -312,14 +314,14 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		detail += "; WARNING: " + catalog.PatroniDrops + ": " + catalog.PatroniKeeps(name, v.server.Database)
 	}
 	s.done("slot", name, "created", detail)
-	if err != nil || manages { // Patroni may drop this one, and make another that nobody has missed
+	if err != nil || manages { // Patroni may drop this one, and make another nobody has missed
 		return err
 	}
 	return s.note(ctx, v, at, v.Horizon)
 }
 
-// note has the checkpoint know the slot that was made, so that the first run notices if it
-// was dropped, or made anew, until then.
+// note has the checkpoint know the slot made, so the first run notices if
+// dropped, or made anew, until then.
 func (s *setup) note(ctx context.Context, v *view, at pg.LSN, horizon uint64) error {
 	if s.cfg.Checkpoint.Store == store.StoreNone {
 		return nil
@@ -333,7 +335,7 @@ func (s *setup) note(ctx context.Context, v *view, at pg.LSN, horizon uint64) er
 	return nil
 }
 
-// unnoted is what there is to say of a slot that no checkpoint knows.
+// unnoted is what there is to say of a slot no checkpoint knows.
 func (s *setup) unnoted(v *view) string {
 	if v.stored != nil || v.begun != nil || v.Slot.Active || s.cfg.Checkpoint.Store == store.StoreNone {
 		return ""
@@ -341,10 +343,10 @@ func (s *setup) unnoted(v *view) string {
 	return "; no checkpoint knows it: `cdc-outbox adopt --yes` notes it, so that the first run notices if it is dropped until then"
 }
 
-// leaveSlot leaves the slot to the first run, which publishes a snapshot. That must
-// be of the position at which the slot begins, and ends with the session that
-// creates it: of a slot made here, rows that come before the first run would be
-// published twice, and rows that go before it never.
+// leaveSlot leaves the slot to the first run, which publishes a snapshot. That
+// must be of the position at which the slot begins, and ends with the session
+// creating it: of a slot made here, rows coming before the first run would be
+// published twice, and rows going before it never.
 //
 // Where the same is read from another slot already, the store says that this one is meant.
 func (s *setup) leaveSlot(ctx context.Context, v *view) error {
@@ -364,7 +366,7 @@ func (s *setup) leaveSlot(ctx context.Context, v *view) error {
 	return nil
 }
 
-// missingSlot is the error of a slot that run must not create.
+// missingSlot is the error of a slot running must not create.
 func missingSlot(cfg *config.Config) error {
 	remedy := "run `cdc-outbox setup`, or set source.create to true"
 	if cfg.Source.Snapshot == config.SnapshotInitial {
@@ -373,9 +375,9 @@ func missingSlot(cfg *config.Config) error {
 	return failure.Configf(remedy, "slot %q does not exist, and source.create is false", cfg.Source.Slot)
 }
 
-// promiseDelivery notes, where each event is to be delivered once, that nothing was
-// delivered yet. It does so before there is a slot: nobody can tell later whether a
-// slot without a checkpoint was read.
+// promiseDelivery notes, where each event is to be delivered once, that nothing
+// was delivered yet. promiseDelivery does so before there is a slot: nobody can
+// tell later whether a slot without a checkpoint was read.
 func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) error {
 	if !wiring.ExactlyOnce(s.cfg) {
 		return nil
@@ -386,7 +388,7 @@ func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) erro
 	return nil
 }
 
-// createSlot creates the configured slot and returns its first position. When
+// createSlot creates the configured slot and returns the first position. When
 // other transactions keep it waiting too long the error names them.
 func (s *session) createSlot(ctx context.Context) (pg.LSN, error) {
 	server, err := catalog.ReadServer(ctx, s.conn)

@@ -18,8 +18,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// able returns what a later step would fail for, before the first one changes anything in
-// PostgreSQL. It opens the checkpoint store last, which may create its topic.
+// able returns what a later step would fail for, before the first one changes
+// anything in PostgreSQL. able opens the checkpoint store last, which may
+// create the topic.
 func (s *setup) able(ctx context.Context) error {
 	err := s.tablesFit(ctx)
 	if err == nil {
@@ -114,7 +115,7 @@ func (s *setup) perform(ctx context.Context, checkpoints string) error {
 	return denied(s.ensureWriter(ctx), "do it as a superuser, or as the owner of the tables")
 }
 
-// denied adds the remedy to the error of a right that is missing.
+// denied adds the remedy to the error of a right missing.
 func denied(err error, remedy string) error {
 	if pgsql.State(err) == pgerrcode.InsufficientPrivilege && failure.RemedyOf(err) == "" {
 		return failure.Configf(remedy, "%w", err)
@@ -122,8 +123,9 @@ func denied(err error, remedy string) error {
 	return err
 }
 
-// reachCheckpoint opens the checkpoint store, and refuses what it has of another slot. A
-// table that is missing is left to openCheckpoint: its schema may be missing, too.
+// reachCheckpoint opens the checkpoint store, and refuses what it has of
+// another slot. A table missing is left to openCheckpoint: the schema may be
+// missing, too.
 func (s *setup) reachCheckpoint(ctx context.Context) error {
 	if s.cfg.Checkpoint.Store == store.StorePostgres {
 		if _, exists, err := store.LocateTable(ctx, s.conn, s.cfg.Checkpoint.Table); err != nil || !exists {
@@ -152,8 +154,8 @@ func (s *setup) writerExists(ctx context.Context) error {
 	return err
 }
 
-// mayPublish asks for the rights to make the publication, if it is missing, and otherwise to
-// add what it lacks.
+// mayPublish asks for the rights to make the publication, if missing, and
+// otherwise to add what it lacks.
 func (s *setup) mayPublish(ctx context.Context) error {
 	pub, exists, err := catalog.ReadPublication(ctx, s.conn, s.cfg.Source.Publication)
 	if err != nil {
@@ -214,8 +216,8 @@ func (s *setup) mayAdd(ctx context.Context, pub catalog.Publication, infos []cat
 	return nil
 }
 
-// refuseMistaken refuses to create a publication in place of the one that was read, if
-// that has another name: the next start would take it for one that was recreated.
+// refuseMistaken refuses to create a publication in place of the one read, if
+// with another name: the next start would take it for one recreated.
 func (s *setup) refuseMistaken(ctx context.Context) error {
 	v := &view{}
 	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || !v.Exists {
@@ -228,7 +230,7 @@ func (s *setup) refuseMistaken(ctx context.Context) error {
 	return v.mistaken()
 }
 
-// mayMakeSlot asks for all that the slot takes, if this run is to make it.
+// mayMakeSlot asks for everything the slot takes, if this run is to make it.
 func (s *setup) mayMakeSlot(ctx context.Context) error {
 	_, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
 	if err != nil || exists {

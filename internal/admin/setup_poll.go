@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
-// ensurePolling is what setup does in poll mode beside tables and role: the index
-// of unpublished rows, and the trigger that tells of new ones.
+// ensurePolling is what setup does in poll mode beside tables and role: the
+// index of unpublished rows, and the trigger telling of new ones.
 func (s *setup) ensurePolling(ctx context.Context) error {
 	return s.polled(ctx, func(t *poll.Table) error {
 		if err := s.ensureIndex(ctx, t); err != nil {
@@ -51,8 +51,8 @@ func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
 	return err
 }
 
-// build creates an index, which takes the time that its table needs. It waits
-// for the transactions of others without a limit, because an interrupted CREATE
+// build creates an index, which takes the time the table needs. build waits for
+// the transactions of others without a limit, because an interrupted CREATE
 // INDEX CONCURRENTLY leaves an invalid index behind.
 func (s *setup) build(ctx context.Context, sql string) error {
 	if err := s.execute(ctx, "SET lock_timeout = 0"); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// What is there stays, what is missing is created, and the role may do all that
-// the connector needs.
+// What is there stays, everything missing is created, and the role may do
+// everything the connector needs.
 func TestSetup(t *testing.T) {
 	for _, schema := range []Schema{SchemaDebezium, SchemaSnake} {
 		t.Run(string(schema), func(t *testing.T) {
@@ -37,8 +37,8 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// The columns are those that the configuration names, and the router finds all
-// of them.
+// The columns are those the configuration names, and the router finds all of
+// them.
 func TestSetupFollowsTheConfiguration(t *testing.T) {
 	f := empty(t)
 	f.Source.Tables = []pg.Table{{Schema: "Événements", Name: "Out Box"}}
@@ -78,8 +78,8 @@ func TestStepsText(t *testing.T) {
 	}
 }
 
-// With source.snapshot: initial the slot is left to the run that publishes the
-// snapshot of its position. Where it was made by somebody else, and there is no
+// With source.snapshot: initial the slot is left to the run publishing the
+// snapshot of the position. Where it was made by somebody else, and there is no
 // checkpoint, only an operator can tell.
 func TestSetupLeavesTheSlotToTheSnapshot(t *testing.T) {
 	f := empty(t)
@@ -113,9 +113,9 @@ func TestSetupLeavesTheSlotToTheSnapshot(t *testing.T) {
 	f.wantCheck("checkpoint", OK, "fits the database")
 }
 
-// Setup takes no UPDATE and no DELETE from the application, in partitions that are
-// made later neither, and check has nothing to say. Where the publication is one that
-// does, check says so.
+// Setup takes no UPDATE and no DELETE from the application, in partitions made
+// later neither, and check has nothing to say. Where the publication is one
+// that does, check says so.
 func TestSetupLeavesUpdatesToTheApplication(t *testing.T) {
 	const columns = `aggregatetype text, aggregateid text, type text, payload jsonb, n int DEFAULT 1`
 	for name, tt := range map[string]struct {
@@ -187,7 +187,7 @@ func TestCheckNamesTablesWhoseUpdatesAreRefused(t *testing.T) {
 	}
 }
 
-// A publication that another slot may read is named as such.
+// A publication another slot may read is named as such.
 func TestSetupWarnsOfASharedPublication(t *testing.T) {
 	f := sound(t)
 	second := *f.Config
@@ -201,8 +201,8 @@ func TestSetupWarnsOfASharedPublication(t *testing.T) {
 	}
 }
 
-// The service that writes events gets what that takes, and the connector's role a
-// password that it can log in with, both from setup and from what it prints.
+// The service writing events gets what that takes, and the connector's role a
+// password it can log in with, both from setup and from what it prints.
 func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModeMessage, config.ModePoll} {
 		for _, how := range []string{"executed", "printed"} {
@@ -248,7 +248,7 @@ func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 	wantClass(t, err, failure.Config, "nobody")
 }
 
-// A column that a sequence fills asks its writer for the right to that one, too,
+// A column a sequence fills asks the writer for the right to that one, too,
 // unless it is an identity.
 func TestSetupGrantsTheWriterWhatFillsColumns(t *testing.T) {
 	f := empty(t)

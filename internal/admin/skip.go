@@ -24,8 +24,8 @@ type SkipReport struct {
 	Commit string    `json:"commit_lsn"`
 	XID    uint32    `json:"xid"`
 	Time   time.Time `json:"committed_at"`
-	// Events are those of the transaction, published or not; Total counts also
-	// those beyond the first mostSkipped.
+	// Events are the transaction's, published or not; Total counts also those
+	// beyond the first mostSkipped.
 	Events []SkippedEvent `json:"events"`
 	Total  int            `json:"total"`
 	Done   bool           `json:"done"`
@@ -36,12 +36,12 @@ type SkipReport struct {
 	landmark checkpoint.Landmark
 }
 
-// SkippedEvent is an event of a transaction that is passed over.
+// SkippedEvent is an event of a transaction passed over.
 type SkippedEvent struct {
 	Seq   uint32 `json:"seq"`
 	Table string `json:"table"`
 	ID    string `json:"id"`
-	// Reason is why it cannot be published; empty: nothing but the brokers, which were not
+	// Reason is why it cannot be published; empty: nothing but the brokers, not
 	// asked, can refuse it.
 	Reason transform.Reason `json:"reason,omitempty"`
 }
@@ -58,11 +58,11 @@ func ParseSkip(text string) (pg.LSN, error) {
 	return at, nil
 }
 
-// SkipTransaction has the next run pass over the one transaction whose commit
-// record is at the position, which run refuses. It notes the transaction in the
-// checkpoint and moves nothing: what comes before it is published as always.
-// Without yes it only says what would be passed over. It refuses while the slot
-// is in use.
+// SkipTransaction has the next run pass over the one transaction with the
+// commit record at the position, which run refuses. It notes the transaction in
+// the checkpoint and moves nothing: earlier transactions are published as
+// always. Without yes it only says what would be passed over. SkipTransaction
+// refuses while the slot is in use.
 func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
 	d, err := openIdle(ctx, cfg)
 	if err != nil {
@@ -114,10 +114,10 @@ func (v *view) skippable(at pg.LSN) error {
 	return nil
 }
 
-// skip looks for one transaction in the stream.
+// skip looks for a single transaction in the stream.
 type skip struct {
 	*decision
-	at     pg.LSN // of its commit record
+	at     pg.LSN // of the commit record
 	past   checkpoint.Past
 	replay *checkpoint.Replay // otherwise a transaction of another log might be passed over
 	owned  checkpoint.Owned
@@ -139,7 +139,7 @@ func (s *skip) read(ctx context.Context) (*SkipReport, error) {
 	return s.find(ctx, stream)
 }
 
-// replayed streams from the slot again what was read of it.
+// replayed streams from the slot again everything read of it.
 func (d *decision) replayed(ctx context.Context, past checkpoint.Past) (*wal.Stream, error) {
 	repl, err := d.replication(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *decision) replayed(ctx context.Context, past checkpoint.Past) (*wal.Str
 	return stream, err
 }
 
-// past is what was read of the slot.
+// past is everything read of the slot.
 func (d *decision) past() checkpoint.Past {
 	slot := d.Slot.ConfirmedFlush
 	past := checkpoint.Past{Slot: slot, Known: d.known(), Start: d.known()}
@@ -163,7 +163,7 @@ func (d *decision) past() checkpoint.Past {
 	return past
 }
 
-// find reads up to the transaction. An error says that there is none with events
+// find reads up to the transaction. An error says there is none with events
 // there.
 func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error) {
 	r := &SkipReport{}
@@ -226,13 +226,14 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 	}
 }
 
-// ours reports whether run reads events from the row's table: by its name at that
-// time, or by what the checkpoint knows of it.
+// ours reports whether run reads events from the row's table: by the name at
+// that time, or by what the checkpoint knows of it.
 func (s *skip) ours(row *pg.Row) bool {
 	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
 }
 
-// moved reports whether the row was there before its transaction, and so is no event.
+// moved reports whether the row was there before the transaction, and so is no
+// event.
 func (s *skip) moved(r *SkipReport, row *pg.Row) bool {
 	move := s.moves.Inserted(s.router, row)
 	if move == transform.Moved {
@@ -285,8 +286,7 @@ func (r *SkipReport) note(row *pg.Row, e SkippedEvent) {
 }
 
 // reached ends the transaction in the report, if it has events, and reports
-// whether it is the one that is looked for. The server has sent everything up
-// to end.
+// whether it is the one looked for. The server has sent everything up to end.
 func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 	if _, err := s.replay.Reached(end); err != nil {
 		return false, err

@@ -100,8 +100,8 @@ func TestSkipMessage(t *testing.T) {
 	}
 }
 
-// Failure mode 144. A row that is larger than any that is sent is named as such, and of
-// one that brokers may refuse nothing is promised.
+// Failure mode 144. A row larger than any sent is named as such, and of one
+// brokers may refuse nothing is promised.
 func TestSkipTransactionWithARowThatIsTooLarge(t *testing.T) {
 	f := empty(t)
 	f.withKafka()

@@ -21,7 +21,7 @@ import (
 const statusPatience = 10 * time.Second
 
 // StatusReport answers what an operator asks at three in the morning. Either
-// side may be missing; its error is there then.
+// side may be missing; the error is there then.
 type StatusReport struct {
 	At      time.Time `json:"at"`
 	Verdict string    `json:"verdict"` // one sentence
@@ -53,7 +53,7 @@ type StatusReport struct {
 	class failure.Class
 	bad   bool
 	polls bool
-	still bool // the slot is behind, and its confirmed position does not move
+	still bool // the slot is behind, and the confirmed position does not move
 }
 
 // Problem is an error in a report.
@@ -91,8 +91,8 @@ type SlotStatus struct {
 	ConfirmedLSN  string          `json:"confirmed_lsn"`
 	LagBytes      int64           `json:"lag_bytes"`
 	RetainedBytes int64           `json:"retained_bytes"`
-	// LagSeconds is the flush lag of a holder at its last answer; absent while there is nothing
-	// recent to measure.
+	// LagSeconds is the flush lag of a holder at the last answer; absent while
+	// there is nothing recent to measure.
 	LagSeconds         *float64 `json:"lag_seconds,omitempty"`
 	WALStatus          string   `json:"wal_status"`
 	SafeWALSize        *int64   `json:"safe_wal_size,omitempty"`
@@ -105,15 +105,14 @@ type SlotStatus struct {
 	Awaits *Problem `json:"awaits,omitempty"`
 }
 
-// PublicationStatus is what the publication publishes, and what is wrong with
-// that.
+// PublicationStatus is what the publication publishes, and the faults of that.
 type PublicationStatus struct {
 	Name       string    `json:"name"`
 	Operations string    `json:"operations"`
 	Problems   []Problem `json:"problems,omitempty"`
 }
 
-// CheckpointStatus is the stored position of the connector, its last sign of
+// CheckpointStatus is the stored position of the connector, the last sign of
 // life.
 type CheckpointStatus struct {
 	LSN        string    `json:"lsn"`
@@ -128,8 +127,8 @@ type CheckpointStatus struct {
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 
-// Status looks at slot, publication and checkpoint. It changes nothing. When
-// PostgreSQL or Kafka is down, it reports what it can.
+// Status looks at slot, publication and checkpoint. Status changes nothing.
+// When PostgreSQL or Kafka is down, it reports what it can.
 func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg), polls: cfg.Source.Mode == config.ModePoll}
 	r.Instance = askInstance(ctx, cfg)
@@ -152,8 +151,8 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	return r
 }
 
-// askTransactions looks for open transactions. Neither they nor a Kafka that does
-// not answer keep the slot from being read, so they are not in the verdict.
+// askTransactions looks for open transactions. Neither they nor a Kafka not
+// answering keep the slot from being read, so they are not in the verdict.
 func (r *StatusReport) askTransactions(ctx context.Context, cfg *config.Config) {
 	if cfg.Sink.Kafka == nil || cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
 		return
@@ -164,8 +163,8 @@ func (r *StatusReport) askTransactions(ctx context.Context, cfg *config.Config) 
 	r.Transactions, r.TransactionsError = open.long(), problem(err)
 }
 
-// askFailover looks at the servers that a failover may go to. Before one, it harms nothing
-// if they are not ready, so they are not in the verdict.
+// askFailover looks at the servers a failover may go to. Before one, it harms
+// nothing if they are not ready, so they are not in the verdict.
 func (r *StatusReport) askFailover(ctx context.Context, s *session) {
 	if r.PostgreSQL == nil || r.PostgreSQL.InRecovery {
 		return
@@ -208,7 +207,7 @@ func (r *StatusReport) streamed(ctx context.Context, s *session) error {
 }
 
 // patiently asks PostgreSQL, with a limit: the server may be suspended, or
-// somebody may hold a lock that the question waits for.
+// somebody may hold a lock the question waits for.
 func patiently(ctx context.Context, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
@@ -228,9 +227,8 @@ func (r *StatusReport) problem(err error) *Problem {
 	return problem(err)
 }
 
-// Err is an error with the worst class that was found: failure.Loss for a lost
-// slot, failure.Transient for a server that does not answer or a connector that
-// is stuck.
+// Err is an error with the worst class found: failure.Loss for a lost slot,
+// failure.Transient for a server that does not answer or a stuck connector.
 func (r *StatusReport) Err() error {
 	if !r.bad {
 		return nil

@@ -18,15 +18,15 @@ import (
 // memory, or there is none.
 const instancePatience = 2 * time.Second
 
-// InstanceStatus is what the connector says of itself that listens at http.listen
-// on this machine. It knows what the servers do not show, such as a topic that an
-// event waits for.
+// InstanceStatus is what the connector says of itself listening at http.listen
+// on this machine. InstanceStatus knows what the servers do not show, such as a
+// topic an event waits for.
 type InstanceStatus struct {
 	Address string `json:"address"`
 	Role    string `json:"role"`
 	Phase   string `json:"phase,omitempty"` // empty in poll mode
 	Ready   bool   `json:"ready"`
-	// Reasons are why it is not ready, Remedies what to do: as on its page.
+	// Reasons are why it is not ready, Remedies the remedy: as on the page.
 	Reasons  []string `json:"reasons,omitempty"`
 	Remedies []string `json:"remedies,omitempty"`
 }
@@ -58,7 +58,7 @@ func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 	return &InstanceStatus{Address: address, Role: state.Role, Phase: state.Phase, Ready: state.Ready, Reasons: state.Reasons, Remedies: state.Remedies}
 }
 
-// instanceState is the part of a connector's /status that tells whose it is, and
+// instanceState is the part of a connector's /status telling the owner, and
 // whether events get through.
 type instanceState struct {
 	Role     string   `json:"role"`
@@ -83,19 +83,20 @@ func (s instanceState) reads(cfg *config.Config) bool {
 // active connector saves a position every few seconds.
 const standsStill = 30 * time.Second
 
-// watched is how long a slot is watched that seems to stand still: after a quiet time the
-// checkpoint is old, and the first event is a moment away from its confirmation. A
-// position that passed no event is confirmed within a few seconds.
+// watched is how long a slot is watched that seems to stand still: after a
+// quiet time the checkpoint is old, and the first event is a moment away from
+// the confirmation. A position that passed no event is confirmed within a few
+// seconds.
 var watched = 10 * time.Second
 
-// unspoken reports whether the connector that reads the slot does not answer here: it
-// knows best. A spare knows nothing of the active one.
+// unspoken reports whether the connector reading the slot does not answer here:
+// it knows best. A spare knows nothing of the active one.
 func (r *StatusReport) unspoken() bool {
 	return r.Instance == nil || r.Instance.Role == role.Standby
 }
 
-// unread reports whether nobody reads the slot although it is behind, and has been read: not
-// within the moments that a restart takes.
+// unread reports whether nobody reads the slot although behind, and has been
+// read: not within the moments a restart takes.
 func (r *StatusReport) unread() bool {
 	if r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.Checkpoint == nil {
 		return false
@@ -114,7 +115,8 @@ func (r *StatusReport) suspect() bool {
 	return slot.Active && slot.Awaits == nil && slot.LagBytes > 0 && (r.Checkpoint == nil || r.Checkpoint.AgeSeconds >= standsStill.Seconds())
 }
 
-// goesOn watches the slot until its confirmed position is another one, which it reports.
+// goesOn watches the slot until the confirmed position is another, which it
+// reports.
 func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, watched)
 	defer cancel()
@@ -131,8 +133,8 @@ func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
 }
 
 // stuck says why events do not get through although the slot is being read; ""
-// if they do. The connector itself knows best. Where it does not answer, or a spare does,
-// a slot that is behind, and stands still, means that it is stuck.
+// if they do. The connector itself knows best. Where it does not answer, or a
+// spare does, a slot behind, and stands still, means it is stuck.
 func (r *StatusReport) stuck() string {
 	if !r.unspoken() {
 		if r.Instance.Ready {
@@ -158,8 +160,8 @@ func (r *StatusReport) stuck() string {
 
 const lookThere = "look at /readyz of the connector that reads it, and at cdc-outbox check"
 
-// spare says why the spare that answers could not take over; "" if it could, or none
-// answers.
+// spare says why the spare answering could not take over; "" if it could, or
+// none answers.
 func (r *StatusReport) spare() string {
 	if i := r.Instance; i != nil && i.Role == role.Standby && !i.Ready {
 		return "the spare that answers here is not ready: " + strings.Join(i.Reasons, "; ")

@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// instanceAt answers as a connector that reads the slot does.
+// instanceAt answers as a connector reading the slot does.
 func instanceAt(t *testing.T, status string) (listen string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -151,7 +151,7 @@ func TestStatusBesideASpareThatIsNotReady(t *testing.T) {
 	}
 }
 
-// put saves a checkpoint as it is.
+// put saves a checkpoint as is.
 func (f *fixture) put(cp checkpoint.Checkpoint) {
 	f.t.Helper()
 	opened := must.Get(wiring.OpenStore(f.ctx(), f.Config))(f.t)

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// judge says in one sentence what matters most; mismatch is why the checkpoint
-// does not fit the database, if so.
+// judge says in a single sentence what matters most; mismatch is why the
+// checkpoint does not fit the database, if so.
 func (r *StatusReport) judge(mismatch error) string {
 	db := r.PostgreSQL
 	switch {
@@ -49,7 +49,7 @@ func (r *StatusReport) judge(mismatch error) string {
 	return "the slot is being read"
 }
 
-// remedy is what to do about the verdict.
+// remedy is the remedy for the verdict.
 func (r *StatusReport) remedy(mismatch error) string {
 	db := r.PostgreSQL
 	switch {

@@ -33,8 +33,8 @@ type TailOptions struct {
 // errEnough ends a snapshot at the limit.
 var errEnough = errors.New("enough events")
 
-// Tail prints events as the connector would publish them, from now on until
-// ctx ends (nil) or the limit is reached. It confirms nothing: its slot is its
+// Tail prints events as the connector would publish them, from now on until ctx
+// ends (nil) or the limit is reached. Tail confirms nothing: the slot is its
 // own and temporary. A row that would be a bad event is printed with the
 // reason.
 func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
@@ -72,7 +72,7 @@ type tail struct {
 	printed int
 	held    held // from the stream only, as the next two
 	moves   transform.Moves
-	apart   []uint32 // the tables that are partitioned
+	apart   []uint32 // the tables partitioned
 }
 
 // printer writes one event; bad is nil for a good one. *sink.Stdout has the
@@ -118,7 +118,7 @@ func (t *tail) show(ctx context.Context, ev *transform.Event, bad *transform.Bad
 }
 
 // fromTables prints the rows of each table, in the order of a snapshot; in poll
-// mode those that are not published, as they would be.
+// mode those not published, as they would be.
 func (t *tail) fromTables(ctx context.Context) error {
 	if !t.polls() {
 		if err := t.snapshots(ctx); err != nil {
@@ -164,7 +164,7 @@ func (t *tail) snapshots(ctx context.Context) error {
 	return nil
 }
 
-// fromStream prints what is committed from now on.
+// fromStream prints everything committed from now on.
 func (t *tail) fromStream(ctx context.Context) error {
 	if err := t.publicationReady(ctx); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (t *tail) fromStream(ctx context.Context) error {
 	}
 }
 
-// ours tells whether the table is one of those that run reads events from.
+// ours tells whether the table is one of those running reads events from.
 func (s *session) ours(rel *pg.Relation) bool {
 	return slices.Contains(s.cfg.Source.Tables, pg.Table{Schema: rel.Namespace, Name: rel.Name})
 }
@@ -232,7 +232,7 @@ func (t *tail) publicationReady(ctx context.Context) error {
 	return v.Unfit()
 }
 
-// open creates the temporary slot and streams from it, on one connection.
+// open creates the temporary slot and streams from it, on a single connection.
 func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 	server, err := catalog.ReadServer(ctx, t.conn)
 	if err != nil {

@@ -47,14 +47,14 @@ func TestTailFromTable(t *testing.T) {
 	}
 }
 
-// Tail reads beside a connector, prints what is committed, and leaves neither a
-// slot nor a trace in the connector's.
+// Tail reads beside a connector, prints everything committed, and leaves
+// neither a slot nor a trace in the connector's.
 func TestTailFromTheStream(t *testing.T) {
 	f := sound(t)
 	f.exec(`CREATE TABLE other (id int)`, `ALTER PUBLICATION cdc_outbox ADD TABLE other`)
 	f.hold()
 	before, _ := f.slot()
-	// Another one in a container has the same process id.
+	// Another in a container has the same process id.
 	taken := fmt.Sprintf("%s_tail_%d", f.Source.Slot, os.Getpid())
 	f.exec(fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`, taken))
 	defer f.exec(fmt.Sprintf(`SELECT pg_drop_replication_slot('%s')`, taken))
@@ -71,8 +71,8 @@ func TestTailFromTheStream(t *testing.T) {
 	}
 }
 
-// A transaction that run publishes as a whole says how many events it has; one that
-// is too large does not, and is printed nevertheless.
+// A transaction running publishes as a whole says how many events it has; one
+// that is too large does not, and is printed nevertheless.
 func TestTailSaysHowManyEventsATransactionHas(t *testing.T) {
 	f := sound(t)
 	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
@@ -116,8 +116,8 @@ func TestTailRefuses(t *testing.T) {
 	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "publication", "does not exist")
 }
 
-// tail runs Tail in the background and returns once what is committed from now
-// on is printed. It ends with ctx at the latest.
+// tail runs Tail in the background and returns once everything committed from
+// now on is printed. tail ends with ctx at the latest.
 func (f *fixture) tail(ctx context.Context, opts TailOptions) (done <-chan error) {
 	f.t.Helper()
 	notes, w := io.Pipe()

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// held are the events of the transaction that is being read, where run publishes
-// it as a whole: how many they are is known at its commit.
+// held are the events of the transaction being read, where run publishes it as
+// a whole: how many they are is known at the commit.
 type held struct {
 	limit   int64 // in bytes; a larger transaction is not a whole. 0: nothing is held
 	skips   bool  // bad events are not published, so not counted
@@ -46,7 +46,7 @@ func (t *tail) hold(ctx context.Context, ev *transform.Event, bad *transform.Bad
 	return nil
 }
 
-// committed prints what is held, with the header that says how many they are.
+// committed prints everything held, with the header saying how many they are.
 func (t *tail) committed(ctx context.Context) error {
 	total := len(t.held.events)
 	for _, e := range t.held.events {
@@ -64,7 +64,7 @@ func (t *tail) committed(ctx context.Context) error {
 	return t.release(ctx)
 }
 
-// release prints what is held.
+// release prints everything held.
 func (t *tail) release(ctx context.Context) error {
 	events := t.held.events
 	t.held.events, t.held.bytes = nil, 0

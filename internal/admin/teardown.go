@@ -19,14 +19,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// Teardown drops the checkpoint, the slot and, unless somebody else may need it, the
-// publication. It refuses while
-// the slot is in use, and before it drops anything it makes sure that it can
-// drop all. Without yes it changes nothing, and the steps say what it would drop.
+// Teardown drops the checkpoint, the slot and, unless somebody else may need
+// it, the publication. Teardown refuses while the slot is in use, and before it
+// drops anything it makes sure it can drop all. Without yes it changes nothing,
+// and the steps say what it would drop.
 //
-// The order is chosen for the case that a step fails. A slot without its
+// The order is chosen for the case that a step fails. A slot without the
 // checkpoint is still readable from where it is, and another teardown can drop
-// the rest. A checkpoint without its slot, or a slot without its publication,
+// the rest. A checkpoint without the slot, or a slot without the publication,
 // would look like a loss.
 func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
 	session, err := open(ctx, cfg)
@@ -54,7 +54,7 @@ func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) 
 	return t.steps, nil
 }
 
-// do drops what was planned once all is planned.
+// do drops everything planned once all is planned.
 func (t *teardown) do(ctx context.Context, plans ...func(context.Context) error) error {
 	for _, plan := range plans {
 		if err := plan(ctx); err != nil {
@@ -76,7 +76,7 @@ type object struct {
 
 type teardown struct {
 	*session
-	store checkpoint.Store // nil: none is there, so that nothing is in it
+	store checkpoint.Store // nil: none is there, so nothing is in it
 	yes   bool
 
 	server catalog.Server // not in poll mode
@@ -92,7 +92,7 @@ func (t *teardown) close() {
 	}
 }
 
-// carryOut drops what is planned, if told to.
+// carryOut drops everything planned, if told to.
 func (t *teardown) carryOut(ctx context.Context) error {
 	for _, o := range t.plan {
 		step := Step{Object: o.kind, Name: o.name, Action: "missing"}
@@ -134,7 +134,7 @@ func (t *teardown) writable(ctx context.Context) error {
 	return err
 }
 
-// planCheckpoint plans to forget the stored position. Its topic or table stays:
+// planCheckpoint plans to forget the stored position. The topic or table stays:
 // others may use it too.
 func (t *teardown) planCheckpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
@@ -154,7 +154,7 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 }
 
 // loadCheckpoint leaves the store open for the checkpoint to be forgotten in,
-// and makes sure that it can be.
+// and makes sure it can be.
 func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 	exists, err := storeExists(ctx, t.cfg)
 	if err != nil || !exists {
@@ -273,7 +273,7 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	return nil
 }
 
-// planEmit says what becomes of the functions that write messages: like the tables,
+// planEmit says the outcome of the functions writing messages: like the tables,
 // they are the applications'.
 func (t *teardown) planEmit(ctx context.Context) error {
 	if t.cfg.Source.Mode != config.ModeMessage {

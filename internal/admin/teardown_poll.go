@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
-// planPolling plans to drop the triggers; columns, marks and index stay with the
-// table. It refuses while somebody is publishing.
+// planPolling plans to drop the triggers; columns, marks and index stay with
+// the table. planPolling refuses while somebody is publishing.
 func (t *teardown) planPolling(ctx context.Context) error {
 	return t.polled(ctx, func(table *poll.Table) error {
 		holders, err := poll.ReadLanes(ctx, t.conn, table)

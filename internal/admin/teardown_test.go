@@ -44,8 +44,8 @@ func TestTeardown(t *testing.T) {
 	}
 }
 
-// A publication that somebody else may need stays, with the reason: who reads it would
-// stop with a loss.
+// A publication somebody else may need stays, with the reason: who reads it
+// would stop with a loss.
 func TestTeardownKeepsAPublicationOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		before []string
@@ -78,7 +78,7 @@ func TestTeardownKeepsAPublicationOfOthers(t *testing.T) {
 	}
 }
 
-// A slot that is read belongs to its reader, whom the refusal names.
+// A slot read belongs to the reader, whom the refusal names.
 func TestActiveSlotIsLeftAlone(t *testing.T) {
 	f := sound(t)
 	f.save()
@@ -92,8 +92,8 @@ func TestActiveSlotIsLeftAlone(t *testing.T) {
 	f.wantAllThere()
 }
 
-// Failure mode 52: a slot of somebody else that has the name stays, and so does
-// all else, as the configuration is wrong.
+// Failure mode 52: a slot of somebody else with the name stays, and so does all
+// else, as the configuration is wrong.
 func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
 	for name, c := range map[string]struct{ create, words string }{
 		"physical":         {`pg_create_physical_replication_slot($1)`, "is a physical slot"},
@@ -184,7 +184,7 @@ func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 	}
 }
 
-// With Kafka away nothing is dropped: a checkpoint without its slot would be a
+// With Kafka away nothing is dropped: a checkpoint without the slot would be a
 // loss for the next run.
 func TestTeardownWithoutKafka(t *testing.T) {
 	f := empty(t)
@@ -200,8 +200,8 @@ func TestTeardownWithoutKafka(t *testing.T) {
 	must.Contain(t, failure.RemedyOf(err), "--set checkpoint.store=none")
 }
 
-// Whichever step fails, the next run does not take what is left for a loss, and
-// a repetition drops it.
+// Whichever step fails, the next run does not take the rest for a loss, and a
+// repetition drops it.
 func TestTeardownFailsHalfWay(t *testing.T) {
 	for name, half := range map[string]struct {
 		fail func(*fixture, *kfake.Cluster) (fix func())

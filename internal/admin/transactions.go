@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// readTransactions lists the cluster's writing transactions, those open for longest
-// first, and then those of an age that the role may not see.
+// readTransactions lists the cluster's writing transactions, those open for
+// longest first, and then those of an age the role may not see.
 func readTransactions(ctx context.Context, conn *pgx.Conn) ([]catalog.Writer, error) {
 	list, err := catalog.ReadWriters(ctx, conn)
 	for i := range list {
@@ -60,8 +60,8 @@ func describeTransactions(list []catalog.Writer) string {
 	return strings.Join(texts, ", ")
 }
 
-// endTransactions are the statements that end them; a prepared one can only be
-// ended in its own database.
+// endTransactions are the statements ending them; a prepared one can only be
+// ended in a separate database.
 func endTransactions(list []catalog.Writer) []string {
 	var sql []string
 	for _, t := range list[:min(len(list), mostTransactions)] {

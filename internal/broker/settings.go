@@ -56,8 +56,8 @@ func settings(ctx context.Context, of kmsg.Requestor, kind kmsg.ConfigResourceTy
 	return read(all[0].Configs), kerr.ErrorForCode(all[0].ErrorCode)
 }
 
-// EachTopic is TopicSettings for several topics, by topic. It leaves out those of which
-// brokers do not tell.
+// EachTopic is TopicSettings for several topics, by topic. EachTopic leaves out
+// those of which brokers do not tell.
 func EachTopic(ctx context.Context, of kmsg.Requestor, topics []string, keys ...string) (map[string]Settings, error) {
 	all, err := describe(ctx, of, kmsg.ConfigResourceTypeTopic, topics, keys)
 	found := make(map[string]Settings, len(all))

@@ -10,14 +10,15 @@ import (
 // lookup is net.DefaultResolver's, but in tests.
 var lookup = net.DefaultResolver.LookupHost
 
-// stagger is how long an address of a name is waited for until the next one is tried,
-// too, as RFC 8305 has it.
+// stagger is how long an address of a name is waited for until the next is
+// tried, too, as RFC 8305 has it.
 const stagger = 300 * time.Millisecond
 
 type chosenKey struct{}
 
-// Address is where a dial is to connect to, in place of addr: one of the addresses of its
-// name. Each is a place of its own, that may be silent while the others are not.
+// Address is where a dial is to connect to, in place of addr: one of the
+// addresses of the name. Each is a separate place, that may be silent while the
+// others are not.
 func Address(ctx context.Context, addr string) string {
 	if one, ok := ctx.Value(chosenKey{}).(string); ok {
 		return one

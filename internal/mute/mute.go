@@ -16,14 +16,14 @@ import (
 
 const (
 	// firstAnswer is how long a broker may take to be connected to, and then for
-	// its first answer. That is about versions, and needs no disk and no other
+	// the first answer. That is about versions, and needs no disk and no other
 	// broker.
 	firstAnswer = 3 * time.Second
 	// longestAnswer is what that grows to. A client of franz-go waits ten seconds.
 	longestAnswer = 9 * time.Second
 	// muteFor is how long a broker that did not give it is not connected to.
 	muteFor = 5 * time.Second
-	// forgetAfter is how long it is known that a broker needs more time.
+	// forgetAfter is how long it is known a broker needs more time.
 	forgetAfter = 10 * time.Minute
 )
 
@@ -31,25 +31,26 @@ const (
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Dialer returns dial without the brokers that take connections and then say
-// nothing: they are suspended or just starting, or something on the way swallows
-// what is sent. A client of franz-go waits ten seconds for each answer of such a
-// one. It asks brokers at random where partitions have gone, and asks the same one
-// again, so that it may take minutes to find the new leaders. So a broker without
-// a first answer is refused here for five seconds, and the client asks the others.
+// nothing: they are suspended or just starting, or something on the way
+// swallows everything sent. A client of franz-go waits ten seconds for each
+// answer of such a one. Dialer asks brokers at random where partitions have
+// gone, and asks the same one again, so it may take minutes to find the new
+// leaders. So a broker without a first answer is refused here for five seconds,
+// and the client asks the others.
 //
 // A broker may also be busy or far away, and needs that long each time. So after
 // each silence it has more time. It has less again once it answers soon.
 //
-// A name may have several addresses. Each is known by itself, and one that says nothing
-// comes behind the others: dial connects to Address.
+// A name may have several addresses. Each is known by itself, and one saying
+// nothing comes behind the others: dial connects to Address.
 //
 // All clients of the process share what is known of a broker: one that gives up
-// and begins anew would not get to the time that a slow broker needs.
+// and begins anew would not get to the time a slow broker needs.
 func Dialer(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		able := silent.answering(addresses(ctx, addr))
 		if len(able) == 0 {
-			// The client tells by the kind of this error that it was not connected.
+			// The client tells by the kind of this error it was not connected.
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError(addr+" did not answer a moment ago", syscall.EHOSTDOWN)}
 		}
 		return race(ctx, able, func(ctx context.Context, address string) (net.Conn, error) {
@@ -79,7 +80,7 @@ func listen(ctx context.Context, dial DialFunc, network, addr, address string) (
 
 var silent = mutes{brokers: make(map[string]silence)}
 
-// mutes are the brokers that did not answer in time.
+// mutes are the brokers not answering in time.
 type mutes struct {
 	mu      sync.Mutex
 	brokers map[string]silence // by address

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
-// A client that waits for such a broker does not ask the others meanwhile.
+// A client waiting for such a broker does not ask the others meanwhile.
 func TestBrokerThatSaysNothingIsLeftAlone(t *testing.T) {
 	addr, _ := kafkatest.Silent(t)
 	dial := mute.Dialer(new(net.Dialer).DialContext)
@@ -62,10 +62,11 @@ func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 
 var addresses atomic.Int32
 
-// address is one of which nothing is known: that outlives a test, and its clock.
+// address is one of which nothing is known: that outlives a test, and the
+// clock.
 func address() string { return fmt.Sprintf("192.0.2.1:%d", addresses.Add(1)) }
 
-// slow is a broker that takes that long for its first answer.
+// slow is a broker taking that long for the first answer.
 func slow(first time.Duration) mute.DialFunc {
 	return func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -95,8 +96,8 @@ func ask(t *testing.T, dial mute.DialFunc, addr string) error {
 	return err
 }
 
-// Otherwise nobody would ever be connected to a cluster that is busy. Each attempt
-// is a new client's: a claim that fails ends its client.
+// Otherwise nobody would ever be connected to a cluster that is busy. Each
+// attempt is a new client's: a claim that fails ends the client.
 func TestSlowBrokerIsConnectedToInTheEnd(t *testing.T) {
 	for _, first := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		t.Run(first.String(), func(t *testing.T) {

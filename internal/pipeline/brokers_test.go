@@ -29,8 +29,8 @@ func askOften(t *testing.T) {
 	t.Cleanup(func() { probePace = sink.UsualPace })
 }
 
-// inMode is the configuration of a pipeline in the mode, with an outbox and a broker of
-// its own.
+// inMode is the configuration of a pipeline in the mode, with an outbox and a
+// separate broker.
 func inMode(t *testing.T, name, mode string) (config.Config, *kafkatest.Broker, string) {
 	t.Helper()
 	db := pgtest.Shared(t).NewDatabase(t)
@@ -106,8 +106,8 @@ func (r running) shows(line string) func() bool {
 	return func() bool { return strings.Contains(body(r.base+"/metrics"), "\n"+line+"\n") }
 }
 
-// The checkpoint store is away. An operator who is told that Kafka is away
-// would look in the wrong place.
+// The checkpoint store is away. An operator who is told Kafka is away would
+// look in the wrong place.
 func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	must.OK(t, nobody.Close())
@@ -121,7 +121,7 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	await.Until(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
 }
 
-// A spare does not report the topics that it waited for while it was active.
+// A spare does not report the topics it waited for while it was active.
 func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, polledOutbox)
@@ -142,7 +142,7 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	await.Until(t, "the first to forget it", first.shows("cdc_outbox_topics_missing 0"))
 }
 
-// A stop does not create the topic that an event waits for. It ends without the
+// A stop does not create the topic an event waits for. It ends without the
 // event, however long a drain may take, and the next start has it again.
 func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
@@ -160,7 +160,7 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 	}
 }
 
-// The outbox is quiet: no delivery can notice that the topics in use are gone.
+// The outbox is quiet: no delivery can notice the topics in use are gone.
 func TestMode72TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
 	askOften(t)
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {

@@ -24,7 +24,7 @@ var errUnasked = errors.New("no broker has answered yet")
 var probePace = sink.UsualPace
 
 // newProbe returns the probe of the pipeline's brokers, or nil where it has no
-// brokers. It calls tell at once: no broker has answered yet.
+// brokers. newProbe calls tell at once: no broker has answered yet.
 func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	if p.cfg.Sink.Kafka == nil {
 		return nil, nil
@@ -33,7 +33,7 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	return sink.NewProbe(*p.cfg.Sink.Kafka, probePace, p.topics()...)
 }
 
-// topics are those that the pipeline writes to whatever the events.
+// topics are those the pipeline writes to whatever the events.
 func (p *pipeline) topics() (uses []sink.Use) {
 	kafka := *p.cfg.Sink.Kafka
 	if _, topic, err := p.cfg.Route.Topics(); err == nil && topic != "" {

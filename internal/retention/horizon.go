@@ -37,7 +37,7 @@ func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {
 
 // horizons moves a horizon forward with the confirmed position.
 type horizons struct {
-	confirmed horizon // everything before being confirmed; zero at first
+	confirmed horizon // everything before is confirmed; zero at first
 	next      horizon
 }
 

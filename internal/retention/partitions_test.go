@@ -50,7 +50,7 @@ func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k.gone()
 }
 
-// TestAttachedAgain is a partition an operator attaches after being detached,
+// TestAttachedAgain is a partition attached by an operator after detaching,
 // with an event not published.
 func TestAttachedAgain(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition)

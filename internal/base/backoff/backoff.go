@@ -28,7 +28,7 @@ func (r Range) Wait(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// Series counts the attempts of one purpose. It is for one goroutine.
+// Series counts the attempts of one purpose. Series is for a single goroutine.
 type Series struct {
 	Range
 	failed int

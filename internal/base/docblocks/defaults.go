@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Defaults finds the default of each field of options in the line of these, in the
-// document's table of them. The default of a field Lease is the constant
-// defaultLease of its package. The options are named with the directory of their
-// package: {"redis.Options": "redis"}.
+// Defaults finds the default of each field of options in the line of these, in
+// the document's table of them. The default of a field Lease is the constant
+// defaultLease of the package. The options are named with the directory of
+// their package: {"redis.Options": "redis"}.
 func Defaults(t testing.TB, document string, options map[string]string) {
 	t.Helper()
 	text := Read(t, document)
@@ -33,7 +33,7 @@ func Defaults(t testing.TB, document string, options map[string]string) {
 			t.Errorf("%s: a line: %t, %d defaults", name, found, len(defaults))
 		}
 		for field, value := range defaults {
-			// What follows is the end, or the next one.
+			// What follows is the end, or the next.
 			want := fmt.Sprintf("`%s` %s", field, value)
 			if _, rest, said := strings.Cut(line, want); !said || strings.IndexAny(rest, ",; ") != 0 {
 				t.Errorf("the line of %s does not say %s", name, want)
@@ -42,7 +42,7 @@ func Defaults(t testing.TB, document string, options map[string]string) {
 	}
 }
 
-// check returns what is known of the directory's package without those that it
+// check returns what is known of the directory's package without those it
 // imports, other than time.
 func check(t testing.TB, set *token.FileSet, stdlib types.Importer, dir string) *types.Package {
 	t.Helper()

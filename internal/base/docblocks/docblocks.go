@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Sources are what a document may quote, by the language of its blocks: "go" and
-// so on. Blocks in other languages are not looked at.
+// Sources are what a document may quote, by the language of the blocks: "go"
+// and so on. Blocks in other languages are not looked at.
 type Sources map[string]string
 
 var (
@@ -21,7 +21,7 @@ var (
 )
 
 // Check reports each block of the document that does not occur in the source of
-// its language, and a document with fewer than least of them. Indentation does
+// the language, and a document with fewer than least of them. Indentation does
 // not count.
 func Check(t testing.TB, document string, least int, sources Sources) {
 	t.Helper()
@@ -42,8 +42,7 @@ func Check(t testing.TB, document string, least int, sources Sources) {
 }
 
 // Section returns the blocks of a document's section by language, those of one
-// language one after the other. The section ends at the next
-// heading of its level.
+// language in turn. The section ends at the next heading of the level.
 func Section(t testing.TB, document, heading string) Sources {
 	t.Helper()
 	_, section, found := strings.Cut(Read(t, document), "\n"+heading+"\n")
@@ -59,7 +58,7 @@ func Section(t testing.TB, document, heading string) Sources {
 	return blocks
 }
 
-// Read returns the files' texts, one after the other.
+// Read returns the files' texts in turn.
 func Read(t testing.TB, paths ...string) string {
 	t.Helper()
 	var all strings.Builder

@@ -1,5 +1,5 @@
-// Package envelope is the content of a logical message that carries an event:
-// what a row of an outbox table would hold, for a writer that needs no table
+// Package envelope is the content of a logical message carrying an event: what
+// a row of an outbox table would hold, for a writer needing no table
 // (pg_logical_emit_message). The producer library writes it, the SQL function
 // outbox_emit writes it, the connector reads it.
 //
@@ -14,7 +14,7 @@
 // strings. Text and bytes are told apart because a record may show them
 // differently, as it does for columns of type text and bytea: under
 // event.payload_format json a payload of bytes is base64. A payload of JSON is
-// text, also if its column would be jsonb.
+// text, also if the column would be jsonb.
 //
 // Invariants:
 //
@@ -120,7 +120,7 @@ func Encode(m *Message) ([]byte, error) {
 }
 
 // Decode reads an envelope into m. The fields are parts of content. On an error
-// m holds the fields before the one that is wrong.
+// m holds the fields before the wrong one.
 func (m *Message) Decode(content []byte) error {
 	*m = Message{}
 	if len(content) == 0 {

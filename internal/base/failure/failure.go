@@ -1,5 +1,5 @@
-// Package failure gives an error the two things an operator needs from it: its
-// class, which decides the exit code, and its remedy.
+// Package failure gives an error the two things an operator needs from it: the
+// class, which decides the exit code, and the remedy.
 package failure
 
 import (
@@ -41,12 +41,12 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Configf returns a Config error; its message is formatted as by fmt.Errorf.
+// Configf returns a Config error; the message is formatted as by fmt.Errorf.
 func Configf(remedy, format string, args ...any) error {
 	return &Error{Class: Config, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }
 
-// Lossf returns a Loss error; its message is formatted as by fmt.Errorf.
+// Lossf returns a Loss error; the message is formatted as by fmt.Errorf.
 func Lossf(remedy, format string, args ...any) error {
 	return &Error{Class: Loss, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }
@@ -60,8 +60,8 @@ func ClassOf(err error) Class {
 }
 
 // RemedyOf returns the remedy of the first Error in err's chain that has one,
-// or "". Where several mistakes in a configuration are joined, it returns the remedies
-// of all, in one line.
+// or "". Where several mistakes in a configuration are joined, it returns the
+// remedies of all, in a single line.
 func RemedyOf(err error) string {
 	if mistakes := Split(err); len(mistakes) > 1 && !slices.ContainsFunc(mistakes, func(err error) bool { return ClassOf(err) != Config }) {
 		var remedies []string
@@ -93,7 +93,7 @@ func Join(errs ...error) error {
 	return errors.Join(errs...)
 }
 
-// Split lists the errors that are joined in err, at any depth; none for nil.
+// Split lists the errors joined in err, at any depth; none for nil.
 func Split(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	switch {

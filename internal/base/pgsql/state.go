@@ -2,8 +2,8 @@ package pgsql
 
 import "errors"
 
-// State returns the SQLSTATE of an error of the server, or "". The error is one of
-// pgx (pgconn.PgError), asked by its method.
+// State returns the SQLSTATE of an error of the server, or "". The error is one
+// of pgx (pgconn.PgError), asked by the method.
 func State(err error) string {
 	if server, ok := errors.AsType[interface {
 		error

@@ -13,16 +13,16 @@ import (
 // the rest.
 const MaxName = 63
 
-// Name returns a name as a quoted identifier, in its own case.
+// Name returns a name as a quoted identifier, in a separate case.
 func Name(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // Literal returns text as a string constant, under standard_conforming_strings,
 // which our sessions have.
 func Literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// Dollars returns text as a string constant between dollar signs, with a tag that
-// begins so: the body of a DO block or a function. A name in the text may have the
-// tag in it.
+// Dollars returns text as a string constant between dollar signs, with a tag
+// beginning so: the body of a DO block or a function. A name in the text may
+// have the tag in it.
 func Dollars(tag, text string) string {
 	quote := "$" + tag + "$"
 	for n := 1; strings.Contains(text, quote); n++ {

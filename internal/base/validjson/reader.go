@@ -1,5 +1,5 @@
-// Package validjson walks JSON documents that are known to be valid
-// (encoding/json's Valid), without copying and without a tree.
+// Package validjson walks JSON documents known to be valid (encoding/json's
+// Valid), without copying and without a tree.
 package validjson
 
 import "bytes"
@@ -29,7 +29,7 @@ func (r *Reader) Peek() byte {
 // Skip passes over the byte that Peek returned: a bracket, comma or colon.
 func (r *Reader) Skip() { r.pos++ }
 
-// Text reads the string that is next. It returns a part of the document, with
+// Text reads the string that is next. Text returns a part of the document, with
 // quotes and escapes.
 func (r *Reader) Text() []byte {
 	start := r.pos
@@ -50,8 +50,8 @@ func escaped(s []byte) bool {
 	return (len(s)-len(bytes.TrimRight(s, `\`)))%2 == 1
 }
 
-// Bare reads the number, true, false or null that is next. It returns a part of
-// the document.
+// Bare reads the number, true, false or null that is next. Bare returns a part
+// of the document.
 func (r *Reader) Bare() []byte {
 	start := r.pos
 	for r.pos < len(r.src) && bareByte[r.src[r.pos]] {

@@ -8,7 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/validjson"
 )
 
-// FuzzReader puts what is read together again: the document without its space.
+// FuzzReader puts everything read together again: the document without the
+// space.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		` { "a\"\\" : [ -1.5e+3 , true,false , null, "\\\\" ], "": {} } `, `"\u00e4"`, `0`, "\t[]\r\n", `[1,"x"`, `"\`, ``,

@@ -37,7 +37,7 @@ type Transaction struct {
 	Events  []Event
 	Outcome Outcome
 	// Began and Ended are readings of the Ledger's clock from before the COMMIT
-	// was sent and after being answered: one that ended before another began was
+	// was sent and from after the answer: one that ended before another began was
 	// committed before it.
 	Began, Ended uint64
 }

@@ -26,9 +26,9 @@ type Process struct {
 	exited chan struct{}
 }
 
-// Start starts the command, by default with the attributes of Attributes(SIGKILL), in
-// a goroutine that waits for the end. Owner: the Process; stop: the program's end;
-// join: Exited.
+// Start starts the command, by default with the attributes of
+// Attributes(SIGKILL), in a goroutine waiting for the end. Owner: the Process;
+// stop: the program's end; join: Exited.
 //
 // The goroutine keeps its OS thread, because the kernel sends the parent death
 // signal when the *thread* that forked the child ends (prctl(2)).

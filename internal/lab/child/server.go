@@ -27,22 +27,23 @@ const (
 // ErrPortTaken is the error of a start while another process has the port.
 var ErrPortTaken = errors.New("port is taken")
 
-// Server runs a program that serves a port of the loopback address, and starts it
-// again at the same address. Its methods must not be called concurrently, except Addr.
+// Server runs a program serving a port of the loopback address, and starts it
+// again at the same address. The methods must not be called concurrently,
+// except Addr.
 type Server struct {
 	// Name is the server's, for errors.
 	Name string
-	// Command makes its command, for the port. Without attributes the command has
+	// Command makes the command, for the port. Without attributes the command has
 	// those of Attributes(SIGKILL).
 	Command func() (*exec.Cmd, error)
-	// Log is the path of the file for its output.
+	// Log is the path of the file for the output.
 	Log string
 	// Answers returns nil once it has started. Optional: without it the caller waits,
 	// and asks Ended meanwhile.
 	Answers func(context.Context) error
-	// PortTaken is a part of its message about a port in use. Optional.
+	// PortTaken is a part of the message about a port in use. Optional.
 	PortTaken string
-	// AtOnce is the signal that ends it without ceremony; SIGKILL by default.
+	// AtOnce is the signal ending it without ceremony; SIGKILL by default.
 	AtOnce syscall.Signal
 
 	Port    int
@@ -68,7 +69,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 // Addr returns the server's host and port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
 
-// Resume starts the program at its port and waits until it answers.
+// Resume starts the program at the port and waits until it answers.
 func (s *Server) Resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -90,7 +91,7 @@ func (s *Server) spawn() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own descriptor
+	defer log.Close() // the child has a separate descriptor
 	if s.logged, err = log.Seek(0, io.SeekEnd); err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (s *Server) Ended(context.Context) error {
 	}
 }
 
-// explain adds the program's last words since its start to an error.
+// explain adds the program's last words since the start to an error.
 func (s *Server) explain(err error) error {
 	log, openErr := os.Open(s.Log)
 	if openErr != nil {
@@ -131,8 +132,8 @@ func (s *Server) explain(err error) error {
 	return fmt.Errorf("%w: %s", err, LastLines(string(text)))
 }
 
-// Stop sends the signal and waits until the program is gone; its files stay. Stopping
-// a stopped server does nothing.
+// Stop sends the signal and waits until the program is gone; the files stay.
+// Stopping a stopped server does nothing.
 func (s *Server) Stop(ctx context.Context, sig syscall.Signal) error {
 	if s.process == nil {
 		return nil
@@ -158,7 +159,7 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return s.process.Signal(sig)
 }
 
-// Close ends the program without ceremony. It may be called more than once.
+// Close ends the program without ceremony. Close may be called more than once.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//  1. A server listens on the loopback address, keeps its data in memory, and
+//  1. A server listens on the loopback address, keeps the data in memory, and
 //     does not outlive us.
 //
 // Non-goals: production, access control, Windows.
@@ -31,7 +31,7 @@ import (
 // no Java 17 or, for the first time, no Maven.
 var ErrNotToBeHad = errors.New("no DynamoDB Local to be had")
 
-// missing is the scripts' exit code where something that they need is not installed.
+// missing is the scripts' exit code where something they need is not installed.
 const missing = 3
 
 // Server is a running DynamoDB Local.

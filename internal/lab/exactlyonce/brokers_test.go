@@ -76,9 +76,9 @@ func (w *world) orphaned() bool {
 // end decides about the current transaction.
 func (m *model) end(w *world, o outcome) { w.end(o, m.refused) }
 
-// network are the ways of a request for a commit. A broker knows the transaction by its
-// epoch. So where transactions share one, a request that comes late ends the next one,
-// and the client sends it only once.
+// network are the ways of a request for a commit. A broker knows the
+// transaction by the epoch. So where transactions share one, a request coming
+// late ends the next, and the client sends it only once.
 func (m *model) network(w *world, i int8, x *moves) {
 	q := w.requests[i]
 	if q.answer != asked {

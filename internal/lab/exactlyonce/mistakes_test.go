@@ -7,13 +7,13 @@ type model struct {
 	mistake mistake
 	refused bool // brokers refuse event 2
 	whole   bool // transactions of the database are not split
-	halves  bool // a coordinator may forget a commit that a part of the partitions has
-	shared  bool // transaction.version 1: all transactions of a claim have one epoch
+	halves  bool // a coordinator may forget a commit a part of the partitions has
+	shared  bool // transaction.version 1: all transactions of a claim have a single epoch
 
-	rules *phase.Rules // of its instances, with the mistake; search sets them
+	rules *phase.Rules // of the instances, with the mistake; search sets them
 }
 
-// mistake is one that an implementation could make.
+// mistake is one an implementation could make.
 type mistake int
 
 const (

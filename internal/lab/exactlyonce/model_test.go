@@ -27,13 +27,13 @@ func (m *model) violation(w *world) string {
 // finished reports whether everything is published and confirmed.
 func (w *world) finished() bool { return w.published.prefix() == events && w.confirmed == events }
 
-// search explores every state and returns what is wrong with one of them, with
-// the way there; "" for nothing. A state from which no way without further
-// faults leads to the end is wrong, too.
+// search explores every state and returns the faults of one of them, with the
+// way there; "" for nothing. A state from which no way without further faults
+// leads to the end is wrong, too.
 //
-// All states come first to which fewer faults lead. A state that is reached again after more
-// faults is not explored again: nothing can happen there that cannot happen with more faults
-// left.
+// All states come first to which fewer faults lead. A state reached again after
+// more faults is not explored again: nothing can happen there that cannot
+// happen with more faults left.
 func (m *model) search(faults int) (wrong string, found int) {
 	m.rules = m.mistake.mistaken()
 	begin := start()

@@ -2,8 +2,9 @@ package exactlyonce
 
 import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 
-// postgres are the crashes of PostgreSQL. They end the stream, and the slot is where it
-// was when its position was last written to disk. What lies behind that is sent again.
+// postgres are the crashes of PostgreSQL. They end the stream, and the slot is
+// where it was when the position was last written to disk. What lies behind
+// that is sent again.
 func (m *model) postgres(w *world, x *moves) {
 	for back := range w.confirmed {
 		if !w.earlier.has(back) {
@@ -22,7 +23,7 @@ func (m *model) postgres(w *world, x *moves) {
 
 var backAt = [...]string{"PostgreSQL crashes, slot back at 0", "PostgreSQL crashes, slot back at 1", "PostgreSQL crashes, slot back at 2"}
 
-// confirm moves the slot. PostgreSQL need not write its position to disk.
+// confirm moves the slot. PostgreSQL need not write the position to disk.
 func (w *world) confirm(done int8) {
 	w.earlier |= 1 << w.confirmed
 	w.confirmed = done

@@ -5,9 +5,9 @@ import (
 	"hash/maphash"
 )
 
-// states are the states that were found, numbered from 0, and found again by their keys.
+// states are the states found, numbered from 0, and found again by their keys.
 type states struct {
-	keys  []byte   // one after the other
+	keys  []byte   // in turn
 	ends  []uint32 // of each key
 	table []int32  // open addressing: one more than a state's number, or 0
 	seed  maphash.Seed
@@ -24,7 +24,8 @@ func (s *states) key(n int32) []byte {
 
 func (s *states) world(n int32) world { return of(s.key(n)) }
 
-// add returns the number of the state with the key, which is new if it was not found before.
+// add returns the number of the state with the key, which is new if not found
+// before.
 func (s *states) add(key []byte) (n int32, isNew bool) {
 	if 2*len(s.ends) >= len(s.table) {
 		s.grow()

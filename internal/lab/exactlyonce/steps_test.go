@@ -49,7 +49,7 @@ func (x *moves) take(name string, fault bool, change func(*world)) {
 	x.visit(s)
 }
 
-// instance are the steps of one process.
+// instance are the steps of a single process.
 func (m *model) instance(w *world, i int8, x *moves) {
 	in := &w.instances[i]
 	holds := w.holder == i
@@ -106,7 +106,7 @@ func (m *model) on(w *world, i int8, e phase.Event) {
 	}
 }
 
-// answer has the instance go on after the end of its transaction.
+// answer has the instance go on after the end of the transaction.
 func (m *model) answer(w *world, i int8, a phase.Answer) {
 	in := &w.instances[i]
 	switch m.rules.Answered[a] {
@@ -120,7 +120,7 @@ func (m *model) answer(w *world, i int8, a phase.Answer) {
 	}
 }
 
-// takeAgain is a session after the first one.
+// takeAgain is a session after the first.
 func (m *model) takeAgain(w *world, i int8) {
 	in, k := &w.instances[i], m.checkpoint(w, w.n)
 	if phase.Overtaken(int64(in.epoch), int64(k.epoch)) {
@@ -128,15 +128,15 @@ func (m *model) takeAgain(w *world, i int8) {
 		return
 	}
 	w.holder = i
-	in.done = max(in.done, k.done) // what was confirmed meanwhile may decide
+	in.done = max(in.done, k.done) // everything confirmed meanwhile may decide
 	in.visible = in.visible.after(in.done)
 	for _, e := range [...]phase.Event{phase.Lost, phase.Held, phase.Same} {
 		m.on(w, i, e)
 	}
 }
 
-// claim is InitProducerID. It ends what a former owner left open, and until that
-// is complete the answer is CONCURRENT_TRANSACTIONS.
+// claim is InitProducerID. claim ends what a former owner left open, and until
+// that is complete the answer is CONCURRENT_TRANSACTIONS.
 func (m *model) claim(w *world, i int8, x *moves) {
 	switch w.state {
 	case empty:
@@ -200,7 +200,7 @@ func (m *model) begin(w *world, i int8, x *moves) {
 		return // CONCURRENT_TRANSACTIONS
 	}
 	if in.epoch == w.epoch && endOf(in.done) < w.confirmed {
-		return // the server sends nothing before what is confirmed
+		return // the server sends nothing before everything confirmed
 	}
 	for to := in.done + 1; to <= min(in.done+2, events); to++ {
 		if m.whole && to != endOf(to) && !(m.mistake == partBeforeRefused && in.bad) {
@@ -284,7 +284,7 @@ func (in *instance) settle(done int8) {
 	in.visible = in.visible.after(done)
 }
 
-// leave gives up the slot and drops what is in flight.
+// leave gives up the slot and drops everything in flight.
 func (w *world) leave(i int8) {
 	w.instances[i] = instance{life: begun, bad: w.instances[i].bad}
 	w.abandon(i)

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
-// events are in the log of the database, numbered from 1. The first two are one
-// transaction of the database, the third is another.
+// events are in the log of the database, numbered from 1. The first two are a
+// single transaction of the database, the third is another.
 const events = 3
 
 // endOf is the position that may be confirmed once everything up to done is
@@ -22,7 +22,7 @@ func endOf(done int8) int8 {
 	return done
 }
 
-// partition is where an event belongs, or its dead letter.
+// partition is where an event belongs, or the dead letter.
 func partition(event int8) parts {
 	if event == 2 {
 		return second
@@ -30,7 +30,7 @@ func partition(event int8) parts {
 	return first
 }
 
-// parts are partitions, which have their own markers of a transaction's end.
+// parts are partitions, with their own markers of a transaction's end.
 type parts uint8
 
 const (
@@ -66,34 +66,34 @@ func (s set) plain() set { return (s | s>>dead) & (1<<dead - 1) }
 // nobody stands for no instance.
 const nobody = -1
 
-// doing is what an instance is about to do about a transaction of its own.
+// doing is what an instance is about to do about a separate transaction.
 type doing int8
 
 const (
 	idle   doing = iota // begin one
-	wrote               // write its checkpoint
+	wrote               // write the checkpoint
 	marked              // ask for the commit
 	ending              // wait for the answer
 )
 
-// instance is one process.
+// instance is a single process.
 type instance struct {
 	life  phase.Life // the zero one: the process is down
 	doing doing
-	epoch int8 // of its producer
-	txn   int8 // its open transaction
-	done  int8 // events that are committed, as far as it knows
+	epoch int8 // of the producer
+	txn   int8 // the open transaction
+	done  int8 // events committed, as far as it knows
 	to    int8 // events up to the end of the open transaction
 	bad   bool // it knows that event 2 is refused
-	// visible are the events after done that consumers see already, of transactions
-	// that were ended by halves.
+	// visible are the events after done consumers see already, of transactions
+	// ended by halves.
 	visible set
 }
 
-// begun is a process that stands by.
+// begun is a process standing by.
 var begun = phase.Life{Once: true}
 
-// answer is what became of the request for a commit.
+// answer is the outcome of the request for a commit.
 type answer int8
 
 const (
@@ -104,7 +104,7 @@ const (
 	silence // the client gave up
 )
 
-// request is an EndTxn on its way, which may outlive who sent it.
+// request is an EndTxn on the way, which may outlive who sent it.
 type request struct {
 	answer answer
 	epoch  int8
@@ -122,7 +122,7 @@ const (
 	prepareAbort
 )
 
-// outcome is what became of a transaction.
+// outcome is the outcome of a transaction.
 type outcome int8
 
 const (
@@ -131,7 +131,7 @@ const (
 	abort
 )
 
-// mark is a checkpoint in its partition, or what another pipeline has written
+// mark is a checkpoint in the partition, or what another pipeline has written
 // there.
 type mark struct {
 	done    int8 // events
@@ -140,7 +140,7 @@ type mark struct {
 	outcome outcome
 	stable  bool // the marker is written
 	torn    bool // a marker of an abort came after that of the commit
-	written set  // events in its transaction
+	written set  // events in the transaction
 	doubt   set  // events of transactions that may have been ended by halves
 }
 
@@ -149,20 +149,21 @@ func (k *mark) counts() bool { return !k.foreign && k.outcome == commit && !k.to
 
 const mostMarks = 10
 
-// world is a state of everything. It has no more history than matters, so that its states
-// are few, and each field is one byte, so that its bytes are its key.
+// world is a state of everything. world has no more history than matters, so
+// the states are few, and each field is a single byte, so the bytes are the
+// key.
 type world struct {
 	state   coordinator
 	epoch   int8
 	current int8 // names the transaction of state
 	owner   int8 // the epoch of who began it
-	// written are the records of the transaction of state, which has these partitions
-	// enrolled; told have the marker of its end. committed are those with that of a
-	// commit that the coordinator has forgotten.
+	// written are the records of the transaction of state, which has these
+	// partitions enrolled; told have the marker of the end. committed are those
+	// with that of a commit the coordinator has forgotten.
 	written                   set
 	enrolled, told, committed parts
 	ended                     outcome // of the transaction of state
-	known                     bool    // its commit was answered
+	known                     bool    // the commit was answered
 	forgotten                 bool    // a commit was
 	published                 set     // events in committed transactions
 	wrong                     bool    // a consumer would read something else
@@ -185,7 +186,7 @@ func (w *world) key() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(w)), size)
 }
 
-// of returns the world that has the key.
+// of returns the world with the key.
 func of(key []byte) (w world) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&w)), unsafe.Sizeof(w)), key)
 	return w
@@ -208,8 +209,8 @@ func (w *world) stable() int8 {
 	return w.n
 }
 
-// checkpoint is the last one before the offset that counts, with the events that are
-// in doubt behind it.
+// checkpoint is the last before the offset that counts, with the events in
+// doubt behind it.
 func (m *model) checkpoint(w *world, before int8) (last mark) {
 	for _, k := range w.marks[:before] {
 		switch {
@@ -231,8 +232,8 @@ func (m *model) checkpoint(w *world, before int8) (last mark) {
 	return last
 }
 
-// confirms reports whether the checkpoint counts, and the last one before it does not, as the
-// slot is confirmed up to there.
+// confirms reports whether the checkpoint counts, and the last before it does
+// not, as the slot is confirmed up to there.
 func (w *world) confirms(torn, last mark) bool {
 	at := func(k mark) checkpoint.Checkpoint { return checkpoint.Checkpoint{LSN: pg.LSN(endOf(k.done))} }
 	found := at(last)
@@ -274,7 +275,7 @@ func (w *world) publish(refused bool) {
 	}
 }
 
-// prefix is how many events, from the first one on, are in the set.
+// prefix is how many events, from the first on, are in the set.
 func (s set) prefix() (n int8) {
 	for s.has(n + 1) {
 		n++
@@ -328,9 +329,9 @@ func (m *model) forget(w *world) {
 	w.rankEpochs()
 }
 
-// forgetMarks drops checkpoints that nobody can see. Where checkpoints may be torn, the last
-// one that counts may cease to, and one that is torn may count yet: if the slot is beyond
-// what counts.
+// forgetMarks drops checkpoints nobody can see. Where checkpoints may be torn,
+// the last that counts may cease to, and one torn may count yet: if the slot is
+// beyond what counts.
 func (m *model) forgetMarks(w *world) {
 	enough := 1
 	if m.halves || m.shared {
@@ -357,17 +358,17 @@ func (m *model) forgetMarks(w *world) {
 	w.n = kept
 }
 
-// The names of transactions. A transaction is only ever compared with the present one, and
-// one that is over never becomes the present one again. So two names are enough, and a third
-// for the step that begins one.
+// The names of transactions. A transaction is only ever compared with the
+// present one, and one over never becomes the present one again. So two names
+// are enough, and a third for the step beginning one.
 const (
 	present int8 = iota + 1
 	former
 	fresh
 )
 
-// forgetTransactions names the transactions anew, and drops what has no effect any more:
-// markers that nobody sees, and requests of the past.
+// forgetTransactions names the transactions anew, and drops what has no effect
+// any more: markers nobody sees, and requests of the past.
 func (m *model) forgetTransactions(w *world) {
 	if !m.partsSeen(w) {
 		w.told &= checkpoints
@@ -422,7 +423,7 @@ func (w *world) rankEpochs() {
 }
 
 // order puts the instances in an order, as which of them is which makes no
-// difference. It reports whether they have changed places.
+// difference. order reports whether they have changed places.
 func (w *world) order() (swapped bool) {
 	if w.rank(0) <= w.rank(1) {
 		return false
@@ -435,7 +436,7 @@ func (w *world) order() (swapped bool) {
 	return true
 }
 
-// rank is all that a world has of an instance, in five bits each.
+// rank is everything a world has of an instance, in five bits each.
 func (w *world) rank(i int8) (r uint64) {
 	in, q := &w.instances[i], &w.requests[i]
 	for _, flag := range [...]bool{w.holder == i, in.life.Once, in.life.Owns, in.bad, q.stale} {

@@ -14,14 +14,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// account is the system user that the server runs as.
+// account is the system user the server runs as.
 type account struct {
 	uid, gid int
 	drop     bool // we are another user, root
 }
 
-// serverAccount returns our own account or, for root, one that PostgreSQL is
-// willing to run as.
+// serverAccount returns our own account or, for root, one PostgreSQL is willing
+// to run as.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{uid: os.Geteuid(), gid: os.Getegid()}, nil
@@ -54,7 +54,7 @@ func lookUpAccount(name string) (account, error) {
 	return account{uid: uid, gid: gid, drop: true}, nil
 }
 
-// command returns a command that runs as the account, in dir, without the
+// command returns a command running as the account, in dir, without the
 // environment that libpq and the server read.
 func (a account) command(ctx context.Context, dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -78,7 +78,7 @@ func (a account) own(path string) error {
 	return os.Chown(path, a.uid, a.gid)
 }
 
-// write creates a file that only the account, and root, can read.
+// write creates a file only the account, and root, can read.
 func (a account) write(path string, content []byte) error {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return err

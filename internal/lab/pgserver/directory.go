@@ -50,8 +50,8 @@ func newDirectory(runAs account, durable bool) (*directory, error) {
 }
 
 func (d *directory) prepare() error {
-	// The lock gets its name only once it is held, or another process could
-	// take the directory for an abandoned one.
+	// The lock gets the name only once held, or another process could take the
+	// directory for an abandoned one.
 	lock, err := os.OpenFile(filepath.Join(d.path, "lock.new"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func removeAbandoned(parent string) {
 			continue // another user's
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			// The lock goes last, so that a failure leaves it to be found again.
+			// The lock goes last, so a failure leaves it to be found again.
 			if os.RemoveAll(filepath.Join(filepath.Dir(path), "data")) == nil {
 				_ = os.RemoveAll(filepath.Dir(path))
 			}

@@ -3,9 +3,9 @@
 //
 // Invariants:
 //
-//  1. A server lives in a directory of its own, listens on the loopback
-//     address and on a Unix socket in that directory, and asks for a random
-//     password: nothing on the machine is shared with it.
+//  1. A server lives in a separate directory, listens on the loopback address
+//     and on a Unix socket in that directory, and asks for a random password:
+//     nothing on the machine is shared with it.
 //  2. It never runs as root (PostgreSQL refuses that): started by root, it
 //     runs as the user postgres or, where there is none, nobody.
 //  3. It does not outlive the process that started it. Close removes

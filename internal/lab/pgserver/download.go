@@ -19,7 +19,7 @@ import (
 )
 
 // releases are the downloads of each major version: the newest minor release of
-// which there are binaries. There are none of 19 yet, and its download fails
+// which there are binaries. There are none of 19 yet, and the download fails
 // until there are.
 var releases = map[int]embeddedpostgres.PostgresVersion{
 	14: "14.24.0",
@@ -105,7 +105,7 @@ func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err e
 	if _, err := Version(filepath.Join(unpacked, "bin")); err != nil {
 		return cmp.Or(startErr, err)
 	}
-	// The temporary directory is ours alone; its contents are for everybody.
+	// The temporary directory is ours alone; the contents are for everybody.
 	if err := os.Chmod(unpacked, 0o755); err != nil {
 		return err
 	}

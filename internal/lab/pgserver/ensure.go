@@ -12,9 +12,9 @@ import (
 )
 
 // Ensure returns what Find returns. Where nothing is installed it gets
-// PostgreSQL first: as root on Debian and its relatives from the distribution's
-// packages, otherwise as a download into the user's cache. It writes what it
-// does, one line per step, to progress.
+// PostgreSQL first: as root on Debian and the relatives from the distribution's
+// packages, otherwise as a download into the user's cache. Ensure writes what
+// it does, one line per step, to progress.
 //
 // Processes that call it at the same time wait for one another.
 func Ensure(ctx context.Context, progress io.Writer) (string, error) {

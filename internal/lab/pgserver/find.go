@@ -14,7 +14,7 @@ import (
 )
 
 // BinEnv is the environment variable that names the directory of initdb and
-// postgres to use; it comes before everything that is installed.
+// postgres to use; it comes before everything installed.
 const BinEnv = "CDC_OUTBOX_PG_BIN"
 
 // Versions of PostgreSQL that the connector supports.

@@ -22,8 +22,8 @@ func canInstallPackages() bool {
 	return err == nil && os.Geteuid() == 0
 }
 
-// installPackages installs Debian's package postgresql without the server that
-// it otherwise starts on port 5432.
+// installPackages installs Debian's package postgresql without the server it
+// otherwise starts on port 5432.
 func installPackages(ctx context.Context, progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "PostgreSQL is not installed: installing Debian's package postgresql with apt-get (no server of its own is started)")
 	if err := apt(ctx, "update", "--quiet"); err != nil {
@@ -46,7 +46,7 @@ func installPackages(ctx context.Context, progress io.Writer) (err error) {
 }
 
 // apt runs apt-get, which tries a failed download again and waits for another
-// that is at work.
+// at work.
 func apt(ctx context.Context, args ...string) error {
 	_, err := child.Output(ctx, "", "apt-get", append([]string{"--option=Acquire::Retries=3", "--option=DPkg::Lock::Timeout=120"}, args...)...)
 	return err

@@ -20,8 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// parentEnv makes the test binary a program that starts a server, prints its
-// URL and directory, and waits to be killed.
+// parentEnv makes the test binary a program starting a server, prints the URL
+// and directory, and waits to be killed.
 const parentEnv = "CDC_OUTBOX_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func actAsParent() {
 	select {}
 }
 
-// start starts a server that is closed when the test ends.
+// start starts a server closed when the test ends.
 func start(t *testing.T, o Options) *Server {
 	t.Helper()
 	bin, err := Ensure(t.Context(), os.Stderr)
@@ -176,8 +176,8 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	_ = owner.Wait() // killed
 
 	await.Until(t, "the server is gone", func() bool { return connects(t, url) != nil })
-	// The next server to be started clears the directory away; a server that
-	// is still ending may write into it meanwhile.
+	// The next server to be started clears the directory away; a server still
+	// ending may write into it meanwhile.
 	await.Until(t, "the directory is gone", func() bool {
 		removeAbandoned(filepath.Dir(dir))
 		_, err := os.Stat(dir)

@@ -47,7 +47,7 @@ type Options struct {
 	Files map[string][]byte
 }
 
-// AllSettings returns Settings and those that the other options stand for.
+// AllSettings returns Settings and those the other options stand for.
 func (o Options) AllSettings() map[string]string {
 	all := map[string]string{
 		"wal_level":             "logical",
@@ -69,7 +69,7 @@ const (
 	Immediate = syscall.SIGQUIT // as in a crash: recovery at the next start
 )
 
-// Server is a PostgreSQL server. Its methods must not be called concurrently,
+// Server is a PostgreSQL server. The methods must not be called concurrently,
 // except URL and SocketURL.
 type Server struct {
 	*child.Server
@@ -152,8 +152,8 @@ func (s *Server) Shell(ctx context.Context, script string) error {
 	return nil
 }
 
-// Close stops the server without ceremony and removes its directory. It may be
-// called more than once.
+// Close stops the server without ceremony and removes the directory. Close may
+// be called more than once.
 func (s *Server) Close() error { return errors.Join(s.Server.Close(), s.dir.remove()) }
 
 // initialise makes the data directory: of a durable server with initdb, of
@@ -203,7 +203,7 @@ func initdb(ctx context.Context, binDir string, runAs account, data, password st
 	return nil
 }
 
-// arguments returns the server's settings as its command line takes them.
+// arguments returns the server's settings as the command line takes them.
 func (s *Server) arguments() []string {
 	all := map[string]string{
 		"listen_addresses":        "127.0.0.1",

@@ -14,14 +14,15 @@ import (
 )
 
 // template is a data directory that initdb made once, for others to be copied
-// from, in a tenth of the time. It stays in the cache directory, one for each
-// kind of binaries and user. Servers that are copies have one system identifier.
+// from, in a tenth of the time. template stays in the cache directory, one for
+// each kind of binaries and user. Servers that are copies have one system
+// identifier.
 type template struct {
 	dir      string
 	password string // of the superuser
 }
 
-// openTemplate returns the template for the binaries, and makes it where it is
+// openTemplate returns the template for the binaries, and makes it where
 // missing. Other processes of this user wait meanwhile.
 func openTemplate(ctx context.Context, binDir string, runAs account) (template, error) {
 	cache, err := cachedir.Path()
@@ -50,7 +51,7 @@ func openTemplate(ctx context.Context, binDir string, runAs account) (template, 
 func (t *template) data() string         { return filepath.Join(t.dir, "data") }
 func (t *template) passwordFile() string { return filepath.Join(t.dir, "password") }
 
-// make runs initdb. The password gets its name last, as it says that the rest is
+// make runs initdb. The password gets the name last, as it says the rest is
 // complete.
 func (t *template) make(ctx context.Context, binDir string, runAs account) error {
 	if err := os.RemoveAll(t.dir); err != nil {

@@ -14,8 +14,8 @@ type Fault struct {
 	// Cut closes the connection, on both sides, instead of passing on the next
 	// bytes: what they answer was done, but the answer is lost.
 	Cut bool
-	// Swallow reads and drops everything, the end of the stream included: to
-	// the receiving side the connection is half open. It stays so when the fault
+	// Swallow reads and drops everything, the end of the stream included: to the
+	// receiving side the connection is half open. Swallow stays so when the fault
 	// is healed, if bytes were dropped: TCP passes nothing on behind a gap.
 	Swallow bool
 	// Delay is how long bytes are held back before they are passed on. The

@@ -9,8 +9,8 @@ import (
 )
 
 // Ensure returns what Find returns. Where nothing is installed, on Debian and
-// its relatives, it gets the distribution's package first; no privileges are
-// needed. It writes what it does, one line per step, to progress.
+// the relatives, it gets the distribution's package first; no privileges are
+// needed. Ensure writes what it does, one line per step, to progress.
 //
 // Processes that call it at the same time wait for one another.
 func Ensure(ctx context.Context, progress io.Writer) (string, error) {

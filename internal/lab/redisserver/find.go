@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// BinEnv is the environment variable that names the server's program, or the
-// directory of redis-server or valkey-server. It comes before everything that
-// is installed.
+// BinEnv is the environment variable naming the server's program, or the
+// directory of redis-server or valkey-server. BinEnv comes before everything
+// installed.
 const BinEnv = "CDC_OUTBOX_REDIS_BIN"
 
 // programs are the servers' names, in the order of preference.
@@ -47,7 +47,7 @@ func Find() (string, error) {
 	return "", failure.Configf(remedyNotInstalled, "%w", errNotInstalled)
 }
 
-// named returns the program that the value of BinEnv stands for.
+// named returns the program the value of BinEnv stands for.
 func named(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {

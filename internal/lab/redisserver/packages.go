@@ -22,9 +22,9 @@ func unpackedRoot() (string, error) {
 	return filepath.Join(cache, "redis-server"), err
 }
 
-// unpackPackages downloads Debian's package of a server with the libraries that
-// are missing here, and unpacks them into unpackedRoot, all or none. Installing
-// it would start a server on port 6379.
+// unpackPackages downloads Debian's package of a server with the libraries
+// missing here, and unpacks them into unpackedRoot, all or none. Installing it
+// would start a server on port 6379.
 func unpackPackages(ctx context.Context, progress io.Writer) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return err

@@ -28,14 +28,14 @@ type Options struct {
 	Sentinel []string
 }
 
-// AllSettings returns Settings and those that the server has anyway.
+// AllSettings returns Settings and those the server has anyway.
 func (o Options) AllSettings() map[string]string {
 	all := map[string]string{"save": "", "appendonly": "no"}
 	maps.Copy(all, o.Settings)
 	return all
 }
 
-// Server is a Redis server. Its methods must not be called concurrently, except
+// Server is a Redis server. The methods must not be called concurrently, except
 // Addr and Socket.
 type Server struct {
 	*child.Server
@@ -71,8 +71,8 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 // Socket returns the path of the server's Unix socket.
 func (s *Server) Socket() string { return filepath.Join(s.dir, "s") }
 
-// Close kills the server and removes its directory. It may be called more than
-// once.
+// Close kills the server and removes the directory. Close may be called more
+// than once.
 func (s *Server) Close() error { return errors.Join(s.Server.Close(), os.RemoveAll(s.dir)) }
 
 func (s *Server) command() (*exec.Cmd, error) {
@@ -103,7 +103,7 @@ func (s *Server) command() (*exec.Cmd, error) {
 }
 
 // ping asks over the socket, which nobody else can have; a server that still
-// loads its data refuses. One that wants a password is up.
+// loads the data refuses. One that wants a password is up.
 func ping(ctx context.Context, socket string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)

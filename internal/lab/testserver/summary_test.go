@@ -35,8 +35,8 @@ const lost = `
 {"Action":"pass","Package":"github.com/cdc-outbox/cdc-outbox/e2e","Test":"TestD"}
 `
 
-// The closing lines of a run of tests: the count, the servers, and the reasons of what
-// was skipped.
+// The closing lines of a run of tests: the count, the servers, and the reasons
+// of everything skipped.
 func TestSummary(t *testing.T) {
 	script := must.Get(child.Script("summary.awk"))(t)
 	for name, tt := range map[string]struct {

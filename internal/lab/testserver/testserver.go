@@ -1,4 +1,4 @@
-// Package testserver is what the packages that give tests a real server have in
+// Package testserver is what the packages giving tests a real server have in
 // common (pgtest, redistest, dynamotest, kafkatest).
 package testserver
 
@@ -48,11 +48,11 @@ func within(t testing.TB, limit time.Duration, what string, do func(ctx context.
 // Runner runs tests: a *testing.M, or what prepares something for one.
 type Runner interface{ Run() int }
 
-// Server is one that is removed by Close.
+// Server is one removed by Close.
 type Server interface{ Close() error }
 
-// Start starts a server that is removed when the test ends. The test fails if
-// that does not work, or is skipped if the error is absent, which may be nil.
+// Start starts a server removed when the test ends. The test fails if that does
+// not work, or is skipped if the error is absent, which may be nil.
 func Start[S Server](t testing.TB, name string, absent error, start func(ctx context.Context) (S, error)) S {
 	t.Helper()
 	s, err := limited(start)
@@ -89,8 +89,8 @@ func Absent(t testing.TB, name string, reason error) {
 	t.Skip(reason)
 }
 
-// Shared is a server that the tests of a package share, started by the first
-// that asks. Its methods may be called concurrently, except With's Runner.
+// Shared is a server the tests of a package share, started by the first that
+// asks. The methods may be called concurrently, except With's Runner.
 type Shared[S Server] struct {
 	// Name is the server's, for errors.
 	Name string
@@ -181,7 +181,7 @@ func Main(m Runner, opts ...goleak.Option) {
 }
 
 // leakPatience is how long goroutines may take to end: pgconn closes a
-// connection whose query was interrupted in the background, for up to 15 seconds
+// connection with the query interrupted in the background, for up to 15 seconds
 // (PgConn.asyncClose), while goleak looks again for half a second only.
 const leakPatience = 30 * time.Second
 

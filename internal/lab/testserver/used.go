@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-var noted sync.Map // lines of Used that stand there already
+var noted sync.Map // lines of Used standing there already
 
 // Used tells which server the tests have, such as "PostgreSQL", "15.18 (local)", or why
 // they have none. It is a line on standard error, once in a package: go test keeps it

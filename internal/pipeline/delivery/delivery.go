@@ -1,12 +1,12 @@
-// Package delivery is what both sources do with events once they have them: hand
-// them to the sink in order, deal with bad ones as errors.on_bad_event says, and
-// count and log what became of each.
+// Package delivery is what both sources do with events once they have them:
+// hand them to the sink in order, deal with bad ones as errors.on_bad_event
+// says, and count and log the outcome of each.
 //
 // Invariants:
 //
-//  1. An event is dealt with when it is durable in the sink, when its dead
-//     letter is durable, or when it is skipped by order of an operator. Nothing
-//     else counts.
+//  1. An event is dealt with when it is durable in the sink, when the dead
+//     letter is durable, or when skipped by order of an operator. Nothing else
+//     counts.
 //  2. Events are dealt with in order. If one is not, those before it are, and
 //     none behind it is.
 //
@@ -38,18 +38,17 @@ type Item struct {
 	Size  int64 // of the record, in bytes
 	// Joined to the next item: Transact deals with both, or with none.
 	Joined bool
-	// Whole is set where all events of its transaction are joined.
+	// Whole is set where all events of the transaction are joined.
 	Whole bool
 }
 
-// Metrics is told what became of events. It must not block.
+// Metrics is told the outcome of events. Metrics must not block.
 type Metrics interface {
-	// Published is told of events that the broker has just acknowledged.
+	// Published is told of events the broker has just acknowledged.
 	Published(events []*transform.Event)
 	DeadLettered(reason transform.Reason)
 	Skipped(reason transform.Reason)
-	// Warned counts events that are published, but not in the form that was
-	// asked for.
+	// Warned counts events published, but not in the form asked for.
 	Warned(w transform.Warning)
 }
 
@@ -63,15 +62,14 @@ type Options struct {
 	Digest  *digest.Log
 	// Totals has Transact write how many records a whole transaction has.
 	Totals bool
-	// Dealt is called from Deliver, each time that some more events are dealt
-	// with.
+	// Dealt is called from Deliver, each time some more events are dealt with.
 	Dealt func(n int)
 	// Recent remembers what was dealt with last; nil for nobody who looks.
 	Recent *Recent
 }
 
-// Delivery hands events to a sink. One goroutine uses it at a time; Last may be
-// called by any.
+// Delivery hands events to a sink. A single goroutine uses it at a time; Last
+// may be called by any.
 type Delivery struct {
 	opts Options
 	last atomic.Pointer[Last]
@@ -86,9 +84,9 @@ func New(opts Options) *Delivery {
 	return &Delivery{opts: opts}
 }
 
-// Deliver writes n items in order, each bad one between its neighbours; at returns
-// the one with an index. It returns how many of them, from the front, are dealt
-// with, and keeps none of their events.
+// Deliver writes n items in order, each bad one between the neighbours; at
+// returns the one with an index. Deliver returns how many of them, from the
+// front, are dealt with, and keeps none of their events.
 func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i int) *Item) (done int, err error) {
 	defer func() {
 		clear(d.run)
@@ -110,8 +108,8 @@ func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i 
 	return done, nil
 }
 
-// fill puts items into the next run: from the one at begin, which is good, up to a
-// bad one, or BatchBytes. It returns how many these are.
+// fill puts items into the next run: from the one at begin, which is good, up
+// to a bad one, or BatchBytes. fill returns how many these are.
 func (d *Delivery) fill(begin, end int, at func(i int) *Item) int {
 	var bytes int64
 	clear(d.run)
@@ -164,7 +162,7 @@ func (d *Delivery) published(events []*transform.Event) {
 	}
 }
 
-// Last is the last event that was published, or nil.
+// Last is the last event published, or nil.
 func (d *Delivery) Last() *Last {
 	last := d.last.Load()
 	if last == nil || d.opts.Recent == nil || !d.opts.Recent.anonymous {
@@ -241,7 +239,7 @@ func PastBadEvent(bad *transform.BadEvent) string {
 	return way + "; or " + past
 }
 
-// note logs what became of an event.
+// note logs the outcome of an event.
 func (d *Delivery) note(message, detail string, ev *transform.Event, fields ...zap.Field) {
 	fields = append(fields, zap.String("table", ev.Table), zap.String("event_id", ev.Name()))
 	if p := ev.Position; !p.IsZero() {

@@ -6,15 +6,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Last is the last event that the brokers acknowledged.
+// Last is the last event the brokers acknowledged.
 type Last struct {
 	ID    string `json:"id,omitempty"` // cut off where it is very long; none where nobody may see it
 	Topic string `json:"topic"`
-	// LSN and Seq are its position; "" and 0 where it was polled.
+	// LSN and Seq are the position; "" and 0 where polled.
 	LSN string `json:"lsn,omitempty"`
 	Seq uint32 `json:"seq"`
-	// CommittedAt is by the server's clock; nil where that is not known. For a row
-	// of a snapshot it is when that began, for a polled row what the row says.
+	// CommittedAt is by the server's clock; nil where not known. For a row of a
+	// snapshot it is when that began, for a polled row what the row says.
 	CommittedAt    *time.Time `json:"committed_at,omitempty"`
 	AcknowledgedAt time.Time  `json:"acknowledged_at"`
 }

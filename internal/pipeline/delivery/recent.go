@@ -16,7 +16,7 @@ const (
 	recentRejects = 50
 	// ofBatch is how many of a batch are remembered while somebody looks; else one.
 	ofBatch = 20
-	// shownText and shownPayload bound what is kept of a text.
+	// shownText and shownPayload bound everything kept of a text.
 	shownText    = 200
 	shownTopic   = 249 // Kafka's limit; that of a bad event may be any text
 	shownPayload = 2 << 10
@@ -24,7 +24,7 @@ const (
 
 // Seen is an event that was dealt with.
 type Seen struct {
-	// Number grows by one with each event that is remembered.
+	// Number grows by one with each event remembered.
 	Number    uint64    `json:"n"`
 	At        time.Time `json:"at"` // of the acknowledgement
 	ID        string    `json:"id"`
@@ -39,15 +39,15 @@ type Seen struct {
 	LatencySeconds *float64 `json:"latency_seconds,omitempty"`
 	Payload        string   `json:"payload,omitempty"`
 
-	// Of a bad event: what became of it, and why.
+	// Of a bad event: the outcome of it, and why.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// Recent remembers the last events for people who look. It keeps copies, of one
-// event in each batch, or of some while Watch asks for more. It is safe for
-// concurrent use; a nil Recent remembers nothing.
+// Recent remembers the last events for people who look. Recent keeps copies, of
+// a single event in each batch, or of some while Watch asks for more. Recent is
+// safe for concurrent use; a nil Recent remembers nothing.
 type Recent struct {
 	typeHeader string
 	payloads   bool
@@ -59,7 +59,7 @@ type Recent struct {
 	events, rejects []Seen
 }
 
-// NewRecent returns a Recent without events. typeHeader is the header that holds
+// NewRecent returns a Recent without events. typeHeader is the header holding
 // an event's type. Without payloads it never copies one.
 func NewRecent(typeHeader string, payloads bool) *Recent {
 	return &Recent{typeHeader: typeHeader, payloads: payloads}
@@ -74,7 +74,7 @@ func (r *Recent) Watch() (stop func()) {
 	return func() { r.watchers.Add(-1) }
 }
 
-// After returns what was remembered after the event with the number, oldest
+// After returns everything remembered after the event with the number, oldest
 // first: good events and bad ones.
 func (r *Recent) After(number uint64) (events, rejects []Seen) {
 	r.mu.Lock()

@@ -96,7 +96,7 @@ func BenchmarkRecent(b *testing.B) {
 	}
 }
 
-// Where nobody may see events, the last one is told without its id.
+// Where nobody may see events, the last is told without the id.
 func TestTheLastEventIsAnonymousWhereNobodyMaySeeEvents(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		r := NewRecent("eventType", false)

@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Life is all that decides which step follows an event. It is a value, Connecting at first.
+// Life is all deciding which step follows an event. Life is a value, Connecting
+// at first.
 type Life struct {
 	Phase Phase
-	// Once: events and checkpoint are one Kafka transaction, under a transactional id that
-	// stays claimed from session to session.
+	// Once: events and checkpoint are one Kafka transaction, under a transactional
+	// id staying claimed from session to session.
 	Once bool
 	Owns bool // the id is claimed
 }
@@ -18,8 +19,8 @@ type Life struct {
 // Unclaimed reports whether there is a transactional id that is still to be claimed.
 func (l *Life) Unclaimed() bool { return l.Once && !l.Owns }
 
-// On returns the step that follows the event, and tells each change of the phase. None: the
-// rules have no such event in this phase.
+// On returns the step following the event, and tells each change of the phase.
+// None: the rules have no such event in this phase.
 func (l *Life) On(r *Rules, e Event, tell func(from, to Phase)) Step {
 	rule := r.After[l.Phase][e]
 	if rule.Do == None {
@@ -36,7 +37,8 @@ func (l *Life) On(r *Rules, e Event, tell func(from, to Phase)) Step {
 	return rule.Do
 }
 
-// Machine is the life of one pipeline. One goroutine at a time calls On, any goroutine Now.
+// Machine is the life of a single pipeline. A single goroutine at a time calls
+// On, any goroutine Now.
 type Machine struct {
 	life Life
 	tell func(from, to Phase)
@@ -54,7 +56,7 @@ func New(once bool, tell func(from, to Phase)) *Machine {
 	return m
 }
 
-// On returns the step that follows the event. An error is a bug of this program.
+// On returns the step following the event. An error is a bug of this program.
 func (m *Machine) On(e Event) (Step, error) {
 	if step := m.life.On(Protocol, e, m.tell); step != None {
 		return step, nil

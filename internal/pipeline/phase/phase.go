@@ -1,6 +1,7 @@
-// Package phase has the life of a pipeline that reads a slot: its phases, the events that end
-// each of them, and the steps that follow. Package stream sees the events and takes the steps;
-// internal/lab/exactlyonce explores the same rules in every order of steps and faults.
+// Package phase has the life of a pipeline reading a slot: the phases, the
+// events ending each of them, and the steps that follow. Package stream sees
+// the events and takes the steps; internal/lab/exactlyonce explores the same
+// rules in every order of steps and faults.
 //
 // Non-goals: I/O, clocks, positions and rows.
 package phase
@@ -27,10 +28,11 @@ const (
 	// Compared has found slot and checkpoint as they were before the slot was held. From
 	// here on, checkpoints are saved.
 	Compared
-	// Replaying has saved the first checkpoint of its epoch, and reads until the log is
-	// known to be the same as before. Later events are published; nothing is confirmed.
+	// Replaying has saved the first checkpoint of the epoch, and reads until the
+	// log is known to be the same as before. Later events are published; nothing
+	// is confirmed.
 	Replaying
-	// Ready confirms what is published.
+	// Ready confirms everything published.
 	Ready
 	// Ended reads, writes and confirms nothing any more.
 	Ended

@@ -52,8 +52,8 @@ func TestTheClaimOutlivesASession(t *testing.T) {
 	}
 }
 
-// No phase is skipped, as each has its check. All but Ended lead back to Connecting, and to
-// Ended.
+// No phase is skipped, as each has the check. All but Ended lead back to
+// Connecting, and to Ended.
 func TestTheTable(t *testing.T) {
 	for p := Connecting; p < Ended; p++ {
 		if !p.Before(Connecting) || !p.Before(Ended) {

@@ -1,6 +1,6 @@
 package phase
 
-// Event is something that a pipeline has seen.
+// Event is something a pipeline has seen.
 type Event int8
 
 // The events of a life, in the order of one without trouble.
@@ -17,7 +17,7 @@ const (
 	Passed
 	// Saved: the first checkpoint of the epoch is.
 	Saved
-	// Recognised: the log is the one that was read before.
+	// Recognised: the log is the one read before.
 	Recognised
 	// Lost: the session with PostgreSQL has ended.
 	Lost
@@ -53,32 +53,35 @@ const (
 	Wait
 	// Claim the transactional id, or wait until no predecessor has a lease.
 	Claim
-	// Compare slot and checkpoint with those that were seen before the slot was held.
+	// Compare slot and checkpoint with those seen before the slot was held.
 	Compare
 	// Save the first checkpoint of an epoch.
 	Save
-	// Replay: read the log until it is recognised. What is new is published, not confirmed.
+	// Replay: read the log until recognised. What is new is published, not
+	// confirmed.
 	Replay
 	// Publish, and confirm what is known to be published.
 	Publish
-	// BeginAnew: drop what is in flight, and end. A new pipeline stands by.
+	// BeginAnew: drop everything in flight, and end. A new pipeline stands by.
 	BeginAnew
 	// End the pipeline.
 	End
 )
 
-// Rule is what follows an event: the next phase, and the step that the phase begins with.
+// Rule is the answer to an event: the next phase, and the step the phase begins
+// with.
 type Rule struct {
 	Next Phase
 	Do   Step
 }
 
-// Rules say what follows. They are a table, so that the model can plant a mistake in one.
+// Rules say the rest. They are a table, so the model can plant a mistake in
+// one.
 type Rules struct {
-	// After has what follows an event, by phase. An event without a rule is a bug.
+	// After has the rules of an event, by phase. An event without a rule is a bug.
 	After [Ended + 1][events]Rule
-	// Answered has what follows an answer of Kafka, in any phase: what was read is
-	// delivered while the session is away.
+	// Answered has the rules of an answer of Kafka, in any phase: everything read
+	// is delivered while the session is away.
 	Answered [answers]Step
 }
 
@@ -93,13 +96,13 @@ func protocol() *Rules {
 			// Not before the claim: until then a former holder can commit a checkpoint.
 			Holding: {Alone: {Claimed, Compare}},
 			Claimed: {Same: {Compared, Save}, Passed: {Connecting, Take}},
-			// What was compared counts once this save has succeeded: it proves that no
+			// Everything compared counts once this save has succeeded: it proves that no
 			// other process has the transactional id.
 			Compared:  {Saved: {Replaying, Replay}},
 			Replaying: {Recognised: {Ready, Publish}},
 		},
-		// An unknown end is no commit, and no abort. To claim the id again without the slot
-		// would fence off its holder.
+		// An unknown end is no commit, and no abort. To claim the id again without
+		// the slot would fence off the holder.
 		Answered: [...]Step{Committed: Publish, Unknown: BeginAnew, Fenced: BeginAnew, Failed: End},
 	}
 	for p := Connecting; p < Ended; p++ {

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// batch claims rows, publishes and marks them. It returns errors of the
-// database, and errors that only an operator can fix. After any other failed
+// batch claims rows, publishes and marks them. batch returns errors of the
+// database, and errors only an operator can fix. After any other failed
 // delivery it waits.
 func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err error) {
 	c, err := w.claim(ctx, t)
@@ -64,7 +64,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	if failed == nil {
 		w.stalls.Reset()
 	} else if err == nil {
-		t.limit = max(1, t.limit/2) // a slow broker must have a batch that it can take in time
+		t.limit = max(1, t.limit/2) // a slow broker must have a batch it can take in time
 		err = w.outlast(ctx, failed)
 	}
 	return done > 0, err
@@ -77,7 +77,7 @@ func (w *worker) held(t *tableState, rows int) {
 	t.held = rows
 }
 
-// claim begins a claim that holds at least one lane. It returns nil if others
+// claim begins a claim holding at least one lane. claim returns nil if others
 // have all lanes.
 func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 	p := w.opts
@@ -101,9 +101,9 @@ func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 	return c, nil
 }
 
-// publish delivers for as long as the claim may last, and returns how many items
-// from the front are dealt with. The claim lasts until then at least, also for a process
-// that was suspended.
+// publish delivers for as long as the claim may last, and returns how many
+// items from the front are dealt with. The claim lasts until then at least,
+// also for a process suspended.
 func (w *worker) publish(c *claim, items []delivery.Item) (done int, err error) {
 	var bytes int64
 	for _, it := range items {
@@ -127,7 +127,7 @@ func (w *worker) publish(c *claim, items []delivery.Item) (done int, err error) 
 	return done, err
 }
 
-// outlast waits after a failed delivery, and returns its error where only an
+// outlast waits after a failed delivery, and returns the error where only an
 // operator or another process can fix it.
 func (w *worker) outlast(ctx context.Context, failed error) error {
 	if failure.ClassOf(failed) != failure.Transient || errors.Is(failed, sink.ErrOutputGone) {
@@ -158,7 +158,7 @@ func (t *tableState) resize(seen, read int) {
 }
 
 // inOrder returns the rows that may be published now, in order: without those
-// that another session holds, and without the later ones of their keys, which it
+// another session holds, and without the later ones of their keys, which it
 // returns too.
 func inOrder(rows []row) (free []row, keys []string) {
 	var held map[string]bool
@@ -193,8 +193,8 @@ func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, err
 	return items, nil
 }
 
-// stopRemedy names the ways past a bad event. Neither it nor a later one of its batch is
-// marked as published.
+// stopRemedy names the ways past a bad event. Neither it nor a later one of the
+// batch is marked as published.
 func stopRemedy(_ *transform.Event, bad *transform.BadEvent) string {
 	return "correct the row, and start again; otherwise " + delivery.PastBadEvent(bad)
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// statementTimeout bounds each exchange with the server, so that a dead
-	// connection is noticed.
+	// statementTimeout bounds each exchange with the server, so a dead connection
+	// is noticed.
 	statementTimeout = 30 * time.Second
 	// claimMargin is how much longer than source.poll.claim_timeout the server
 	// waits for us before it ends the transaction.
@@ -27,29 +27,29 @@ const (
 	laneWait = 10 * time.Second
 )
 
-// claim is a transaction that holds lanes of a table and rows in them. It ends
-// with mark or rollback. One goroutine uses it.
+// claim is a transaction that holds lanes of a table and rows in them. claim
+// ends with mark or rollback. A single goroutine uses it.
 type claim struct {
 	conn  *pgconn.PgConn
 	table *Table
 	all   int   // lanes of the table
-	held  []int // those that it holds
+	held  []int // those it holds
 	// asked is when rows were last asked for. The server waits for us from then on, or
 	// from later.
 	asked lease.Instant
 }
 
-// row is a row that a claim holds, or that is held back.
+// row is a row a claim holds, or that is held back.
 type row struct {
 	key    string // the outbox key's text; "" for NULL
 	rel    string // table's OID; "" for a row that could not be claimed
 	at     string // ctid
 	values []pg.Value
 	time   time.Time // of creation; zero where unknown
-	size   int64     // of its values in memory, and of all else that is kept for it
+	size   int64     // of the values in memory, and of all else kept for it
 }
 
-// rowMemory is about what a row and its event take beside the values' bytes.
+// rowMemory is about what a row and the event take beside the values' bytes.
 const rowMemory = 1 << 10
 
 // beginClaim begins the transaction and takes lanes in the order given, up to
@@ -73,7 +73,7 @@ func beginClaim(ctx context.Context, conn *pgconn.PgConn, t *Table, holdFor time
 	return c, present, nil
 }
 
-// take notes lanes that were locked.
+// take notes lanes locked.
 func (c *claim) take(result *pgconn.Result) {
 	for _, r := range result.Rows {
 		lane, _ := strconv.Atoi(string(r[0])) // we gave the numbers
@@ -81,9 +81,9 @@ func (c *claim) take(result *pgconn.Result) {
 	}
 }
 
-// await waits for one lane and then takes others that are free, up to limit.
-// PostgreSQL serves waiting sessions in turn. After patience the claim has no
-// lanes, and the transaction is over.
+// await waits for one lane and then takes free others, up to limit. PostgreSQL
+// serves waiting sessions in turn. After patience the claim has no lanes, and
+// the transaction is over.
 func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time.Duration) error {
 	_, err := execute(ctx, c.conn, c.table.awaitLaneSQL(lanes[0], patience))
 	if err == nil {
@@ -105,8 +105,8 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 // fetches is how often a claim reads before it takes what it has found.
 const fetches = 8
 
-// rows fetches rows, and leaves out keys that are held back if they would crowd
-// out the others. One fetch reads what is returned: rows, those of them that are
+// rows fetches rows, and leaves out keys held back if they would crowd out the
+// others. One fetch reads everything returned: rows, those of them that are
 // free to be published, and how many there are.
 func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []row, seen int, err error) {
 	var without []string
@@ -161,11 +161,11 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 	return rows, seen, nil
 }
 
-// minSurplus is the least that is read beyond what fits before the claim is
-// given up, and made again with a lower limit.
+// minSurplus is the least read beyond what fits before the claim is given up,
+// and made again with a lower limit.
 const minSurplus = 1 << 20
 
-// surplusError means that the claim's rows were far more than fit.
+// surplusError means the claim's rows were far more than fit.
 type surplusError struct{ fit int }
 
 func (e *surplusError) Error() string { return fmt.Sprintf("only the first %d rows fit", e.fit) }
@@ -193,8 +193,9 @@ func (t *Table) readRow(columns [][]byte) row {
 // errClaimEnded is wrapped by the cause of a context of whileHeld.
 var errClaimEnded = errors.New("the server ended the transaction that held the rows")
 
-// whileHeld calls do with a context that ends when the server ends the transaction: the
-// rows are free then, and another instance may publish them and later ones.
+// whileHeld calls do with a context ending when the server ends the
+// transaction: the rows are free then, and another instance may publish them
+// and later ones.
 func (c *claim) whileHeld(ctx context.Context, do func(context.Context)) {
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -224,8 +225,8 @@ func (c *claim) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// mark marks or deletes the rows and commits. An error may mean that it is
-// done nevertheless.
+// mark marks or deletes the rows and commits. An error may mean it is done
+// nevertheless.
 func (c *claim) mark(ctx context.Context, rows []row) error {
 	places := map[string][]string{}
 	for _, r := range rows {

@@ -14,17 +14,17 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// lastingErrors are classes of errors that the same statement meets again (of
+// lastingErrors are classes of errors the same statement meets again (of
 // features, data, constraints, routines and triggers), and that of a published
 // table without replica identity, object_not_in_prerequisite_state.
 var lastingErrors = []string{"0A", "22", "23", "2F", "38", "39", "44", "P0", "55000"}
 
-// remedyLocked is for a statement that is not answered. Most often it waits for a lock, and
-// goes on when that is gone.
+// remedyLocked is for a statement not answered. Most often it waits for a lock,
+// and goes on when that is gone.
 const remedyLocked = "if the table is locked, polling goes on by itself once it is not; this tells who waits for whom: " +
 	"SELECT pid, pg_blocking_pids(pid), query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
 
-// classify gives an error of a statement its failure.Class and a remedy. Errors
+// classify gives an error of a statement the failure.Class and a remedy. Errors
 // that it does not know stay transient: a new session is opened, which reads
 // the table's definition again.
 func classify(err error, t *Table) error {
@@ -47,7 +47,7 @@ func classify(err error, t *Table) error {
 }
 
 // classifyMark is classify for the statement that marks rows. If it fails
-// because of what is in the database, it will fail again, and each attempt
+// because of everything in the database, it will fail again, and each attempt
 // would publish the rows again. So an operator must fix it.
 func classifyMark(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Metrics is told what happens; package internal/metrics implements it. Its
+// Metrics is told what happens; package internal/metrics implements it. The
 // methods are called from several goroutines and must not block.
 type Metrics interface {
 	delivery.Metrics
@@ -36,7 +36,7 @@ type Status struct {
 // readiness says so: the look itself may take longer.
 const silentAfter = 12 * time.Second
 
-// Health collects what the connector knows of its own state. It is safe for
+// Health collects what the connector knows of its own state. Safe for
 // concurrent use.
 type Health struct {
 	kafka    *delivery.Downstream
@@ -121,7 +121,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// Remedies are what to do about the reasons of Ready, as far as that is known.
+// Remedies are the remedy for the reasons of Ready, as far as known.
 func (h *Health) Remedies() (remedies []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

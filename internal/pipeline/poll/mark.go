@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// mark is an option that names a column which a published row is marked in.
+// mark is an option naming a column which a published row is marked in.
 type mark struct {
 	key, name string
 	byDefault string // the name; the table may do without such a column
@@ -52,7 +52,7 @@ func (m mark) remedy(fitting []string, otherwise string) string {
 	return fmt.Sprintf("did you mean %s: %s?", m.key, meant)
 }
 
-// fitting are the names of the columns that the option may name.
+// fitting are the names of the columns the option may name.
 func (m mark) fitting(cs columns) (names []string) {
 	for _, c := range cs {
 		if m.suits(c) {

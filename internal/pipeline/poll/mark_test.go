@@ -9,8 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
-// A configured column of a mark must be there: by other columns, other rows would count as
-// unpublished. No remedy adds a column to a table whose rows are marked already.
+// A configured column of a mark must be there: by other columns, other rows
+// would count as unpublished. No remedy adds a column to a table with the rows
+// marked already.
 func TestAMarkThatIsNotThere(t *testing.T) {
 	const flag, at = `, published boolean NOT NULL DEFAULT false`, `, published_at timestamptz`
 	for name, tt := range map[string]struct {

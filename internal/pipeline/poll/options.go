@@ -10,7 +10,7 @@ import (
 
 // Options say how the tables are read, as the section source.poll has them.
 type Options struct {
-	// BatchSize is the most rows that are claimed at a time.
+	// BatchSize is the most rows claimed at a time.
 	BatchSize int `yaml:"batch_size"`
 	// Interval is the wait after a poll that found nothing; it doubles with
 	// each such poll up to MaxInterval.
@@ -19,8 +19,8 @@ type Options struct {
 	// Lanes is into how many parts the keys are divided among the instances,
 	// which must agree on it.
 	Lanes int `yaml:"lanes"`
-	// Notify is the channel on which the trigger that setup creates tells of
-	// new rows. Empty: the connector polls by the interval only.
+	// Notify is the channel on which the trigger setup creates tells of new rows.
+	// Empty: the connector polls by the interval only.
 	Notify string `yaml:"notify"`
 	// AfterPublish is AfterPublishMark or AfterPublishDelete.
 	AfterPublish string `yaml:"after_publish"`
@@ -30,8 +30,8 @@ type Options struct {
 	// the one for the time. Only the defaults may be missing.
 	Published   string `yaml:"published"`
 	PublishedAt string `yaml:"published_at"`
-	// ClaimTimeout is the longest time that rows are held while their events
-	// are delivered.
+	// ClaimTimeout is the longest time rows are held while their events are
+	// delivered.
 	ClaimTimeout time.Duration `yaml:"claim_timeout"`
 }
 

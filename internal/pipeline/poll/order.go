@@ -15,7 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Order says what the rows of one poll are sorted by, and how reliable that is.
+// Order says what the rows of a single poll are sorted by, and how reliable
+// that is.
 type Order struct {
 	// Columns are sorted by, in this order.
 	Columns []string
@@ -25,19 +26,19 @@ type Order struct {
 	blocks string // of OrderBlocks: the sequence, quoted
 }
 
-// OrderKind is what gives the order column its values.
+// OrderKind is what gives the order column the values.
 type OrderKind uint8
 
 // The kinds of Order.
 const (
-	// OrderSequence: a sequence, at the insert. Transactions of a key that take
-	// turns are in commit order.
+	// OrderSequence: a sequence, at the insert. Transactions of a key taking turns
+	// are in commit order.
 	OrderSequence OrderKind = iota + 1
 	// OrderInsertTime: the clock at the insert. The same, unless the clock is
 	// set back.
 	OrderInsertTime
-	// OrderTransactionTime: the clock at the transaction's beginning, which may
-	// be before it waited for its turn.
+	// OrderTransactionTime: the clock at the transaction's beginning, which may be
+	// before it waited for the turn.
 	OrderTransactionTime
 	// OrderBlocks: a sequence that hands out values in blocks, to each session or
 	// to each instance of the application one of its own.
@@ -64,7 +65,7 @@ type column struct {
 	identity bool
 	def      string // the default's expression
 	unique   bool   // has a unique index of its own
-	blocks   string // the sequence that fills it, if its cache or increment is not 1; else ""
+	blocks   string // the sequence that fills it, if the cache or increment is not 1; else ""
 }
 
 func (c column) integer() bool { return c.oid == typeInt2 || c.oid == typeInt4 || c.oid == typeInt8 }
@@ -74,8 +75,8 @@ func (c column) sequence() bool {
 	return c.integer() && (c.identity || strings.HasPrefix(c.def, "nextval("))
 }
 
-// zone is that of the times that the default puts into a column without time
-// zone: the server's. It is "" where that is UTC, or does not matter.
+// zone is that of the times the default puts into a column without time zone:
+// the server's. It is "" where that is UTC, or does not matter.
 func (c column) zone(ctx context.Context, conn *pgx.Conn) (zone string, err error) {
 	def := strings.ToLower(c.def)
 	if c.oid != typeTimestamp || strings.Contains(def, "zone") || !strings.Contains(def, "now(") && !strings.Contains(def, "timestamp") {
@@ -101,7 +102,7 @@ func (c column) kind() OrderKind {
 	return OrderUnknown
 }
 
-// sequenceNames are looked for first among the columns that a sequence fills;
+// sequenceNames are looked for first among the columns a sequence fills;
 // createdNames among those with a time.
 var (
 	sequenceNames = []string{"seq", "sequence", "position"}
@@ -129,8 +130,8 @@ func (cs columns) first(names []string, suits func(column) bool) (column, bool) 
 	return column{}, false
 }
 
-// chooseOrder returns the configured order or else the best that the table
-// offers: an integer id, a column filled by a sequence, the time of creation.
+// chooseOrder returns the configured order or else the best the table offers:
+// an integer id, a column filled by a sequence, the time of creation.
 func chooseOrder(opts Options, event transform.EventOptions, t pg.Table, cs columns) (Order, error) {
 	if by := opts.OrderBy; len(by) > 0 {
 		return configuredOrder(by, t, cs)
@@ -187,8 +188,9 @@ func idColumn(event transform.EventOptions) string {
 	return "id"
 }
 
-// AddSequenceSQL adds a column whose values rise with the inserts. It does not
-// rewrite the table; the rows that are there get 0, and so come first.
+// AddSequenceSQL adds a column whose values rise with the inserts.
+// AddSequenceSQL does not rewrite the table; the rows that are there get 0, and
+// so come first.
 func AddSequenceSQL(t pg.Table) string {
 	seq := pg.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
 	return "ALTER TABLE " + t.Quoted() + " ADD COLUMN seq bigint NOT NULL DEFAULT 0; CREATE SEQUENCE " + seq + " OWNED BY " + t.Quoted() + ".seq; " +

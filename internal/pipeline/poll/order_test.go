@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// TestLateCommitWithALowerID has a row become visible after a later one of its
+// TestLateCommitWithALowerID has a row become visible after a later one of the
 // key was published. It comes in the order of the commits, and is not passed
 // over.
 func TestLateCommitWithALowerID(t *testing.T) {
@@ -63,7 +63,7 @@ func TestTransactionsThatTakeTurns(t *testing.T) {
 	}
 }
 
-// waiting counts sessions that wait for a lock.
+// waiting counts sessions waiting for a lock.
 func (w *world) waiting() (n int) {
 	w.t.Helper()
 	must.OK(w.t, w.conn.QueryRow(w.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&n))
@@ -78,8 +78,8 @@ func (w *world) snapshots() (n int) {
 	return n
 }
 
-// TestOrderWithinATransaction has rows of one time, in a table with holes to put
-// them in.
+// TestOrderWithinATransaction has rows of a single time, in a table with holes
+// to put them in.
 func TestOrderWithinATransaction(t *testing.T) {
 	w := newWorld(t, nil, strings.Replace(uuidOutbox, "clock_timestamp()", "now()", 1))
 	w.exec(w.conn,
@@ -88,7 +88,7 @@ func TestOrderWithinATransaction(t *testing.T) {
 	var want []string
 	for n := range 200 {
 		if n == 100 {
-			// Autovacuum may have a snapshot that sees what was deleted.
+			// Autovacuum may have a snapshot that sees everything deleted.
 			w.await("older snapshots to go", func() bool { return w.snapshots() == 0 })
 			w.exec(w.connect(), `VACUUM outbox`)
 		}
@@ -185,8 +185,8 @@ func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
 	}
 }
 
-// TestLargeRowsAreNotReadInVain has a batch of a thousand times what fits: what
-// is read of it is not much more than that.
+// TestLargeRowsAreNotReadInVain has a batch of a thousand times what fits:
+// everything read of it is not much more than that.
 func TestLargeRowsAreNotReadInVain(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)

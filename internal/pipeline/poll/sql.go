@@ -14,9 +14,8 @@ import (
 // laneBase. The base keeps them apart from the application's.
 const (
 	laneBase = 0x0CDC0000
-	// presence is held by every claim, and by every worker that waits for a
-	// lane. The number of holders is the number of workers that have something
-	// to do.
+	// presence is held by every claim, and by every worker waiting for a lane. The
+	// number of holders is the number of workers that have something to do.
 	presence = laneBase + MaxLanes
 	// MaxLanes is the most that source.poll.lanes may be.
 	MaxLanes = 1024
@@ -27,16 +26,15 @@ func (t *Table) lockClass() int32 { return int32(t.OID) }
 
 // anySQL finds an unpublished row. The order is for the planner: with old
 // statistics, from a time when rows waited, EXISTS would rather read the table
-// from its beginning.
+// from the beginning.
 func (t *Table) anySQL() string {
 	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + pgsql.Name(t.Order.Columns[0]) + " LIMIT 1"
 }
 
 // beginSQL begins a claim's transaction and takes the presence. The server ends
 // the transaction if for longer than holdFor we send nothing, or read nothing
-// of its answer. The second needs a timeout of TCP: an answer that is not read
-// fills the sockets, and a statement that waits for them has no timeout of its
-// own.
+// of the answer. The second needs a timeout of TCP: an answer not read fills
+// the sockets, and a statement waiting for them has no timeout of its own.
 func (t *Table) beginSQL(holdFor time.Duration) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" +
 		catalog.Environment + ";\n" +
@@ -50,7 +48,7 @@ func (t *Table) presentSQL() string {
 		" AND database = (SELECT oid FROM pg_database WHERE datname = current_database());\n", t.OID, presence)
 }
 
-// lanesSQL takes lanes that nobody has, in the order given, up to limit.
+// lanesSQL takes lanes nobody has, in the order given, up to limit.
 func (t *Table) lanesSQL(lanes []int, limit int) string {
 	return fmt.Sprintf("SELECT lane FROM unnest('{%s}'::int[]) lane WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d",
 		joinInts(lanes), t.lockClass(), laneBase, limit)
@@ -66,9 +64,9 @@ func (t *Table) awaitLaneSQL(lane int, patience time.Duration) string {
 // key, tableoid, ctid, microseconds of creation.
 const fetchColumns = 4
 
-// fetchSQL reads the first rows of the lanes and locks them. A row that is
-// locked elsewhere, or changed since the statement began, comes with its key
-// only. held names the lanes out of all; it may be all of them. Rows of the keys
+// fetchSQL reads the first rows of the lanes and locks them. A row locked
+// elsewhere, or changed since the statement began, comes with the key only.
+// held names the lanes out of all; it may be all of them. Rows of the keys
 // without are left out.
 func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 	row := []string{"t.tableoid", "t.ctid", t.createdSQL()}
@@ -84,9 +82,10 @@ func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true" + again
 }
 
-// headSQL lists the rows to claim. It passes over rows of other lanes, but over
-// no more than a claim of all lanes would take. Otherwise a long backlog of one
-// lane would be read through again and again by the holders of the others.
+// headSQL lists the rows to claim. headSQL passes over rows of other lanes, but
+// over no more than a claim of all lanes would take. Otherwise a long backlog
+// of one lane would be read through again and again by the holders of the
+// others.
 func (t *Table) headSQL(held []int, all, limit int, without []string) string {
 	key := pgsql.Name(t.key)
 	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"

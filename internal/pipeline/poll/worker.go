@@ -22,8 +22,8 @@ const lookEvery = 10 * time.Second
 // stallWaits are those after a delivery that failed.
 var stallWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
-// worker claims, publishes and marks one batch after the other, on a connection
-// of its own. run is its only goroutine.
+// worker claims, publishes and marks one batch after the other, on a separate
+// connection. run is the only goroutine.
 type worker struct {
 	*Pipeline
 	number  int             // 0 is the one that polls
@@ -44,7 +44,7 @@ type tableState struct {
 	limit int  // of rows for the next batch
 	most  int  // that limit may grow to
 	busy  bool // the last batch was as large as it could be
-	held  int  // rows that the last batch had to leave, as other sessions hold them
+	held  int  // rows the last batch had to leave, as other sessions hold them
 }
 
 func newWorker(working context.Context, r *Pipeline, number int) (*worker, error) {
@@ -60,7 +60,7 @@ func newWorker(working context.Context, r *Pipeline, number int) (*worker, error
 	}, nil
 }
 
-// run works until ctx ends (nil) or an error that a new connection cannot fix.
+// run works until ctx ends (nil) or an error a new connection cannot fix.
 func (w *worker) run(ctx context.Context) error {
 	one := func(ctx context.Context) error {
 		if w.number > 0 && !w.parked(ctx) {
@@ -87,7 +87,7 @@ func (w *worker) parked(ctx context.Context) bool {
 	}
 }
 
-// session is one connection's life. It returns why it ended.
+// session is a single connection's life. session returns why it ended.
 func (w *worker) session(ctx context.Context) error {
 	conn, err := catalog.ConnectPooled(ctx, w.url)
 	if err != nil {
@@ -146,7 +146,7 @@ func (w *worker) lookAway() {
 	}
 }
 
-// round does one batch of each table in which there is something, and reports
+// round does one batch of each table where there is something, and reports
 // whether anything was published.
 func (w *worker) round(ctx context.Context) (found bool, err error) {
 	waiting := false
@@ -250,8 +250,9 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 	return nil
 }
 
-// meant is the error of a table that this instance would publish once more. A worker looks
-// at its start only: an instance with a mistake that starts later must not stop this one.
+// meant is the error of a table this instance would publish once more. A worker
+// looks at the start only: an instance with a mistake starting later must not
+// stop this one.
 func (w *worker) meant(ctx context.Context, t *Table) error {
 	if w.alone {
 		return nil
@@ -262,7 +263,8 @@ func (w *worker) meant(ctx context.Context, t *Table) error {
 	return w.notStreamed(ctx, t)
 }
 
-// notStreamed is the error of a table that a running instance reads from a slot, too.
+// notStreamed is the error of a table a running instance reads from a slot,
+// too.
 func (w *worker) notStreamed(ctx context.Context, t *Table) error {
 	slots, err := catalog.Reading{Tables: []uint32{t.OID}}.OtherReaders(ctx, w.conn)
 	if err != nil || len(slots) == 0 {

@@ -19,7 +19,7 @@ var (
 	errFinal = errors.New("the role is another's")
 )
 
-// sessions are such as end with the given errors, one after the other.
+// sessions end with the given errors in turn.
 func sessions(ends ...error) func(context.Context) error {
 	return func(context.Context) error {
 		err := ends[0]

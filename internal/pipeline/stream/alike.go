@@ -13,7 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// reading is what this instance shows to others, with the tables of its last look.
+// reading is what this instance shows to others, with the tables of the last
+// look.
 func (s *source) reading() catalog.Reading {
 	var tables []catalog.TableInfo
 	if seen := s.intake.tables.looks.Load(); seen != nil {
@@ -30,10 +31,10 @@ func (s *source) readingOf(tables []catalog.TableInfo) catalog.Reading {
 	return r
 }
 
-// unlike is why a spare would not go on as the instance does that reads the slot, as far as
-// that shows it. A checkpoint that only that one saves would look, to whoever takes over
-// from the spare, like a slot that somebody else has moved on; and Kafka would miss what
-// goes to standard output.
+// unlike is why a spare would not go on as the instance does reading the slot,
+// as far as that shows it. A checkpoint only that one saves would look, to
+// whoever takes over from the spare, like a slot somebody else has moved on;
+// and Kafka would miss what goes to standard output.
 func (s *source) unlike(ctx context.Context, sql *pgx.Conn) error {
 	if s.opts.Checkpoint.Store == store.StoreNone {
 		saves, err := catalog.ReaderSaves(ctx, sql, s.opts.Slot)
@@ -61,7 +62,7 @@ func (s *source) unlike(ctx context.Context, sql *pgx.Conn) error {
 // twice, or what that one has be left there.
 func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	if s.begun != nil || seen.Exists && (s.opts.Checkpoint.Store == store.StoreNone || seen.Slot.Active) {
-		return nil // it is meant; nothing would note that it is; or it is its reader's
+		return nil // it is meant; nothing would note that it is; or it is the reader's
 	}
 	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
@@ -73,9 +74,9 @@ func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 	return cmp.Or(err, verdict)
 }
 
-// withoutCheckpoint says that a slot is read of which no checkpoint is there. What its
-// reader had not confirmed comes again, so nothing is lost; but what was lost before would
-// not show.
+// withoutCheckpoint says a slot is read of which no checkpoint is there. What
+// the reader had not confirmed comes again, so nothing is lost; but everything
+// lost before would not show.
 func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
 	read := false
 	if s.opts.Checkpoint.Store != store.StoreNone && s.begun == nil {

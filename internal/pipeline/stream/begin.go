@@ -19,7 +19,7 @@ import (
 // snapshot where one is still owed.
 func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
-	if s.transactions != nil { // what follows may have to wait for Kafka
+	if s.transactions != nil { // the rest may have to wait for Kafka
 		s.health.answered()
 	}
 	for h.next != phase.Replay {
@@ -34,7 +34,8 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.replay(ctx, sql, h)
 }
 
-// take takes the next step of a session that has the slot, and returns what it has seen.
+// take takes the next step of a session with the slot, and returns what it has
+// seen.
 func (s *source) take(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.Event, error) {
 	switch h.next {
 	case phase.Claim:
@@ -55,8 +56,8 @@ func (s *source) alone(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.outlive(ctx, sql, h.predecessors)
 }
 
-// enter saves the first checkpoint of an epoch, which numbers it. A loss that shows before is
-// in the checkpoint.
+// enter saves the first checkpoint of an epoch, which numbers it. A loss
+// showing before is in the checkpoint.
 func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	until, err := h.tenure.asked(func() (catalog.Slot, error) {
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
@@ -115,7 +116,7 @@ func (s *source) replay(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.snapshot(ctx, sql, cp, h.snapshot)
 }
 
-// recognised notes that the log is the one that was read before. What was published is
+// recognised notes that the log is the one read before. Everything published is
 // confirmed from then on, not earlier: positions of another log must not be.
 func (s *source) recognised() error {
 	if s.phase.Now() != phase.Replaying {
@@ -132,8 +133,8 @@ func (s *source) recognised() error {
 // between our look at it and the start of our stream.
 var errPassed = errors.New("the slot was used by somebody else while it was taken over; looking at it again")
 
-// again looks at slot and checkpoint once more. Now the slot is held, so
-// nobody else can move them. tryAcquire looked before that.
+// again looks at slot and checkpoint once more. Now the slot is held, so nobody
+// else can move them. tryAcquire looked earlier.
 func (s *source) again(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.Event, error) {
 	slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err != nil {
@@ -173,8 +174,8 @@ func (s *source) compareEnds(ctx context.Context, found *checkpoint.Checkpoint) 
 	return s.checkpointer.exclusive(ctx, func() error { return anew(s.compare(ctx, found.Ends)) })
 }
 
-// noteLoss saves a checkpoint that says what was lost, if err is a loss, which it returns.
-// The slot is held, so that no other instance goes on before.
+// noteLoss saves a checkpoint saying everything lost, if err is a loss, which
+// it returns. The slot is held, so no other instance goes on before.
 func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err error) error {
 	err = s.checkpointer.remember(err)
 	if s.checkpointer.losing() == nil {
@@ -188,7 +189,8 @@ func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err err
 	return err
 }
 
-// noted is noteLoss of an error that ends a session, if it is a loss that nothing shows later.
+// noted is noteLoss of an error ending a session, if it is a loss that nothing
+// shows later.
 func (s *source) noted(ctx context.Context, err error) error {
 	if failure.ClassOf(err) != failure.Loss || s.checkpointer.losing() == nil {
 		return err
@@ -196,7 +198,7 @@ func (s *source) noted(ctx context.Context, err error) error {
 	return s.noteLoss(ctx, s.checkpointer.last(), err)
 }
 
-// number gives the checkpoint its epoch. It is higher than the epoch found. By
+// number gives the checkpoint the epoch. It is higher than the epoch found. By
 // the server's clock it is also higher than that of an earlier holder whose
 // first checkpoint has not reached the store yet.
 func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {

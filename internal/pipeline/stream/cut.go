@@ -4,8 +4,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// recallCut takes over the place within a transaction up to which the checkpoint
-// says that it is published. That place counts changes of the tables that are
+// recallCut takes over the place within a transaction up to which the
+// checkpoint says it is published. That place counts changes of the tables
 // read, so it has a meaning for these tables only.
 func (s *source) recallCut(h *acquired) error {
 	if h.found == nil || h.found.Cut.IsZero() {

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// recalled is an intake that goes on from a checkpoint at 15, within the
-// transaction at 20 behind its change 1.
+// recalled is an intake going on from a checkpoint at 15, within the
+// transaction at 20 behind the change 1.
 func recalled(t *testing.T) *intake {
 	t.Helper()
 	in, _ := testIntake(t, transform.UpdateWarn)

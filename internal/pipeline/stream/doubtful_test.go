@@ -23,9 +23,10 @@ func (w *waiting) Await(ctx context.Context, _ []sink.Entry, _ func() error) err
 	return w.pass(ctx)
 }
 
-// A transaction looks as if brokers had committed it in part, so its events are read
-// again, to leave out what consumers see. Then the slot is confirmed behind it, by a
-// former holder that knew better. What is read already must not be written.
+// A transaction looks as if brokers had committed it in part, so the events are
+// read again, to leave out what consumers see. Then the slot is confirmed
+// behind it, by a former holder that knew better. Everything read already must
+// not be written.
 func TestConfirmationOfWhatIsInDoubtComesLate(t *testing.T) {
 	d := sharedDatabase(t)
 	d.run().streams().stop()
@@ -68,8 +69,8 @@ func (c *committing) Transact(ctx context.Context, entries []sink.Entry, m *kgo.
 	return c.transactor.Transact(ctx, entries, m)
 }
 
-// A session waits for the Kafka transaction that is under way. By then PostgreSQL has
-// answered, so its last error is no reason for the wait.
+// A session waits for the Kafka transaction under way. By then PostgreSQL has
+// answered, so the last error is no reason for the wait.
 func TestWaitForATransactionIsNotBlamedOnPostgreSQL(t *testing.T) {
 	d := sharedDatabase(t)
 	c := &committing{}

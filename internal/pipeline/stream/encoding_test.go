@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// A database in SQL_ASCII takes any byte. A row whose event type, which becomes a
-// header, is no UTF-8 is a bad event, and the only one, in the stream as in a
+// A database in SQL_ASCII takes any byte. A row whose event type, which becomes
+// a header, is no UTF-8 is a bad event, and the only, in the stream as in a
 // snapshot.
 func TestBytesOfNoEncoding(t *testing.T) {
 	server := pgtest.Shared(t)
@@ -38,9 +38,10 @@ func TestBytesOfNoEncoding(t *testing.T) {
 	}
 }
 
-// In other encodings some characters have no equivalent in UTF-8. A row of an outbox
-// that has one where it counts is a bad event, and the only one, in the stream as in a
-// snapshot; one of another table is none of ours. All others are converted.
+// In other encodings some characters have no equivalent in UTF-8. A row of an
+// outbox that has one where it counts is a bad event, and the only, in the
+// stream as in a snapshot; one of another table is none of ours. All others are
+// converted.
 func TestCharactersWithoutEquivalent(t *testing.T) {
 	server := pgtest.Shared(t)
 	for encoding, chars := range map[string]struct{ stored, utf8, without string }{

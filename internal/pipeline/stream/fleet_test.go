@@ -22,18 +22,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// fleetEnv is for how long TestE2EFleet goes on, as a duration; fleetSeedEnv is the
-// seed that it begins with.
+// fleetEnv is for how long TestE2EFleet goes on, as a duration; fleetSeedEnv is
+// the seed it begins with.
 const (
 	fleetEnv     = "CDC_OUTBOX_TEST_FLEET"
 	fleetSeedEnv = "CDC_OUTBOX_TEST_FLEET_SEED"
 )
 
-// Instances over one slot, topic and store come and go, are killed, cut off,
-// stalled and paused at random. Nothing is lost, the order of each key is kept,
-// the checkpoint is never behind the slot, and no instance takes another one's
-// doing for a loss. With an even seed the server crashes, too, and forgets how far
-// the slot was confirmed.
+// Instances over a single slot, topic and store come and go, are killed, cut
+// off, stalled and paused at random. Nothing is lost, the order of each key is
+// kept, the checkpoint is never behind the slot, and no instance takes another
+// one's doing for a loss. With an even seed the server crashes, too, and
+// forgets how far the slot was confirmed.
 func TestE2EFleet(t *testing.T) {
 	t.Parallel()
 	lasts, seed := time.Second, uint64(1)
@@ -54,19 +54,20 @@ const (
 	fleetPace  = 20 * time.Millisecond
 )
 
-// fleet is one database, store and topic, and the instances that work on them.
+// fleet is a single database, store and topic, and the instances that work on
+// them.
 type fleet struct {
 	t      *testing.T
-	server *pgtest.Server // nil: one that others use, too
+	server *pgtest.Server // nil: one others use, too
 	random *rand.Rand
 	d      *database
 	seats  [fleetSeats]*seat
-	ready  bool     // what is inserted must arrive
+	ready  bool     // everything inserted must arrive
 	steps  []string // what was done, for the one who has to understand it
 }
 
-// seat is where one instance after the other works, through a connection, a sink
-// and a store of its own.
+// seat is where one instance after the other works, through a connection, a
+// sink and a separate store.
 type seat struct {
 	d     *database
 	proxy *proxy.Proxy
@@ -175,7 +176,7 @@ func (f *fleet) start(s *seat) {
 }
 
 // collect notes that an instance ended by itself. The only reason allowed is
-// that another one took over.
+// that another took over.
 func (f *fleet) collect(s *seat) {
 	if s.instance == nil || !s.ended() {
 		return
@@ -186,7 +187,7 @@ func (f *fleet) collect(s *seat) {
 	s.instance = nil
 }
 
-// end stops the instance, or kills it: nothing that it does from now on has an
+// end stops the instance, or kills it: nothing it does from now on has an
 // effect.
 func (f *fleet) end(s *seat, well bool) {
 	if s.instance == nil {
@@ -244,10 +245,10 @@ func firsts(records []record) (out []record) {
 	return out
 }
 
-// errDead is the error of every call of an instance that was killed.
+// errDead is the error of every call of an instance killed.
 var errDead = errors.New("killed")
 
-// mortal is a gate that writes nothing any more once it is killed.
+// mortal is a gate writing nothing any more once killed.
 type mortal struct {
 	gate
 	life sync.RWMutex
@@ -271,8 +272,7 @@ func (m *mortal) Deliver(ctx context.Context, events []*transform.Event, reject 
 }
 
 // pausing is an instance's way to the store. While it is paused, loads answer
-// with what was there and saves arrive when it goes on: also those that were
-// given up.
+// with what was there and saves arrive when it goes on: also those given up.
 type pausing struct {
 	checkpoint.Store
 	door

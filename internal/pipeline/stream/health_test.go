@@ -83,7 +83,7 @@ func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	}
 }
 
-// An application that still marks rows as published, and one that writes events
+// An application that still marks rows as published, and one writing events
 // without keys, fill metrics and not the log: the first is told at once, the
 // others are summed up, at the latest by the stop.
 func TestFloodsAreSummedUp(t *testing.T) {
@@ -140,7 +140,7 @@ func (u *unreadable) Load(ctx context.Context) (checkpoint.Checkpoint, bool, err
 	return u.Store.Load(ctx)
 }
 
-// A spare that could not read its checkpoint could not take over: it is not
+// A spare that could not read the checkpoint could not take over: it is not
 // ready, says why, and is ready again with the store.
 func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	d := outbox(t)
@@ -172,8 +172,8 @@ func (d *database) inPostgres() checkpoint.Store {
 	return s
 }
 
-// If the server process of the checkpoint store says nothing any more, its
-// connection is given up, and the next save uses another one.
+// If the server process of the checkpoint store says nothing any more, the
+// connection is given up, and the next save uses another.
 func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 500 * time.Millisecond
@@ -187,8 +187,8 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 }
 
 // The creation of a slot waits for every transaction for as long as it takes,
-// and says for which. (That a server is left that does not answer meanwhile is
-// for catalog's tests.)
+// and says for which. (That a server is left not answering meanwhile is for
+// catalog's tests.)
 func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	d := outbox(t)
 	writer := *d
@@ -206,8 +206,8 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	i.streams().stop()
 }
 
-// A save that does not end counts as failed after a while, and the first save
-// of the next session can begin.
+// A save not ending counts as failed after a while, and the first save of the
+// next session can begin.
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 300 * time.Millisecond
@@ -234,7 +234,7 @@ func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d.finish(i)
 }
 
-// A load that does not end counts as failed too.
+// A load not ending counts as failed too.
 func TestStandingLoadIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 100 * time.Millisecond
@@ -255,7 +255,7 @@ func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error)
 	return checkpoint.Checkpoint{}, false, context.Cause(ctx)
 }
 
-// A server that answers nobody any more shows in readiness although nobody writes,
+// A server answering nobody any more shows in readiness although nobody writes,
 // long before anything is given up.
 func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
 	if worst := usual.mute + standbyPoll + time.Second; worst > 5*time.Second || usual.mute <= usual.monitor {
@@ -274,7 +274,7 @@ func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
 	})
 	p.Set(proxy.Up, proxy.Fault{})
 	p.Set(proxy.Down, proxy.Fault{})
-	p.Cut() // what was swallowed is missing
+	p.Cut() // everything swallowed is missing
 	eventually(t, "readiness again", i.ready)
 	i.stop()
 }

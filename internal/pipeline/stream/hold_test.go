@@ -55,8 +55,8 @@ func TestQueueTakesWholeTransactions(t *testing.T) {
 	}
 }
 
-// The taker sees nothing of a transaction before its end, however much there is,
-// and neither do offer and close show it.
+// The taker sees nothing of a transaction before the end, however much there
+// is, and neither do offer and close show it.
 func TestQueueHoldsUntilTheSeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(10 * delivery.BatchBytes)

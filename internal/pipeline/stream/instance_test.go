@@ -41,7 +41,7 @@ type instance struct {
 	err     error // once done
 }
 
-// run starts an instance with the store and the gate that all share.
+// run starts an instance with the store and the gate all share.
 func (d *database) run() *instance {
 	d.t.Helper()
 	return d.start(d.store, d.gate)
@@ -128,7 +128,7 @@ func (i *instance) ended() bool {
 	}
 }
 
-// stop ends the instance as SIGTERM does. It must end without an error.
+// stop ends the instance as SIGTERM does. stop must end without an error.
 func (i *instance) stop() {
 	i.t.Helper()
 	i.cancel()
@@ -215,7 +215,7 @@ func (d *database) arrive() {
 	arrive(d.t, d.topic, len(d.ids))
 }
 
-// last waits until the last event that was inserted is the topic's last.
+// last waits until the last event inserted is the topic's last.
 func (d *database) last() {
 	d.t.Helper()
 	eventually(d.t, "the last event", func() bool {
@@ -224,14 +224,14 @@ func (d *database) last() {
 	})
 }
 
-// publish inserts and waits until all that was inserted has arrived.
+// publish inserts and waits until all inserted has arrived.
 func (d *database) publish(n, per int) {
 	d.t.Helper()
 	d.insert(n, per)
 	d.arrive()
 }
 
-// wantOnce checks that the topic holds what was inserted, once and in order;
+// wantOnce checks that the topic holds everything inserted, once and in order;
 // wantAll, that it does at least once.
 func (d *database) wantOnce() { d.t.Helper(); wantOnce(d.t, d.topic, d.ids) }
 func (d *database) wantAll()  { d.t.Helper(); wantAll(d.t, d.topic, d.ids) }
@@ -266,8 +266,8 @@ func wantAll(t *testing.T, to *topic, ids []string) {
 func abbreviated(ids []string) []string { return ids[:min(len(ids), 50)] }
 
 // watch checks, from now until the returned function is called, that the slot's
-// confirmed position is never beyond the first event without ack. It uses a
-// connection of its own.
+// confirmed position is never beyond the first event without ack. watch uses a
+// separate connection.
 func (d *database) watch(g *gate) (stop func()) {
 	d.t.Helper()
 	look := &database{t: d.t, url: d.url, opts: d.opts, event: d.event, route: d.route}
@@ -304,15 +304,15 @@ func (d *database) watch(g *gate) (stop func()) {
 	})
 }
 
-// passes waits until all that was committed by now is confirmed.
+// passes waits until all committed by now is confirmed.
 func (d *database) passes(what string) {
 	d.t.Helper()
 	end := d.lsn("SELECT pg_current_wal_flush_lsn()")
 	eventually(d.t, what+" to be passed over", func() bool { return d.confirmed() >= end })
 }
 
-// crash ends the server as a crash does, and starts it again. It returns the instance that
-// goes on: i, or another one if i is to be restarted.
+// crash ends the server as a crash does, and starts it again. crash returns the
+// instance going on: i, or another if i is to be restarted.
 func (d *database) crash(server *pgtest.Server, i *instance, restarted bool) *instance {
 	d.t.Helper()
 	server.Stop(d.t, pgtest.Immediate)

@@ -18,7 +18,7 @@ import (
 
 // intake turns the stream's messages into items of the queue. It lives longer
 // than a connection. After a reconnect resume tells it where the stream begins,
-// and it passes over what the server sends again. One goroutine uses it.
+// and it passes over what the server sends again. A single goroutine uses it.
 //
 // The road of a row: it is of an outbox table, it is an event, it was not read
 // before; the router makes a record of it, and it enters the queue once there is
@@ -36,14 +36,14 @@ type intake struct {
 
 	changes atomic.Uint64 // all messages that arrived, except keepalives
 
-	relation *pg.Relation            // of the last row that was taken in
-	bound    map[uint32]*pg.Relation // those that the router has bound, by OID
+	relation *pg.Relation            // of the last row taken in
+	bound    map[uint32]*pg.Relation // those the router has bound, by OID
 
 	reading checkpoint.Reading
 	bounds  boundaries
 	moves   transform.Moves // of the present transaction
 
-	recognised func() error // called at each position that is known to be of the same log
+	recognised func() error // called at each position known to be of the same log
 }
 
 func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
@@ -147,8 +147,8 @@ func (in *intake) idle(pos pg.LSN) error {
 	return nil
 }
 
-// resume prepares for a stream. past is what checkpoint and slot say of the log; the
-// events up to its cut were published.
+// resume prepares for a stream. past is what checkpoint and slot say of the
+// log; the events up to the cut were published.
 func (in *intake) resume(past checkpoint.Past) error {
 	if cut := in.reading.Cut(); !cut.IsZero() && cut.Commit < past.Known { // another instance has read the rest of it
 		if err := in.overtaken(past.Known, cut); err != nil {
@@ -158,12 +158,12 @@ func (in *intake) resume(past checkpoint.Past) error {
 			return fmt.Errorf("transaction at %s, which is over: %w", cut.Commit, err)
 		}
 	}
-	in.moves.End() // a transaction that was read in part comes again from its beginning
+	in.moves.End() // a transaction read in part comes again from the beginning
 	return in.recognise(in.reading.Resume(past))
 }
 
-// recognise tells that the log is known to be the same, unless the step before it returned
-// err.
+// recognise tells the log is known to be the same, unless the step before it
+// returned err.
 func (in *intake) recognise(err error) error {
 	if err != nil || !in.reading.Recognised() {
 		return err
@@ -196,8 +196,8 @@ func (in *intake) known(row *pg.Row) (bool, error) {
 	return in.reading.Row(row)
 }
 
-// bind looks after the columns of a definition that is new: those that were
-// detected before must not be gone, and those that are detected now not later.
+// bind looks after the columns of a new definition: those detected before must
+// not be gone, and those detected now not later.
 func (in *intake) bind(row *pg.Row) {
 	rel, commit := row.Relation, row.Position.CommitLSN
 	in.relation = rel
@@ -227,7 +227,7 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	return in.take(ctx, ev, err, msg)
 }
 
-// take has the event enter the queue that the router made, or could not make, of the
+// take has the event enter the queue the router made, or could not make, of the
 // message. From then on it counts as read.
 func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, msg *wal.Message) error {
 	it := item{chunk: msg.Chunk}
@@ -246,7 +246,7 @@ func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, m
 }
 
 // passOver returns the router's result for the row, or a bad event if an
-// operator ordered to pass over its transaction.
+// operator ordered to pass over the transaction.
 func (in *intake) passOver(row *pg.Row, routed error) error {
 	if !in.reading.Skips(row) {
 		return routed
@@ -262,8 +262,8 @@ func (in *intake) passOver(row *pg.Row, routed error) error {
 
 var errPassedOver = errors.New("an operator passed over its transaction")
 
-// endNonTransactional ends what a message of no transaction is to the tracker: a
-// transaction of its own, that no commit will end.
+// endNonTransactional ends what a message of no transaction is to the tracker:
+// a separate transaction, that no commit will end.
 func (in *intake) endNonTransactional(end pg.LSN) error {
 	if err := in.sealed(end, checkpoint.Landmark{}); err != nil {
 		return fmt.Errorf("message of no transaction: %w", err)
@@ -272,8 +272,8 @@ func (in *intake) endNonTransactional(end pg.LSN) error {
 	return nil
 }
 
-// carry has the item carry the event, or returns the router's error unless that is of the
-// event.
+// carry has the item carry the event, or returns the router's error unless of
+// the event.
 func (it *item) carry(ev *transform.Event, routed error) error {
 	if routed != nil {
 		bad, isBad := errors.AsType[*transform.BadEvent](routed)

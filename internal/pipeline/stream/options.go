@@ -17,12 +17,13 @@ type Options struct {
 	// Tables may be empty with Messages.
 	Tables            []pg.Table
 	Slot, Publication string
-	// Create makes the first start create what is missing of slot and publication.
+	// Create makes the first start create everything missing of slot and
+	// publication.
 	Create bool
 	// Messages makes logical messages with Prefix events, too.
 	Messages bool
 	Prefix   string
-	// Siblings are slots that the same configuration has read on purpose.
+	// Siblings are slots the same configuration has read on purpose.
 	Siblings []string
 	// Snapshot publishes the rows that are there when the slot is created.
 	Snapshot bool

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Through pgpool-II no stream starts, and the server's process stays: no instance
-// stands by, ready, behind what is left of itself.
+// Through pgpool-II no stream starts, and the server's process stays: no
+// instance stands by, ready, behind the rest of itself.
 func TestASpareBehindItsOwnOrphanIsNotReady(t *testing.T) {
 	d := outbox(t)
 	d.limits.stalled, d.limits.spareLook = 500*time.Millisecond, 100*time.Millisecond

@@ -13,15 +13,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// outboxTables tells the rows of outbox tables from others. One goroutine uses
-// it, and others hand it their looks at the catalogs.
+// outboxTables tells the rows of outbox tables from others. A single goroutine
+// uses it, and others hand it their looks at the catalogs.
 type outboxTables struct {
 	named map[pg.Table]bool
 	owned checkpoint.Owned
 	note  func(checkpoint.Owned) // tells the next checkpoints of a change
 	lose  func(error) error      // tells them of a loss
 
-	looks atomic.Pointer[look] // the last one; nil before the first
+	looks atomic.Pointer[look] // the last; nil before the first
 	seen  *look                // what owned knows of
 	from  pg.LSN               // a position before it; what owned knew then was true until there
 
@@ -31,7 +31,7 @@ type outboxTables struct {
 		oid    uint32
 		commit pg.LSN
 	}
-	lost error // rows that were passed may be events
+	lost error // rows passed may be events
 
 	// The last decision, for the next row of the same table.
 	relation *pg.Relation // nil: nothing
@@ -60,8 +60,8 @@ func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, slot pg
 	return err
 }
 
-// learn takes up the last look at the catalogs. Everything that was judged
-// before commits at the position, or before it. An error is a loss, and stays.
+// learn takes up the last look at the catalogs. Everything judged before
+// commits at the position, or before it. An error is a loss, and stays.
 func (o *outboxTables) learn(judged pg.LSN) error {
 	last := o.looks.Load()
 	if last == o.seen || o.lost != nil {
@@ -79,8 +79,8 @@ func (o *outboxTables) learn(judged pg.LSN) error {
 	return nil
 }
 
-// lostRows is the loss that rows of a table, which came under another name, may have been
-// events.
+// lostRows is the loss rows of a table, which came under another name, may have
+// been events.
 func (o *outboxTables) lostRows(oid uint32) error {
 	name := fmt.Sprintf("of OID %d", oid)
 	for _, t := range o.owned {
@@ -137,11 +137,11 @@ func (o *outboxTables) know(owned checkpoint.Owned) {
 	}
 }
 
-// has reports whether the row is of an outbox table: one that had the name when
-// the row was written, or is known to be an outbox table at that place of the
-// log. If a table was renamed for a while, the stream shows the name of that
-// time. Up to PostgreSQL 15 the stream also misses when a schema gets its old
-// name back (pgoutput.c, init_rel_sync_cache).
+// has reports whether the row is of an outbox table: one with the name when the
+// row was written, or is known to be an outbox table at that place of the log.
+// If a table was renamed for a while, the stream shows the name of that time.
+// Up to PostgreSQL 15 the stream also misses when a schema gets the old name
+// back (pgoutput.c, init_rel_sync_cache).
 func (o *outboxTables) has(row *pg.Row) bool {
 	commit := row.Position.CommitLSN
 	_ = o.learn(commit) // the end of the transaction says it again
@@ -158,13 +158,13 @@ func (o *outboxTables) mayHave(rel *pg.Relation) bool {
 	return o.named[pg.Table{Schema: rel.Namespace, Name: rel.Name}] || o.owned.Knows(rel.OID)
 }
 
-// errForgotten ends a session whose stream has not kept the definition of a table
-// that is an outbox table by now. The next one does.
+// errForgotten ends a session whose stream has not kept the definition of a
+// table that is an outbox table by now. The next does.
 var errForgotten = errors.New("a table has become an outbox table without a word of it in the stream, as when its schema is renamed; the stream begins anew")
 
-// unread returns an error if a row that came without its values is needed. That may
-// be up to PostgreSQL 15, which does not announce a table again when its schema is
-// renamed.
+// unread returns an error if a row that came without the values is needed. That
+// may be up to PostgreSQL 15, which does not announce a table again when the
+// schema is renamed.
 func (o *outboxTables) unread(row *pg.Row) error {
 	commit := row.Position.CommitLSN
 	if err := o.learn(commit); err != nil {

@@ -109,8 +109,8 @@ func TestARenameIsNamed(t *testing.T) {
 	}
 }
 
-// A table that took the outbox's name is not in the publication: the message says what the
-// table that was read is called now.
+// A table that took the outbox's name is not in the publication: the message
+// says what the table read is called now.
 func TestATableThatTookTheNameIsTold(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()
@@ -124,7 +124,8 @@ func TestATableThatTookTheNameIsTold(t *testing.T) {
 	d.run().wantEnd(failure.Loss, `public.outbox is another table than the one that was read, which was dropped`)
 }
 
-// Failure mode 107. A table more in source.tables: its events come from then on.
+// Failure mode 107. A table more in source.tables: the events come from then
+// on.
 func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	const second = `CREATE TABLE second (LIKE outbox INCLUDING ALL)`
 	for name, c := range map[string]struct{ publication, add string }{

@@ -15,18 +15,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// leased is a sink of the test's topic that writes while it has the lease.
+// leased is a sink of the test's topic writing while it has the lease.
 func (d *database) leased() (*gate, *lease.Lease) {
 	l := lease.New(func() {})
 	return &gate{topic: d.topic, lease: l}, l
 }
 
-// While nothing more fits into memory, the stream is not read, and so its end is not seen
-// there. An instance that lost the lease meanwhile, and with it what would make room, must
-// not wait for ever.
+// While nothing more fits into memory, the stream is not read, and so the end
+// is not seen there. An instance that lost the lease meanwhile, and with it
+// what would make room, must not wait for ever.
 func TestEndOfTheStreamIsSeenWithFullMemory(t *testing.T) {
 	for name, c := range map[string]struct {
-		ended  string // the sessions that the server ends
+		ended  string // the sessions the server ends
 		refuse bool   // it takes no more connections then
 	}{
 		"the stream ends":       {ended: "backend_type = 'walsender'"},
@@ -56,8 +56,8 @@ func TestEndOfTheStreamIsSeenWithFullMemory(t *testing.T) {
 	}
 }
 
-// The server took the slot from an instance that cannot know it yet, and may write. Its
-// successor has the slot, and waits for the lease.
+// The server took the slot from an instance that cannot know it yet, and may
+// write. The successor has the slot, and waits for the lease.
 func TestSuccessorWaitsForTheLease(t *testing.T) {
 	for name, takeAway := range map[string]func(d *database, p *proxy.Proxy){
 		"cut off, and the walsender ended": func(d *database, p *proxy.Proxy) {
@@ -108,7 +108,8 @@ func (b *beforeEach) Deliver(ctx context.Context, events []*transform.Event, rej
 	return b.Sink.Deliver(ctx, events, reject)
 }
 
-// The monitor ends with a stop, and what is in flight may take longer than the lease.
+// The monitor ends with a stop, and everything in flight may take longer than
+// the lease.
 func TestLeaseIsRenewedWhileItDrains(t *testing.T) {
 	d := outbox(t)
 	gate, held := d.leased()

@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Failure mode 128. A second publication beside the first takes its place, as docs/how-to/change-tables.md
-// has it: no event is lost, and none comes again.
+// Failure mode 128. A second publication beside the first takes over, as
+// docs/how-to/change-tables.md has it: no event is lost, and none comes again.
 func TestASecondPublicationTakesOver(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{"of the table": forOutbox, "of all tables": forAllTables} {
@@ -42,8 +42,8 @@ func TestASecondPublicationTakesOver(t *testing.T) {
 	}
 }
 
-// Failure mode 128. One that was made, or got the table, while the connector was stopped may
-// have left out events.
+// Failure mode 128. One made, or got the table, while the connector was stopped
+// may have left out events.
 func TestASecondPublicationThatCameLater(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, stopped string }{

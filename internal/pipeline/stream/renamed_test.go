@@ -14,8 +14,8 @@ const staged = `CREATE TABLE staged (LIKE outbox INCLUDING ALL); INSERT INTO sta
 // swapped gives the filled table the outbox's name.
 const swapped = `BEGIN; ALTER TABLE outbox RENAME TO outbox_old; ALTER TABLE staged RENAME TO outbox; COMMIT`
 
-// Failure mode 75. Rows that were written under another name are no events,
-// although their table is the outbox now.
+// Failure mode 75. Rows written under another name are no events, although
+// their table is the outbox now.
 func TestATableThatTakesTheOutboxsName(t *testing.T) {
 	t.Parallel()
 	for name, together := range map[string]bool{"one after the other": false, "in one transaction": true} {
@@ -60,7 +60,7 @@ func TestATableThatTakesTheOutboxsName(t *testing.T) {
 	}
 }
 
-// Failure mode 75. A crash sets the slot back, so that what was passed over
+// Failure mode 75. A crash sets the slot back, so that everything passed over
 // comes again: a replay judges as the first pass did.
 func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
 	for name, restarted := range map[string]bool{"the same process": false, "another process": true} {
@@ -105,8 +105,8 @@ func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 }
 
 // Failure mode 101. The stream keeps no definition of other tables. Up to
-// PostgreSQL 15 one of them can become the outbox without a word: when its schema
-// takes the name of the outbox's.
+// PostgreSQL 15 one of them can become the outbox without a word: when the
+// schema takes the name of the outbox's.
 func TestATableWhoseSchemaTakesTheOutboxsName(t *testing.T) {
 	d := outbox(t)
 	d.exec(`CREATE SCHEMA app; CREATE SCHEMA next; ALTER TABLE outbox SET SCHEMA app; CREATE TABLE next.outbox (LIKE app.outbox INCLUDING ALL);

@@ -12,7 +12,7 @@ import (
 )
 
 // Retention runs at full speed beside a sink that acknowledges nothing, then
-// all: every row that goes has arrived.
+// all: every row going has arrived.
 func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	d := retained(t)
 	i := d.run().streams()
@@ -38,7 +38,7 @@ func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	d.finish(i)
 }
 
-// A row that a changed publication keeps out of the stream is passed by the
+// A row a changed publication keeps out of the stream is passed by the
 // confirmed position. It must still be there when the operator is told.
 func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	t.Parallel()
@@ -71,14 +71,14 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	}
 }
 
-// Rows that come under their partition's name are not published. They must
-// still be there when the operator is told.
+// Rows coming under their partition's name are not published. They must still
+// be there when the operator is told.
 func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	d := outbox(t)
 	d.exec(`ALTER TABLE outbox RENAME TO plain`)
 	d.exec(`CREATE TABLE outbox (LIKE plain, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at)`)
 	d.exec(`CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`)
-	d.limits.monitor = usual.monitor // later than the row that is left out is confirmed
+	d.limits.monitor = usual.monitor // later than the row left out is confirmed
 	d.opts.Retention.After = time.Millisecond
 	d.opts.Retention.Interval = time.Millisecond
 	i := d.run().streams()
@@ -138,7 +138,7 @@ func retained(t *testing.T) *database {
 	t.Helper()
 	d := sharedDatabase(t)
 	d.exec(`ALTER TABLE outbox ADD created_at timestamptz DEFAULT now()`)
-	d.limits.monitor = usual.monitor // later than the row that is left out is confirmed
+	d.limits.monitor = usual.monitor // later than the row left out is confirmed
 	d.opts.Retention.After = time.Millisecond
 	d.opts.Retention.Interval = time.Millisecond
 	return d
@@ -206,7 +206,7 @@ func (i *instance) looks() {
 	eventually(i.t, "a look at the tables", func() bool { return last().After(before) })
 }
 
-// What is in the table arrives, also what was written while the table had
+// Everything in the table arrives, also everything written while the table had
 // another name, and nobody looked.
 func TestRenamedForAWhile(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func TestE2EFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 	}
 }
 
-// Failure modes 4 and 51: of a server whose messages are not English.
+// Failure modes 4 and 51: of a server with the messages not English.
 func TestStopping(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	unavailable := catalog.Classify(&pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"})
@@ -116,7 +116,7 @@ func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d.finish(i)
 }
 
-// unavailable is the address of a server that takes no connections now.
+// unavailable is the address of a server taking no connections now.
 func unavailable(t *testing.T) string {
 	t.Helper()
 	return testserver.Serve(t, func(conn net.Conn) {

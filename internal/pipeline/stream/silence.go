@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// senderPatience bounds the time that a stream is silent while its process on the
-// server works. A process that was stopped looks like one that works.
+// senderPatience bounds the time a stream is silent while the process on the
+// server works. A process stopped looks like one that works.
 const senderPatience = time.Hour
 
 // silentSender is the server's process that has sent nothing for long, as it was
@@ -28,9 +28,9 @@ type SenderStatus struct {
 	SilentSeconds float64 `json:"silent_seconds"`
 }
 
-// excused asks the server, beside a stream that is silent, what the process pid does
-// that sends it. A connection anew would not help while it works: it keeps the slot,
-// and would have to begin with the same transaction again.
+// excused asks the server, beside a silent stream, what the process pid does
+// sending it. A connection anew would not help while it works: it keeps the
+// slot, and would have to begin with the same transaction again.
 func (s *source) excused(pid int32) func(ctx context.Context, silent time.Duration) error {
 	told := false
 	return func(ctx context.Context, silent time.Duration) error {
@@ -66,8 +66,8 @@ func (h *Health) senderWorks(sender catalog.Sender) {
 	h.sender = silentSender{sender, time.Now()}
 }
 
-// senderSilent reports whether the stream has been silent since the server was asked
-// for its process. The caller holds mu.
+// senderSilent reports whether the stream has been silent since the server was
+// asked for the process. The caller holds mu.
 func (h *Health) senderSilent(now time.Time) bool {
 	return !h.sender.asked.IsZero() && h.silent() > now.Sub(h.sender.asked)
 }

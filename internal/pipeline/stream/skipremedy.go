@@ -7,8 +7,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// skipRemedy is the last of the ways past a transaction that is refused, as a further clause
-// of the remedy. A checkpoint takes note of the transaction: without one there is no such way.
+// skipRemedy is the last of the ways past a transaction refused, as a further
+// clause of the remedy. A checkpoint takes note of the transaction: without one
+// there is no such way.
 func (o *Options) skipRemedy(at pg.LSN) string {
 	if o.Checkpoint.Store == store.StoreNone {
 		return ""

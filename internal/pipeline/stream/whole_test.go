@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A reader that is to stop has the time to read its transaction to the end, and no more.
+// A reader that is to stop has the time to read the transaction to the end, and
+// no more.
 func TestUntilWhole(t *testing.T) {
 	errStop := errors.New("stop")
 	for name, c := range map[string]struct {
@@ -45,7 +46,7 @@ func TestUntilWhole(t *testing.T) {
 	}
 }
 
-// A reader that ends by itself leaves nothing behind.
+// A reader ending by itself leaves nothing behind.
 func TestUntilWholeIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -142,7 +142,7 @@ func TestForgottenRecordsNeedNotBeDeleted(t *testing.T) {
 	}
 }
 
-// raw returns the item as is in the table.
+// raw returns the table's item.
 func (f *fixture) raw(t testing.TB, k storage.Key) map[string]types.AttributeValue {
 	t.Helper()
 	out, err := f.client.GetItem(t.Context(), &sdk.GetItemInput{

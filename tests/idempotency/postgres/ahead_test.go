@@ -292,7 +292,7 @@ func TestClaimsAheadLeaveAConnection(t *testing.T) {
 	s.awaitDone(t, append(first, others...)...)
 }
 
-// Whatever becomes of a claim, the message before being completed, once. If the
+// Whatever becomes of a claim, the message before is completed, once. If the
 // claim fails the commit, that is not held against it, and it is tried again
 // without it.
 func TestClaimAheadIsRefused(t *testing.T) {
