@@ -19,8 +19,8 @@
 //     moved it, and Verify finds that. (A failover may lose a checkpoint kept
 //     in the database.)
 //  5. A store returns everything saved last under the key, nothing where
-//     nothing was saved, or an error. What it cannot read is an error, never
-//     nothing.
+//     nothing was saved, or an error. An unreadable checkpoint is an error,
+//     never nothing.
 //  6. Of two holders of a single slot, the one with the higher Epoch wins. So a
 //     process that was paused and lost the slot does not set the checkpoint
 //     back. A late save of the same holder does not either: the further
@@ -81,7 +81,7 @@ type Checkpoint struct {
 	// Epoch orders the holders of the slot. Each holder takes one that is higher
 	// than that of the checkpoint it found. Epoch is also at least the server's
 	// clock in microseconds, so it is higher than that of every earlier holder.
-	// What an earlier holder still saves does then not count.
+	// Saves of an earlier holder then do not count.
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`

@@ -16,8 +16,8 @@ func (c *Checkpoint) Owner() Owner { return Owner{c.SystemID, c.Database, c.Slot
 // ErrOtherSlot is wrapped by the error of a checkpoint of another slot.
 var ErrOtherSlot = errors.New("it is the checkpoint of another connector")
 
-// OfSlot returns why c is no checkpoint of the slot, if so. c is what a store has
-// under the key. Nothing that c says counts before.
+// OfSlot returns why c is no checkpoint of the slot, if so. c is what a store
+// has under the key. Before, c does not count.
 func (c *Checkpoint) OfSlot(slot, key string) error {
 	if c.Slot == slot {
 		return nil

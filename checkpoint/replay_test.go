@@ -103,7 +103,7 @@ func follow(r *Replay, log []any) (done bool, err error) {
 	return done, nil
 }
 
-// Two logs are the same up to a random place. One is read, up to a random
+// Two logs are the same up to a random place. A log is read, up to a random
 // place; the other is replayed from a random position of a slot. Whenever an
 // event would be passed over not read, the replay ends in a loss; and it never
 // does where the logs are the same.

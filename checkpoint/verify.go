@@ -117,8 +117,7 @@ func sameDatabase(stored *Checkpoint, seen *Server) error {
 }
 
 // sameHistory finds a standby promoted before it had received everything we
-// read from the old primary. What it wrote since has the same LSNs as what we
-// read.
+// read from the old primary. Later writes there have the same LSNs as our rows.
 func sameHistory(stored *Checkpoint, seen *Server) error {
 	if stored.Timeline == seen.Timeline {
 		return nil
@@ -224,9 +223,10 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 // them is published. A position beyond that is of the new primary's log, and
 // somebody else moved the slot.
 //
-// One thing it cannot find: somebody else advanced the slot on the old primary,
-// and the failover came before a connector looked again. A running connector
-// looks every two seconds. A store outside the database has no such gap.
+// A single case is beyond detection: somebody else advanced the slot on the old
+// primary, and the failover came before a connector looked again. A running
+// connector looks every two seconds. A store outside the database has no such
+// gap.
 func copiedAhead(stored *Checkpoint, seen *Server) bool {
 	return seen.StoredInside && seen.Slot.Synced &&
 		stored.Timeline != seen.Timeline && seen.Slot.ConfirmedFlush <= seen.TimelineSwitch

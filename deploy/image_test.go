@@ -113,7 +113,8 @@ func TestImageHasTheGoThatIsNeeded(t *testing.T) {
 	}
 }
 
-// What is private, or changes without the program, is not sent to Docker.
+// Private files, and files changing without the program, are not sent to
+// Docker.
 func TestContextHasNothingButSources(t *testing.T) {
 	ignored := ignore(t)
 	for _, path := range []string{
@@ -247,8 +248,8 @@ var given = map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}
 const debianPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // checkImage refuses an image that would not start: there is nothing in it but
-// everything copied, and no shell looking for a program. What it starts is on
-// PATH, for those who type a verb in it.
+// everything copied, and no shell looking for a program. The program is on
+// PATH, for verbs typed inside.
 func (s *step) checkImage(t *testing.T) {
 	t.Helper()
 	if uid, _, _ := strings.Cut(s.user, ":"); !regexp.MustCompile(`^[1-9]\d*$`).MatchString(uid) {
@@ -327,8 +328,8 @@ func (s *step) run(t *testing.T, command string) {
 	}
 }
 
-// copy copies files of the context, or of a stage, as COPY does. What a stage
-// has from an image the Dockerfile does not make is passed over.
+// copy copies files of the context, or of a stage, as COPY does. Parts of a
+// stage from foreign images are passed over.
 func (s *step) copy(words []string) error {
 	from := s.context
 	if name, found := strings.CutPrefix(words[0], "--from="); found {

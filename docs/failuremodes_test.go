@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What code and tests name by number is in the documents, and what
-// failure-modes.md names as a proof is a test.
+// Numbers in code and tests are in the documents, and the proofs in
+// failure-modes.md are tests.
 func TestNumbersLeadSomewhere(t *testing.T) {
 	modes := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(read(t, "failure-modes.md"), -1) {

@@ -235,8 +235,8 @@ func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 }
 
 // While a transaction of somebody else is open in the checkpoint topic, the
-// last checkpoint cannot be read, and an older one must not be taken for it.
-// One that is open in the topic of another pipeline keeps nobody waiting.
+// last checkpoint cannot be read, and an older one must not be taken for it. An
+// open transaction in the topic of another pipeline keeps nobody waiting.
 func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	const others = "cdc-outbox.checkpoints.another"

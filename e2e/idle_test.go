@@ -14,8 +14,8 @@ import (
 )
 
 // TestE2EIdleOutboxBesideBusyTables writes to other tables only: the slot must
-// follow (failure mode 23). That it is not close at a moment may be the machine's
-// doing; that it is not close most of the time is not.
+// follow (failure mode 23). A distance at a moment may be the machine's doing;
+// that it is not close most of the time is not.
 func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 	const limit = 1 << 20
 	const enough = 20 * limit // of log

@@ -105,8 +105,8 @@ func (w *world) once(events int) {
 	w.wantNoneAgain(report, "without a reason")
 }
 
-// polledKilled kills instances at random moments. What a kill repeats is no more
-// than it had in hand.
+// polledKilled kills instances at random moments. A kill repeats no more than
+// the events in hand.
 func polledKilled(t *testing.T, ddl string) {
 	kills := 12
 	if testing.Short() {

@@ -24,8 +24,8 @@ import (
 
 // Failure mode 130. A rolling update starts an instance whose configuration has
 // a mistake beside the good one, and stops the good one once the other says it
-// is ready, as Kubernetes does. That one is never ready, so the good one goes
-// on.
+// is ready, as Kubernetes does. The bad one is never ready, so the good one
+// goes on.
 func TestE2EARolloutOfAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		more      string // of the good configuration

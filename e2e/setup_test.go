@@ -9,8 +9,8 @@ import (
 )
 
 // Failure mode 127. The checkpoint knows the slot from setup on: the outcome of
-// it before the first run is noticed, whatever the store and the delivery. What
-// an operator corrects in the configuration until then is no loss.
+// it before the first run is noticed, whatever the store and the delivery. An
+// operator's corrections of the configuration until then are no loss.
 func TestE2EBetweenSetupAndTheFirstRun(t *testing.T) {
 	stores := map[string]string{
 		"kafka":        "checkpoint:\n  store: kafka\n",

@@ -79,7 +79,7 @@ func TestE2EStopIsBounded(t *testing.T) {
 		})
 		w.wantStop(c)
 		must.Get(long.Exec(t.Context(), `COMMIT`))(t)
-		// What the interrupted creation has left behind is no obstacle.
+		// The remains of the interrupted creation are no obstacle.
 		c = w.startTrio()
 		w.wantStop(c)
 	})

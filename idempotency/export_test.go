@@ -1,6 +1,6 @@
 package idempotency
 
-// What a handler's error says.
+// The meaning of a handler's error.
 var (
 	IsTerminal    = isTerminal
 	IsNotItsFault = isNotItsFault

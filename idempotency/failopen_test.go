@@ -59,7 +59,7 @@ func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOpenBubble(t, func(o *open) {
-				// One is in hand when it begins.
+				// A message is in hand at the beginning.
 				r, took := o.next(func(context.Context) ([]byte, error) { test.breaks(o); return []byte("result"), nil })
 				if r.Disposition != idempotency.Handled || string(r.Value) != "result" || took > test.first {
 					t.Fatalf("%+v after %s", r, took)

@@ -76,8 +76,8 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 	}
 }
 
-// What a handler came to is settled when the store is back, in the same lease,
-// though it is over, and without a second dead letter.
+// A handler's outcome is settled when the store is back, in the same lease,
+// though over, and without a second dead letter.
 func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		op      storage.Operation
@@ -160,7 +160,7 @@ func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 }
 
 // A store may do as asked and say it did not, again and again: too few of the
-// replicas have it. That must not use up attempts of which none was made.
+// replicas have it. Attempts never made must not be used up.
 func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(nil, always(storage.OpClaim))
@@ -230,7 +230,7 @@ func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 	})
 }
 
-// What was pending on another message is not taken for this one's.
+// Another message's pending state is not taken for the present one's.
 func TestWhatIsPendingIsOfOneMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		other := &idempotency.Pending{Key: storage.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}

@@ -22,12 +22,12 @@ import (
 // A panic of the handler is recovered, and is an error like any other; the
 // stack is had by errors.As of an interface with the method Stack() []byte.
 //
-// What cannot be recovered takes the process down, and with it the other
-// messages being handled. All of their attempts count as vanished, and such a
-// message is run alone from then on: it waits until no other Run of the same
-// Processor holds a claim, and others wait for it, each up to Lease. So only
-// the message that is the reason vanishes again, until given up after
-// MaxVanished. Consumers of a single process should share a Processor for that.
+// A fatal error takes the process down, and so the other messages in work. All
+// of their attempts count as vanished, and such a message is run alone from
+// then on: it waits until no other Run of the same Processor holds a claim, and
+// others wait for it, each up to Lease. So only the message that is the reason
+// vanishes again, until given up after MaxVanished. Consumers of a single
+// process should share a Processor for that.
 type Processor struct {
 	options Options
 	store   storage.Store
@@ -72,7 +72,7 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 	}
 }
 
-// Run implements Runner. What becomes of a message:
+// Run implements Runner. The outcomes of a message:
 //
 //	claimed before and completed          → Skipped
 //	claimed before and given up           → DeadLettered

@@ -63,7 +63,7 @@ func TestAFailedAttemptIsRepeatedWhenDue(t *testing.T) {
 	})
 }
 
-// What the handler needs is down for as long as a failover, or a restart, takes.
+// The handler's service is down for as long as a failover, or a restart, takes.
 func TestAnOutageOfMinutesBuriesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		back := time.Now().Add(3 * time.Minute)

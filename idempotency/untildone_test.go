@@ -16,7 +16,7 @@ func TestRunUntilDone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What it came to is recorded later, and the handler not called again.
+		// The outcome is recorded later, and the handler not called again.
 		calls := 0
 		f.store.fail(always(storage.OpComplete), nil)
 		time.AfterFunc(time.Minute, func() { f.store.fail(nil, nil) })

@@ -22,8 +22,8 @@
 //
 // Invariants:
 //
-//  1. Nothing reaches the database unless all events of a call are valid; an
-//     [InvalidError] lists everything that is wrong with them.
+//  1. No statement reaches the database unless all events of a call are valid;
+//     an [InvalidError] lists everything that is wrong with them.
 //  2. Events are written in the order given, also the connector's order for a
 //     single key.
 //  3. Only an open transaction is taken, by type: a pool or a connection does not

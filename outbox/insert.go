@@ -21,8 +21,8 @@ const encoded = "(CASE WHEN pg_catalog.pg_client_encoding() IN ('UTF8', 'SQL_ASC
 
 // insertSQL returns the statements for the table. Parameters of many are
 // arrays, one for each column, in PostgreSQL's text form: the one all drivers
-// pass on. One text for any number of rows is one prepared statement; multi-row
-// VALUES would need one for each number. id is the first parameter.
+// pass on. A single text for any number of rows is a single prepared statement;
+// multi-row VALUES would need one for each number. id is the first parameter.
 func (t Table) insertSQL(payload PayloadType, id string) insertSQL {
 	types := []string{"uuid", "text", "text", "text", payload.String(), "jsonb"}
 	values := []string{"a", "b", "c", "d", "e", "f"}

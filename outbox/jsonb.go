@@ -9,9 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/validjson"
 )
 
-// What jsonb cannot hold: the strings are PostgreSQL's text, the numbers are of
-// the type numeric (PostgreSQL documentation, "JSON Types" and "Numeric Types":
-// up to 131072 digits before the decimal point, 16383 after it).
+// Limits of jsonb: the strings are PostgreSQL's text, the numbers are of the
+// type numeric (PostgreSQL documentation, "JSON Types" and "Numeric Types": up
+// to 131072 digits before the decimal point, 16383 after it).
 const (
 	maxIntegerDigits  = 131072
 	maxFractionDigits = 16383

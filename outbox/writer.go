@@ -88,8 +88,8 @@ func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID
 // Emit writes the events as transactional logical messages, in the order given,
 // and returns their ids in that order. No table is touched: a message exists in
 // the WAL only, and is read by a connector in message mode with the same
-// prefix. Nobody notices a message no slot was there to see. Emit is otherwise
-// like Write.
+// prefix. A message before the slot's creation is lost, unnoticed. Emit is
+// otherwise like Write.
 func (w *Writer) Emit(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID, error) {
 	if tx.exec == nil {
 		return nil, errNoTx

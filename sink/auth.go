@@ -172,8 +172,8 @@ const dialTimeout = 10 * time.Second
 
 // dialer returns how to connect to a broker. With TLS the files are read anew
 // for every connection, so that renewed certificates need no restart; they are
-// read once here, so that a wrong one is found at the start. Nothing is written
-// without the lease; nil: always.
+// read once here, so that a wrong one is found at the start. There are no
+// writes without the lease; nil: always.
 func dialer(cfg TLS, held *lease.Lease) (mute.DialFunc, error) {
 	plain := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return dialPlain(ctx, network, addr, held)

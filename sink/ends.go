@@ -27,8 +27,8 @@ import (
 // were written to last. An end has about eight bytes there.
 const mostEnds = 2000
 
-// comparePatience bounds the comparison at a start. What brokers do not tell in that time
-// shows when it is written to: see believe.
+// comparePatience bounds the comparison at a start. Answers missing in the time
+// come with the next write: see believe.
 var comparePatience = 5 * time.Second
 
 // comparedAtOnce is how many topics brokers are asked for at a time.
@@ -87,8 +87,9 @@ func (k *Kafka) Ends() checkpoint.Ends {
 	return all
 }
 
-// Compare implements Acknowledged. What is compared here also counts as acknowledged from
-// now on, so that what cannot be compared yet shows when it is written to.
+// Compare implements Acknowledged. Compared ends also count as acknowledged
+// from now on, so a partition without an answer yet is compared at the next
+// write.
 func (k *Kafka) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	if k.compared {
 		return nil

@@ -149,8 +149,8 @@ func TestStartIsNotAlarmedByOrders(t *testing.T) {
 	}
 }
 
-// A leader that is away at the start does not hold it up. What it lost shows when it is
-// written to.
+// A leader that is away at the start does not hold it up. The loss shows at the
+// next write.
 func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
 	c, ends := newStarted(t)
 	for p := range ends["orders"].To {

@@ -27,7 +27,7 @@ var marked = backoff.Range{First: time.Millisecond, Longest: 4 * time.Millisecon
 // It does so only where each transaction has an epoch of its own. Otherwise a
 // request that comes late would begin a transaction that nobody ends.
 //
-// This is help only, and so has no error. What does not work here is left to the
+// This is help only, and so has no error. Failures here are left to the
 // brokers; the records tell what is wrong.
 func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
 	wanted = wanted.without(x.enlisted)

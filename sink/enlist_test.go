@@ -179,7 +179,7 @@ func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
 }
 
-// Nothing is prepared where brokers would be told nothing, or the wrong thing.
+// No preparation tells brokers nothing, or the wrong thing.
 func TestNothingIsPreparedInVain(t *testing.T) {
 	t.Run("the last transaction was not foreseen", func(t *testing.T) {
 		c, x := startTwoBrokers(t, 2)
@@ -201,7 +201,7 @@ func TestNothingIsPreparedInVain(t *testing.T) {
 	})
 }
 
-// What brokers do not take beforehand they get with the records.
+// Brokers get refused partitions again with the records.
 func TestPreparationMayFail(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -238,8 +238,8 @@ func TestPreparedTransactionEndsBeforeAWaitForATopic(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
 }
 
-// Who dies with a transaction that has no record yet leaves nothing behind that
-// the next claim does not end.
+// A process dying with an empty transaction leaves nothing beyond the next
+// claim's reach.
 func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)

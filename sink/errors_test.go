@@ -176,7 +176,7 @@ type diedUnderARequest struct{}
 func (diedUnderARequest) Error() string   { return "the broker connection has died" }
 func (diedUnderARequest) Temporary() bool { return true }
 
-// What a remedy says follows from the error and from what we speak.
+// A remedy follows from the error and from our protocol.
 func TestRemedyOfAbsence(t *testing.T) {
 	login := SASL{Mechanism: "PLAIN"}
 	for name, tc := range map[string]struct {

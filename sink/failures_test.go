@@ -212,8 +212,8 @@ func TestMode33LostRecordsAreLoss(t *testing.T) {
 	}
 }
 
-// That a broker speaks the protocol is no sign events get through: only what it
-// says of them is.
+// A broker speaking the protocol is no sign that events get through: only what
+// it says of them is.
 func TestAnsweredIsAboutEvents(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
 	cfg := c.config()

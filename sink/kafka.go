@@ -81,8 +81,8 @@ func WithObserver(o Observer) Option { return func(k *Kafka) { k.observer = o } 
 // fails.
 func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLetter = topic } }
 
-// WithLease has the sink hand nothing to brokers while the lease is out. What it has
-// then is tried until the lease is renewed.
+// WithLease has the sink hand nothing to brokers while the lease is out.
+// Records in the client are then tried until the lease is renewed.
 func WithLease(l *lease.Lease) Option { return func(k *Kafka) { k.lease = l } }
 
 // NewKafka returns a sink for the cluster that cfg describes; cfg must have

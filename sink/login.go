@@ -20,8 +20,8 @@ type login struct {
 	reason error // why not, at the last try; nil if they did
 }
 
-// refused is why brokers do not let the connector in, or nil. That they do not answer is no
-// reason.
+// refused is why brokers do not let the connector in, or nil. Their silence is
+// no reason.
 func (l *login) refused(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

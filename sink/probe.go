@@ -16,8 +16,8 @@ import (
 )
 
 // Pace is how often a Probe asks. A cluster that is silent shows Silence after
-// the last answer, also while a question is open. One question that fails shows
-// nothing.
+// the last answer, also while a question is open. A single failed question
+// shows nothing.
 type Pace struct {
 	Every, Timeout, Silence time.Duration
 	// Again is in place of Every after a question that failed, until it shows.

@@ -299,8 +299,8 @@ func TestProbeNeedsNoPrivileges(t *testing.T) {
 	}
 }
 
-// A process paused hears nobody. That is told, and no broker is to blame; an
-// outage after it shows as any.
+// A process paused hears nobody. Told, with no broker to blame; an outage after
+// it shows as any.
 func TestProbeOfAPausedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []time.Duration

@@ -25,8 +25,9 @@ import (
 // recallPatience bounds the search for the events of doubtful transactions.
 const recallPatience = time.Minute
 
-// skew is how much the clocks of a connector and of other producers may differ. What a
-// transaction has written is before what they wrote that much after its time was over.
+// skew is how much the clocks of a connector and of other producers may differ.
+// A transaction's records are before others' records so long after the
+// transaction's time.
 const skew = time.Minute
 
 // laterInARow is how many records of others in a row must have a later time than that

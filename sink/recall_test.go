@@ -125,8 +125,9 @@ func (h half) committed() map[int32][]string {
 	return in
 }
 
-// A coordinator whose decision nobody else has commits a half of a transaction, and its
-// successor aborts the rest. What consumers see of it is not written again.
+// A coordinator whose decision nobody else has commits a half of a transaction,
+// and its successor aborts the rest. Records visible to consumers are not
+// written again.
 func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 	for name, ended := range map[string]func(topic string, partition int32) bool{
 		"nothing":            func(string, int32) bool { return false },
@@ -209,9 +210,9 @@ func TestWhatCountsOfTwoTransactionsIsLeftOut(t *testing.T) {
 	}
 }
 
-// The mark of the transaction was written, and the events were not. What is last in
-// their partitions is of the transaction before, which with transaction.version 1 has
-// the same epoch. The events are the same, too.
+// The mark of the transaction was written, and the events were not. The last
+// records in their partitions are of the transaction before, which with
+// transaction.version 1 has the same epoch. The events are the same, too.
 func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		h := newHalf(t, version)
@@ -237,8 +238,8 @@ func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 	}
 }
 
-// Without the headers of the position two events may be the same to the last byte. That
-// consumers see one of them does not leave out the other.
+// Without the headers of the position two events may be the same to the last
+// byte. A visible half does not leave out the other.
 func TestTheSameEventTwiceIsLeftOutOnce(t *testing.T) {
 	h := newHalf(t, 2)
 	x := h.transactions()
@@ -359,7 +360,7 @@ func TestRecallIsNotAllowed(t *testing.T) {
 	}
 }
 
-// What nobody can see any more is written again.
+// Records no longer visible are written again.
 func TestRecallOfATopicThatIsGone(t *testing.T) {
 	_, x := startTransactions(t, 1)
 	doubt := checkpoint.Doubtful{Committed: true, Written: checkpoint.Written{"gone": {0: {}, 1: {}, 2: {}, 3: {}}, "t": {7: {}}}}

@@ -53,8 +53,8 @@ type recent struct {
 	at       time.Time         // when that one was committed
 }
 
-// note adds a transaction committed just now. One with the mark alone tells
-// nothing of events.
+// note adds a transaction committed just now. A transaction with the mark alone
+// tells nothing of events.
 func (r *recent) note(of partitions, now time.Time) {
 	if len(of) == 1 {
 		return

@@ -40,8 +40,8 @@ func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 	return true, k.refusedWaits.Pause(ctx)
 }
 
-// replaceClient takes a new client, which has no producer id and knows no topic.
-// Nothing may be in flight.
+// replaceClient takes a new client, which has no producer id and knows no
+// topic. No record may be in flight.
 func (k *Kafka) replaceClient() error {
 	client, err := broker.Connect(k.clientOpts...)
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *Kafka) numbered() {
 // writeBarrier holds back what the client writes while a round is being handed
 // to it.
 //
-// The previous flush may have left a loop of the client running. That loop may
+// The previous flush may have left a loop of the client running. The loop may
 // take the first records of a batch before the others are buffered, and send
 // them as a batch of their own. If the broker refused that batch before the
 // batch was whole, the rest would start a new sequence and be written ahead of

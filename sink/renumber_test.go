@@ -53,8 +53,8 @@ func TestTransactionsTakeAnotherProducerIDInTime(t *testing.T) {
 	c.wantCommitted(t, marks, "1", "2")
 }
 
-// Who claims the transactional id while another id is fetched may have written
-// what this one is about to write.
+// A claimant of the transactional id during the fetch of another id may have
+// written the same events.
 func TestTransactionsNoticeAClaimWhileTheyTakeAnotherProducerID(t *testing.T) {
 	c, x := startWorn(t, lastEpoch)
 	other := c.client(t, kgo.TransactionalID("tx"))

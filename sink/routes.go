@@ -21,9 +21,9 @@ const mostNamed = 5
 // Routes returns why events of another start would go nowhere, or elsewhere,
 // where they have gone to the topics of ends before; nil if they would not.
 // Brokers refuse a new connection. The cluster has none of those topics: it may
-// be another. One of them that route.topic leads to may not be written to. Or
-// route.topic leads to none of them, nor to any other topic that is there, and
-// topics are not to be created.
+// be another. A topic of theirs that route.topic leads to may not be written
+// to. Or route.topic leads to none of them, nor to any other topic that is
+// there, and topics are not to be created.
 func (p *Probe) Routes(ctx context.Context, route transform.RouteOptions, ends checkpoint.Ends) error {
 	ctx, cancel := context.WithTimeout(ctx, p.pace.Timeout)
 	defer cancel()

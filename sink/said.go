@@ -210,8 +210,8 @@ func (l *hearing) begin() {
 	delete(l.asked, id)
 }
 
-// end reads an answer that is whole. What it cannot read has nothing to say: the client
-// judges it.
+// end reads an answer that is whole. Unreadable records have nothing to say:
+// the client judges it.
 func (l *hearing) end() {
 	if l.produce {
 		if resp, err := readProduced(l.body, l.version); err == nil {

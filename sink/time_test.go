@@ -93,7 +93,7 @@ func TestATimeThatIsRefusedGivesWay(t *testing.T) {
 }
 
 // Where brokers refuse the time of this machine, the clock or theirs is wrong.
-// That is waited for, and told.
+// The wait is reported.
 func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 	for _, delivery := range []string{"at least once", "exactly once"} {
 		t.Run(delivery, func(t *testing.T) {

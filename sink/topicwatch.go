@@ -85,9 +85,9 @@ func (w *topicWatch) uses(now time.Time) map[string]Use {
 	return uses
 }
 
-// judge returns what has been wrong for a while with the topics of an answer of the
-// broker, in the order of their names. What is wrong at first with a topic that is always
-// in use is wrong at once: an instance is not ready until it is known to be sound.
+// judge returns what has been wrong for a while with the topics of an answer of
+// the broker, in the order of their names. A fault of a topic always in use
+// counts at once: an instance is not ready until it is known to be sound.
 func (w *topicWatch) judge(ctx context.Context, of kmsg.Requestor, uses map[string]Use, topics []kmsg.MetadataResponseTopic, now time.Time) (troubles []error) {
 	topics = slices.DeleteFunc(topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic == nil })
 	slices.SortFunc(topics, func(a, b kmsg.MetadataResponseTopic) int { return strings.Compare(*a.Topic, *b.Topic) })
@@ -115,8 +115,8 @@ func (w *topicWatch) judge(ctx context.Context, of kmsg.Requestor, uses map[stri
 	return troubles
 }
 
-// doubtful reports whether the topic is always in use, and has not been sound so far. One
-// that the pipeline makes at its start may be missing until then.
+// doubtful reports whether the topic is always in use, and has not been sound
+// so far. A topic made by the pipeline at the start may be missing until then.
 func (w *topicWatch) doubtful(topic string, trouble error) bool {
 	return !w.sound[topic] && slices.ContainsFunc(w.always, func(u Use) bool {
 		return u.Topic == topic && (!u.Read || failure.ClassOf(trouble) == failure.Config)

@@ -111,8 +111,9 @@ type Transactor interface {
 //  2. A transaction is committed only if each of its records was acknowledged,
 //     all under one producer id and epoch: the client may get itself another
 //     epoch in between, which aborts what it had written before.
-//  3. Nothing waits for an operator while a transaction is open: topics are
-//     resolved before it has a record, and what is prepared ends before that waits.
+//  3. No step waits for an operator while a transaction is open: topics are
+//     resolved before it has a record, and what is prepared ends before that
+//     waits.
 //  4. No request to end a transaction can end a later one: see epochs.
 type Transactions struct {
 	k       *Kafka

@@ -239,7 +239,7 @@ func TestFencedTransactorStopsForGood(t *testing.T) {
 }
 
 // A transaction outliving the timeout is aborted by brokers, as one fenced off
-// is. What is said then blames nobody else, but the quota, if there was one.
+// is. The message then blames nobody else, but the quota, if any.
 func TestTransactionThatTakesTooLongBlamesTheQuota(t *testing.T) {
 	for _, throttled := range []bool{false, true} {
 		c, x := startTransactions(t, 1)

@@ -14,9 +14,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// Usable returns why the transactional id could not be claimed, or nil, as far as brokers
-// tell without a claim. Nothing changes, whoever has the id. Brokers make their topic when
-// they are asked for the first time, so it asks until ctx ends.
+// Usable returns why the transactional id could not be claimed, or nil, as far
+// as brokers tell without a claim. The id's owner does not matter: no change.
+// Brokers make their topic when they are asked for the first time, so it asks
+// until ctx ends.
 func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) error {
 	retry := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}}
 	for {
@@ -66,8 +67,8 @@ func (x *Transactions) timeoutRefused(err error) error {
 
 const maxTimeout = "transaction.max.timeout.ms"
 
-// longestTransaction is how long a transaction may last, as a broker has it; 0: it does
-// not tell. That takes the right to DescribeConfigs of the cluster.
+// longestTransaction is how long a transaction may last, as a broker has it; 0:
+// it does not tell. The right to DescribeConfigs of the cluster is required.
 func longestTransaction(ctx context.Context, client kmsg.Requestor) time.Duration {
 	cluster, err := broker.Topics(ctx, client)
 	if err != nil {

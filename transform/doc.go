@@ -5,7 +5,7 @@
 // Invariants:
 //
 //  1. The same row with the same options gives the same record, byte for byte:
-//     a replay is recognisable. Nothing about a record is random or current.
+//     a replay is recognisable. No part of a record is random or current.
 //  2. Every row gives exactly one Event. A row unfit for a record gives an
 //     Event as far as possible, and a BadEvent with the reason; nothing is
 //     dropped and nothing panics.

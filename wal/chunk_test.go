@@ -78,8 +78,8 @@ func TestChunksWithoutAPoolAreLeftAlone(t *testing.T) {
 	none.Release(1)
 }
 
-// What Retain returns adds up to the chunks held, whatever part of the stream
-// is retained and however large the messages are.
+// The results of Retain add up to the chunks held, for any retained part of the
+// stream and any size of messages.
 func TestRetainCountsTheChunksThatAreHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		size  func(*rand.Rand) int // of a message

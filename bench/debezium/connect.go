@@ -132,7 +132,7 @@ func (w *worker) failed(ctx context.Context, name string) error {
 	return nil
 }
 
-// What an answer may be, other than right.
+// Wrong kinds of answers.
 var (
 	errNotFound = errors.New("not found")
 	errRefused  = errors.New("Kafka Connect does not listen")

@@ -59,7 +59,7 @@ func (t *traffic) end() error {
 	}
 }
 
-// write commits at the writer's share of the rate. What is late is made up for.
+// write commits at the writer's share of the rate. Delays are made up for.
 func (t *traffic) write(ctx context.Context, due time.Time) error {
 	conn, err := pgx.Connect(ctx, t.url)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *traffic) write(ctx context.Context, due time.Time) error {
 			}
 			events[i], ids[i], aggregates[i] = number, t.log.id(number), fmt.Sprint(number%10_000)
 		}
-		// One that has begun ends, so the outcome is known.
+		// A transaction begun ends, so the outcome is known.
 		_, err := conn.Exec(context.WithoutCancel(ctx),
 			`INSERT INTO outbox SELECT id, 'order', aggregate, 'OrderPlaced', $3 FROM unnest($1::uuid[], $2::text[]) AS e (id, aggregate)`,
 			ids, aggregates, t.payload)

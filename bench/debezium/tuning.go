@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// How Debezium is set up. What each setting rests on:
+// How Debezium is set up. Reasons of the settings:
 //
 //   - Debezium's reference, "PostgreSQL connector",
 //     https://debezium.io/documentation/reference/stable/connectors/postgresql.html:
@@ -78,8 +78,8 @@ var tuned = properties{
 	"producer.override.buffer.memory":    "67108864",
 }
 
-// What a user tunes for: each is measured with its own. Latency has the price
-// in processor time, which a shorter poll raises.
+// Aims of tuning: each is measured with its own. Latency has the price in
+// processor time, which a shorter poll raises.
 var (
 	forThroughput = properties{"poll.interval.ms": "10", "producer.override.linger.ms": "5"}
 	forLatency    = properties{"poll.interval.ms": "1", "producer.override.linger.ms": "0"}

@@ -224,7 +224,7 @@ func (s *server) alone(ctx context.Context) error {
 type usage struct{ blocks, scans int64 }
 
 func (s *server) blocks(ctx context.Context, table string) (u usage, err error) {
-	// What this session did is counted too, hence told now.
+	// The session's own work is counted too, hence told now.
 	if err := s.Exec(ctx, "SELECT pg_stat_force_next_flush()", "SELECT pg_stat_clear_snapshot()"); err != nil {
 		return u, err
 	}

@@ -76,8 +76,8 @@ func (t *traffic) close() {
 	t.consumer.Close()
 }
 
-// write commits transactions at the writer's share of the rate. One that is
-// late is made up for.
+// write commits transactions at the writer's share of the rate. A late one is
+// made up for.
 func (t *traffic) write(ctx context.Context, number int) error {
 	conn, err := pgx.Connect(ctx, t.db.URL)
 	if err != nil {

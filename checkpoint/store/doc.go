@@ -4,8 +4,8 @@
 // Invariants:
 //
 //  1. A store returns everything saved last under the key, nothing where
-//     nothing was saved, or an error. What it cannot read is an error, never
-//     nothing.
+//     nothing was saved, or an error. An unreadable checkpoint is an error,
+//     never nothing.
 //  2. A save of a former holder of the slot, or a late one, does not set the
 //     checkpoint back; see checkpoint.Checkpoint.Epoch.
 //  3. Each load and save ends with the context.

@@ -112,8 +112,8 @@ func (h *history) want(cp checkpoint.Checkpoint, doubtful []checkpoint.Doubtful)
 	}
 }
 
-// What counts is the last checkpoint that was committed and not aborted after that.
-// What is behind it is in doubt, if it has events.
+// The last checkpoint committed, and not aborted afterwards, counts. What is
+// behind it is in doubt, if it has events.
 func TestCheckpointsThatWereAborted(t *testing.T) {
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 9))
@@ -157,7 +157,7 @@ func TestAbortOfTheNextTransaction(t *testing.T) {
 	h.want(cp, nil)
 }
 
-// What is known of former transactions stays with the checkpoint.
+// Knowledge of former transactions stays with the checkpoint.
 func TestDoubtfulAgain(t *testing.T) {
 	h := &history{T: t, version: 2, producer: 7, hidden: map[int64]bool{}}
 	cp, former := h.save(3)
@@ -191,8 +191,9 @@ func TestTornCheckpointWithNoneBeforeIsALoss(t *testing.T) {
 	}
 }
 
-// Transactions of programs from before do not say what they had. One that was aborted
-// is then like it was with them, and one that was committed first is known to be torn.
+// Transactions of programs from before do not say what they had. An aborted
+// transaction is then as before with them, and a transaction committed first is
+// known to be torn.
 func TestCheckpointsWithoutWritten(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		h := &history{T: t, version: 2, producer: 7, hidden: map[int64]bool{}}

@@ -149,9 +149,8 @@ func TestPostgresLoadBesideASave(t *testing.T) {
 
 const storeSessions = `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`
 
-// What a save given up still does, when the server process or the network comes
-// to, does not set back everything saved since: the slot is confirmed up to
-// there.
+// The late effect of a save given up, when the server process or the network
+// comes to, does not set back later saves: the slot is confirmed up to there.
 func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).NewDatabase(t)

@@ -28,7 +28,8 @@ func replaceable(path string) error {
 	if mounted(path) {
 		return &fs.PathError{Op: "replace", Path: path, Err: syscall.EBUSY}
 	}
-	// What may not be removed may not be replaced, and what may be is no directory.
+	// A file not to be removed may not be replaced, and a removable one is no
+	// directory.
 	err = syscall.Rmdir(path)
 	for _, refusal := range []error{syscall.EPERM, syscall.EACCES, syscall.EROFS} {
 		if errors.Is(err, refusal) {

@@ -48,8 +48,8 @@ const attempts = 1000
 func newStore(o serviceOptions, pool *pgxpool.Pool) (storage.Store, error) {
 	switch o.store {
 	case inPostgres:
-		// The claim is a row in the service's own database. What the handler
-		// writes commits with it: nothing can come between the two.
+		// The claim is a row in the service's own database. The handler's writes
+		// commit together: nothing can come between the two.
 		return postgres.NewTransactional(pool, postgres.Options{})
 	case inRedis:
 		return redis.New(goredis.NewClient(&goredis.Options{Addr: o.storeURL}), redis.Options{})

@@ -73,7 +73,7 @@ func (s service) run(ctx context.Context, o serviceOptions) error {
 	return c.Run(ctx)
 }
 
-// decode reads a record's value. What cannot be read now never can be.
+// decode reads a record's value. Messages unreadable now are never readable.
 func decode[T any](r *kgo.Record) (event T, err error) {
 	if err := json.Unmarshal(r.Value, &event); err != nil {
 		return event, idempotency.Terminal(fmt.Errorf("decode %T: %w", event, err))

@@ -25,8 +25,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// tables are the business's. Nothing in shipments refuses an order's second row:
-// that none comes is the library's work.
+// tables are the business's. The table shipments does not refuse an order's
+// second row: that none comes is the library's work.
 const tables = `
 	CREATE TABLE IF NOT EXISTS payments (order_id text PRIMARY KEY);
 	CREATE TABLE IF NOT EXISTS shipments (order_id text NOT NULL);
@@ -92,8 +92,8 @@ func pay(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	})
 }
 
-// ship consumes the events until ctx ends. What a handler writes through the
-// transaction is committed together with the event's key, or not at all.
+// ship consumes the events until ctx ends. A handler's writes through the
+// transaction are committed together with the event's key, or not at all.
 func ship(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 	store, err := postgres.NewTransactional(pool, postgres.Options{})
 	if err != nil {

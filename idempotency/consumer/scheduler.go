@@ -296,8 +296,8 @@ func (s *scheduler) resume(j *job) *job {
 	return nil
 }
 
-// proceed goes on with a lane with the first record finished. One with the next
-// record claimed has begun: it is the caller's to run.
+// proceed goes on with a lane with the first record finished. A lane with the
+// next record claimed has begun: it is the caller's to run.
 func (s *scheduler) proceed(l *lane) *job {
 	switch {
 	case l.turn.Claimed != nil && l.turn.Claimed.Live():

@@ -47,7 +47,7 @@ func revoke(s *scheduler, p *partition) {
 	p.abandon(errRevoked)
 }
 
-// What the group or a stop takes away is left alone as long as it may last.
+// Handlers of a lost or stopped partition are left alone for the time allowed.
 func TestWhatRunsIsCutOffWhenThePatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduled(t, 1)
@@ -198,8 +198,8 @@ func TestWhatIsPendingIsGivenToTheNextAttemptAtItsRecord(t *testing.T) {
 	})
 }
 
-// What a fetch brings beyond the limit is taken on as what is before it gets
-// finished, in order, and holds up further fetches.
+// Records fetched beyond the limit are taken on as earlier ones get finished,
+// in order, and hold up further fetches.
 func TestTheInboxIsTakenOnBitByBit(t *testing.T) {
 	s := newScheduler(t.Context(), &Config{
 		MaxBufferedRecords: 10, MaxBufferedBytes: 10_000, BackoffFirst: time.Second, BackoffLongest: time.Minute,
@@ -270,7 +270,7 @@ type claimed bool
 func (c claimed) Live() bool           { return bool(c) }
 func (c claimed) Drop(context.Context) {}
 
-// What a worker does next is settled before it has completed a record: with the
+// A worker's next job is settled before the completion of a record: with the
 // claim that came of it, unless it may not begin any more.
 func TestAWorkerGoesOnWithTheLaneThatWasReady(t *testing.T) {
 	known := claimed(false)

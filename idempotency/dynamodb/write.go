@@ -64,7 +64,7 @@ func (s *Store) replace(ctx context.Context, current item, next storage.Record, 
 	}
 	e := expression{}
 	if current.version == "" {
-		// Nothing, or a forgotten record: DynamoDB deletes such a record days later.
+		// No record, or a forgotten one: DynamoDB deletes such a record days later.
 		// The fence, made of the time, is compared because of different estimates.
 		in.ConditionExpression = aws.String(fmt.Sprintf("attribute_not_exists(%s) OR (%s <= %s AND %s < %s)",
 			e.name(attrKey), e.name(attrExpiresAt), e.value("now", instantNumber(now.earliest)),

@@ -32,8 +32,7 @@
 //     transaction ends, and the others wait for that.
 //  2. False without an error means that nothing is left to do, and that nothing
 //     was written.
-//  3. Nothing is done outside the transaction: if rolled back, nothing
-//     happened.
+//  3. All is done inside the transaction: if rolled back, nothing happened.
 //
 // Under REPEATABLE READ and SERIALIZABLE those who waited get a serialization
 // error (40001) instead; run the whole transaction again, as these levels demand

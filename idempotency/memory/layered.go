@@ -19,9 +19,8 @@ import (
 type LayerOptions struct {
 	// Trust answers the duplicate of a message this process completed within the
 	// retention, and that the Window remembers exactly, without asking the store:
-	// with storage.LayerMemory. What others did to the key meanwhile, such as an
-	// operator who purged it to have it run again, is then not seen until the
-	// Window forgets it.
+	// with storage.LayerMemory. Changes by others meanwhile, such as an operator's
+	// purge for another run, are then not seen until the Window forgets the key.
 	Trust bool
 	// MaxResultBytes bounds the results kept for Trust: larger results are asked
 	// of the store. 4 KiB if 0.

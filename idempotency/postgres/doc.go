@@ -21,11 +21,10 @@
 // for both. A server crashing in between has forgotten the attempt, and rolled
 // the transaction back.
 //
-// What comes behind the arrow of a message's commit may be the claim and begin
-// of the message the same worker handles next: the same statements, in
-// transactions of their own, of which the server begins none before the commit
-// has succeeded. Such a claim waits for nobody; whatever becomes of it, the
-// commit's answer comes first.
+// Behind the arrow of a message's commit may be the claim and begin of the
+// worker's next message: the same statements, in transactions of their own, of
+// which the server begins none before the commit has succeeded. Such a claim
+// waits for nobody; whatever becomes of it, the commit's answer comes first.
 //
 // Invariants:
 //
@@ -47,9 +46,9 @@
 //
 // A claim first reads. Unless the row says no, an INSERT … ON CONFLICT DO
 // UPDATE in the same statement decides, on the newest version of the row; if it
-// finds that somebody was faster, the statement is repeated. That costs one
-// round trip, and is right under every isolation level the pool may have for
-// the default: serialization failures are repeated as well.
+// finds that somebody was faster, the statement is repeated. The cost is a
+// single round trip, and right under every default isolation level of the pool:
+// serialization failures are repeated as well.
 //
 // Claims writing take turns at a key, by an advisory lock of two integers
 // ending with the statement's commit, and read the clock in their turn. A
@@ -68,8 +67,8 @@
 // Options.IdleTimeout, a server in the middle of a statement after
 // its tcp_keepalives or tcp_user_timeout.
 //
-// Two keys with one hash exclude each other while they run: one is Elsewhere for
-// so long. Nothing else can come of it.
+// Two keys with one hash exclude each other while they run: one is Elsewhere
+// for so long. There is no other outcome.
 //
 // A Processor around a plain Store, on the same scope, does not know of the lock. Both may be mixed, as
 // in a change from one to the other: the fence decides, and the one that is too
@@ -104,7 +103,7 @@
 //
 // # Durability
 //
-// What a method answered is as durable as the server's commit: with
+// A method's answer is as durable as the server's commit: with
 // synchronous_commit=off a crash forgets completions. A failover to a replica
 // that is behind does, too: use synchronous_commit=remote_write or higher with
 // synchronous_standby_names where that matters. Under Transactional the effect

@@ -13,20 +13,21 @@ import (
 
 // The errors of a handler that mistreats the transaction.
 var (
-	// errNoTransaction: Tx was called with a context that is not, or does not
-	// come from, that of a handler under Transactional. Nothing was done.
+	// errNoTransaction: Tx was called with a context that is not, or does not come
+	// from, that of a handler under Transactional. No statement was run.
 	errNoTransaction = errors.New("there is no transaction: the context is not that of a handler under postgres.Transactional")
-	// errTxControl: a handler called Commit or Rollback of the transaction that
-	// Tx gave it. Nothing was committed.
+	// errTxControl: a handler called Commit or Rollback of the transaction that Tx
+	// gave it. The transaction was rolled back.
 	errTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
-	// errTxEnded: a handler ended the transaction by SQL of its own. What it wrote
+	// errTxEnded: a handler ended the transaction by SQL of its own. The writes
 	// may be committed although the key is not completed.
 	errTxEnded = fmt.Errorf("%w, by SQL", storage.ErrEscaped)
 	// errTxFailed: a handler returned nil although one of the statements had
-	// failed, after which PostgreSQL commits nothing. Nothing was committed.
+	// failed, after which PostgreSQL commits nothing. The transaction was rolled
+	// back.
 	errTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
-	// errTxBusy: a handler returned nil in the middle of a result. Nothing was
-	// committed.
+	// errTxBusy: a handler returned nil in the middle of a result. The transaction
+	// was rolled back.
 	errTxBusy = errors.New("the handler returned nil, but has not closed the rows, or the batch, of its last statement")
 )
 

@@ -19,7 +19,7 @@ import (
 
 const (
 	// lockedWait is how long to wait before asking again for a key whose handler
-	// runs beyond the lease. Nobody knows how long it will run.
+	// runs beyond the lease. The end of the run is unknown.
 	lockedWait = time.Second
 	// rollbackTimeout bounds a rollback.
 	rollbackTimeout = 10 * time.Second

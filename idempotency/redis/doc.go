@@ -5,8 +5,8 @@
 // Invariants:
 //
 //  1. A key is a single string, which the server forgets when the record's
-//     retention is over. Nothing is kept elsewhere. A value that is no record
-//     is left alone, and an error.
+//     retention is over. There is no other data. A value that is no record is
+//     left alone, and an error.
 //  2. Every decision is made by the master, on the clock (TIME). The clocks of
 //     clients do not matter.
 //  3. A script that settles a key compares owner and fence in the same step.
@@ -74,20 +74,20 @@
 // Store, go to their server in a single pipeline: the claims as a single script
 // on their keys, and the completions as another. There is no timer and no
 // queue: a call waits until the goroutines that are ready have run, and for
-// nobody's round trip. One that nobody joins goes by itself. The more workers
+// nobody's round trip. A call without company goes by itself. The more workers
 // there are, the more share a round trip, up to 64. A consumer's worker claims
 // the next message in the round trip completing the one before, if one server
 // has both keys.
 //
 // Each call keeps its own answer, error and context. A pipeline that breaks
 // leaves those of the calls unanswered whose answers have not come, as a call
-// by itself would; they are repeated by the same owner as ever. What a server
-// refuses (a script it does not know, a key that has moved or is somebody
-// else's) is asked for again by itself. In a cluster each master has pipelines
-// of its own, so that one that is silent holds up its own keys only, and each
-// call is a separate script, as the keys of a script must be of one hash slot
-// there. Results of more than 4 KiB, and all calls with WaitReplicas, go by
-// themselves. Hooks of the client see pipelines.
+// by itself would; they are repeated by the same owner as ever. A refused call
+// (an unknown script, a moved or foreign key) is repeated by itself. In a
+// cluster each master has pipelines of its own, so that one that is silent
+// holds up its own keys only, and each call is a separate script, as the keys
+// of a script must be of one hash slot there. Results of more than 4 KiB, and
+// all calls with WaitReplicas, go by themselves. Hooks of the client see
+// pipelines.
 //
 // # Rights
 //
@@ -109,7 +109,6 @@
 //
 // Non-goals: emulators without Lua's library struct (miniredis, fakeredis):
 // package memory is for tests; commands renamed; Redis before 7, proxies that
-// spread keys over servers for clients that do not know of it. One sending a
-// script where the first key is, whatever the others are, would let a key be
-// claimed twice.
+// spread keys over servers for clients that do not know of it. A client sending
+// a script by the first key only would let a key be claimed twice.
 package redis

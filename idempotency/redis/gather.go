@@ -23,7 +23,7 @@ const (
 )
 
 // gatherer makes a single round trip of the claims and completions made at the
-// same moment. Nobody waits for another's round trip, or for a timer: a call
+// same moment. No call waits for another's round trip, or for a timer: a call
 // waits only until the goroutines that are ready have run, and then goes by
 // itself if none of them made one. Those sharing a round trip are ready again
 // at the same moment, and so make their next calls together.
@@ -68,9 +68,8 @@ func (c *gathered) reply() (any, error) {
 	return replyFor(c.place, c.cmd)
 }
 
-// answer is reply. What the server refuses is asked for again by itself: it may
-// not know the script (any more), or the key has moved. So is a call nobody
-// joined.
+// answer is reply. A refused call is repeated by itself: it may not know the
+// script (any more), or the key has moved. So is a call nobody joined.
 func (c *gathered) answer() (any, error) {
 	if c.cmd == nil && c.err == nil {
 		return c.alone()
@@ -97,8 +96,8 @@ func (g *gatherer) run(c *gathered, server *goredis.Client) (any, error) {
 	return c.answer()
 }
 
-// send returns when the calls, which have one context, have their answers, or when
-// that has ended. One that nobody joins is left to be made by itself.
+// send returns when the calls, which have one context, have their answers, or
+// when that has ended. A call without company is left to be made by itself.
 func (g *gatherer) send(server *goredis.Client, calls ...*gathered) error {
 	b, leads := g.join(server, calls)
 	if leads {

@@ -6,7 +6,7 @@
 // compares each answer with an oracle: a second, deliberately simple
 // implementation of the contract sharing no code with package idempotency.
 //
-// What the oracle rejects:
+// Violations for the oracle:
 //
 //  1. two claims with one fence, or a fence that is not above all earlier ones
 //     of the key;

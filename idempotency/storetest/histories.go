@@ -100,7 +100,7 @@ func violation(wrong call, before []call, beliefs []belief) error {
 	return fmt.Errorf("%s", text)
 }
 
-// What a violation shows at most.
+// The most of a violation to show.
 const (
 	maxBeliefs = 4
 	maxTail    = 20

@@ -63,8 +63,8 @@ func (o oracle) after(b belief, c call) []belief {
 	return possible
 }
 
-// leftBehind returns the record after a call that took b for forgotten. That is
-// next, with one exception: the store reads the clock first, and the call
+// leftBehind returns the record after a call that took b for forgotten. The
+// next state, with an exception: the store reads the clock first, and the call
 // changed nothing. Then b stays, because a later call may have read the clock
 // earlier, when b was not forgotten yet.
 func (o oracle) leftBehind(b, next belief, c call, when span) belief {

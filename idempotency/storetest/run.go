@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Times of the scenarios. What must not end in a test is long, what must end is
+// Times of the scenarios. Times not to pass in a test are long, times to pass
 // short.
 const (
 	long      = time.Hour

@@ -98,8 +98,8 @@ func (c *cluster) producerAt(ctx context.Context, admin *kadm.Client, at Start) 
 	return p, failure.Configf("take topic, partition and offset from 'cdc-outbox txn list'", "no open transaction begins at %s", at)
 }
 
-// transactionState is the topic in which coordinators keep transactions. Who leads
-// one of its partitions is the coordinator of those that are in it.
+// transactionState is the topic in which coordinators keep transactions. The
+// leader of a partition is the coordinator of the partition's transactions.
 const transactionState = "__transaction_state"
 
 // allCoordinators returns an error unless each partition of that topic has a leader.
@@ -134,8 +134,9 @@ func coordinatorsAway(ctx context.Context, admin *kadm.Client) (away int, err er
 	return away, nil
 }
 
-// coordinated returns an error if a coordinator has a transaction of the producer
-// open: it ends that in all of its partitions. One partition must not be ended alone.
+// coordinated returns an error if a coordinator has a transaction of the
+// producer open: it ends that in all of its partitions. No partition must be
+// ended alone.
 func coordinated(ctx context.Context, admin *kadm.Client, producer int64, ours string) error {
 	listed, err := admin.ListTransactions(ctx, []int64{producer}, openStates)
 	if err != nil {

@@ -69,8 +69,8 @@ func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, err
 	return r, nil
 }
 
-// adoptable returns why the slot cannot be taken over, if so. That nothing is known of
-// it is no reason.
+// adoptable returns why the slot cannot be taken over, if so. An unknown past
+// is no reason.
 func (d *decision) adoptable() error {
 	switch {
 	case d.stored == nil && d.gone == nil && !d.Exists:

@@ -133,8 +133,8 @@ func (r *CheckReport) next() string {
 	return "run can start"
 }
 
-// doctor is a single run of Check. What a check found out and a later one needs
-// is kept here; nil or false means the check failed.
+// doctor is a single run of Check. Findings of checks for later ones are kept
+// here; nil or false means the check failed.
 type doctor struct {
 	*session
 	report CheckReport

@@ -11,8 +11,8 @@ import (
 )
 
 // failover looks at every server a failover may go to. None of the others needs
-// this, so it has a separate limit. What is wrong harms nothing before a
-// failover: it is a warning.
+// this, so it has a separate limit. The faults harm nothing before a failover:
+// it is a warning.
 func (d *doctor) failover(ctx context.Context) {
 	const name = "failover"
 	if d.server == nil || d.server.InRecovery || !d.slotKnown {

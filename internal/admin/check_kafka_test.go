@@ -146,8 +146,8 @@ func TestCheckCopiesAsksTheController(t *testing.T) {
 
 func exactlyOnce(f *fixture) { f.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }
 
-// What brokers know of transactions is worth as many copies as there are. kfake
-// has none of it.
+// Brokers' knowledge of transactions is worth as many copies as there are.
+// kfake has none of it.
 func TestCheckTransactionsOfApacheKafka(t *testing.T) {
 	f := sound(t)
 	b := kafkatest.Start(t, kafkatest.Apache())

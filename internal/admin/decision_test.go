@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// What only says what it would do creates nothing either.
+// A dry run creates nothing either.
 func TestWithoutYesNoStoreIsCreated(t *testing.T) {
 	f := sound(t)
 	f.Checkpoint.Store = store.StorePostgres

@@ -9,7 +9,7 @@
 //     temporary.
 //  2. setup only creates everything missing. A slot a checkpoint remembers is
 //     never created anew unless the operator accepts the gap by name.
-//  3. Nothing in use is dropped; a refusal names the holder.
+//  3. Objects in use are not dropped; a refusal names the holder.
 //  4. A report says everything found even if the rest could not be asked, and
 //     every failure carries the statement, setting or command that fixes it.
 //

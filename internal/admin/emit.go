@@ -146,7 +146,7 @@ func (s *setup) ensureEmit(ctx context.Context) error {
 	return nil
 }
 
-// emit checks the functions. Nobody needs them: the producer library writes
+// emit checks the functions. They are of no use: the producer library writes
 // messages without.
 func (d *doctor) emit(ctx context.Context) {
 	if d.cfg.Source.Mode != config.ModeMessage {

@@ -70,8 +70,8 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return nil, err
 	}
 	defer d.close()
-	// What would stop the next run all the same asks for the gap to be accepted
-	// after being corrected. A publication missing will be made of the tables.
+	// Other obstacles of the next run must be corrected before the gap is
+	// accepted. A publication missing will be made of the tables.
 	if err := errors.Join(d.Unfit(), d.mistaken()); err != nil {
 		return nil, fmt.Errorf("before a gap is accepted, what keeps the tables from being read must be corrected: %w", err)
 	}

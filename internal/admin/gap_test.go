@@ -62,8 +62,8 @@ func TestAcceptGap(t *testing.T) {
 	}
 }
 
-// A disk was put back, and the log has grown past the checkpoint. What the slot
-// still has of the new log is published.
+// A disk was put back, and the log has grown past the checkpoint. The slot's
+// part of the new log is published.
 func TestAcceptGapBelowTheCheckpoint(t *testing.T) {
 	f := sound(t)
 	f.insert("order", "1", "{}")
@@ -98,8 +98,7 @@ func TestAcceptGapStreams(t *testing.T) {
 	}
 }
 
-// What lies between a slot and the checkpoint it is behind comes again, and is
-// not missing.
+// Events between a slot and a later checkpoint come again, and are not missing.
 func TestGapReportText(t *testing.T) {
 	const (
 		again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones.\n"

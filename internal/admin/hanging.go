@@ -47,8 +47,9 @@ func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Durati
 // stateHanging is in place of a state that a coordinator tells.
 const stateHanging = "Hanging"
 
-// hangs is the transaction of a producer in a partition, if there is one that no
-// coordinator knows. One that has just begun, or has just ended, is none yet.
+// hangs is the transaction of a producer in a partition, if there is one that
+// no coordinator knows. A transaction just begun, or just ended, is not hanging
+// yet.
 func hangs(p kadm.DescribedProducer, known []int64, silent time.Duration) (Transaction, bool) {
 	age := time.Since(time.UnixMilli(p.LastTimestamp))
 	if p.CurrentTxnStartOffset < 0 || age < silent || slices.Contains(known, p.ProducerID) {

@@ -143,7 +143,8 @@ func TestHangingTransactionIsFoundAndAborted(t *testing.T) {
 	}
 }
 
-// One partition of a transaction must not be ended alone while a coordinator has it open.
+// No partition of a transaction must be ended alone while a coordinator has the
+// transaction open.
 func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 	f := &fixture{Config: withTransactions(&kafkatest.Broker{}), t: t}
 	acl := func(kind kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
@@ -254,7 +255,8 @@ func TestE2ETransactionsBesideALeaderlessTopic(t *testing.T) {
 	must.OK(t, client.EndTransaction(t.Context(), kgo.TryCommit))
 }
 
-// What holds consumers back, and how it ends, is in the status, of any program.
+// The transactions in consumers' way, and the way to end them, are in the
+// status, of any program.
 func TestStatusNamesTransactionsThatHoldConsumersBack(t *testing.T) {
 	all := Transactions{
 		{ID: "young", Age: settled - time.Second, Topics: []string{"t"}},

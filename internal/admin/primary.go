@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// onStandby is the error of a server that is a standby. Nothing of a connector
+// onStandby is the error of a server that is a standby. No part of a connector
 // is judged, made or moved there: the slots of a standby are its own, or
 // copies, and the log is behind.
 func onStandby() error {

@@ -127,8 +127,8 @@ func (s *setup) namesake(ctx context.Context, t pg.Table) (warning string, err e
 		catalog.InSourceTables(other.Near) + "; and drop the new one", nil
 }
 
-// ensurePublication creates the publication or adds tables it lacks. What else
-// is wrong with an existing one is the operator's to change.
+// ensurePublication creates the publication or adds tables it lacks. Other
+// faults of an existing one are the operator's to mend.
 func (s *setup) ensurePublication(ctx context.Context) error {
 	from := s.source()
 	before, existed, err := catalog.ReadPublication(ctx, s.conn, from.Publication)
@@ -343,9 +343,9 @@ func (s *setup) unnoted(v *view) string {
 	return "; no checkpoint knows it: `cdc-outbox adopt --yes` notes it, so that the first run notices if it is dropped until then"
 }
 
-// leaveSlot leaves the slot to the first run, which publishes a snapshot. That
-// must be of the position at which the slot begins, and ends with the session
-// creating it: of a slot made here, rows coming before the first run would be
+// leaveSlot leaves the slot to the first run, which publishes a snapshot. The
+// snapshot must be the slot's first position's, and ends with the creating
+// session: of a slot made here, rows coming before the first run would be
 // published twice, and rows going before it never.
 //
 // Where the same is read from another slot already, the store says that this one is meant.

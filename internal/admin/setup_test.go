@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// What is there stays, everything missing is created, and the role may do
-// everything the connector needs.
+// Existing objects stay, everything missing is created, and the role has all
+// rights of a connector.
 func TestSetup(t *testing.T) {
 	for _, schema := range []Schema{SchemaDebezium, SchemaSnake} {
 		t.Run(string(schema), func(t *testing.T) {

@@ -62,9 +62,8 @@ func TestCheckNamesSettingsThatWaitForARestart(t *testing.T) {
 	f.wantCheck("postgresql.pending_restart", Warn, "wal_level (logical now)")
 }
 
-// The slots of a standby are its own, or copies. That the connector's is not
-// there, or behind, is no loss, and a decision made there would spoil the
-// checkpoint.
+// The slots of a standby are its own, or copies. A slot missing there, or
+// behind, is no loss, and a decision made there would spoil the checkpoint.
 func TestNothingIsDecidedOnAStandby(t *testing.T) {
 	for name, gone := range map[string]bool{"without the slot": true, "with an older copy of it": false} {
 		t.Run(name, func(t *testing.T) {

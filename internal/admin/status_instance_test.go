@@ -29,8 +29,8 @@ func instanceAt(t *testing.T, status string) (listen string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// An event that cannot be delivered holds the slot, which the servers do not show.
-// What to do is what the connector's page says.
+// An event that cannot be delivered holds the slot, which the servers do not
+// show. The remedy is the connector's page's.
 func TestStatusOfAStuckConnector(t *testing.T) {
 	const missing = "topic does not exist: outbox.event.order"
 	const notReady = `"ready": false, "reasons": ["` + missing + `"], "remedies": ["kafka-topics.sh --create", "free the disk"]`

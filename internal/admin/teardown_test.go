@@ -139,7 +139,7 @@ func (f *fixture) wantAllThere() {
 	f.publication()
 }
 
-// What one step cannot do keeps teardown from the others.
+// An impossible step keeps teardown from the others.
 func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		attributes    string

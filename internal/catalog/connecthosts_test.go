@@ -30,8 +30,7 @@ func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	defer stream.Close(pgtest.Context(t))
 }
 
-// What is wrong for good with one of several hosts is no verdict as long as
-// another may come back.
+// A lasting fault of one host is no verdict as long as another may come back.
 func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 	server := pgtest.Shared(t)
 	u := must.Get(url.Parse(server.URL("postgres")))(t)

@@ -38,7 +38,7 @@ func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) 
 	return held, nil
 }
 
-// Release ends the snapshot. Nothing on nil.
+// Release ends the snapshot. No effect on nil.
 func (h *HeldSnapshot) Release() {
 	if h == nil {
 		return

@@ -39,7 +39,8 @@ func TestLineGivesUpOnSilence(t *testing.T) {
 	}
 }
 
-// What pgconn sets when a context ends counts, before the read and during it.
+// The deadline set by pgconn at the end of a context counts, before and during
+// the read.
 func TestLineKeepsDeadlines(t *testing.T) {
 	l, _ := silentLine(t)
 	l.silence = time.Hour

@@ -51,7 +51,7 @@ func TestWindowIsSmallOverLoopback(t *testing.T) {
 	}
 }
 
-// What the server sends while the window is closed arrives whole.
+// Bytes sent while the window is closed arrive whole.
 func TestWindowThatClosesLosesNothing(t *testing.T) {
 	const row, rows = 700, 20_000
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//  1. Nothing changes the connector's state: every path takes GET and HEAD only.
+//  1. All is read-only: every path takes GET and HEAD only.
 //  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
 //  3. Explanations of a state are told only under a name of the server:
 //     otherwise a foreign site's script, with a DNS name for our address, could

@@ -23,7 +23,7 @@ const answerTime = 3 * time.Second
 // broker says that knows of the latest leader. A leader deposed while it was
 // cut off from the others, but not from us, still answers as the leader, with
 // the end the log had then, and names itself if asked who leads. So every
-// broker is asked. One not answering in time is passed over.
+// broker is asked. Brokers not answering in time are passed over.
 func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDetail, error) {
 	known, err := describe(ctx, client, topic) // by any broker; now the client knows all of them
 	if err != nil {

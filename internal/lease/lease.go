@@ -3,10 +3,10 @@
 //
 // PostgreSQL lets one instance read the slot. Another may have it as soon as
 // the server takes this one for dead, and this one does not learn of it while
-// suspended, or cut off. What it wrote then would stand behind the records of
-// the successor, and an older value of a key would be the last. So an instance
-// holds a lease, which ends before the server could have given the slot away,
-// and renews it with every sign it still has the slot.
+// suspended, or cut off. Later writes would stand behind the records of the
+// successor, with an older value of a key as the last. So an instance holds a
+// lease, which ends before the server could have given the slot away, and
+// renews it with every sign it still has the slot.
 //
 // Invariants:
 //

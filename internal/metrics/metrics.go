@@ -4,8 +4,8 @@
 //
 //  1. The names, without the prefix cdc_outbox_, are the public contract; the
 //     help texts explain each.
-//  2. Nothing on the hot path looks a label up per event: a delivery is counted
-//     by runs of a single topic.
+//  2. The hot path looks up no label per event: a delivery is counted by runs
+//     of a single topic.
 //  3. Pipelines of a single process do not share numbers: with several, each
 //     series of a pipeline has the label pipeline.
 //

@@ -16,8 +16,8 @@ import (
 
 const (
 	// firstAnswer is how long a broker may take to be connected to, and then for
-	// the first answer. That is about versions, and needs no disk and no other
-	// broker.
+	// the first answer. The request is about versions, and needs no disk and no
+	// other broker.
 	firstAnswer = 3 * time.Second
 	// longestAnswer is what that grows to. A client of franz-go waits ten seconds.
 	longestAnswer = 9 * time.Second

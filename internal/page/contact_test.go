@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// What is between a browser and the page may do to a request for /live.
+// Effects of a proxy between a browser and the page on a request for /live.
 const (
 	passes = iota
 	refuses

@@ -159,8 +159,7 @@ func TestPageBindsTheBrowser(t *testing.T) {
 	}
 }
 
-// What a browser loads is small, comes from here, and has no code in the
-// markup.
+// The page's files are small, come from here, and have no code in the markup.
 func TestFilesAreSmallAndPlain(t *testing.T) {
 	total := 0
 	foreign := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9]+\.|\sstyle=|\son[a-z]+="|<script>|<style|innerHTML|eval\(|import\(`)
@@ -328,7 +327,7 @@ func TestViewersThatGaveWayAreDisconnected(t *testing.T) {
 	await.Until(t, "the connections of those who may stay", func() bool { return open.Load() == mostViewers })
 }
 
-// One address opening many pages keeps no other out, and a page that gave way
+// An address opening many pages keeps no other out, and a page that gave way
 // ends.
 func TestViewersAreFew(t *testing.T) {
 	s := serve(DefaultOptions())

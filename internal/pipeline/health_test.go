@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Who reads /status need not look for words in the error.
+// Readers of /status need not look for words in the error.
 func TestStatusTellsLossFromASetting(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

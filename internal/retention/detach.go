@@ -93,8 +93,8 @@ SELECT n.nspname, c.relname, c.oid
  ORDER BY 2`
 
 // dropDetached drops a detached table once the confirmed position has passed
-// the moment of the first look after detaching. Nobody has written to the table
-// since then, because detaching waits for all writers.
+// the moment of the first look after detaching. There have been no writes to
+// the table since then, because detaching waits for all writers.
 func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))
 	if err != nil {

@@ -93,8 +93,8 @@ func TestExpiredPartitionGoesSoon(t *testing.T) {
 	k.gone()
 }
 
-// What has failed names the remedy, and waits for longer: an attempt may hold
-// writers up.
+// A failure names the remedy, and waits for longer: an attempt may hold writers
+// up.
 func TestFailureIsNotRepeatedAtOnce(t *testing.T) {
 	k := startWith(t, outbox.Schema, func(o *retention.Parts) {
 		forLong(o)

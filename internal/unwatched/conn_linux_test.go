@@ -110,8 +110,7 @@ func TestGarbageCollectionEndsANap(t *testing.T) {
 	}
 }
 
-// What is larger than a single call takes, and than the socket has room for,
-// arrives whole.
+// Writes beyond a single call, and beyond the socket's room, arrive whole.
 func TestAllArrivesInOrder(t *testing.T) {
 	networks(t, func(t *testing.T, plain, peer net.Conn) {
 		sizes := []int{1, atOnce, atOnce, 2 * atOnce, atOnce + 1, atOnce, atOnce - 1}

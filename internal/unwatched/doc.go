@@ -8,8 +8,8 @@
 //
 // Invariants:
 //
-//  1. No call here waits, but for Nap: each is made with MSG_DONTWAIT, or takes no
-//     time. Who has to wait does so in the runtime's poller.
+//  1. No call here waits, but for Nap: each is made with MSG_DONTWAIT, or takes
+//     no time. Waits belong into the runtime's poller.
 //  2. No call here is long: the thread cannot be used for anything else, and
 //     the garbage collector waits for it. A large write is made as package net
 //     does. A Nap is longer, so it is the only, and ends when a collection

@@ -158,7 +158,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// What is before the wrong field may tell an operator which event it was.
+// Fields before the wrong one may tell an operator the event.
 func TestDecodeKeepsFieldsBeforeAnError(t *testing.T) {
 	m := envelope.Message{Headers: []byte("of an event before")}
 	valid := whole(t)

@@ -55,8 +55,8 @@ func TestE2EOtherClientsCompile(t *testing.T) {
 }
 
 // The client segmentio/kafka-go returns everything aborted, and the markers of
-// transactions. The loop around it handles each event once all the same. What
-// kfake answers proves nothing about that.
+// transactions. The loop around it handles each event once all the same.
+// kfake's answers prove nothing here.
 func TestE2EKafkaGoHandlesEachEventOnce(t *testing.T) {
 	withOtherClients(t)
 	program := filepath.Join(t.TempDir(), "kafkago.test")

@@ -9,7 +9,7 @@ import (
 
 const module = "github.com/cdc-outbox/cdc-outbox/"
 
-// What the clients of Kafka, OpenTelemetry's API and Prometheus bring along.
+// Dependencies of the clients of Kafka, OpenTelemetry's API and Prometheus.
 var (
 	kafka      = []string{"github.com/twmb/franz-go/", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}
 	otel       = []string{"github.com/cespare/xxhash/v2", "go.opentelemetry.io/otel"}

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 )
 
-// What is missing is missed where given, not when the first message comes.
+// Missing parts are missed where given, not at the first message.
 func TestNothingIsMadeOfNil(t *testing.T) {
 	var (
 		noRedis  *goredis.Client

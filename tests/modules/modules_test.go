@@ -76,7 +76,7 @@ func prefixed(dir string) string {
 	return "/" + dir
 }
 
-// What is only for tests stays out of the libraries' modules, of which users get
+// Parts for tests only stay out of the libraries' modules, of which users get
 // all that go.mod lists; goleak is one small module without any of its own.
 func TestLibrariesRequireNothingOfTheRest(t *testing.T) {
 	dirs, _ := workspace(t)

@@ -28,7 +28,7 @@ var (
 	core   = []string{"/idempotency", "/internal/base"}
 	kafka  = []string{"github.com/twmb/franz-go", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}
 	tracer = []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/go-logr/", "github.com/cespare/xxhash/v2"}
-	// What idempotency/memory is made of, beside the core.
+	// The dependencies of idempotency/memory, beside the core.
 	window = []string{"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2"}
 
 	users = map[string]user{
@@ -108,7 +108,7 @@ func TestE2EProgramsAreInstalled(t *testing.T) {
 	}
 }
 
-// What a go.mod lists is what the module needs.
+// A go.mod lists the needs of the module.
 func TestE2EModulesAreTidy(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "scripts/tidy.sh", "check")
 	cmd.Dir = repository
@@ -143,7 +143,7 @@ func newMachine(t *testing.T, registry, goVersion string) *machine {
 	}
 	settings := must.Get(exec.CommandContext(t.Context(), "go", "env", "GOPROXY", "GOMODCACHE").Output())(t)
 	proxy, modules, _ := strings.Cut(strings.TrimSpace(string(settings)), "\n")
-	// What this machine has downloaded it does not download again.
+	// Modules downloaded before are not downloaded again.
 	m.environ = append(m.environ, "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS=-modcacherw", "GONOSUMDB="+root,
 		"GOPROXY="+registry+",file://"+filepath.Join(modules, "cache", "download")+","+proxy)
 	m.emptyCache(t)

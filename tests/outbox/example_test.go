@@ -156,7 +156,7 @@ func Example_writeBulk() {
 	// 1000 rows
 }
 
-// What is wrong with events is told before the database is asked, all at once.
+// Faults of events are told before the database is asked, all at once.
 func Example_invalidError() {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, exampleURL())

@@ -34,7 +34,7 @@ type Turn struct {
 
 // Play has the subjects take turns for all rounds, and notes what each does.
 // The first of a round is the last of the next, so that none has the better
-// place. One that fails is no error as long as ctx lasts.
+// place. A failure is no error as long as ctx lasts.
 func (r *Report) Play(ctx context.Context, w io.Writer, load string, rounds int, turns []Turn) error {
 	for round := range rounds {
 		for n := range turns {

@@ -16,7 +16,7 @@ import (
 // stopTimeout is how long a program may take to end by itself.
 const stopTimeout = time.Minute
 
-// Process is a program that runs. What it prints is kept to explain errors.
+// Process is a program that runs. The output is kept to explain errors.
 type Process struct {
 	name  string
 	cmd   *exec.Cmd

@@ -48,7 +48,7 @@ type Reading struct {
 	Server time.Duration // processor time of the walsender, up to the last look
 }
 
-// sampling is between two looks at readers. What a walsender uses after the last
+// sampling is between two looks at readers. A walsender's use after the last
 // look is not counted.
 const sampling = 10 * time.Millisecond
 
@@ -101,8 +101,8 @@ func (r *reading) look(ctx context.Context, db *Database) (err error) {
 		return r.failed()
 	default:
 	}
-	// One that has just ended cannot be measured any more. The peak as wait4(2)
-	// tells it would be ours: a child begins with the parent's.
+	// A process just ended cannot be measured any more. The peak as wait4(2) tells
+	// it would be ours: a child begins with the parent's.
 	if used, err := r.Usage(); err == nil {
 		r.Reader = used
 	}

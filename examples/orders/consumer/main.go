@@ -71,8 +71,8 @@ func parse(args []string, getenv func(string) string, usage io.Writer) (options,
 }
 
 // run prints events to out until ctx ends, no error, or enough have arrived.
-// What goes wrong meanwhile, such as a topic not existing yet, is logged on
-// diag and waited out.
+// Errors meanwhile, such as a topic not existing yet, are logged on diag and
+// waited out.
 func run(ctx context.Context, o options, out, diag io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -2,12 +2,12 @@
 // being completed, so each message takes a single round trip to the store, not
 // two.
 //
-// Who handles messages in turn, whatever orders they are of, gives each Run a
-// Turn, by the context. A Runner claims the next message when it completes this
-// one, and leaves the claim in the Turn; it belongs to the next message's Turn
-// then. So a claim is never made before the handler of the message before has
-// ended, and one granted is followed by that message's Run, or dropped. One not
-// answered in time is left to that Run, which asks for the same owner.
+// A caller handling messages in turn gives each Run a Turn, by the context. A
+// Runner claims the next message when it completes this one, and leaves the
+// claim in the Turn; it belongs to the next message's Turn then. So a claim is
+// never made before the handler of the message before has ended, and one
+// granted is followed by that message's Run, or dropped. A claim not answered
+// in time is left to the message's Run, which asks for the same owner.
 package ahead
 
 import (

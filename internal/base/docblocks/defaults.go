@@ -33,7 +33,7 @@ func Defaults(t testing.TB, document string, options map[string]string) {
 			t.Errorf("%s: a line: %t, %d defaults", name, found, len(defaults))
 		}
 		for field, value := range defaults {
-			// What follows is the end, or the next.
+			// Then comes the end, or the next.
 			want := fmt.Sprintf("`%s` %s", field, value)
 			if _, rest, said := strings.Cut(line, want); !said || strings.IndexAny(rest, ",; ") != 0 {
 				t.Errorf("the line of %s does not say %s", name, want)

@@ -6,7 +6,7 @@
 // slot and at the topics' ends all the while. Verify compares the three. It is
 // pure: no clock, no network, no goroutine.
 //
-// What it asserts:
+// Assertions:
 //
 //  1. Committed ⊆ delivered ⊆ committed ∪ unknown, where a transaction whose
 //     commit has an unknown outcome arrives in whole or not at all.

@@ -104,8 +104,8 @@ func (r *Report) asInserted(ds []delivery) {
 }
 
 // asCommitted checks that no delivery of the sequence comes after one whose
-// COMMIT was sent only after its own was answered. One never answered may have
-// been carried out at any time.
+// COMMIT was sent only after its own was answered. A commit never answered may
+// have been carried out at any time.
 func (r *Report) asCommitted(ds []delivery, txs []Transaction, how string) {
 	var latest *delivery // the one with the greatest Began so far
 	for i := range ds {

@@ -34,7 +34,7 @@ func NewReader(client *kgo.Client) *Reader {
 	}
 }
 
-// Run reads until ctx ends. What fails meanwhile is tried again.
+// Run reads until ctx ends. Failures meanwhile are tried again.
 func (r *Reader) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		fetches := r.client.PollFetches(ctx)

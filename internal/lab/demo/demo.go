@@ -5,10 +5,10 @@
 //
 // Invariants:
 //
-//  1. What runs is the connector as is: the demo gives it a configuration and
-//     reads what arrives in Kafka, nothing else.
-//  2. What the summary says was checked: every committed event against the
-//     records that arrived, one by one. A difference is an error.
+//  1. The connector runs as is: the demo gives it a configuration and reads
+//     what arrives in Kafka, nothing else.
+//  2. The summary was checked: every committed event against the records that
+//     arrived, one by one. A difference is an error.
 //  3. When Run returns nothing is left, neither process nor file.
 //
 // Goroutines: Run starts three – connector, order service, consumer – and

@@ -97,8 +97,8 @@ func (l *ledger) change(c change) (a arrival, ok bool) {
 	return a, l.arrive(a)
 }
 
-// arrive books a record and reports whether it is the first of the event. One
-// whose change is not known is kept for change or foreign.
+// arrive books a record and reports whether it is the first of the event. An
+// event of an unknown change is kept for change or foreign.
 func (l *ledger) arrive(a arrival) bool {
 	e, ok := l.events[a.header("id")]
 	switch {

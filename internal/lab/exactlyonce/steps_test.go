@@ -86,8 +86,9 @@ func (m *model) instance(w *world, i int8, x *moves) {
 	}
 }
 
-// on has the instance see an event, and take the steps at whose end nothing else is seen.
-// What it waits for, to claim the id and to read the checkpoint, are steps of their own.
+// on has the instance see an event, and take the steps at whose end nothing
+// else is seen. The awaited claim of the id and reading of the checkpoint are
+// steps of their own.
 func (m *model) on(w *world, i int8, e phase.Event) {
 	in := &w.instances[i]
 	for {

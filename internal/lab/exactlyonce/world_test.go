@@ -283,9 +283,9 @@ func (s set) prefix() (n int8) {
 	return n
 }
 
-// tell writes the marker of the transaction's end in a partition. That of an abort behind
-// that of a commit is taken for the same transaction's, which it need not be where
-// transactions share an epoch.
+// tell writes the marker of the transaction's end in a partition. An abort's
+// marker behind a commit's is taken for the same transaction's, not always true
+// for transactions sharing an epoch.
 func (m *model) tell(w *world, p parts) {
 	w.told |= p
 	if p != checkpoints {

@@ -5,8 +5,8 @@
 //
 //  1. No connection takes the port for its own end while the server is not
 //     there: such ports come from another range.
-//  2. Nobody who asks here, in whatever process, gets the port as long as the
-//     process that asked first lives.
+//  2. No other caller, in any process, gets the port as long as the first
+//     caller's process lives.
 //
 // Non-goals: servers listening on a port of the system's choice, theirs from
 // the start; giving ports back.

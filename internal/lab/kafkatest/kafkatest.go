@@ -91,8 +91,8 @@ type Broker struct {
 	users    []string // see Logins
 }
 
-// broker is what the kinds of broker have in common. That it answers after a
-// start is awaited here.
+// broker is what the kinds of broker have in common. An answer after a start is
+// awaited here.
 type broker interface {
 	Addr() string
 	Stop(ctx context.Context, sig syscall.Signal) error

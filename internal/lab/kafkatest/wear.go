@@ -30,8 +30,8 @@ func (b *Broker) Claim(ctx context.Context, t testing.TB, id string) (producer i
 	return claim(ctx, client, id)
 }
 
-// Wear claims the transactional id until the producer id has the epoch. Nobody
-// else may use it meanwhile. Each claim takes a millisecond or two.
+// Wear claims the transactional id until the producer id has the epoch.
+// Meanwhile, no other use is allowed. Each claim takes a millisecond or two.
 func (b *Broker) Wear(t testing.TB, id string, until int16) {
 	t.Helper()
 	client := b.Client(t)

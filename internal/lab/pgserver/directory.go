@@ -26,9 +26,9 @@ type directory struct {
 	lock  *os.File
 }
 
-// newDirectory creates a directory that runAs can reach and removes those
-// whose owner died. That of a server that is not durable is in memory where there
-// is room: a database is some hundred files.
+// newDirectory creates a directory that runAs can reach and removes those whose
+// owner died. The directory of a server without durability is in memory if
+// there is room: a database is some hundred files.
 func newDirectory(runAs account, durable bool) (*directory, error) {
 	parent := os.TempDir()
 	if !durable && os.Getenv("TMPDIR") == "" && roomy(memory) {
@@ -79,7 +79,7 @@ func (d *directory) remove() error {
 }
 
 // removeAbandoned removes our directories in parent whose lock nobody holds:
-// their owner was killed. What cannot be removed stays; it harms nobody.
+// their owner was killed. A file not to be removed stays; it harms nobody.
 func removeAbandoned(parent string) {
 	locks, err := filepath.Glob(filepath.Join(parent, dirPattern, "lock"))
 	if err != nil {

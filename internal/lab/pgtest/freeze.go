@@ -50,8 +50,8 @@ func processes(ctx context.Context, conn *pgx.Conn, where string) ([]int, error)
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// kill has the server send a signal to processes of its own. One that has ended needs
-// nothing.
+// kill has the server send a signal to processes of its own. An ended process
+// needs nothing.
 func kill(ctx context.Context, conn *pgx.Conn, signal string, pids []int) error {
 	for _, pid := range pids {
 		command := fmt.Sprintf(`COPY (SELECT 1 WHERE false) TO PROGRAM 'kill -%s %d 2>/dev/null || true'`, signal, pid)
@@ -113,7 +113,7 @@ func stop(t testing.TB, pids ...int) {
 	}
 }
 
-// resume lets processes go on, the last first. One that has ended needs nothing.
+// resume lets processes go on, the last first. An ended process needs nothing.
 func resume(pids []int) {
 	for _, pid := range slices.Backward(pids) {
 		_ = syscall.Kill(pid, syscall.SIGCONT)

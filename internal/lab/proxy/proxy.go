@@ -86,10 +86,10 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Hold holds back everything on connections whose client began with bytes that match,
-// on those that are open and on new ones, until release is called. Then all arrives
-// that either side sent, also if it has closed the connection since. One Hold is in
-// force at a time.
+// Hold holds back everything on connections whose client began with bytes that
+// match, on those that are open and on new ones, until release is called. Then
+// all arrives that either side sent, also if it has closed the connection
+// since. A single Hold is in force at a time.
 func (p *Proxy) Hold(match func(first []byte) bool) (release func()) {
 	h := &hold{match, make(chan struct{})}
 	p.hold.Store(h)

@@ -115,8 +115,8 @@ var version = regexp.MustCompile(`(?m)^(redis|valkey)_version:([0-9.]+)`)
 
 var told sync.Map // the places of servers noted
 
-// tell notes which server the tests have. One asking for a password does not
-// say.
+// tell notes which server the tests have. A server asking for a password does
+// not tell.
 func tell(ctx context.Context, s server, contained bool) error {
 	if _, again := told.Load(contained); again {
 		return nil

@@ -5,7 +5,7 @@
 // Invariants:
 //
 //  1. An event is dealt with when it is durable in the sink, when the dead
-//     letter is durable, or when skipped by order of an operator. Nothing else
+//     letter is durable, or when skipped by order of an operator. No other part
 //     counts.
 //  2. Events are dealt with in order. If one is not, those before it are, and
 //     none behind it is.

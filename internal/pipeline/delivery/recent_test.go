@@ -86,7 +86,7 @@ func TestRecentIsBounded(t *testing.T) {
 	none.rejected(long, &transform.BadEvent{Err: errors.New("no")}, "")
 }
 
-// What nobody looks at costs one copy for each batch.
+// Without viewers the cost is a copy for each batch.
 func BenchmarkRecent(b *testing.B) {
 	r := NewRecent("eventType", false)
 	events := batch(1000)

@@ -57,7 +57,7 @@ const (
 	Compare
 	// Save the first checkpoint of an epoch.
 	Save
-	// Replay: read the log until recognised. What is new is published, not
+	// Replay: read the log until recognised. New rows are published, not
 	// confirmed.
 	Replay
 	// Publish, and confirm what is known to be published.

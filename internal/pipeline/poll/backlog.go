@@ -50,8 +50,8 @@ type LaneHolder struct {
 	Lanes       []int  `json:"lanes"`
 }
 
-// ReadLanes lists who holds which of a table's lanes now. Nobody does while
-// there is nothing to publish.
+// ReadLanes lists who holds which of a table's lanes now. None does while there
+// is nothing to publish.
 func ReadLanes(ctx context.Context, conn *pgx.Conn, t *Table) ([]LaneHolder, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT l.pid, COALESCE(a.application_name, ''), COALESCE(host(a.client_addr), ''), COALESCE(a.usename::text, ''),

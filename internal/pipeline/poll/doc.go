@@ -59,9 +59,9 @@
 // transaction ends earlier, as in a restart of the server, an instance running
 // sees it, and gives the delivery up. If it was suspended then, or if the
 // network keeps everything sent, then at most one batch for each worker may
-// still come late. That is a repetition: each producer's records of a key are
-// an unbroken sequence that begins at or before the first unpublished row, so
-// the first occurrence of every event is in order. Consumers recognise a
+// still come late. Such a row is a repetition: each producer's records of a key
+// are an unbroken sequence that begins at or before the first unpublished row,
+// so the first occurrence of every event is in order. Consumers recognise a
 // repetition by the header id.
 //
 // Non-goals: publishing updates or deletes of rows; rows that are inserted and

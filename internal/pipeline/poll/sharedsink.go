@@ -30,7 +30,7 @@ func newSharedSink(open func() (sink.Sink, error), held *lease.Lease) *sharedSin
 	return o
 }
 
-// use waits for the turn and calls fn. Nothing is written after until. use
+// use waits for the turn and calls fn. There are no writes after until. use
 // returns ctx's cause if that ends first.
 func (o *sharedSink) use(ctx context.Context, until lease.Instant, fn func(sink.Sink) error) error {
 	select {

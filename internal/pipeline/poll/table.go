@@ -46,7 +46,7 @@ type Table struct {
 }
 
 // ReadTable finds out about an outbox table: the columns, how the rows are
-// ordered and which index finds the unpublished ones. What an operator must fix
+// ordered and which index finds the unpublished ones. A fault for an operator
 // is an error of class failure.Config with the SQL that does.
 func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transform.EventOptions, router *transform.Router, name pg.Table) (*Table, error) {
 	info, ok, err := catalog.ReadTable(ctx, conn, name)

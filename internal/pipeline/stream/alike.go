@@ -74,9 +74,9 @@ func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 	return cmp.Or(err, verdict)
 }
 
-// withoutCheckpoint says a slot is read of which no checkpoint is there. What
-// the reader had not confirmed comes again, so nothing is lost; but everything
-// lost before would not show.
+// withoutCheckpoint says a slot is read of which no checkpoint is there.
+// Unconfirmed events come again, so nothing is lost; but everything lost before
+// would not show.
 func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
 	read := false
 	if s.opts.Checkpoint.Store != store.StoreNone && s.begun == nil {

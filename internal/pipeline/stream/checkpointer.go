@@ -133,8 +133,9 @@ func (k *checkpointer) unsaid(err error) {
 		zap.Error(err), zap.String("lost", k.losing().Text))
 }
 
-// behindHorizon reports whether a later horizon counts than the last checkpoint has. That
-// alone is no reason to save one while it runs: each save into the database makes another.
+// behindHorizon reports whether a later horizon counts than the last checkpoint
+// has. A new epoch alone is no reason to save one while running: each save into
+// the database makes another.
 func (k *checkpointer) behindHorizon() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -354,7 +355,7 @@ func (k *checkpointer) durable(cp checkpoint.Checkpoint) {
 }
 
 // enter makes epoch that of all later checkpoints, even before the first save
-// has succeeded. That save may fail and still reach the store, and then
+// has succeeded. The save may fail and still reach the store, and then
 // checkpoints of the old epoch would not count.
 func (k *checkpointer) enter(epoch int64) {
 	k.mu.Lock()

@@ -58,7 +58,7 @@ func TestIntakeRefusesATransactionWithoutThePlace(t *testing.T) {
 	}
 }
 
-// What a checkpoint says of items that are next in order.
+// A checkpoint's view of items next in order.
 func TestReached(t *testing.T) {
 	at := func(lsn pg.LSN) checkpoint.Landmark { return checkpoint.Landmark{Commit: lsn, XID: uint32(lsn)} }
 	for name, tt := range map[string]struct {

@@ -47,7 +47,7 @@ func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 
 // In a failover the URL may lead to a standby before the promotion, or to one
 // that never will be. It is behind, and has no slot, or one it cannot decode.
-// That is no loss until it is the primary.
+// No loss until the standby is the primary.
 func TestE2EStandbyIsNotJudged(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -154,8 +154,8 @@ func TestE2EDiskPutBack(t *testing.T) {
 	}
 }
 
-// A server that crashed forgets how far the slot was confirmed. What it sends
-// again is known, and no other log.
+// A server that crashed forgets how far the slot was confirmed. The events sent
+// again are known, and no other log.
 func TestE2ESlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -30,9 +30,9 @@ const (
 )
 
 // Instances over a single slot, topic and store come and go, are killed, cut
-// off, stalled and paused at random. Nothing is lost, the order of each key is
-// kept, the checkpoint is never behind the slot, and no instance takes another
-// one's doing for a loss. With an even seed the server crashes, too, and
+// off, stalled and paused at random. No event is lost, the order of each key is
+// kept, the checkpoint is never behind the slot, and no instance takes
+// another's doing for a loss. With an even seed the server crashes, too, and
 // forgets how far the slot was confirmed.
 func TestE2EFleet(t *testing.T) {
 	t.Parallel()

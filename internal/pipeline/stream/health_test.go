@@ -59,7 +59,7 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	i.stop()
 }
 
-// What Debezium counts, too: rows of the snapshot, transactions with events (and
+// Also counted by Debezium: rows of the snapshot, transactions with events (and
 // none without), and the last event.
 func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	d := outbox(t)
@@ -187,7 +187,7 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 }
 
 // The creation of a slot waits for every transaction for as long as it takes,
-// and says for which. (That a server is left not answering meanwhile is for
+// and says for which. (Leaving a server that does not answer meanwhile is for
 // catalog's tests.)
 func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	d := outbox(t)
@@ -288,7 +288,7 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	d.limits.stalled, d.limits.monitor, d.limits.quiet = time.Second, 50*time.Millisecond, 50*time.Millisecond
 	i := d.run().streams()
 	eventually(t, "readiness", i.ready)
-	// Nothing else shall write to the log.
+	// There shall be no other writes to the log.
 	defer pgtest.Freeze(t, d.url, `backend_type IN ('background writer', 'checkpointer', 'autovacuum launcher')`)()
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
 	eventually(t, "everything to be confirmed", func() bool { return d.confirmed() >= end })
@@ -302,8 +302,8 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	i.stop()
 }
 
-// What a server said of slot and log before it was gone would look like the
-// present: it is not shown while the server is away, nor while looks fail.
+// A lost server's figures of slot and log would look like the present: it is
+// not shown while the server is away, nor while looks fail.
 func TestSlotIsUnknownWhilePostgreSQLIsAway(t *testing.T) {
 	d := outbox(t)
 	line, behind := pgtest.Behind(t, d.url)

@@ -85,8 +85,9 @@ func TestQueueHoldsUntilTheSeal(t *testing.T) {
 	})
 }
 
-// What waits for room waits for what the taker sees. Only what nothing can free
-// is refused: a transaction of exactly the bound has room, one byte more has not.
+// A wait for room is a wait for items visible to the taker. Only what nothing
+// can free is refused: a transaction of exactly the bound has room, one byte
+// more has not.
 func TestQueueRefusesWhatNothingCanFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)

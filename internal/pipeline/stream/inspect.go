@@ -151,8 +151,8 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 }
 
 // errTwoServers ends a session whose connections lead to different servers, as
-// may happen during a failover. What one server says of the slot is not true of
-// the other.
+// may happen during a failover. A server's word on the slot is not true of
+// another.
 var errTwoServers = errors.New("source.url led two connections to different servers, or to one that started or was promoted in between")
 
 // errStandby ends a session with a standby. A standby may be behind, and the

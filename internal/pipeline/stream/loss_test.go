@@ -262,7 +262,7 @@ func TestMembershipThatLasts(t *testing.T) {
 	})
 }
 
-// A name the configuration has wrong is told as that. Nothing is lost.
+// A name the configuration has wrong is told as that. No event is lost.
 func TestAMistakenNameIsNoLoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		mistake func(*Options)

@@ -149,7 +149,7 @@ func TestRowsLeaveTheDefaultPartitionWithoutAWrite(t *testing.T) {
 	}
 }
 
-// Failure mode 100. What writes the table anew, or the partitions, is no event.
+// Failure mode 100. A rewrite of the table, or the partitions, is no event.
 func TestATableThatIsWrittenAnew(t *testing.T) {
 	t.Parallel()
 	const halves = `; CREATE TABLE a PARTITION OF outbox FOR VALUES FROM ('2020-01-01') TO ('2200-01-01');

@@ -34,7 +34,7 @@ type database struct {
 	letters string        // the dead letter topic
 	limits  limits
 
-	// What the instances share, unless a test gives them others.
+	// The instances' common parts, unless a test gives them others.
 	store *fakeStore
 	gate  *gate // into topic
 	topic *topic

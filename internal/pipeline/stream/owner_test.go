@@ -137,9 +137,8 @@ func TestAdoptedSlot(t *testing.T) {
 	}
 }
 
-// Failure mode 182: the checkpoint is gone, and the slot is not. Nothing is
-// lost by that, and the next start says that nobody can tell everything lost
-// before.
+// Failure mode 182: the checkpoint is gone, and the slot is not. No event is
+// lost so, and the next start reports earlier losses as unknown.
 func TestCheckpointThatVanished(t *testing.T) {
 	d := outbox(t)
 	const vanished, first = "no checkpoint of it is there", "there is no checkpoint yet"

@@ -158,7 +158,7 @@ func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	}
 }
 
-// Failure mode 107. What a change of source.tables does lose, or does not.
+// Failure mode 107. Changes of source.tables does lose, or does not.
 func TestAChangeOfTheTablesThatIsAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		sql   string

@@ -13,7 +13,7 @@ import (
 )
 
 // PgBouncer takes neither a replication connection nor parameters it does not
-// know. That does not pass: the operator is told to connect directly.
+// know. A lasting error: the operator is told to connect directly.
 func TestAPoolerThatRefusesTheLogin(t *testing.T) {
 	d := outbox(t)
 	u := mustParse(t, d.opts.URL)

@@ -42,8 +42,8 @@ func TestASecondPublicationTakesOver(t *testing.T) {
 	}
 }
 
-// Failure mode 128. One made, or got the table, while the connector was stopped
-// may have left out events.
+// Failure mode 128. A publication made, or given the table, while the connector
+// was stopped may have left out events.
 func TestASecondPublicationThatCameLater(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, stopped string }{

@@ -179,7 +179,8 @@ func TestQueueTake(t *testing.T) {
 	}
 }
 
-// What comes while a transaction could only wait goes into it, too.
+// Events arriving while a transaction could only wait go into the transaction,
+// too.
 func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rest = 6 * time.Millisecond

@@ -12,8 +12,8 @@ import (
 )
 
 // heldStore is a single instance's way to a store, with doors before it loads,
-// before it goes on with what it loaded, and before it saves. Nothing but the
-// test opens them.
+// before it goes on with what it loaded, and before it saves. Only the test
+// opens them.
 type heldStore struct {
 	checkpoint.Store
 	load, loaded, save door
@@ -51,7 +51,7 @@ func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 }
 
 // Between the look at the checkpoint and the stream, another instance holds the
-// slot and goes on. What was seen before does not count then.
+// slot and goes on. Earlier observations do not count then.
 func TestE2ESlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 	d := outbox(t)
 	d.run().streams().stop()

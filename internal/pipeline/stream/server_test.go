@@ -93,8 +93,8 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 }
 
 // The server of the stream takes no more connections for a while, and another
-// host of the URL never does, as a standby with hot_standby = off. That is no
-// shutdown: the stream is left alone.
+// host of the URL never does, as a standby with hot_standby = off. No shutdown:
+// the stream is left alone.
 func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d := outbox(t)
 	line, behind := pgtest.Behind(t, d.url)

@@ -25,8 +25,8 @@ import (
 )
 
 // ErrBeginAnew ends a pipeline that does not know any more what of its events
-// counts. What was in flight was dropped. A new pipeline may stand by, and begins
-// with what slot and checkpoint say.
+// counts. Events in flight were dropped. A new pipeline may stand by, and
+// begins with what slot and checkpoint say.
 var ErrBeginAnew = errors.New("what this instance has in flight is out of date")
 
 // ErrTakenOver is the ErrBeginAnew of a pipeline whose slot another instance has
@@ -198,7 +198,8 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 // again, if the rest was not. In Kafka transactions nothing does.
 func (s *source) repeats() bool { return s.transactions == nil && s.stopping() }
 
-// patience is how long to wait now for the rest of a transaction. Who has failed must not.
+// patience is how long to wait now for the rest of a transaction. A failed
+// pipeline must not.
 func (s *source) patience() time.Duration {
 	if !s.repeats() {
 		return 0
@@ -262,7 +263,8 @@ func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (wa
 }
 
 // close confirms the last saved position to the server and ends the session
-// that run left open. What the server may not have seen is in the checkpoint.
+// that run left open. Positions perhaps unseen by the server are in the
+// checkpoint.
 func (s *source) close(ctx context.Context) {
 	defer func() { _, _ = s.phase.On(phase.Stopped) }() // every other phase allows it
 	if s.stream == nil {

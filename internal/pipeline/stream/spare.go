@@ -132,8 +132,8 @@ type admission struct {
 }
 
 // admitted is why the server would refuse the connection a stream takes, or the
-// store a checkpoint, or nil. What is open goes on after a password was changed
-// or a right revoked.
+// store a checkpoint, or nil. Open connections go on after a change of the
+// password or the revocation of a right.
 func (s *source) admitted(ctx context.Context) error {
 	now := time.Now()
 	if now.Sub(s.admission.asked) < s.limits.spareLogin {

@@ -64,8 +64,8 @@ func (d *database) unsendable() {
 }
 
 // A row of another table the server cannot send ends each session at the same
-// place. That is never ready in between, the age goes on, and there is a way
-// past it leaving out that transaction alone.
+// place. The connector is never ready in between, the age goes on, and there is
+// a way past the transaction alone.
 func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
 	d := outbox(t)
 	d.unsendable()

@@ -152,8 +152,8 @@ func TestE2ESnapshotIsRepeatedAfterACrash(t *testing.T) {
 	d.wantAll()
 }
 
-// Without a checkpoint nobody knows everything published. That a checkpoint is
-// gone, or has another key, is no reason to publish the whole table again.
+// Without a checkpoint nobody knows everything published. A lost checkpoint, or
+// another key, is no reason to publish the whole table again.
 func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true

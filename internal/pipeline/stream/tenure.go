@@ -17,15 +17,15 @@ import (
 // sink is held.
 //
 // The server's process ends when it has received nothing from us for
-// wal_sender_timeout. That time begins anew with each message of ours it
-// receives, and no earlier than we sent it. So if a message has been received,
-// the slot is ours until the timeout has passed since we sent that message.
-// Nothing on the stream says which has been: what we read may have waited in
-// the socket while we were suspended, and a server that still sends may hear
-// nothing. So the server is asked beside the stream, with the monitor's looks:
-// if the process holds the slot after the question was sent, then the two reach
-// each other, and everything sent on the stream before the question has been
-// received. Everything sent later does not count.
+// wal_sender_timeout. The time begins anew with each message of ours received,
+// and no earlier than sent. So if a message has been received, the slot is ours
+// until the timeout has passed since we sent that message. The stream does not
+// tell the two apart: what we read may have waited in the socket while we were
+// suspended, and a server that still sends may hear nothing. So the server is
+// asked beside the stream, with the monitor's looks: if the process holds the
+// slot after the question was sent, then the two reach each other, and
+// everything sent on the stream before the question has been received.
+// Everything sent later does not count.
 //
 // If nobody can be asked, since the server takes no more connections, the
 // stream has to do: see wal.Stream.Answered. tenure is no help where not read,

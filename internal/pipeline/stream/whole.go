@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// lull is how long a stop waits for a reader between two transactions. Who has
-// one at hand begins it before it looks whether to stop.
+// lull is how long a stop waits for a reader between two transactions. The
+// intake begins the next transaction before it checks for a stop.
 const lull = 20 * time.Millisecond
 
 // whole lets a reader that is to stop go on to the end of the transaction it

@@ -206,7 +206,7 @@ func TestADeadLetterThatIsRefusedIsTold(t *testing.T) {
 	b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))
 }
 
-// Who reads the log is told why a record is given up.
+// The log has the reason of each record given up.
 func TestTheReasonOfADeadLetterIsTold(t *testing.T) {
 	once := consumer.Once{Scope: group, Runner: burying{newLedger(), func(context.Context, idempotency.DeadLetter) error { return nil }}}
 	process, err := once.Wrap(func(context.Context, *kgo.Record) error { return nil })

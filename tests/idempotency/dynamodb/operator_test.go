@@ -35,8 +35,8 @@ func TestPurgedKeysKeepTheirFence(t *testing.T) {
 	}
 }
 
-// What may be of any age was perhaps written by a client whose estimate of the
-// time is later.
+// A record of any age may have been written by a client with a later estimate
+// of the time.
 func TestPurgeTakesWhatWasJustWritten(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(0)

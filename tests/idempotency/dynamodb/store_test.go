@@ -117,8 +117,8 @@ func TestCallsPerMethod(t *testing.T) {
 	}
 }
 
-// What DynamoDB has not deleted yet, days after the time to live, is forgotten
-// all the same.
+// Records not deleted by DynamoDB yet, days after the time to live, are
+// forgotten all the same.
 func TestForgottenRecordsNeedNotBeDeleted(t *testing.T) {
 	f := newFixture(t)
 	s := f.store(0)

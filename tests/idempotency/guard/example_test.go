@@ -168,8 +168,9 @@ func Example_newestVersion() {
 	// New Street false <nil>
 }
 
-// What a lease protects is written only by the holder with the greatest fence
-// (idempotency.FenceFrom) so far. One paused beyond the lease comes too late.
+// A protected resource is written only by the holder with the greatest fence
+// (idempotency.FenceFrom) so far. A holder paused beyond the lease comes too
+// late.
 func Example_markFence() {
 	ctx := context.Background()
 	pool := exampleDatabase(

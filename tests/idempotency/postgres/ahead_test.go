@@ -274,7 +274,7 @@ func TestClaimAheadOfAnotherPartition(t *testing.T) {
 	}
 }
 
-// Who waits for a connection between two messages gets one, though all handlers'
+// A wait for a connection between two messages succeeds, though all handlers'
 // connections are kept for the next.
 func TestClaimsAheadLeaveAConnection(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
@@ -612,8 +612,8 @@ func TestE2ERandomFaultsInAGroup(t *testing.T) {
 	t.Logf("%d faults, %d of them at claims ahead", happened.Load(), atShared.Load())
 }
 
-// What has vanished is run alone also where messages are claimed ahead: nothing
-// else is claimed meanwhile.
+// A vanished message runs alone also with claims ahead: nothing else is claimed
+// meanwhile.
 func TestClaimsAheadLetOneBeAlone(t *testing.T) {
 	dying := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
 	r := newRunnerOn(t, dying.pool, connect(t, dying.url), postgres.Options{}, idempotency.Options{Lease: long})

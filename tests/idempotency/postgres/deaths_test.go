@@ -129,8 +129,8 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 	r.wantEffects(t, "a", 1)
 }
 
-// What the handler says is not the message's fault is tried again beyond
-// MaxAttempts.
+// A failure that is not the message's fault, by the handler's word, is tried
+// again beyond MaxAttempts.
 func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 	r := newRunner(t, idempotency.Options{
 		MaxAttempts: 1, FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond,

@@ -30,9 +30,8 @@ func throughAPooler(t *testing.T) (direct *pgxpool.Pool, url string) {
 }
 
 // PgBouncer without prepared statements fails statements of pgx's default mode,
-// ours and those of handlers. That costs no message an attempt: each is handled
-// once in the documented mode then, although one failure would have been the
-// last.
+// ours and those of handlers. No message loses an attempt: each is handled once
+// in the documented mode then, although one failure would have been the last.
 func TestAPoolerThatLosesStatements(t *testing.T) {
 	for name, open := range map[string]func(pool *pgxpool.Pool) (storage.Store, func(id string) idempotency.Handler){
 		"Store": func(pool *pgxpool.Pool) (storage.Store, func(id string) idempotency.Handler) {

@@ -113,8 +113,8 @@ func TestSweepAmongClaims(t *testing.T) {
 	}
 }
 
-// partitions returns a pool on a new database with the partitioned table.
-// Nothing but the tests locks the partitions: a sweep passes over one locked.
+// partitions returns a pool on a new database with the partitioned table. Only
+// the tests lock the partitions: a sweep passes over one locked.
 func partitions(t *testing.T, o postgres.Options) *pgxpool.Pool {
 	t.Helper()
 	pool := database(t, o)

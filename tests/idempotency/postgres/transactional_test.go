@@ -21,8 +21,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// business is what the handlers of the tests write to. Nothing but the runner
-// keeps an effect from being there twice.
+// business is what the handlers of the tests write to. Only the runner prevents
+// double effects.
 var business = outbox.Schema + `;
 	CREATE TABLE effects (id text NOT NULL, attempt int NOT NULL);
 	CREATE TABLE refused (id text PRIMARY KEY, n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
@@ -195,7 +195,7 @@ func TestRunOnce(t *testing.T) {
 	}
 }
 
-// What the handler's context and transaction offer.
+// The offers of the handler's context and transaction.
 func TestHandlerContext(t *testing.T) {
 	r := newRunnerWith(t, postgres.Options{IdleTimeout: 90 * time.Second, Isolation: pgx.RepeatableRead}, idempotency.Options{})
 	if _, err := postgres.Tx(t.Context()).Exec(t.Context(), `SELECT 1`); err == nil || !strings.Contains(err.Error(), "there is no transaction") {
@@ -392,7 +392,7 @@ func TestBadOptions(t *testing.T) {
 	for name, o := range map[string]idempotency.Options{
 		"fail open": {FailOpen: true},
 		"lease":     {Lease: time.Microsecond},
-		// What there is to undo is rolled back.
+		// Changes to undo are rolled back.
 		"compensation": {Compensate: func(context.Context, idempotency.Loss) {}},
 		// PostgreSQL would end the transaction first.
 		"handler timeout": {HandlerTimeout: time.Minute + time.Second},

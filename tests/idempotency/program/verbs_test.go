@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// What only an operator can fix is code 2, with a remedy and without a secret.
+// A fault for an operator is code 2, with a remedy and without a secret.
 func TestVerbsSayWhatToFix(t *testing.T) {
 	redisServer := redistest.Start(t, redistest.Setting("requirepass", "right")).Addr()
 	database := pgtest.Shared(t).NewDatabase(t)

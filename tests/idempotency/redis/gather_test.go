@@ -166,7 +166,7 @@ func TestScriptsThatAreFlushedBeneathASharedRoundTrip(t *testing.T) {
 	allFirst(t, claimTogether(t.Context(), s, reqs), reqs)
 }
 
-// What became of a call with the answer lost is not known, and is found out by
+// The outcome of a call with the answer lost is unknown, and found out by
 // asking again.
 func TestASharedRoundTripThatBreaks(t *testing.T) {
 	for name, loses := range map[string]func(cmds []goredis.Cmder, next func() error) error{

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// What Redis forgets is run again, and the guard in the database says no. How a
-// server comes to forget is told in the stories.
+// A message forgotten by Redis runs again, and the guard in the database says
+// no. How a server comes to forget is told in the stories.
 func TestGuardBehindAServerThatForgets(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, url, guard.Applied{}.Schema()+`; CREATE TABLE effects (id text NOT NULL)`)

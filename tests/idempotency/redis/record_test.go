@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// What is not a record is neither taken for one nor changed.
+// Values other than records are neither taken for records nor changed.
 func TestForeignValuesAreLeftAlone(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})

@@ -123,8 +123,7 @@ func TestCompleteAndClaimWithoutTheScripts(t *testing.T) {
 	claim(t, s, mate(1), req) // by the message's own turn
 }
 
-// What would hold up others, or what they would have to wait for, is not asked
-// for in a single call.
+// A slow call, for others or behind others, does not share a call.
 func TestCompleteAndClaimApart(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	lease := claim(t, newStore(t, client, redis.Options{}), mate(0), request())

@@ -29,7 +29,7 @@ func TestHeadersCarryTheSpan(t *testing.T) {
 	ctx, span := provider.Tracer("test").Start(trace.ContextWithRemoteSpanContext(t.Context(), parent), "place order")
 	defer span.End()
 
-	// What a consumer makes of the headers is the span that wrote them.
+	// A consumer's parent span, by the headers, is the writing span.
 	got := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier(tracing.Headers(ctx))))
 	if want := span.SpanContext().WithRemote(true); !got.Equal(want) {
 		t.Errorf("span %+v, want %+v", got, want)
