@@ -74,7 +74,7 @@ func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 		return a.interrupted(h, err)
 	case (isTerminal(err) || errors.Is(err, storage.ErrEscaped)) && a.options.DeadLetter != nil:
 		return a.giveUp(h, err)
-	case isNotItsFault(err) || a.options.Shadow: // a failure in a trial is not held against the message
+	case isTransient(err) || a.options.Shadow: // a failure in a trial is not held against the message
 		return a.excuse(h, advised(err))
 	case a.options.MaxAttempts > 0 && a.claim.Failures()+1 >= a.options.MaxAttempts:
 		return a.giveUp(h, fmt.Errorf("%w: after %d: %w", storage.ErrExhausted, a.claim.Attempts, err))

@@ -17,29 +17,29 @@ func FenceFrom(ctx context.Context) (int64, bool) {
 	return lease.Fence, ok
 }
 
-type excusedError struct{ error }
+type transientError struct{ error }
 
 // Unwrap returns the handler's error.
-func (e excusedError) Unwrap() error { return e.error }
+func (e transientError) Unwrap() error { return e.error }
 
-// NotItsFault wraps a handler's error: the message is not to blame, but
+// Transient wraps a handler's error: the message is not to blame, but
 // something the handler needs, such as a database out of service. The message
 // is tried again, after a wait growing from Options.FirstRetry to LastRetry,
 // until success or another failure: such an attempt brings no dead letter
-// nearer. NotItsFault returns nil for nil. The text of the error stays as is.
+// nearer. Transient returns nil for nil. The text of the error stays as is.
 // Terminal outdoes it. An error of PostgreSQL by a pooler, after losing
 // prepared statements, needs no wrapping.
-func NotItsFault(err error) error {
+func Transient(err error) error {
 	if err == nil {
 		return nil
 	}
-	return excusedError{err}
+	return transientError{err}
 }
 
-// isNotItsFault tells whether the error was wrapped by NotItsFault, at any
+// isTransient tells whether the error was wrapped by Transient, at any
 // depth, or comes from a pooler, and was not wrapped by Terminal.
-func isNotItsFault(err error) bool {
-	var e excusedError
+func isTransient(err error) bool {
+	var e transientError
 	return (errors.As(err, &e) || pgsql.LostStatement(err)) && !isTerminal(err)
 }
 

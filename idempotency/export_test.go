@@ -3,5 +3,5 @@ package idempotency
 // The meaning of a handler's error.
 var (
 	IsTerminal    = isTerminal
-	IsNotItsFault = isNotItsFault
+	IsNotItsFault = isTransient
 )

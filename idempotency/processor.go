@@ -84,7 +84,7 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 //	it returns an error                   → Retry
 //	the same, and it is Terminal or the
 //	last attempt                          → DeadLettered
-//	the same, and it is NotItsFault       → Retry, always
+//	the same, and it is Transient       → Retry, always
 //	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
 //	it did so after HandlerTimeout        → as any error
 //	its context ended before it did       → Retry at once, the attempt is excused

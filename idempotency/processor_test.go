@@ -93,7 +93,7 @@ func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 		f.options.MaxAttempts = 2
 		wantWait := time.Second
 		for n := 1; n <= 100; n++ {
-			r, err := f.tries(idempotency.Retry, func(context.Context) ([]byte, error) { return nil, idempotency.NotItsFault(errHandler) })
+			r, err := f.tries(idempotency.Retry, func(context.Context) ([]byte, error) { return nil, idempotency.Transient(errHandler) })
 			if !errors.Is(err, errHandler) || r.Attempt != n || r.Wait < wantWait/2 || r.Wait > wantWait {
 				t.Fatalf("attempt %d: %+v, %v", n, r, err)
 			}
@@ -116,10 +116,10 @@ func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 }
 
 func TestNotItsFault(t *testing.T) {
-	if idempotency.NotItsFault(nil) != nil || idempotency.IsNotItsFault(nil) || idempotency.IsNotItsFault(errHandler) {
+	if idempotency.Transient(nil) != nil || idempotency.IsNotItsFault(nil) || idempotency.IsNotItsFault(errHandler) {
 		t.Error("nil, or a plain error, is excused")
 	}
-	excused := fmt.Errorf("ship: %w", idempotency.NotItsFault(errHandler))
+	excused := fmt.Errorf("ship: %w", idempotency.Transient(errHandler))
 	if !idempotency.IsNotItsFault(excused) || idempotency.IsNotItsFault(idempotency.Terminal(excused)) || excused.Error() != "ship: handler failed" {
 		t.Error(excused)
 	}

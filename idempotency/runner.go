@@ -24,7 +24,7 @@ type Key = storage.Key
 // Handler does the work of a single message. The result (or nil) is kept for
 // duplicates. The context ends before the lease can be lost; FenceFrom gives
 // the fencing token. An error wrapped by Terminal is not tried again, one
-// wrapped by NotItsFault however often.
+// wrapped by Transient however often.
 type Handler func(ctx context.Context) (result []byte, err error)
 
 // Runner runs a handler at most once to completion per key. Processor is a

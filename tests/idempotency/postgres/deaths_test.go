@@ -139,7 +139,7 @@ func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 	calls := 0
 	result := r.untilDone(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		if calls++; calls < 5 {
-			return nil, idempotency.NotItsFault(errors.New("the warehouse is closed"))
+			return nil, idempotency.Transient(errors.New("the warehouse is closed"))
 		}
 		return effect("a")(ctx)
 	})
