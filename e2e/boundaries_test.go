@@ -74,7 +74,10 @@ func TestE2EExactlyOnceTransactionBoundaries(t *testing.T) {
 		"one_broker":    {1, []string{"killed", "walsender_killed", "killed", "answer_to_EndTxn_lost", "spare_takes_over", "killed"}},
 		"three_brokers": {3, []string{"killed", "coordinator_killed", "answer_to_EndTxn_lost", "killed"}},
 	} {
-		t.Run(name, func(t *testing.T) { transactionsAsAWhole(t, c.brokers, c.disturbed) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			transactionsAsAWhole(t, c.brokers, c.disturbed)
+		})
 	}
 }
 

@@ -25,7 +25,10 @@ import (
 // wants each event once, in order, for consumers reading everything committed.
 func TestE2EExactlyOnce(t *testing.T) {
 	for name, disturb := range disturbances {
-		t.Run(name, func(t *testing.T) { exactlyOnce(t, disturb) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exactlyOnce(t, disturb)
+		})
 	}
 }
 
@@ -346,6 +349,7 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_%d", version), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, options{exactlyOnce: true})
 			w.broker.SetFeature(t, "transaction.version", version)
 			c := w.start()
@@ -390,6 +394,7 @@ func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 	} {
 		for _, version := range []int16{1, 2} {
 			t.Run(fmt.Sprintf("%s_with_version_%d", name, version), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, options{exactlyOnce: true})
 				w.broker.SetFeature(t, "transaction.version", version)
 				con := w.start()
@@ -397,6 +402,10 @@ func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 				con.awaitLog(w.started()) // the first transaction, before it, has no events
 				load.await(50)
 				goOn := w.holdEnd(con)
+				for len(w.transaction().Topics) == 1 { // of a checkpoint alone, which has no halves
+					goOn()
+					goOn = w.holdEnd(con)
+				}
 				w.broker.EndHalf(t, w.transactionalID(), version, func(topic string, _ int32) bool { return c.committed(w, topic) })
 				con.kill()
 				w.endTxn.part(true, w.kafka.Addr()) // everything held back does not arrive

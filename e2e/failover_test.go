@@ -29,6 +29,7 @@ func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			servers := pgtest.StartPair(t)
 			w := newWorld(t, options{exactlyOnce: true, server: servers.Primary})
 			c := w.start()

@@ -79,6 +79,7 @@ func TestE2EOtherLanguages(t *testing.T) {
 	handled, _, _ := strings.Cut(docblocks.Section(t, "../docs/records.md", "## Acting once")["sql"], ";")
 	for _, l := range languages {
 		t.Run(l.dir, func(t *testing.T) {
+			t.Parallel()
 			dir := l.prepare(t)
 			m := newMarket(t, handled+`;
 				CREATE TABLE orders (id bigint PRIMARY KEY, status text NOT NULL);

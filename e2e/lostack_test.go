@@ -24,6 +24,7 @@ import (
 func TestE2EUncleanElection(t *testing.T) {
 	for _, delivery := range []string{"at_least_once", "exactly_once"} {
 		t.Run(delivery, func(t *testing.T) {
+			t.Parallel()
 			w, c, topic := behind(t, delivery)
 			w.cluster.KillNode(t, 1)
 			w.cluster.PauseNode(t, 2, false)
@@ -107,6 +108,7 @@ func (w *world) insertOrders(from, to int) {
 func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
 	for _, delivery := range []string{"at_least_once", "exactly_once"} {
 		t.Run(delivery, func(t *testing.T) {
+			t.Parallel()
 			w, c, topic := behind(t, delivery)
 			var end pg.LSN
 			must.OK(t, w.sql.QueryRow(t.Context(), `SELECT pg_current_wal_lsn()`).Scan(&end))

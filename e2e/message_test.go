@@ -22,7 +22,10 @@ func TestE2EMessageMode(t *testing.T) {
 			"killed":           killed,
 			"connections_cut":  connectionsCut,
 		} {
-			t.Run(name+"/"+scenario, func(t *testing.T) { run(t, how) })
+			t.Run(name+"/"+scenario, func(t *testing.T) {
+				t.Parallel()
+				run(t, how)
+			})
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
@@ -23,6 +24,7 @@ import (
 func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, options{exactlyOnce: true})
 			w.broker.SetFeature(t, "transaction.version", version)
 			w.broker.Wear(t, w.transactionalID(), kafkatest.LastEpoch-12)
@@ -86,7 +88,7 @@ func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
 			for range 3 { // a slow machine has no time for the second question
 				goOn := w.holdEnd(c)
 				c.signal(syscall.SIGSTOP)
-				await.Until(t, "the abort by brokers", func() bool { return w.transactionState() == "CompleteAbort" })
+				await.Until(t, "the abort by brokers", func() bool { return w.transaction().State == "CompleteAbort" })
 				c.signal(syscall.SIGCONT)
 				goOn()
 				delivered()
@@ -105,15 +107,15 @@ func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
 	}
 }
 
-// transactionState is what brokers say of the connector's transaction.
-func (w *world) transactionState() string {
+// transaction is what brokers say of the connector's transaction.
+func (w *world) transaction() kadm.DescribedTransaction {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	described, err := w.admin.DescribeTransactions(ctx, w.transactionalID())
 	if err != nil {
-		return err.Error()
+		return kadm.DescribedTransaction{State: err.Error()}
 	}
-	return described[w.transactionalID()].State
+	return described[w.transactionalID()]
 }
 
 // The coordinator of the connector's transactions moves from broker to broker,

@@ -58,7 +58,10 @@ func TestE2ERetention(t *testing.T) {
 		"partitions":               partitionedTable,
 		"partitions and a default": gappedTable,
 	} {
-		t.Run(name, func(t *testing.T) { retained(t, table) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			retained(t, table)
+		})
 	}
 }
 
