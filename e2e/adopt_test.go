@@ -78,7 +78,7 @@ func TestE2ETakeOverAnotherReadersSlot(t *testing.T) {
 	}
 }
 
-// otherReader reads the slot as another program does, and confirms what it has read.
+// otherReader reads the slot as another program does, and confirms.
 func (w *world) otherReader(publication string) *child.Process {
 	w.t.Helper()
 	bin := must.Get(pgserver.Find())(w.t)

@@ -19,7 +19,7 @@ import (
 const explained = 20
 
 // repeated returns the events consumers saw more than once. repeated looks at
-// the latest records: what comes again comes soon.
+// the latest records: repetitions come soon.
 func (k *campaign) repeated() (ids []string) {
 	records := k.reader.Records()
 	for _, rep := range checker.Repetitions(records[max(0, len(records)-20_000):]) {
@@ -28,16 +28,15 @@ func (k *campaign) repeated() (ids []string) {
 	return ids
 }
 
-// explain logs what is known of events: where and how often they were written,
-// what a new consumer sees there, who leads these partitions, what brokers say
-// of the transaction, and what they all wrote then. explain tells of the first
-// events only.
+// explain logs the knowledge of events: their places and repetitions, a new
+// consumer's view, the partitions' leaders, brokers' view of the transaction,
+// and all writes of the time. explain tells of the first events only.
 func (k *campaign) explain(ids []string) {
 	k.t.Helper()
 	k.t.Logf("%d events", len(ids))
 	ids = ids[:min(len(ids), explained)]
 	var first time.Time           // of the records
-	spans := map[position]int64{} // from a partition's first offset of these to behind the last
+	spans := map[position]int64{} // from a partition's first offset of them to behind the last
 	for i, id := range ids {
 		copies := k.all.Find(id)
 		k.t.Logf("event %d of %d, %s, was written %d times", i+1, len(ids), id, len(copies))
@@ -74,8 +73,8 @@ func (k *campaign) explain(ids []string) {
 }
 
 // timeline logs everything written to all partitions, checkpoints and the
-// coordinators' log included, from 5 seconds before a time to 20 seconds after
-// it.
+// coordinators' log included, from 5 seconds before a time to 20 seconds
+// afterwards.
 func (k *campaign) timeline(ctx context.Context, admin *kadm.Client, around time.Time) {
 	k.t.Helper()
 	topics := append(k.topics(), k.checkpoints(), coordinatorsLog)
@@ -134,10 +133,10 @@ type position struct {
 	offset    int64
 }
 
-// margin is how many records around these are of interest.
+// margin is the number of records of interest around.
 const margin = 20
 
-// widen has a span of the partition include the offset, and what is around it.
+// widen has a span of the partition include the offset and the neighbours.
 func widen(spans map[position]int64, topic string, partition int32, offset int64) {
 	for from, to := range spans {
 		if from.topic == topic && from.partition == partition && from.offset <= offset && offset <= to+margin {
@@ -148,8 +147,8 @@ func widen(spans map[position]int64, topic string, partition int32, offset int64
 	spans[position{topic, partition, max(0, offset-margin)}] = offset + margin
 }
 
-// span tells what a new consumer sees of a partition: offset, time, producer id and
-// epoch of each record, and what it is about.
+// span tells a new consumer's view of a partition: offset, time, producer id,
+// epoch and content of each record.
 func (k *campaign) span(from position, to int64, level kgo.IsolationLevel) string {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// TestE2ECampaign kills and disturbs connector, brokers and PostgreSQL at random,
-// alone and two at a time, on a cluster of three brokers, with two spares.
-// `make campaign` runs it for as many kills as one likes.
+// TestE2ECampaign kills and disturbs connector, brokers and PostgreSQL at
+// random, alone and two at a time, on a cluster of three brokers, with two
+// spares. `make campaign` runs a campaign of any number of kills.
 func TestE2ECampaign(t *testing.T) {
 	s := seed(t)
 	server := pgtest.Start(t)
@@ -78,28 +78,28 @@ func TestE2ECampaign(t *testing.T) {
 // campaignLiveness is how long PostgreSQL may be silent.
 const campaignLiveness = 5 * time.Second
 
-// campaignStrict is the aggregate whose topic refuses events with payloads of
+// campaignStrict is the aggregate with a topic refusing events with payloads of
 // campaignTooLarge.
 const (
 	campaignStrict   = "customer"
 	campaignTooLarge = 2 * bigPayload
 )
 
-// wearing is the number of kills from which on the producer id is worn before.
+// wearing is the number of kills to begin with a worn producer id.
 const wearing = 200
 
-// campaign is a world with what disturbs it.
+// campaign is a world with disturbances.
 type campaign struct {
 	*world
 	server     *pgtest.Server
-	connectors []*connector // one has the slot, the others stand by
+	connectors []*connector // a holder of the slot, the others standing by
 	load       *load
 	seed       uint64
 	disturbed  uint64     // how often; with the seed, where random begins anew
 	random     *rand.Rand // of the disturbance under way
 	versions   []upgrade
 	calm       bool  // the brokers were not disturbed since awaitCalm
-	down       []int // the brokers that are killed or paused now
+	down       []int // the brokers killed or paused now
 	version    int16
 	noted      int // transactions of the ledger known to be published
 	report     report
@@ -119,7 +119,7 @@ func (k *campaign) limit() time.Time {
 	return time.Now().Add(limit)
 }
 
-// add starts one more instance.
+// add starts another instance.
 func (k *campaign) add() { k.connectors = append(k.connectors, startConnector(k.t, k.config)) }
 
 // upgrade is a version of transactions, from a part of the campaign on, in per cent.
@@ -130,15 +130,15 @@ type upgrade struct {
 
 var upgrades = []upgrade{{0, 1}, {25, 2}, {50, 1}, {60, 2}}
 
-// share is how much of the campaign is done, in per cent: of the kills, or of the time
-// where that is more.
+// share is how much of the campaign is done, in per cent: of the kills, or of
+// the time if more.
 func (k *campaign) share(goal int, until time.Time) int {
 	began := k.report.began
 	return max(k.killed()*100/goal, int(time.Since(began)*100/until.Sub(began)))
 }
 
-// upgrade sets the version of transactions belonging to this part of the
-// campaign, while everything runs.
+// upgrade sets the version of transactions of the part of the campaign, while
+// everything runs.
 func (k *campaign) upgrade(part int) {
 	k.t.Helper()
 	version := k.versions[0].version
@@ -159,8 +159,8 @@ func (k *campaign) upgrade(part int) {
 	k.t.Logf("campaign: transaction.version is %d", version)
 }
 
-// disturb does one thing, or two at a time, and returns what it was. How many
-// random numbers taking depends on the cluster, so the next begins anew.
+// disturb begins a disturbance, or two at a time, and returns their names. How
+// many random numbers taking depends on the cluster, so the next begins anew.
 func (k *campaign) disturb() string {
 	k.t.Helper()
 	k.random = rand.New(rand.NewPCG(k.seed, 500+k.disturbed))
@@ -202,7 +202,7 @@ func (k *campaign) choose() disturbance {
 }
 
 // compatible tells whether two disturbances can be had at once: they are of
-// different parts, and none of them asks for what the other takes away.
+// different parts, and independent of each other.
 func compatible(one, two disturbance) bool {
 	if one.ofBrokers() && two.ofBrokers() && (one.part == brokers || two.part == brokers) {
 		return false

@@ -24,12 +24,12 @@ type connector struct {
 	t       testing.TB
 	cmd     *exec.Cmd
 	process *child.Process
-	log     string // path of what it wrote to standard error
+	log     string // path of the standard error
 	started time.Time
 }
 
-// startConnector runs the program with the configuration file. It is killed
-// when the test ends; if that has failed, the log is shown.
+// startConnector runs the program with the configuration file. Killed at the
+// end of the test; after a failure, the log is shown.
 func startConnector(t testing.TB, config string) *connector {
 	t.Helper()
 	cmd := exec.Command(binary, "run", "-c", config)
@@ -37,8 +37,7 @@ func startConnector(t testing.TB, config string) *connector {
 	return launch(t, cmd)
 }
 
-// launch runs the command in the same way: the connector, or a program that has
-// to do with it.
+// launch runs the command in the same way: the connector, or a related program.
 func launch(t testing.TB, cmd *exec.Cmd) *connector {
 	t.Helper()
 	c := &connector{t: t, cmd: cmd, log: filepath.Join(t.TempDir(), "log")}
@@ -57,7 +56,7 @@ func launch(t testing.TB, cmd *exec.Cmd) *connector {
 	return c
 }
 
-// environment is the program's: without what is meant for the tests.
+// environment is the program's: without the variables meant for the tests.
 func environment(t testing.TB) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 }
@@ -65,7 +64,7 @@ func environment(t testing.TB) []string {
 // kill kills the process and waits for the end.
 func (c *connector) kill() { c.end(syscall.SIGKILL) }
 
-// stop ends the process as operators do, and wants it to drain.
+// stop ends the process as operators do, and wants a drain.
 func (c *connector) stop() {
 	c.t.Helper()
 	if code := c.end(syscall.SIGTERM); code != 0 {
@@ -149,7 +148,7 @@ func (c *connector) lastLines(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n-1):], "")
 }
 
-// peakRSS is the most memory the process, which still runs, has had.
+// peakRSS is the most memory of the process, still running.
 func (c *connector) peakRSS() int64 {
 	c.t.Helper()
 	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid)))(c.t)

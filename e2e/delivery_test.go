@@ -39,7 +39,7 @@ func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
 }
 
 // wantDrained wants the slot to be beyond all delivered, once the server has
-// read what the connector, which has ended, told it last.
+// read the ended connector's last message.
 func (w *world) wantDrained(h checker.History) {
 	w.t.Helper()
 	var last pglogrepl.LSN

@@ -22,23 +22,23 @@ type endTxns struct {
 	t        testing.TB
 	fronts   []net.Listener
 	targets  []string     // the brokers behind them
-	requests atomic.Int32 // that are to be lost
+	requests atomic.Int32 // to be lost
 	answers  atomic.Int32
-	delayed  atomic.Int32 // requests that are to be kept; their connections are lost
-	lost     atomic.Int32 // all of these, so far
+	delayed  atomic.Int32 // requests to be kept; their connections are lost
+	lost     atomic.Int32 // all of them, so far
 	running  sync.WaitGroup
 
 	// repeatedly: of each two requests the first has the answer lost, so each end
 	// of a transaction is asked for twice.
 	repeatedly atomic.Bool
 	odd        atomic.Bool  // the next request is the second of two
-	held       atomic.Int32 // requests that reached the gate
-	gate       sync.RWMutex // before requests; hold has it
+	held       atomic.Int32 // requests at the gate
+	gate       sync.RWMutex // before requests; hold has the request
 	silent     atomic.Bool  // everything sent does not arrive
 
 	mu    sync.Mutex
 	conns map[net.Conn]string // by the broker's address
-	away  map[string]bool     // brokers to which no connection is passed on
+	away  map[string]bool     // brokers without connections passed on
 	kept  []func(longest time.Duration) (*kmsg.EndTxnResponse, error)
 }
 
@@ -125,8 +125,8 @@ func (e *endTxns) wait() {
 }
 
 // deliver has brokers get the requests kept, and returns the answers. The
-// clients have given these up. A broker paused reads the request when it goes
-// on, and the answer is not waited for longer than that.
+// clients have given them up. A paused broker reads the request when going on,
+// and the answer is not waited for any longer.
 func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse) {
 	e.delayed.Store(0)
 	e.mu.Lock()
@@ -152,7 +152,7 @@ func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
 	var late atomic.Bool    // the next answer is to a request kept
 	lateAnswer := make(chan []byte, 1)
-	var gap atomic.Bool // something was lost: TCP passes nothing on behind that
+	var gap atomic.Bool // something was lost: TCP passes nothing on behind
 	silent := func() bool {
 		if e.silent.Load() {
 			gap.Store(true)
@@ -198,7 +198,7 @@ func (e *endTxns) join(client, server net.Conn) {
 					})
 					e.mu.Unlock()
 					e.lost.Add(1)
-					<-answered // which ends the connection to the broker
+					<-answered // and so ends the connection to the broker
 					return
 				}
 				if take(&e.answers) || e.repeatedly.Load() && e.odd.CompareAndSwap(false, true) {
@@ -229,7 +229,7 @@ func (e *endTxns) join(client, server net.Conn) {
 			if silent() {
 				continue
 			}
-			if swallow.Load() { // a client has one such request at a time on the connection
+			if swallow.Load() { // a client has a single such request at a time on the connection
 				e.lost.Add(1)
 				return
 			}
@@ -251,7 +251,7 @@ func endTxnAnswer(request, answer []byte) (*kmsg.EndTxnResponse, error) {
 	return resp, resp.ReadFrom(answer[lengthIDAndTags:])
 }
 
-// take takes one of n, if any.
+// take takes from n, if any.
 func take(n *atomic.Int32) bool {
 	for {
 		have := n.Load()

@@ -32,8 +32,7 @@ func TestE2EExactlyOnce(t *testing.T) {
 	}
 }
 
-// disturbances are what happens to the connector. Each returns the one running
-// afterwards.
+// disturbances of the connector. Each returns the connector running afterwards.
 var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *connector{
 	"killed": func(w *world, c *connector, _ *rand.Rand) *connector {
 		c.kill()
@@ -102,7 +101,7 @@ func (w *world) checkpoints() string {
 	return store.Topic("cdc-outbox.checkpoints", strings.TrimPrefix(w.transactionalID(), "cdc-outbox/"))
 }
 
-// beganAnew is in the log of a connector that does not know what counts.
+// beganAnew is in the log of a connector after an unknown outcome.
 const beganAnew = "dropped what was in flight"
 
 // awaitMore returns once the text is in the log once more than now, or when both
@@ -128,7 +127,8 @@ func (w *world) lose(answers, requests int32) {
 	await.Until(w.t, "lost ends of transactions", func() bool { return w.endTxn.lost.Load() > before })
 }
 
-// holdEnd holds the requests to end transactions back, and returns once there is one.
+// holdEnd holds the requests to end transactions back, and returns after the
+// first.
 func (w *world) holdEnd(c *connector) (goOn func()) {
 	w.t.Helper()
 	goOn, before := w.endTxn.hold(), w.endTxn.held.Load()
@@ -147,7 +147,7 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 	c := w.start()
 	load := w.write(s, 5*time.Millisecond, 0)
 	times = number(t, killsEnv, times)
-	if strings.Contains(t.Name(), "until") { // these take as long as brokers and client are patient
+	if strings.Contains(t.Name(), "until") { // as long as brokers and client are patient
 		times = min(times, 2)
 	}
 	for range times {
@@ -171,7 +171,7 @@ func (w *world) allRead() {
 	}
 }
 
-// verifyAll judges what consumers see reading everything not committed, too:
+// verifyAll judges the view of consumers reading everything not committed, too:
 // repetitions are no fault.
 func (w *world) verifyAll(h checker.History) {
 	w.t.Helper()
@@ -238,8 +238,8 @@ func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 }
 
 // While a transaction of somebody else is open in the checkpoint topic, the
-// last checkpoint cannot be read, and an older one must not be taken for it. An
-// open transaction in the topic of another pipeline keeps nobody waiting.
+// last checkpoint cannot be read, and an older must not be taken for the last.
+// An open transaction in the topic of another pipeline keeps nobody waiting.
 func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	const others = "cdc-outbox.checkpoints.another"
@@ -272,8 +272,8 @@ func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	w.wantNoneAgain(report, "after a start beside another transaction")
 }
 
-// A connector goes from at least once to exactly once and back without a gap, and a
-// checkpoint that is gone is not taken for a first start.
+// A connector goes from at least once to exactly once and back without a gap,
+// and a lost checkpoint is not taken for a first start.
 func TestE2EExactlyOnceTakesTheCheckpointOver(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	text := string(must.Get(os.ReadFile(w.config))(t))
@@ -332,7 +332,7 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 		load.await(100)
 	}
 	disturb()
-	w.broker.Consume(t, []string{deadLetter}, kafkatest.Count(1)) // the disturbances may have kept all from it
+	w.broker.Consume(t, []string{deadLetter}, kafkatest.Count(1)) // the disturbances may have kept all away
 	before := w.ends()[deadLetter][0]
 	w.broker.SetFeature(t, "transaction.version", 2)
 	disturb()
@@ -344,8 +344,8 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 }
 
 // The client loses the connection with a request to end a transaction on the
-// way. The request comes when another transaction is open, which it must not
-// end. Only the epoch tells, and transactions of version 1 do not change it.
+// way. The request comes during another open transaction, not to be ended. Only
+// the epoch tells, unchanged by transactions of version 1.
 func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_%d", version), func(t *testing.T) {
@@ -377,14 +377,14 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 
 // A coordinator killed before other brokers have the decision, and started
 // again before the controller has noticed, has a part of the partitions write
-// the end of a transaction of which the successor knows nothing. The successor
-// aborts it in the others. Whatever part that is, each event comes once.
+// the end of a transaction unknown to the successor. The successor aborts the
+// transaction in the others. For any part, each event comes once.
 func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 	claimed := func(*world) {}
 	mark := func(w *world, topic string) bool { return topic == w.checkpoints() }
 	for name, c := range map[string]struct {
 		committed func(w *world, topic string) bool
-		aborted   func(*world) // what aborts the rest; else it is the next claim
+		aborted   func(*world) // the way to abort the rest; else the next claim
 	}{
 		"the_checkpoint":            {mark, claimed},
 		"all_but_the_checkpoint":    {func(w *world, topic string) bool { return !mark(w, topic) }, claimed},
@@ -399,7 +399,7 @@ func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 				w.broker.SetFeature(t, "transaction.version", version)
 				con := w.start()
 				load := w.write(seed(t), 5*time.Millisecond, 0)
-				con.awaitLog(w.started()) // the first transaction, before it, has no events
+				con.awaitLog(w.started()) // the first transaction, before, has no events
 				load.await(50)
 				goOn := w.holdEnd(con)
 				for len(w.transaction().Topics) == 1 { // of a checkpoint alone, which has no halves

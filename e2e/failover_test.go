@@ -9,7 +9,7 @@ import (
 )
 
 // The primary crashes under load, and a standby takes over, with a copy of the
-// slot that may be behind the checkpoint, and a separate timeline.
+// slot, perhaps behind the checkpoint, and a separate timeline.
 func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world, c *connector, failOver func()) *connector{
 		"connector goes on": func(_ *world, c *connector, failOver func()) *connector {
@@ -34,7 +34,7 @@ func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 			w := newWorld(t, options{exactlyOnce: true, server: servers.Primary})
 			c := w.start()
 			beside := connect(t, servers.Standby.URL("postgres"))
-			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // for which a copy that is temporary waits
+			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // awaited by a temporary copy
 			pgtest.Await(t, beside, `SELECT count(*) > 0 FROM pg_replication_slots WHERE synced AND NOT temporary AND slot_name = $1`, w.slot)
 			// Or everything acknowledged to services could be lost with the primary.
 			servers.Primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")

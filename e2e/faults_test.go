@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// TestE2EServerRestarts crashes and restarts PostgreSQL under load (failure modes
-// 1 and 2). The connector lives on, and knows what it has taken in.
+// TestE2EServerRestarts crashes and restarts PostgreSQL under load (failure
+// modes 1 and 2). The connector lives on, and knows the events taken in.
 func TestE2EServerRestarts(t *testing.T) {
 	server := pgtest.Start(t)
 	w := newWorld(t, options{server: server})
@@ -92,7 +92,7 @@ func TestE2ESilentBroker(t *testing.T) {
 	var during slotState
 	load.during(3*timeout, func() bool {
 		during, _ = w.look()
-		return during.pid == before.pid // or it says so below
+		return during.pid == before.pid // or reported below
 	})
 	if during.lag < 10_000 {
 		t.Errorf("the slot's lag after the silence is %d bytes: the broker was not silent", during.lag)
@@ -149,8 +149,8 @@ func TestE2EReconnectBesideSilentBroker(t *testing.T) {
 // statusInterval is the default of source.status_interval.
 const statusInterval = time.Second
 
-// TestE2ESuspended stops the process for longer than the server waits for it, and
-// has a spare take over; then the old one comes back (failure mode 39).
+// TestE2ESuspended stops the process beyond the server's patience, and has a
+// spare take over; then the old process comes back (failure mode 39).
 func TestE2ESuspended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})
@@ -180,7 +180,7 @@ func TestE2ESuspended(t *testing.T) {
 // TestE2ESpareTakesOver kills the holder of the slot beside a warm spare, several
 // times (failure modes 9 and 42).
 func TestE2ESpareTakesOver(t *testing.T) {
-	const limit = 3 * time.Second // of a machine that is not late
+	const limit = 3 * time.Second // of a punctual machine
 	w := newWorld(t, options{})
 	holder := w.start()
 	load := w.write(seed(t), 10*time.Millisecond, 0)

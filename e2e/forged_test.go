@@ -15,9 +15,8 @@ import (
 )
 
 // Failure mode 64: an event has the connector's key, and a payload reading as a
-// checkpoint behind events to come. It is routed to the checkpoint topic, or
-// another program has written it there. The next start believes the real
-// checkpoint.
+// checkpoint behind events to come. Routed to the checkpoint topic, or written
+// there by another program. The next start believes the real checkpoint.
 func TestE2EForgedCheckpoint(t *testing.T) {
 	for _, how := range []string{"routed", "written"} {
 		t.Run(how, func(t *testing.T) {
@@ -31,7 +30,7 @@ func TestE2EForgedCheckpoint(t *testing.T) {
 			if how == "routed" {
 				w.routed(2, w.checkpoints(), key, forged)
 				w.routed(3, topicOf("order"), "o-1", "{}")
-				w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(2)) // so the one before is dealt with
+				w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(2)) // so the former is dealt with
 			}
 			c.stop()
 			if how == "written" {
@@ -58,7 +57,7 @@ func TestE2EForgedCheckpoint(t *testing.T) {
 	}
 }
 
-// routed commits one event of the aggregate type.
+// routed commits an event of the aggregate type.
 func (w *world) routed(n int, aggregate, key, payload string) {
 	w.t.Helper()
 	_, err := w.sql.Exec(w.t.Context(), `INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES ($1, $2, $3, 'Placed', $4)`,

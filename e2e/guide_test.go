@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// TestE2EGuide runs the guide's three programs as a user would: an order is placed,
-// shipped and paid, all of it announced once, while records come several times
-// and both consumers are killed.
+// TestE2EGuide runs the guide's three programs as a user would: an order is
+// placed, shipped and paid, all announced once, while records come several
+// times and both consumers are killed.
 func TestE2EGuide(t *testing.T) {
 	const orders, placed, unknown = 30, 42, 99
 	m := newMarket(t, `CREATE TABLE orders (id int PRIMARY KEY, status text NOT NULL);
@@ -50,14 +50,14 @@ func TestE2EGuide(t *testing.T) {
 	m.await(`SELECT bool_and(status = 'PAID') FROM orders`)
 	m.finished("orders")
 
-	// Each paid order is announced once, and one that is not there is not.
+	// Each paid order is announced once, and a missing one is not.
 	if n := m.number(`SELECT count(*) FROM outbox WHERE type = 'OrderReadyForShipment'`); n != orders+1 {
 		t.Errorf("%d events of %d paid orders", n, orders+1)
 	}
 	if n := m.number(`SELECT count(DISTINCT aggregateid) FROM outbox`); n != orders+1 {
 		t.Errorf("events of %d orders, want %d", n, orders+1)
 	}
-	for _, dead := range m.events("orders.dead-letter", 1) { // two, if the kill came between it and the key
+	for _, dead := range m.events("orders.dead-letter", 1) { // two, if the kill came between announcement and key
 		if string(dead.Key) != strconv.Itoa(unknown) {
 			t.Errorf("order %s is a dead letter", dead.Key)
 		}

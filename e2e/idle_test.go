@@ -15,7 +15,7 @@ import (
 
 // TestE2EIdleOutboxBesideBusyTables writes to other tables only: the slot must
 // follow (failure mode 23). A distance at a moment may be the machine's doing;
-// that it is not close most of the time is not.
+// a lasting distance is not.
 func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 	const limit = 1 << 20
 	const enough = 20 * limit // of log
@@ -50,8 +50,8 @@ func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 	c.stop()
 }
 
-// keepBusy updates a table that is not the outbox, a few megabytes a second,
-// until stop, which returns what went wrong.
+// keepBusy updates another table than the outbox, a few megabytes a second,
+// until stop, which returns the error.
 func (w *world) keepBusy() (stop func() error) {
 	w.t.Helper()
 	conn := connect(w.t, w.url)
@@ -62,7 +62,7 @@ func (w *world) keepBusy() (stop func() error) {
 		cancel()
 		return <-written
 	})
-	w.t.Cleanup(func() { _ = stop() }) // it has been looked at, or the test has failed
+	w.t.Cleanup(func() { _ = stop() }) // looked at, or the test has failed
 	return stop
 }
 

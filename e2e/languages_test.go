@@ -18,12 +18,12 @@ import (
 // language is how the programs of a directory of examples/languages are run.
 type language struct {
 	dir     string
-	needs   []string   // programs; the test is skipped where one is missing
-	probe   []string   // a command that fails where packages are missing nobody installs; optional
-	install [][]string // commands that get the packages into the directory
+	needs   []string   // programs; the test is skipped if any is missing
+	probe   []string   // a command failing for want of packages not installed by anybody; optional
+	install [][]string // commands to get the packages into the directory
 	environ []string   // {dir} is the directory
-	// writer and consumer are commands, with the form of the database's URL that each
-	// takes. The consumer is optional.
+	// writer and consumer are commands, each with the form of the database's URL.
+	// The consumer is optional.
 	writer, consumer     []string
 	database, consumedBy func(u *url.URL) string
 }
@@ -72,8 +72,8 @@ var languages = []language{
 	},
 }
 
-// TestE2EOtherLanguages runs the programs that docs/records.md names: writers
-// place orders, and consumers act on each event once, also on one coming again.
+// TestE2EOtherLanguages runs the programs of docs/records.md: writers place
+// orders, and consumers act on each event once, also on repetitions.
 func TestE2EOtherLanguages(t *testing.T) {
 	const orders, events = 3, 6
 	handled, _, _ := strings.Cut(docblocks.Section(t, "../docs/records.md", "## Acting once")["sql"], ";")
@@ -150,7 +150,7 @@ func (l *language) prepare(t *testing.T) (dir string) {
 	return dir
 }
 
-// command runs a command in the directory; it must succeed.
+// command runs a command in the directory; success is required.
 func (l *language) command(t *testing.T, dir string, command []string, environ ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)

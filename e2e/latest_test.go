@@ -22,8 +22,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// TestE2ELatestRecordsStayLast takes the slot away from an instance that cannot
-// know it, again and again, and has it come back when the successor has
+// TestE2ELatestRecordsStayLast takes the slot away from an unaware instance,
+// again and again, and has the instance come back when the successor has
 // published everything: the last record of each key is the latest (failure mode
 // 138).
 func TestE2ELatestRecordsStayLast(t *testing.T) {
@@ -42,8 +42,8 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return comeBack
 		}},
-		// It does not learn of it either when it goes on: only the successor's wait
-		// helps.
+		// Going on, the instance does not learn of the loss either: only the
+		// successor's wait helps.
 		"suspended and cut off from the server and the walsender ended": {timeout: 8 * time.Second, vanish: func(d *duel) func() {
 			who, comeBack := d.holder, d.suspend(d.holder)
 			release := who.postgres.Hold(func([]byte) bool { return true })
@@ -56,14 +56,14 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 				release()
 			}
 		}},
-		// All that it sends waits on the way. In the end, what the lease did not take
-		// back arrives.
+		// All bytes sent wait on the way. In the end, everything not taken back by
+		// the lease arrives.
 		"cut off": {timeout: 2 * time.Second, open: true, vanish: func(d *duel) func() {
 			return d.cutOff(d.holder)
 		}},
 	} {
 		if c.open && os.Getenv(roundsEnv) == "" {
-			continue // it measures, and can find nothing wrong
+			continue // a measurement, without a possible failure
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,8 +84,9 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 	}
 }
 
-// roundsEnv is the number of rounds of each kind; without it, there are two, of those
-// kinds in which no record may come late. With Apache Kafka, it has three brokers then.
+// roundsEnv is the number of rounds of each kind; without, there are two, of
+// the kinds without late records. With Apache Kafka, there are three brokers
+// then.
 const roundsEnv = "CDC_OUTBOX_TEST_ROUNDS"
 
 func rounds(t testing.TB) int {
@@ -120,7 +121,7 @@ type duel struct {
 	holder, spare *duellist
 }
 
-// duellist is an instance with ways to the servers of its own.
+// duellist is an instance with separate ways to the servers.
 type duellist struct {
 	*connector
 	postgres *proxy.Proxy
@@ -155,7 +156,7 @@ func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	const dropped = "dropped what was in flight"
 	d.t.Helper()
 	stoodBy, since := d.holder.logged(dropped), len(d.reader.Records())
-	d.delay(30 * time.Millisecond) // the holder has more than it has sent
+	d.delay(30 * time.Millisecond) // the holder has more than sent
 	load := d.write(seed, 4*time.Millisecond, 0)
 	load.await(200)
 	before, _ := d.look()
@@ -186,7 +187,7 @@ func (d *duel) delay(by time.Duration) {
 	}
 }
 
-// confirmed returns once the slot's holder has confirmed all events that arrived.
+// confirmed returns once the slot's holder has confirmed all arrived events.
 func (d *duel) confirmed() {
 	d.t.Helper()
 	var last pg.LSN
@@ -218,7 +219,7 @@ func outdated(t testing.TB, records []checker.Record) (keys []string) {
 	type key struct{ topic, key string }
 	type seen struct {
 		latest pg.Position
-		behind int // records after the last of that position
+		behind int // records after the last of the position
 	}
 	all := map[key]*seen{}
 	for _, rec := range records {

@@ -37,8 +37,8 @@ func TestE2EUncleanElection(t *testing.T) {
 	}
 }
 
-// behind is a world in which broker 2, the only replica beside the leader,
-// broker 1, lacks the events 40 to 79, acknowledged.
+// behind is a world where broker 2, the only replica beside the leader, broker
+// 1, lacks the acknowledged events 40 to 79.
 func behind(t *testing.T, delivery string) (w *world, c *connector, topic string) {
 	t.Helper()
 	w = newWorld(t, options{exactlyOnce: true, brokers: 3, unread: true,
@@ -53,7 +53,7 @@ func behind(t *testing.T, delivery string) (w *world, c *connector, topic string
 	return w, c, topic
 }
 
-// logSays wants these texts in the log.
+// logSays wants the texts in the log.
 func (c *connector) logSays(wants ...string) {
 	c.t.Helper()
 	log := string(must.Get(os.ReadFile(c.log))(c.t))
@@ -64,7 +64,8 @@ func (c *connector) logSays(wants ...string) {
 	}
 }
 
-// replicateOn places all partitions of the topic on two brokers, the first of which leads.
+// replicateOn places all partitions of the topic on two brokers; the first
+// leads.
 func (w *world) replicateOn(topic string, leader, follower int32) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

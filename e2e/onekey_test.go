@@ -78,7 +78,7 @@ func (w *world) event(how ways, n int) {
 }
 
 // wantExit runs a command of the program to the end, with the exit code, and
-// returns what it prints.
+// returns the output.
 func (w *world) wantExit(code int, config string, args ...string) (printed string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), binary, append(args, "-c", config)...)
@@ -90,8 +90,8 @@ func (w *world) wantExit(code int, config string, args ...string) (printed strin
 	return string(out)
 }
 
-// wantNothingFromTheSecond wants the second connector to end with exit code 2 before
-// it publishes anything.
+// wantNothingFromTheSecond wants the second connector to end with exit code 2
+// before publishing anything.
 func (w *world) wantNothingFromTheSecond(config string) {
 	w.t.Helper()
 	c := startConnector(w.t, config)

@@ -16,9 +16,9 @@ import (
 // settings.
 const memoryLimit = 128 << 20
 
-// TestE2EBrokerOutDuringHugeTransaction commits a huge transaction while the broker
-// is down and looks at the connector's memory, then at what arrives (failure
-// modes 17 and 25).
+// TestE2EBrokerOutDuringHugeTransaction commits a huge transaction while the
+// broker is down and looks at the connector's memory, then at the arrivals
+// (failure modes 17 and 25).
 func TestE2EBrokerOutDuringHugeTransaction(t *testing.T) {
 	rows, outage := 200_000, 15*time.Second
 	switch {
@@ -78,8 +78,7 @@ func (w *world) insertSeries(rows int) {
 		FROM generate_series(1, $1::int) n`, rows))(w.t)
 }
 
-// wantSeries reads what insertSeries inserted: each row once, those of a key in
-// order.
+// wantSeries reads insertSeries's rows: each once, a key's in order.
 func (w *world) wantSeries(rows int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
@@ -118,7 +117,7 @@ func (w *world) seriesLength() (n int) {
 	return n
 }
 
-// next is the row of the key that must come next.
+// next is the expected next row of the key.
 func next(last map[string]int, key string) int {
 	if row, ok := last[key]; ok {
 		return row + 100

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
-// followsTheTable checks the phases in the log. A process killed may have ended
-// in any of them, and sessions that repeat those before them leave theirs out.
+// followsTheTable checks the phases in the log. A killed process may have ended
+// in any of them, and repeating sessions leave theirs out.
 func (c *connector) followsTheTable() {
 	c.t.Helper()
 	log, err := os.Open(c.log)

@@ -12,7 +12,7 @@ import (
 
 // TestE2EPipelinesKilled kills a process with a pipeline of each mode. The
 // first loses the slot, the second has no topic to write to, and the third must
-// not notice. When it is stopped, the process says that something was lost.
+// not notice. When stopped, the process reports a loss.
 func TestE2EPipelinesKilled(t *testing.T) {
 	kills := 6
 	if testing.Short() {
@@ -68,7 +68,7 @@ http:`, lost))
 	judge(t, deaths, h)
 }
 
-// dropSlot drops a slot whose reader has ended, once the server knows.
+// dropSlot drops a slot after the reader's end, once the server knows.
 func (w *world) dropSlot(slot string) {
 	w.t.Helper()
 	await.Until(w.t, "end of the slot's reader", func() bool {

@@ -26,20 +26,19 @@ const (
 		created_at timestamptz NOT NULL DEFAULT clock_timestamp(), published boolean NOT NULL DEFAULT false, published_at timestamptz);
 		CREATE INDEX ON outbox (created_at) WHERE NOT published`
 
-	// claimTimeout is source.poll.claim_timeout, short for tests that have it run
-	// out.
+	// claimTimeout is source.poll.claim_timeout, short for tests of expiry.
 	claimTimeout = time.Second
-	// patientClaim is the others': with a short one, a busy machine would be a
-	// reason for repetitions.
+	// patientClaim is the others': a short timeout would cause repetitions on a
+	// busy machine.
 	patientClaim = 20 * time.Second
-	// batchSize is source.poll.batch_size: small, so that there is a backlog often.
+	// batchSize is source.poll.batch_size: small, for a frequent backlog.
 	batchSize = 20
 	// instances are how many poll at once.
 	instances = 3
 )
 
-// TestE2EPollMode does to three instances in poll mode what is done to one that
-// streams.
+// TestE2EPollMode does the disturbances of a streaming instance to three in
+// poll mode.
 func TestE2EPollMode(t *testing.T) {
 	for name, ddl := range map[string]string{"sequence": polledSequence, "clock": polledClock} {
 		t.Run(name+"/every_event_once", func(t *testing.T) { polledOnce(t, ddl) })
@@ -134,7 +133,7 @@ func polledKilled(t *testing.T, ddl string) {
 	t.Logf("%d kills repeated %d records", kills, report.Repeated)
 }
 
-// polledSuspended stops an instance for longer than the server waits for it.
+// polledSuspended stops an instance beyond the server's patience.
 func polledSuspended(t *testing.T, ddl string) {
 	w := newWorld(t, options{polled: ddl})
 	fleet := w.fleet()
@@ -168,16 +167,16 @@ func polledRestarts(t *testing.T, ddl string) {
 	w.finish(load, fleet...)
 }
 
-// polledSilentBroker has a broker answering nothing for several times as long
-// as a claim may last, and then one that is gone.
+// polledSilentBroker has a broker answering nothing for several times the life
+// of a claim, and then a dead broker.
 func polledSilentBroker(t *testing.T, ddl string) {
 	w := newWorld(t, options{polled: ddl})
 	fleet := w.fleet()
 	load := w.write(seed(t), 20*time.Millisecond, 0)
 	load.await(50)
 	w.kafka.Set(proxy.Down, proxy.Fault{Swallow: true})
-	// Twice as long as the server lets a transaction be idle, and more: one kept
-	// open shows, one a busy machine ends late does not.
+	// Twice as long as the server lets a transaction be idle, and more: a
+	// transaction kept open shows, one ended late by a busy machine does not.
 	const ended = 2*claimTimeout + 2*time.Second
 	load.during(5*ended/2, func() bool { return true })
 	if held := w.oldestTransaction(); held > 2*ended {
@@ -247,7 +246,7 @@ func (w *world) sourceConfig() string {
 	return fmt.Sprintf("  mode: poll\n  poll:\n    claim_timeout: %s\n    batch_size: %d\n    after_publish: mark\n", claimTimeout, batchSize) + w.ways.config()
 }
 
-// started is what the program logs once at work.
+// started is the program's log line once at work.
 func (w *world) started() string {
 	if w.polled {
 		return `"polling"`
@@ -255,10 +254,10 @@ func (w *world) started() string {
 	return `"streaming"`
 }
 
-// entity is what an event is about.
+// entity is an event's subject.
 type entity struct{ aggregate, key string }
 
-// entity is a random one, in polled mode of those locked.
+// entity is random, in polled mode among the locked.
 func (w *writer) entity() entity {
 	if w.polled {
 		return w.keys[w.random.IntN(len(w.keys))]
@@ -271,8 +270,8 @@ func (w *writer) anyEntity() entity {
 	return entity{aggregate, aggregate + entityKeys[w.random.IntN(len(entityKeys))]}
 }
 
-// takeTurn locks what the transaction is going to write about, in one order, as
-// services do by changing the aggregate's row.
+// takeTurn locks the transaction's subjects, in a fixed order, as services do
+// by changing the aggregate's row.
 func (w *writer) takeTurn(ctx context.Context) error {
 	if !w.polled {
 		return nil

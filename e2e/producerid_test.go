@@ -19,8 +19,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A producer id has 32,767 epochs. With transactions of version 2 each takes
-// one, so it is used up within the hour; with version 1 each claim takes one.
+// A producer id has 32,767 epochs. With transactions of version 2 each takes an
+// epoch, so the id is used up within the hour; with version 1 each claim takes
+// one.
 func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
@@ -30,14 +31,14 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 			w.broker.Wear(t, w.transactionalID(), kafkatest.LastEpoch-12)
 			c := w.start()
 			load := w.write(seed(t), 5*time.Millisecond, 0)
-			w.endTxn.repeatedly.Store(version == 2) // also of the one that brings the next id
+			w.endTxn.repeatedly.Store(version == 2) // also of the transaction with the next id
 			await.Until(t, "another producer id", func() bool {
 				c.running()
 				if version == 1 {
 					before := len(w.all.Records())
 					await.Until(t, "a record", func() bool { return len(w.all.Records()) > before })
 					c.kill()
-					c = w.start() // which claims
+					c = w.start() // with claims
 				}
 				return len(w.all.Producers()) > 1
 			})
@@ -59,9 +60,9 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 }
 
 // The connector is suspended while the request for the end of a transaction is
-// on the way, until brokers have aborted that. With version 2 the client asks
-// again, and brokers refuse that. With version 1 it asks once, and loses the
-// patience when brokers do. They look for such transactions often here, or it
+// on the way, until brokers have aborted. With version 2 the client asks again,
+// and brokers refuse. With version 1 the client asks once, and loses patience
+// when brokers do. They look for such transactions often here, or the client
 // always would.
 func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
 	for _, version := range []int16{1, 2} {

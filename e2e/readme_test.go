@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// TestE2EReadmeOnYourOwnDatabase types what the README says, with other hosts,
+// TestE2EReadmeOnYourOwnDatabase types the README's commands, with other hosts,
 // ports and passwords: at most six lines lead from a server with only the
 // database app to the first event.
 func TestE2EReadmeOnYourOwnDatabase(t *testing.T) {
@@ -57,8 +57,8 @@ func TestE2EReadmeOnYourOwnDatabase(t *testing.T) {
 	}
 }
 
-// typeLines has a shell run the lines in a directory, which must succeed.
-// Processes left running are ended with the test.
+// typeLines has a shell run the lines in a directory, with success. Processes
+// left running are ended with the test.
 func typeLines(t *testing.T, dir, lines string) {
 	t.Helper()
 	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
@@ -83,8 +83,8 @@ func typeLines(t *testing.T, dir, lines string) {
 	}
 }
 
-// pathWithPsql is PATH, with the server's own programs behind it. Some builds of
-// PostgreSQL come without psql.
+// pathWithPsql is PATH, with the server's own programs at the end. Some builds
+// of PostgreSQL come without psql.
 func pathWithPsql(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("PATH")

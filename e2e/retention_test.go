@@ -25,7 +25,7 @@ const retentionConfig = `retention:
 // outage is longer than a partition of the tables below lasts.
 const outage = 5 * time.Second
 
-// The tables that retention keeps small.
+// The tables kept small by retention.
 const (
 	plainTable = `ALTER TABLE outbox ADD created_at timestamptz NOT NULL DEFAULT clock_timestamp()`
 
@@ -41,7 +41,8 @@ const (
 			END LOOP;
 		END $$`
 
-	// gappedTable lacks every other one, and has a default partition instead.
+	// gappedTable lacks every other partition, and has a default partition
+	// instead.
 	gappedTable = partitionedTable + `;
 		DO $$ BEGIN
 			FOR n IN 0..199 BY 2 LOOP EXECUTE 'DROP TABLE outbox_' || n; END LOOP;
@@ -50,8 +51,8 @@ const (
 )
 
 // TestE2ERetention kills the connector, the connections and the broker while
-// the rows go behind it: nothing is lost, no row goes not published, and all go
-// in the end.
+// the rows go behind: nothing is lost, no row goes not published, and all go in
+// the end.
 func TestE2ERetention(t *testing.T) {
 	for name, table := range map[string]string{
 		"rows":                     plainTable,
@@ -103,26 +104,26 @@ func retained(t *testing.T, table string) {
 	gone.judge(h.Records)
 }
 
-// rows watches the rows in the table, and finds out which have gone without the
-// writer's doing.
+// rows watches the rows in the table, and finds rows gone without the writer's
+// doing.
 type rows struct {
 	*world
 	conn *pgx.Conn
 
 	mu      sync.Mutex // also guards conn
 	removed []removal
-	known   int // of removed: those with their ends
+	known   int // of removed: the ended ones
 }
 
 // removal is a row found to have gone.
 type removal struct {
 	id   string
 	n    int64              // of the row, in the order of the inserts
-	ends map[string][]int64 // of the topics, after that was found
+	ends map[string][]int64 // of the topics, after the find
 }
 
-// watchSQL notes each row that is written and not withdrawn by the writer. A
-// partition stays in view until dropped.
+// watchSQL notes each row written and not withdrawn by the writer. A partition
+// stays in view until dropped.
 const watchSQL = `
 CREATE TABLE written (id uuid PRIMARY KEY, n bigserial);
 CREATE FUNCTION note_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -169,9 +170,8 @@ func (w *world) watchRows() *rows {
 	return r
 }
 
-// look notes the rows that have gone, and then how far the topics are, if the
-// broker says so. look fails while a partition is dropped beside it; the next
-// finds the same.
+// look notes the gone rows, and then the topics' ends, if the broker tells.
+// look fails during the drop of a partition beside; the next finds the same.
 func (r *rows) look(ctx context.Context) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +221,8 @@ func (r *rows) awaitMore() {
 	await.Until(r.t, "row that goes", func() bool { return r.count() > from })
 }
 
-// whileBrokerIsDown stops the broker for a while, calls do during that, and wants
-// no row to go that was written since.
+// whileBrokerIsDown stops the broker for a while, calls do meanwhile, and wants
+// all rows written since to stay.
 func (r *rows) whileBrokerIsDown(l *load, do func()) {
 	r.t.Helper()
 	r.broker.Stop(r.t)
@@ -251,8 +251,7 @@ func (r *rows) awaitEmpty() {
 	await.Until(r.t, "last look at the rows", func() bool { return r.look(context.Background()) && r.complete() })
 }
 
-// complete tells whether known of each row that went how far the topics were by
-// then.
+// complete tells whether the topics' ends are known for each gone row.
 func (r *rows) complete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,10 +22,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Failure mode 130. A rolling update starts an instance whose configuration has
-// a mistake beside the good one, and stops the good one once the other says it
-// is ready, as Kubernetes does. The bad one is never ready, so the good one
-// goes on.
+// Failure mode 130. A rolling update starts an instance with a mistaken
+// configuration beside the good instance, and stops the good one once the other
+// is ready, as Kubernetes does. The bad instance is never ready, so the good
+// one goes on.
 func TestE2EARolloutOfAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		more      string // of the good configuration
@@ -62,14 +62,14 @@ const rolloutTopic = "outbox.event.order"
 
 func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
 	kafka := []kafkatest.Option{kafkatest.Logins("cdc", "keeper", "reader", "writer", "single")}
-	if more == "" { // which takes no transactions
+	if more == "" { // without transactions
 		kafka = append(kafka, kafkatest.Setting("transaction.max.timeout.ms", "5000"))
 	}
 	broker := kafkatest.Start(t, kafka...)
 	for _, topic := range []string{rolloutTopic, "secret"} {
 		broker.CreateTopic(t, topic, 1, nil)
 	}
-	const checkpoints = "cdc-outbox.checkpoints." // what the topics begin with
+	const checkpoints = "cdc-outbox.checkpoints." // the beginning of the topics' names
 	topics := func(names ...string) *kadm.ACLBuilder { return kadm.NewACLs().Topics(names...) }
 	prefixed := func(b *kadm.ACLBuilder) *kadm.ACLBuilder { return b.ResourcePatternType(kadm.ACLPatternPrefixed) }
 	broker.Allow(t, "cdc", topics(rolloutTopic, "nosuch"), kadm.OpAll)
@@ -126,7 +126,7 @@ func (r *rollout) with(parameter, value string) string {
 
 func (r *rollout) exec(sql ...string) { pgtest.Exec(r.t, r.url, sql...) }
 
-// as makes a role, and returns the URL with it.
+// as makes a role, and returns the role's URL.
 func (r *rollout) as(role, options string) string {
 	r.exec(`CREATE ROLE ` + role + ` ` + options)
 	r.t.Cleanup(func() { pgtest.Exec(r.t, r.url, `DROP OWNED BY `+role, `DROP ROLE `+role) })
@@ -147,7 +147,7 @@ func (r *rollout) start(t *testing.T, config string, set ...string) served {
 	return served{launch(t, cmd), address}
 }
 
-// event commits one event, and waits until the topic has it, and no other.
+// event commits an event, and waits until the topic has exactly one.
 func (r *rollout) event(t *testing.T) {
 	t.Helper()
 	r.events++
@@ -170,7 +170,7 @@ func (r *rollout) event(t *testing.T) {
 	}
 }
 
-// looks is how often an instance that is not ready is looked at once more.
+// looks is the number of further looks at an instance not ready.
 const looks = 20
 
 // of rolls the mistake out, and wants the old instance to go on.
@@ -230,7 +230,7 @@ func (r *rollout) good() {
 	next.stop()
 }
 
-// ready is what /readyz says; an instance that does not listen yet is not ready.
+// ready is the answer of /readyz; an instance not listening yet is not ready.
 func (s served) ready() (ok bool, text string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	answer, err := client.Get("http://" + s.address + "/readyz")

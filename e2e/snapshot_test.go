@@ -8,8 +8,8 @@ import (
 )
 
 // With source.snapshot: initial, events from before setup, from between setup
-// and the first start, and from after it arrive once each: the rows published
-// first are those of the position at which the slot begins.
+// and the first start, and from later arrive once each: the first published
+// rows are of the slot's first position.
 func TestE2ESnapshotAfterSetup(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})
 	w.rewriteConfig("source:\n", "source:\n  snapshot: initial\n")

@@ -14,13 +14,13 @@ import (
 const (
 	// drainTimeout is the pipelines' errors.drain_timeout.
 	drainTimeout = 2 * time.Second
-	// stopMargin is what a stop may take beyond it: docs/how-to/run.md lets a
-	// container stop for 30s where drain_timeout is 20s.
+	// stopMargin is the allowed delay of a stop beyond the timeout:
+	// docs/how-to/run.md lets a container stop for 30s where drain_timeout is 20s.
 	stopMargin = 10 * time.Second
 )
 
-// TestE2EStopIsBounded stops a process of three pipelines in states in which
-// nothing answers: they stop side by side, and within the documented time.
+// TestE2EStopIsBounded stops a process of three pipelines in states without any
+// answer: they stop side by side, and within the documented time.
 func TestE2EStopIsBounded(t *testing.T) {
 	t.Run("silent broker", func(t *testing.T) {
 		w := newTrio(t)
@@ -111,7 +111,7 @@ func (w *world) startTrio() *connector {
 	return c
 }
 
-// insertTrio gives each pipeline events, and returns when they are sent to it.
+// insertTrio gives each pipeline events, and returns when they are sent.
 func (w *world) insertTrio() {
 	w.t.Helper()
 	for _, name := range trio {

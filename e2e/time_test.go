@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// Topics taking no time older than a minute, and rows that are an hour old. Bad
-// events are skipped here, so an event that counts as one is lost.
+// Topics taking no time older than a minute, and rows an hour old. Bad events
+// are skipped here, so an event counted as bad is lost.
 func TestE2ETimesThatBrokersRefuse(t *testing.T) {
 	const events = 200
 	strict := map[string]string{"message.timestamp.before.max.ms": "60000"}

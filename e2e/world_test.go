@@ -39,8 +39,8 @@ var aggregates = []string{"order", "payment", "customer"}
 
 func topicOf(aggregate string) string { return "outbox.event." + aggregate }
 
-// world is what a connector lives in: a database with an outbox, a broker with
-// the topics, a proxy before each of the two, and those who watch.
+// world is a connector's environment: a database with an outbox, a broker with
+// the topics, a proxy before each of the two, and observers.
 type world struct {
 	t        testing.TB
 	url      string // of the database, past the proxy
@@ -49,7 +49,7 @@ type world struct {
 	broker   *kafkatest.Broker
 	postgres *proxy.Proxy   // between the connector and the two servers
 	kafka    *proxy.Proxy   // and the broker; with several, the first of brokers
-	brokers  []*proxy.Proxy // without exactlyOnce: one before each broker
+	brokers  []*proxy.Proxy // without exactlyOnce: a proxy before each broker
 	config   string         // path of the configuration file
 	admin    *kadm.Client
 	sql      *pgx.Conn
@@ -65,28 +65,26 @@ type world struct {
 	settle  func() // ends reader and watcher
 }
 
-// options are where a world differs from the usual one.
+// options are a world's differences from the usual.
 type options struct {
-	server      *pgtest.Server // nil: the shared one
+	server      *pgtest.Server // nil: the shared database
 	pair        *pgtest.Pair   // in place of server: the URL leads to the primary of the two
-	ways        ways           // in which events are written; 0: to the table
+	ways        ways           // with events written; 0: to the table
 	polled      string         // DDL of the table polled; "" for another mode
 	kafka       string         // a line more under sink.kafka
 	config      string         // sections more of the configuration file
 	topicConfig map[string]string
-	strict      string // the only aggregate whose topic has topicConfig; "" for all
+	strict      string // the only aggregate with topicConfig for the topic; "" for all
 	direct      bool   // no proxies
-	unread      bool   // nobody reads or watches: what arrives is too much
-	// exactlyOnce: delivery is that, into Apache Kafka, and only everything
-	// committed is read.
+	unread      bool   // nobody reads or watches: too much for arrivals
+	// exactlyOnce: delivery into Apache Kafka, with committed records only read.
 	exactlyOnce bool
-	brokers     int // so many, if more than one, of Apache Kafka
+	brokers     int // so many, if several, of Apache Kafka
 	broker      []kafkatest.Option
 	sampling    time.Duration // between two looks at slot and topics; 0: sampling
 }
 
-// refusing has topics refuse events with payloads over the limit, which become dead
-// letters.
+// refusing has topics refuse events with payloads over the limit: dead letters.
 func (o options) refusing(limit int) options {
 	o.topicConfig = map[string]string{"max.message.bytes": strconv.Itoa(limit)}
 	o.kafka = "compression: none\n    " + o.kafka // or they would fit
@@ -94,7 +92,7 @@ func (o options) refusing(limit int) options {
 	return o
 }
 
-// worlds numbers the slots, which all databases of a server share.
+// worlds numbers the slots, shared by all databases of a server.
 var worlds atomic.Int64
 
 func newWorld(t testing.TB, o options) *world {
@@ -250,10 +248,10 @@ func connect(t testing.TB, url string) *pgx.Conn {
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // nothing is pending on it
+	_ = conn.Close(ctx) // nothing is pending
 }
 
-// watch starts those who read the topics and look at the slot.
+// watch starts the readers of the topics and the look at the slot.
 func (w *world) watch(o options) {
 	topics := w.topics()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -288,7 +286,7 @@ func (w *world) topics() []string {
 	return topics
 }
 
-// ends are the topics' ends of this moment.
+// ends are the topics' present ends.
 func (w *world) ends() map[string][]int64 {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -311,7 +309,7 @@ func (w *world) exec(sql ...string) {
 	}
 }
 
-// slotState is what pg_replication_slots says of the slot.
+// slotState is the slot's row of pg_replication_slots.
 type slotState struct {
 	pid       int // of the walsender; 0 while nobody reads the slot
 	confirmed pg.LSN
@@ -335,7 +333,7 @@ func (w *world) look() (s slotState, ok bool) {
 	return s, err == nil
 }
 
-// start runs the connector and returns once it streams. (The slot is active for
+// start runs the connector and returns once streaming. (The slot is active for
 // a moment while created, too.)
 func (w *world) start() *connector {
 	w.t.Helper()
@@ -344,8 +342,7 @@ func (w *world) start() *connector {
 	return c
 }
 
-// awaitReader returns the pid of the walsender once there is one that is not
-// the old one.
+// awaitReader returns the pid of the walsender, once other than the old.
 func (w *world) awaitReader(c *connector, old int) (pid int) {
 	w.t.Helper()
 	await.Until(w.t, "reader of the slot", func() bool {

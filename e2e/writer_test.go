@@ -16,7 +16,7 @@ import (
 
 const (
 	writers = 4
-	// bigPayload is more than fits a page: PostgreSQL stores it apart.
+	// bigPayload is more than fits a page: stored apart by PostgreSQL.
 	bigPayload = 60_000
 )
 
@@ -24,8 +24,8 @@ const (
 // each.
 var entityKeys = []string{"1", "-2", "клиент-3", "顧客-4", "a b", "ünï", "7", "Καλημέρα"}
 
-// writer does random transactions, as services do, and notes what it did. A
-// single goroutine uses it.
+// writer does random transactions, as services do, with notes. For a single
+// goroutine.
 type writer struct {
 	url    string
 	number int
@@ -34,14 +34,14 @@ type writer struct {
 	strict strictness
 	ways   ways
 	polled bool
-	keys   []entity // in polled mode, those the transaction in progress may write
+	keys   []entity // in polled mode, the entities of the transaction in progress
 
 	conn *pgx.Conn
 	tx   checker.Transaction // in progress
 }
 
-// strictness is which events must become dead letters: those with a payload of at
-// least that size, of the aggregate. 0 is for none, "" for any.
+// strictness selects the events to become dead letters: with a payload of at
+// least the size, of the aggregate. 0 is for none, "" for any.
 type strictness struct {
 	size      int
 	aggregate string
@@ -76,7 +76,7 @@ func (w *writer) disconnect() {
 	}
 }
 
-// transaction does one transaction and notes it.
+// transaction does and notes a transaction.
 func (w *writer) transaction() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -114,14 +114,14 @@ func (w *writer) transaction() (err error) {
 	return nil
 }
 
-// step does one of the things that transactions do.
+// step does a step of a transaction.
 func (w *writer) step(ctx context.Context) error {
 	switch w.random.IntN(10) {
 	case 0: // a savepoint rolled back
 		before := len(w.tx.Events)
 		defer func() { w.tx.Events = w.tx.Events[:before] }()
 		return w.all(ctx, "SAVEPOINT s", w.publish, "ROLLBACK TO SAVEPOINT s")
-	case 1: // one kept, with one inside that is not
+	case 1: // a kept savepoint, with another inside rolled back
 		return w.all(ctx, "SAVEPOINT s", w.publish, "RELEASE SAVEPOINT s")
 	case 2: // insert and delete: keeps the table empty, must publish
 		if err := w.publish(ctx); err != nil {
@@ -129,7 +129,7 @@ func (w *writer) step(ctx context.Context) error {
 		}
 		last := len(w.tx.Events) - 1
 		_, err := w.conn.Exec(ctx, "DELETE FROM outbox WHERE id = $1", w.tx.Events[last].ID)
-		if w.polled { // nobody can have seen it
+		if w.polled { // unseen by anybody
 			w.tx.Events = w.tx.Events[:last]
 		}
 		return err
@@ -158,7 +158,7 @@ func (w *writer) all(ctx context.Context, steps ...any) error {
 	return nil
 }
 
-// publish writes an outbox row or a message and notes the event it must become.
+// publish writes an outbox row or a message and notes the expected event.
 func (w *writer) publish(ctx context.Context) error {
 	ev, row := w.event()
 	w.tx.Events = append(w.tx.Events, ev)
@@ -166,7 +166,7 @@ func (w *writer) publish(ctx context.Context) error {
 	return err
 }
 
-// event makes a random event, and the row for it.
+// event makes a random event, and the row.
 func (w *writer) event() (ev checker.Event, row []any) {
 	of := w.entity()
 	kind := []string{"Placed", "Größer", "Изменён"}[w.random.IntN(3)]
@@ -174,7 +174,7 @@ func (w *writer) event() (ev checker.Event, row []any) {
 	ev = checker.Event{
 		ID:    w.id(),
 		Topic: topicOf(of.aggregate),
-		// No two topics share a key: only within one is there an order, also of
+		// No two topics share a key: only within a key is there an order, also of
 		// dead letters.
 		Key:   of.key,
 		Value: w.text(1 + w.random.IntN(400)),
@@ -202,11 +202,11 @@ func (w *writer) id() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// letters are of one to four bytes, and some need care: in JSON, in SQL, in
+// letters are of up to four bytes, and some need care: in JSON, in SQL, in
 // COPY, at the ends of a value.
 var letters = []rune("abcdefghijklmnop 0123456789\"\\'{}[]:,\t\n\räßéñжщ漢字ひ🎈\u200b\ufeff")
 
-// text is random and has n bytes or a few more; it is blank only if n is 0.
+// text is random and has n bytes or a few more; blank only if n is 0.
 func (w *writer) text(n int) string {
 	if n == 0 {
 		return ""
@@ -227,8 +227,8 @@ type load struct {
 }
 
 // write starts the writers; each begins a transaction at each pace. The first
-// goes through the proxy: of a COMMIT with the answer cut off it does not know
-// the outcome.
+// goes through the proxy: the outcome of a COMMIT with the answer cut off is
+// unknown.
 func (w *world) write(seed uint64, pace time.Duration, deadSize int) *load {
 	w.t.Helper()
 	return w.writeTo(seed, pace, strictness{size: deadSize})
@@ -267,7 +267,7 @@ func (l *load) await(events int) {
 }
 
 // during returns once the time has passed and an event been committed since.
-// during looks in, after each event, at what may end it early.
+// during looks in, after each event, at the reasons for an early end.
 func (l *load) during(d time.Duration, goOn func() bool) {
 	l.world.t.Helper()
 	for until := time.Now().Add(d); time.Now().Before(until) && goOn(); {
@@ -275,10 +275,10 @@ func (l *load) during(d time.Duration, goOn func() bool) {
 	}
 }
 
-// committed are the ids of the events that must arrive.
+// committed are the ids of the expected events.
 func (w *world) committed() []string { return eventsOf(w.ledger.Transactions()) }
 
-// eventsOf are the ids of the events that transactions must publish.
+// eventsOf are the ids of the events to be published by transactions.
 func eventsOf(txs []checker.Transaction) []string {
 	var ids []string
 	for _, tx := range txs {
@@ -311,7 +311,7 @@ func (w *world) arrived() {
 	}
 }
 
-// finish stops the load, waits until all of it is delivered, stops the connectors,
+// finish stops the load, waits until all is delivered, stops the connectors,
 // and judges.
 func (w *world) finish(load *load, connectors ...*connector) (checker.History, *checker.Report) {
 	w.t.Helper()
@@ -326,7 +326,7 @@ func (w *world) finish(load *load, connectors ...*connector) (checker.History, *
 	return w.verify()
 }
 
-// verify ends the world's history and judges it: load and connectors must have
+// verify ends and judges the world's history: load and connectors must have
 // been stopped.
 func (w *world) verify() (checker.History, *checker.Report) {
 	w.t.Helper()
@@ -336,7 +336,7 @@ func (w *world) verify() (checker.History, *checker.Report) {
 		w.t.Fatalf("read the topics: %v", err)
 	}
 	if w.all != nil {
-		w.allRead() // nobody reads after this
+		w.allRead() // nobody reads afterwards
 	}
 	w.settle()
 	h := checker.History{

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// actor is a process that is killed and started again. A single goroutine uses
-// it at a time.
+// actor is a process killed and started again. For a single goroutine at a
+// time.
 type actor struct {
 	name    string
 	program string
@@ -29,7 +29,7 @@ func (a *actor) start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has another
 	cmd := exec.Command(a.program, a.args...)
 	cmd.Env = append(os.Environ(), a.environ...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -76,7 +76,7 @@ type cast struct{ orders, shipping, connector *actor }
 
 func (c cast) all() []*actor { return []*actor{c.orders, c.shipping, c.connector} }
 
-// newCast describes the processes; the services are this program in other roles.
+// newCast describes the processes; the services are our program in other roles.
 func newCast(s *stage, o options) (cast, error) {
 	self, err := os.Executable()
 	if err != nil {

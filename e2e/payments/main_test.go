@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The roles in which the stage starts the test's program again.
+// The roles of the test's program on the stage.
 const (
 	roleOrders   = "orders"
 	roleShipping = "shipping"
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serviceOptions are what a service is told.
+// serviceOptions are the options of a service.
 type serviceOptions struct {
 	store    storeKind
 	storeURL string // Redis or DynamoDB

@@ -13,12 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// paid is the order's change of state. An order that is PAID already is left
-// alone, and nothing is announced a second time.
+// paid is the order's change of state. An order already PAID is left alone, and
+// nothing is announced a second time.
 var paid = guard.Transition{Table: "orders", Key: "id", Status: "status", From: []string{"PENDING"}, To: "PAID"}
 
 // runOrders is the order service: a payment makes the order PAID and announces
-// that it can be shipped, in a single transaction.
+// the order as ready to ship, in a single transaction.
 func runOrders(ctx context.Context, o serviceOptions) error {
 	return service{name: roleOrders, topic: paymentsTopic, handle: handlePayment}.run(ctx, o)
 }

@@ -37,7 +37,7 @@ func TestE2EEachOrderShipsOnce(t *testing.T) {
 	}
 }
 
-// playInterrupted does what Ctrl-C does once the first process was killed.
+// playInterrupted does the same as Ctrl-C after the first kill.
 func playInterrupted(t *testing.T, connector string) {
 	opts := options{store: inMemory, orders: 200, kills: 12, connector: connector, logs: t.TempDir()}
 	temp := t.TempDir()

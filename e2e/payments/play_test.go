@@ -20,7 +20,7 @@ type options struct {
 	logs      string // a directory
 }
 
-// play runs the whole flow and judges it, unless ctx ends before.
+// play runs and judges the whole flow, unless ctx ends before.
 func play(ctx context.Context, o options, out io.Writer) (err error) {
 	s, err := setUp(ctx, o.store, out)
 	if err != nil {
@@ -120,7 +120,7 @@ func killInTurn(ctx context.Context, s *stage, c cast, kills int) error {
 	return nil
 }
 
-// victim is what can be killed, and started again.
+// victim can be killed, and started again.
 type victim struct {
 	name string
 	kill func(context.Context) error

@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamoserver"
 )
 
-// storeKind is where a consumer keeps what it has handled.
+// storeKind is the place of a consumer's memory of handled messages.
 type storeKind string
 
 const (
@@ -33,7 +33,7 @@ const (
 // half a minute or so.
 const lease = 3 * time.Second
 
-// newRunner returns what handles a message once.
+// newRunner returns a Runner.
 func newRunner(o serviceOptions, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) (idempotency.Runner, error) {
 	store, err := newStore(o, pool)
 	if err != nil {
@@ -42,7 +42,7 @@ func newRunner(o serviceOptions, pool *pgxpool.Pool, deadLetter func(context.Con
 	return idempotency.New(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
 }
 
-// attempts is generous: here each kill costs the message in hand one.
+// attempts is generous: here each kill costs the message in hand an attempt.
 const attempts = 1000
 
 func newStore(o serviceOptions, pool *pgxpool.Pool) (storage.Store, error) {
@@ -68,10 +68,10 @@ const dynamoTable = "idempotency"
 
 func dynamoClient(address string) *sdk.Client { return dynamoserver.NewClient(address, nil) }
 
-// inTx runs fn in the handler's transaction, where the runner has one, or in
-// one of its own. guarded says the message may be handled a second time, after
-// a crash between this commit and the completion in the store, or because the
-// store forgot it: fn must then recognise it.
+// inTx runs fn in the handler's transaction, if the runner has one, or in a
+// separate one. guarded: the message may be handled a second time, after a
+// crash between commit and completion in the store, or forgotten by the store:
+// fn must then recognise the repetition.
 func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx, guarded bool) error) error {
 	if tx := postgres.Tx(ctx); tx.Conn() != nil {
 		return fn(tx, false)

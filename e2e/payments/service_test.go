@@ -15,7 +15,7 @@ import (
 // The topics.
 const (
 	paymentsTopic    = "payments"
-	shipmentsTopic   = "outbox.event.shipment" // what cdc-outbox makes of the aggregate type shipment
+	shipmentsTopic   = "outbox.event.shipment" // cdc-outbox's topic for the aggregate type shipment
 	deadLettersTopic = "payments.dead-letter"
 )
 
@@ -30,7 +30,7 @@ type (
 	}
 )
 
-// service is what the two consumers have in common.
+// service is the common part of the two consumers.
 type service struct {
 	name   string
 	topic  string

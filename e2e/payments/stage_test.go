@@ -86,8 +86,7 @@ func (s *stage) close() {
 // ordersTable has the status the order service changes.
 const ordersTable = `CREATE TABLE orders (id int PRIMARY KEY, status text NOT NULL DEFAULT 'PENDING')`
 
-// shipmentsTable would take an order twice: only what stands before it forbids
-// that.
+// shipmentsTable would take an order twice: only earlier locks forbid.
 const shipmentsTable = `CREATE TABLE shipments (order_id int NOT NULL, shipped_at timestamptz NOT NULL DEFAULT now())`
 
 // createTables makes a database for each service, as if they were apart.
@@ -123,7 +122,7 @@ func execute(ctx context.Context, url string, statements ...string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// startRedis starts a Redis keeping nothing on disk: killed, it forgets all.
+// startRedis starts a Redis keeping nothing on disk: a kill loses all data.
 func (s *stage) startRedis(ctx context.Context, out io.Writer) error {
 	program, err := redisserver.Ensure(ctx, out)
 	if err != nil {
@@ -147,7 +146,7 @@ func (s *stage) killRedis(ctx context.Context) error {
 	return s.redis.Resume(ctx)
 }
 
-// startDynamoDB starts DynamoDB Local, which needs Java 17 and, once, Maven.
+// startDynamoDB starts DynamoDB Local (with Java 17 and, once, Maven).
 func (s *stage) startDynamoDB(ctx context.Context) (err error) {
 	if s.dynamo, err = dynamoserver.Start(ctx); err != nil {
 		return err
@@ -161,7 +160,7 @@ func (s *stage) startDynamoDB(ctx context.Context) (err error) {
 	return store.CreateTable(ctx)
 }
 
-// patience bounds each wait for something that must happen.
+// patience bounds each wait.
 const patience = 2 * time.Minute
 
 // await asks until the answer is yes.

@@ -21,8 +21,8 @@ const deliveries = 3
 // copyHeader marks a record a repeater made.
 const copyHeader = "copy"
 
-// world is everybody else: those who pay, a network delivering everything three
-// times, and those who look at what came of it.
+// world is everybody else: payers, a network delivering everything three times,
+// and observers of the outcome.
 type world struct {
 	orders   int
 	client   *kgo.Client // sends, and reads the shipments' topic
@@ -57,7 +57,7 @@ func newWorld(ctx context.Context, s *stage, orders int) (_ *world, err error) {
 func (w *world) close() {
 	for _, conn := range []*pgx.Conn{w.shop, w.dispatch} {
 		if conn != nil {
-			_ = conn.Close(context.Background()) // nothing is pending on it
+			_ = conn.Close(context.Background()) // nothing is pending
 		}
 	}
 	if w.client != nil {
@@ -91,7 +91,7 @@ func (w *world) pay(ctx context.Context, killed <-chan struct{}) error {
 			some, killed = len(payments), nil
 		case <-pace.C:
 		}
-		copies := make([]*kgo.Record, some) // the client writes into what it sends
+		copies := make([]*kgo.Record, some) // the client writes into sent records
 		for i, r := range payments[:some] {
 			fresh := *r
 			copies[i] = &fresh
