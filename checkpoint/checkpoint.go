@@ -1,15 +1,15 @@
-// Package checkpoint turns acknowledgements into one position that is safe to
-// confirm, and keeps that position durable beside the replication slot.
+// Package checkpoint turns acknowledgements into a position safe to confirm,
+// and keeps the position durable beside the replication slot.
 //
 // The Tracker is told of records in stream order and of their acks in any
 // order; the position is the last transaction end with everything before it
-// acked. A Store keeps that position, together with what it belongs to; Verify
-// compares it at the next start with what the database shows.
+// acked. A Store keeps the position, together with the identity of the log;
+// Verify compares both at the next start with the database.
 //
 // Invariants:
 //
-//  1. Tracker.Position is L only if every record of every transaction that
-//     ends at or before L was reported done. It never goes back.
+//  1. Tracker.Position is L only if every record of every transaction ending at
+//     or before L was reported done, and never goes back.
 //  2. It is always the end of a transaction, or a position the server sent
 //     while none was open.
 //  3. The tracker's memory grows with the number of transactions since the
@@ -46,52 +46,51 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Checkpoint is what is known for certain about a connector's progress, and
-// what it was reading, so that another database, a recreated slot or a rebuilt
+// Checkpoint is the certain knowledge of a connector's progress, with the
+// identity of the log, so another database, a recreated slot or a rebuilt
 // publication is noticed.
 type Checkpoint struct {
-	LSN             pg.LSN `json:"lsn"` // everything that ends at or before it is acked; never 0 once saved
+	LSN             pg.LSN `json:"lsn"` // everything ending at or before is acked; never 0 once saved
 	SystemID        string `json:"system_id"`
 	Timeline        int32  `json:"timeline"`
 	Database        string `json:"database"`
 	Slot            string `json:"slot"`
 	Publication     string `json:"publication"` // catalog.Publication.Fingerprint
 	PublicationName string `json:"publication_name,omitempty"`
-	// Horizon is that of a catalog.View with the end not behind LSN: what
-	// transactions with an id before it changed in the catalogs was so at LSN. 0:
-	// not known.
+	// Horizon is a catalog.View's with the end not behind LSN: earlier
+	// transactions' changes of the catalogs held at LSN. 0: not known.
 	Horizon uint64 `json:"horizon,omitempty"`
-	// Landmark is the last transaction with an event of ours that ends at or
-	// before LSN. A replay must show it again; see Replay.
+	// Landmark is the last transaction with an event of ours ending at or before
+	// LSN. A replay must show the landmark again; see Replay.
 	Landmark Landmark `json:"-"` // see document
 	// Cut is a transaction that ends behind LSN and of which some events are
 	// acked already; zero: none. Only exactly-once delivery leaves one.
 	Cut Cut `json:"-"` // see document
-	// Doubtful are Kafka transactions behind this position that may count in part.
-	// Not to be changed.
+	// Doubtful are Kafka transactions behind the position, perhaps counting in
+	// part. Not to be changed.
 	Doubtful []Doubtful `json:"-"` // see document
 	// Skip is a transaction whose events an operator ordered to pass over; zero:
 	// none. Skip is forgotten once LSN has passed it.
 	Skip Landmark `json:"-"` // see document
 	// Owned tells which tables' rows counted by their OIDs; nil: nobody noted it.
 	Owned Owned `json:"-"` // see document
-	// Scope names what counted as an event of ours.
+	// Scope names the sources of our events.
 	Scope   string    `json:"scope,omitempty"`
 	SavedAt time.Time `json:"saved_at"`
-	// Epoch orders the holders of the slot. Each holder takes one that is higher
-	// than that of the checkpoint it found. Epoch is also at least the server's
-	// clock in microseconds, so it is higher than that of every earlier holder.
-	// Saves of an earlier holder then do not count.
+	// Epoch orders the holders of the slot. Each holder takes a higher epoch than
+	// the found checkpoint's. Epoch is also at least the server's clock in
+	// microseconds, so higher than every earlier holder's. Saves of an earlier
+	// holder then do not count.
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
-	// Adopted is set by `adopt` while another program reads the slot: that may
-	// have moved the slot on since. The first checkpoint of our own takes over.
+	// Adopted is set by `adopt` while another program reads the slot: perhaps
+	// moving the slot on since. The first checkpoint of our own takes over.
 	Adopted bool `json:"adopted,omitempty"`
-	// Ends are what brokers had acknowledged by then. Not to be changed.
+	// Ends are brokers' acknowledgements by then. Not to be changed.
 	Ends Ends `json:"ends,omitempty"`
-	// Made is set by setup, which made the slot: nothing was read of it yet. The
-	// first checkpoint of a connector takes over.
+	// Made is set by setup with a new slot: not read yet. The first checkpoint of
+	// a connector takes over.
 	Made bool `json:"made,omitempty"`
 	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
@@ -110,15 +109,15 @@ func (c *Checkpoint) Replaces(old *Checkpoint) bool {
 	return !old.Cut.beyond(c.Cut)
 }
 
-// Store keeps the checkpoint of one connector. Save is called from a single
+// Store keeps the checkpoint of a connector. Save is called from a single
 // goroutine at a time. Load may be called from any, also during a save. An
 // error without a separate class may pass: the same call may be tried again on
 // the same store.
 type Store interface {
 	// Load returns the last checkpoint saved; ok is false where there is none.
 	Load(ctx context.Context) (cp Checkpoint, ok bool, err error)
-	// Save returns once the checkpoint is durable. After an error it may be
-	// durable or not. Repeating a Save does no harm.
+	// Save returns once the checkpoint is durable. After an error the checkpoint
+	// may be durable or not. Repeating a Save does no harm.
 	Save(ctx context.Context, cp Checkpoint) error
 	// Close releases the store's resources; nothing else may be called after.
 	Close()
@@ -143,8 +142,7 @@ func Beginning(server catalog.Server, slot string) Checkpoint {
 	}
 }
 
-// ErrNone is wrapped by the errors of a slot without a checkpoint, where it takes one to
-// go on.
+// ErrNone is wrapped by the errors of a slot without a required checkpoint.
 var ErrNone = errors.New("there is no checkpoint")
 
 // adopt is the remedy for a slot another program has read.
@@ -162,18 +160,18 @@ func SecondReader(seen Server, slots []string) error {
 		what, strings.Join(slots, ", "))
 }
 
-// LeftBehind is the error of a slot that does not exist and that nobody has noted, where
-// nobody reads other slots, which may have the same.
+// LeftBehind is the error of a missing slot without a note, beside unread other
+// slots, perhaps with the same events.
 func LeftBehind(seen Server, slots []string) error {
 	return failure.Configf(fmt.Sprintf("did you mean source.slot: %s? If that has nothing of this connector: `cdc-outbox setup` makes slot %s", slots[0], seen.Name),
 		"slot %q does not exist, and nobody reads slot %s, which may have events of the same tables: they would be left there",
 		seen.Name, strings.Join(slots, ", "))
 }
 
-// Undecided is the error of a slot that exists, if nothing tells where to
-// begin: whether the snapshot asked for was published, or, to deliver each
-// event once, everything delivered. found is the checkpoint, begun a Beginning;
-// nil: the store has none.
+// Undecided is the error of an existing slot, without a known beginning:
+// whether the snapshot asked for was published, or, to deliver each event once,
+// everything delivered. found is the checkpoint, begun a Beginning; nil: the
+// store has none.
 func Undecided(slot catalog.Slot, found, begun *Checkpoint, snapshot, once bool) error {
 	switch {
 	case begun != nil:
@@ -204,8 +202,8 @@ func snapshotUndecided(slot catalog.Slot) error {
 }
 
 // withoutSnapshot is the error of a slot of setup's where a snapshot is asked
-// for. Rows in the table before are not in it, and no row tells on which side
-// it lies.
+// for. Rows in the table before are not in the stream, and no row tells the
+// side.
 func withoutSnapshot(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -213,17 +211,17 @@ func withoutSnapshot(slot catalog.Slot) error {
 		"source.snapshot is initial, but setup made slot %q without a snapshot: what was in the outbox table before %s is not in it", slot.Name, slot.ConfirmedFlush)
 }
 
-// Vanished warns of a slot read before, and of which no checkpoint is there. It
-// is read on: what the reader had not confirmed comes again, and nothing is
-// lost. But a loss from before does not show.
+// Vanished warns of a slot read before, without a checkpoint. The slot is read
+// on: unconfirmed events come again, and nothing is lost. But a loss from
+// before does not show.
 func Vanished(slot catalog.Slot) error {
 	return failure.Configf("find out why. If this connector has read it: checkpoint.store, its topic, table or path, or checkpoint.key was changed, or that was deleted or emptied; "+
 		"set them as they were, or make sure that nobody deletes it. If another program has: from its stop on, `cdc-outbox adopt --yes` before the first run notices a slot that is dropped until then",
 		"slot %q was read before, and no checkpoint of it is there: it is read on from its own confirmed position, %s, without a look whether events before it were lost", slot.Name, slot.ConfirmedFlush)
 }
 
-// unknown is the error of a slot where each event is to be delivered once, and
-// nothing tells whether what lies behind the confirmed position was delivered.
+// unknown is the error of a slot where each event is to be delivered once,
+// without knowledge of deliveries behind the confirmed position.
 func unknown(slot catalog.Slot) error {
 	return failure.Configf(
 		"if the slot is new (`cdc-outbox setup --print`) or was read by another program, such as Debezium: "+adopt+", from its confirmed position on; "+
@@ -241,8 +239,7 @@ func unknown(slot catalog.Slot) error {
 // Begin), and in no other log.
 //
 // Without an XID it is only a position: the log has had no event of ours since,
-// so there is no transaction to know it by. The zero Landmark means that
-// nothing is known.
+// so there is no transaction to know it by. The zero Landmark means: unknown.
 type Landmark struct {
 	Commit pg.LSN
 	XID    uint32
@@ -254,9 +251,9 @@ func LandmarkOf(row *pg.Row) Landmark {
 	return Landmark{Commit: row.Position.CommitLSN, XID: row.XID, Time: row.CommitTime}
 }
 
-// Scope names the events that landmarks are taken from: the rows of the tables
-// and, with messages, the logical messages of the prefix. A landmark of another
-// scope proves nothing.
+// Scope names the events used for landmarks: the rows of the tables and, with
+// messages, the logical messages of the prefix. A landmark of another scope
+// proves nothing.
 func Scope(tables []pg.Table, messages bool, prefix string) string {
 	names := make([]string, 0, len(tables)+1)
 	for _, t := range tables {

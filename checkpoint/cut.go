@@ -9,18 +9,18 @@ type Cut struct {
 	Seq uint32
 }
 
-// IsZero reports whether it is none.
+// IsZero reports whether c is none.
 func (c Cut) IsZero() bool { return c == Cut{} }
 
-// Position is that of the last event acked.
+// Position is the last acked event's.
 func (c Cut) Position() pg.Position { return pg.Position{CommitLSN: c.Commit, Seq: c.Seq} }
 
 // beyond reports whether c is further than o.
 func (c Cut) beyond(o Cut) bool { return c.Position().Compare(o.Position()) > 0 }
 
-// Reached returns the checkpoint with everything acked since: everything that
-// ends at or before lsn, the last of it with an event being landmark, and of
-// one more transaction the events up to cut. Reached never goes back.
+// Reached returns the checkpoint with everything acked since: everything ending
+// at or before lsn, with landmark as the last with an event, and of a further
+// transaction the events up to cut. Reached never goes back.
 func (c Checkpoint) Reached(lsn pg.LSN, landmark Landmark, cut Cut) Checkpoint {
 	c.LSN = max(c.LSN, lsn)
 	if landmark.Commit > c.Landmark.Commit {

@@ -13,20 +13,21 @@ import (
 // a bad moment do that; see docs/internals/RELIABILITY.md. The checkpoint does
 // not count. The events are written again, but for those consumers see already.
 type Doubtful struct {
-	Saved Checkpoint // with it
+	Saved Checkpoint // with the checkpoint
 	// Producer and Epoch are the records', Aborted is the epoch of the marker that
 	// aborted it.
 	Producer       int64
 	Epoch, Aborted int16
-	// Committed reports that the checkpoint's own partition committed it before.
+	// Committed reports that the checkpoint's own partition committed the
+	// transaction before.
 	Committed bool
 	Written   Written // nil: not known
 }
 
-// Confirmed returns the checkpoint that counts if the slot was confirmed so
-// far. Everything confirmed was known to be committed. With transaction.version
-// 1 a checkpoint committed as a whole may look doubtful, if the next
-// transaction was aborted.
+// Confirmed returns the counting checkpoint if the slot was confirmed so far.
+// Everything confirmed was known to be committed. With transaction.version 1 a
+// checkpoint committed as a whole may look doubtful, if the next transaction
+// was aborted.
 func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	for _, d := range c.Doubtful {
 		if d.Committed && d.Saved.LSN > c.LSN && d.Saved.LSN <= slot {
@@ -39,15 +40,15 @@ func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	return c
 }
 
-// Written is what a transaction has besides the checkpoint, by topic and
+// Written is a transaction's content besides the checkpoint, by topic and
 // partition.
 type Written map[string]map[int32]Part
 
-// Part is what a transaction has in a single partition.
+// Part is a transaction's content in a partition.
 type Part struct {
 	Records int `json:"n"`
-	// From is an offset before it, behind everything the same claim of the
-	// transactional id has committed there.
+	// From is an offset before, behind everything committed there under the same
+	// claim of the transactional id.
 	From int64 `json:"from,omitempty"`
 }
 
@@ -67,7 +68,7 @@ func (w Written) Count(topic string, partition int32) {
 // Header is the value of WrittenHeader.
 func (w Written) Header() ([]byte, error) { return json.Marshal(w) }
 
-// ParseWritten reads what Header returned.
+// ParseWritten reads Header's value.
 func ParseWritten(header []byte) (w Written, err error) {
 	if err = json.Unmarshal(header, &w); err != nil {
 		return nil, fmt.Errorf("header %s: %w", WrittenHeader, err)
@@ -75,7 +76,7 @@ func ParseWritten(header []byte) (w Written, err error) {
 	return w, nil
 }
 
-// within returns those of the transactions that c has not passed.
+// within returns the transactions not passed by c.
 func within(c Checkpoint, doubtful []Doubtful) []Doubtful {
 	passed := func(d Doubtful) bool {
 		s := &d.Saved

@@ -6,19 +6,20 @@ import (
 	"slices"
 )
 
-// Ends are how far the logs of topics reach at least, by topic: brokers have acknowledged
-// records up to there. A start compares them with the logs, as nothing else tells that
-// brokers lost what they had acknowledged while no connector was running.
+// Ends are how far the logs of topics reach at least, by topic: brokers have
+// acknowledged records up to there. A start compares them with the logs, the
+// only trace of acknowledged records lost by brokers while no connector was
+// running.
 type Ends map[string]TopicEnds
 
 // TopicEnds are the ends of a single topic.
 type TopicEnds struct {
-	ID string  `json:"id,omitempty"` // tells the topic from another of that name; "": not known
+	ID string  `json:"id,omitempty"` // tells the topic from another of the same name; "": not known
 	To []int64 `json:"to"`           // by partition, the offset behind the last; 0: not known
 }
 
-// EndsHeader is the header with the Ends of a checkpoint's record that is part
-// of a Kafka transaction. EndsHeader counts the transaction.
+// EndsHeader is the header with the Ends of a checkpoint's record in a Kafka
+// transaction. EndsHeader counts the transaction.
 const EndsHeader = "cdc-ends"
 
 // Raise notes that the partition's log reaches the end at least.
@@ -45,7 +46,7 @@ func (e Ends) Clone() Ends {
 // Header is the value of EndsHeader.
 func (e Ends) Header() ([]byte, error) { return json.Marshal(e) }
 
-// ParseEnds reads what Header returned.
+// ParseEnds reads Header's value.
 func ParseEnds(header []byte) (e Ends, err error) {
 	if err = json.Unmarshal(header, &e); err != nil {
 		return nil, fmt.Errorf("header %s: %w", EndsHeader, err)

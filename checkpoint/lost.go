@@ -7,9 +7,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Lost is a loss a connector found while it ran, and that nobody has accepted
-// yet. A restart may not find it again: brokers that lost records get new ones,
-// and then their logs are as long as before.
+// Lost is a loss found by a running connector, and not accepted yet. A restart
+// may not find the loss again: brokers get new records, and then their logs are
+// as long as before.
 type Lost struct {
 	Text   string    `json:"text"`
 	Remedy string    `json:"remedy"`

@@ -9,34 +9,33 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Owned tells which tables are outbox tables by their OIDs, and over which part
-// of the log. A row written while the table had another name is an event only
-// by that. OIDs of now would not do: a table taking the outbox's name has rows
-// from before, and a replay has to judge as the first pass did. The zero Owned
-// knows nothing. Not to be changed.
+// Owned are the outbox tables by OID, each over a part of the log. Only so is a
+// row written under another name of the table an event. OIDs of now would not
+// do: a table taking the outbox's name has rows from before, and a replay has
+// to judge as the first pass did. The zero Owned knows nothing. Not to be
+// changed.
 type Owned []OwnedTable
 
 // OwnedTable is an outbox table. The rows count if their transaction commits
 // behind Since and, unless Until is 0, not behind Until.
 type OwnedTable struct {
 	OID          uint32
-	Name         string // as source.tables had it
+	Name         string // as in source.tables
 	Schema       uint32 // OID
 	Since, Until pg.LSN
-	// Unsure is the position, before Since, behind which a row may be an event although
-	// it came under another name: see Untold. 0: none may.
+	// Unsure is the position, before Since, behind which a row under another name
+	// may be an event: see Untold. 0: none may.
 	Unsure pg.LSN
-	// Partitioned tells that rows of it can move from a single partition to
-	// another. Partitioned is a property of the OID.
+	// Partitioned: rows can move from partition to partition. Partitioned is a
+	// property of the OID.
 	Partitioned bool
-	// Columns are those the table has had though no option names them, and the
-	// commit behind which each is missed.
+	// Columns are detected columns without an option, each with the last commit
+	// before being missed.
 	Columns map[string]pg.LSN
 }
 
-// OwnedUnder returns what a checkpoint, or none, knows of the tables where the
-// outbox tables are the scope's. Of other tables than before only those count
-// that are outbox tables now.
+// OwnedUnder returns the tables of a checkpoint, or none, for the scope's
+// outbox tables. Of other tables than before, only present outbox tables count.
 func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	switch {
 	case c == nil:
@@ -48,8 +47,8 @@ func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	return c.Owned.keep(func(t OwnedTable) bool { return slices.Contains(oids, t.OID) })
 }
 
-// Shares reports whether the checkpoint is of one of the tables, or of
-// something the scope is of, too.
+// Shares reports whether the checkpoint has any of the tables, or a source in
+// common with the scope.
 func (c *Checkpoint) Shares(tables []uint32, scope string) bool {
 	if slices.ContainsFunc(c.Owned, func(t OwnedTable) bool { return t.Until == 0 && slices.Contains(tables, t.OID) }) {
 		return true
@@ -71,14 +70,14 @@ func (o Owned) Has(oid uint32, commit pg.LSN) bool {
 	})
 }
 
-// Knows reports whether there is a position at which Has holds.
+// Knows reports whether Has holds at any position.
 func (o Owned) Knows(oid uint32) bool {
 	return slices.ContainsFunc(o, func(t OwnedTable) bool { return t.OID == oid })
 }
 
-// Seen returns what is known after a look at the catalogs, at which the tables
-// were these. at is a position behind the look and not before anything judged.
-// The first look tells of the whole log.
+// Seen returns the tables after a look at the catalogs. at is a position behind
+// the look and not before anything judged. The first look tells of the whole
+// log.
 func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 	if o == nil {
 		at = 0
@@ -101,10 +100,10 @@ func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 	return seen
 }
 
-// Untold returns the tables of a look that have taken an outbox's name by a
-// rename no stream tells, once it has announced the table: of a partitioned
-// table, as it is the partitions announced, and, unless schemasTold, of the
-// schema. Rows may have come under the former name since.
+// Untold returns the tables of a look with an outbox's name taken by a rename
+// never told by a stream: of a partitioned table, as only partitions are
+// announced, and, unless schemasTold, of the schema. Rows may have come under
+// the former name since.
 func (o Owned) Untold(tables []catalog.TableInfo, schemasTold bool) (oids []uint32) {
 	for _, t := range tables {
 		if o.now(t.OID) >= 0 {
@@ -121,8 +120,8 @@ func (o Owned) Untold(tables []catalog.TableInfo, schemasTold bool) (oids []uint
 	return oids
 }
 
-// Doubting returns o with rows of the tables that came under another name in doubt, from the
-// position on.
+// Doubting returns o with the tables' rows under another name in doubt, from
+// the position on.
 func (o Owned) Doubting(oids []uint32, from pg.LSN) Owned {
 	o = slices.Clone(o)
 	for _, oid := range oids {
@@ -153,7 +152,7 @@ func (o Owned) Partitioned(oid uint32) bool {
 	return slices.ContainsFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Partitioned })
 }
 
-// After returns what counts for a log read from the position on.
+// After returns the tables for a log read from the position on.
 func (o Owned) After(from pg.LSN) Owned {
 	return o.keep(func(t OwnedTable) bool { return t.Until == 0 || t.Until >= from })
 }
@@ -165,8 +164,8 @@ func (o Owned) keep(which func(OwnedTable) bool) Owned {
 	return slices.DeleteFunc(slices.Clone(o), func(t OwnedTable) bool { return !which(t) })
 }
 
-// Bound returns what is known after a row of a transaction committing at the
-// position had these columns.
+// Bound returns the tables after a row with the columns in a transaction
+// committing at the position.
 func (o Owned) Bound(oid uint32, columns []string, at pg.LSN) Owned {
 	i := o.now(oid)
 	if i < 0 {
@@ -202,14 +201,13 @@ func (o Owned) Missed(oid uint32, commit pg.LSN) (columns []string) {
 	return columns
 }
 
-// now is the index of a table that is an outbox table at the last look, or -1.
+// now is the index of an outbox table at the last look, or -1.
 func (o Owned) now(oid uint32) int {
 	return slices.IndexFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Until == 0 })
 }
 
-// SameTables reports whether both know the same of which tables count, and how.
-// Columns are only of use to a position behind the row that had them, saved
-// with them.
+// SameTables reports whether both have the same tables, in the same way.
+// Columns are only of use to a position behind their row, saved with them.
 func (o Owned) SameTables(other Owned) bool {
 	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {
 		return a.is(b)

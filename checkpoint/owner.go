@@ -7,17 +7,17 @@ import (
 )
 
 // Owner is the connector a checkpoint is of. Positions of another slot say
-// nothing about this one, and those of another database nothing about the log.
+// nothing about ours, and positions of another database nothing about the log.
 type Owner struct{ SystemID, Database, Slot string }
 
-// Owner is whose checkpoint c is.
+// Owner is the owner of checkpoint c.
 func (c *Checkpoint) Owner() Owner { return Owner{c.SystemID, c.Database, c.Slot} }
 
 // ErrOtherSlot is wrapped by the error of a checkpoint of another slot.
 var ErrOtherSlot = errors.New("it is the checkpoint of another connector")
 
-// OfSlot returns why c is no checkpoint of the slot, if so. c is what a store
-// has under the key. Before, c does not count.
+// OfSlot returns why c is no checkpoint of the slot, if so. c is the store's
+// content under the key. Before, c does not count.
 func (c *Checkpoint) OfSlot(slot, key string) error {
 	if c.Slot == slot {
 		return nil
@@ -27,7 +27,7 @@ func (c *Checkpoint) OfSlot(slot, key string) error {
 		"the checkpoint under the key %q is of slot %q, and source.slot is %q: %w", key, c.Slot, slot, ErrOtherSlot)
 }
 
-// Belongs returns why c, which may be a Beginning, is not of what the server shows.
+// Belongs returns why c, perhaps a Beginning, is not of the server's log.
 func (c *Checkpoint) Belongs(seen *Server) error {
 	if err := c.OfSlot(seen.Name, seen.Key); err != nil {
 		return err

@@ -9,16 +9,17 @@ import (
 // Reading is how far a process has read the log. So an event is taken in once, however
 // often the server sends it.
 //
-// It is told of a stream in the stream's order: Row and then Took for each event of a
-// transaction, Alone and TookAlone for a message of no transaction, Commit for each end,
-// Idle for a position behind which nothing of ours is. Before the first stream, and before
-// each later one, Resume says where the stream begins. The zero Reading has read nothing.
+// It is told of a stream in the stream's order: Row and then Took for each
+// event of a transaction, Alone and TookAlone for a message outside
+// transactions, Commit for each end, Idle for a position without anything of
+// ours before. Before each stream, Resume tells the beginning. The zero Reading
+// has read nothing.
 //
 // A Reading is a value: a copy goes on by itself. Reading does no I/O and knows
 // no clock. Not safe for concurrent use.
 type Reading struct {
-	end      pg.LSN   // what ends at or before it was read
-	landmark Landmark // of the last transaction with events among that
+	end      pg.LSN   // everything ending at or before was read
+	landmark Landmark // of the last transaction with events inside
 
 	cut      Cut    // the last event read of a transaction behind end; zero: none
 	recalled bool   // cut is the checkpoint's, and the event has not come again yet
@@ -36,24 +37,25 @@ type Extent int8
 // The extents of a transaction.
 const (
 	Whole   Extent = iota // as a whole, or without regard to transactions
-	InParts               // it is too large, or a part of it was published before
-	TooBig                // nothing: it is refused at the end
+	InParts               // too large, or published before in part
+	TooBig                // nothing: refused at the end
 )
 
-// Transaction is one that has ended. Without an event of ours its Landmark is zero.
+// Transaction is an ended transaction. Without an event of ours the Landmark is
+// zero.
 type Transaction struct {
 	Landmark
 	Extent Extent
 }
 
-// Resume prepares for a stream. past is what checkpoint and slot say of the log; Resume adds
-// what this process has read itself.
+// Resume prepares for a stream. past is the log of checkpoint and slot; Resume
+// adds the process's own reading.
 func (r *Reading) Resume(past Past) error {
-	if r.cut.Commit < past.Known { // another instance has read the rest of it
+	if r.cut.Commit < past.Known { // another instance has read the rest
 		r.close()
 	}
 	r.end = max(r.end, past.Known)
-	if !past.Cut.IsZero() && r.cut.IsZero() && past.Cut.Commit >= r.end { // otherwise this process has read further
+	if !past.Cut.IsZero() && r.cut.IsZero() && past.Cut.Commit >= r.end { // otherwise our process has read further
 		r.cut, r.recalled, r.extent = past.Cut, true, InParts
 	}
 	if r.landmark.Commit < past.Since.Commit {
@@ -65,7 +67,7 @@ func (r *Reading) Resume(past Past) error {
 	return err
 }
 
-// Row judges an event of a transaction: again tells it was read before.
+// Row judges an event of a transaction: again: read before.
 func (r *Reading) Row(row *pg.Row) (again bool, err error) {
 	if r.replaying {
 		if err := r.replay.Transaction(LandmarkOf(row)); err != nil {
@@ -80,7 +82,7 @@ func (r *Reading) Row(row *pg.Row) (again bool, err error) {
 	return r.Has(row.Position), nil
 }
 
-// Took notes that the event of the row, which is new, is taken in.
+// Took notes a new row's event as taken in.
 func (r *Reading) Took(row *pg.Row) {
 	if row.Position.CommitLSN != r.cut.Commit {
 		r.extent = Whole
@@ -88,8 +90,8 @@ func (r *Reading) Took(row *pg.Row) {
 	r.cut.Landmark, r.cut.Seq = LandmarkOf(row), row.Position.Seq
 }
 
-// Passed notes a row that is no event, but may have been taken for one when
-// read before.
+// Passed notes a row other than an event, perhaps taken for an event when read
+// before.
 func (r *Reading) Passed(row *pg.Row) {
 	if r.replaying {
 		r.replay.Other(LandmarkOf(row))
@@ -106,18 +108,18 @@ func (r *Reading) Has(p pg.Position) bool {
 
 // Alone judges a message of no transaction. The server sends it when it comes
 // upon it in the log, between transactions. The position is the end of the
-// record, so a stream from there on begins right behind; that may be the record
-// of a commit, whose rows therefore do not count as read.
+// record, so a stream from there on begins right behind; perhaps the record of
+// a commit, with rows not counting as read.
 func (r *Reading) Alone(pos pg.LSN) (again bool, err error) {
 	replaying := r.replaying
 	again, err = r.reached(pos)
 	return again || replaying && pos <= r.end, err
 }
 
-// TookAlone notes that the message of no transaction at pos, which is new, is taken in.
+// TookAlone notes a new message outside transactions at pos as taken in.
 func (r *Reading) TookAlone(pos pg.LSN) { r.end = pos }
 
-// Commit notes the end of a transaction: again tells it was read before.
+// Commit notes the end of a transaction: again: read before.
 func (r *Reading) Commit(end pg.LSN) (tx Transaction, again bool, err error) {
 	if again, err := r.reached(end); again || err != nil {
 		return tx, again, err
@@ -134,7 +136,7 @@ func (r *Reading) Commit(end pg.LSN) (tx Transaction, again bool, err error) {
 	return tx, false, nil
 }
 
-// Idle notes that there is nothing of ours up to pos: again tells that this was known.
+// Idle notes nothing of ours up to pos: again: known before.
 func (r *Reading) Idle(pos pg.LSN) (again bool, err error) {
 	if again, err := r.reached(pos); again || err != nil {
 		return again, err
@@ -143,7 +145,7 @@ func (r *Reading) Idle(pos pg.LSN) (again bool, err error) {
 	return false, nil
 }
 
-// Publish sets the extent of the transaction that has begun.
+// Publish sets the extent of the open transaction.
 func (r *Reading) Publish(e Extent) { r.extent = e }
 
 // Published is the extent of a transaction.
@@ -154,7 +156,7 @@ func (r *Reading) Published(commit pg.LSN) Extent {
 	return r.extent
 }
 
-// Skips reports whether the row's transaction is the one passed over.
+// Skips reports whether the row's transaction is passed over.
 func (r *Reading) Skips(row *pg.Row) bool {
 	return row.Position.CommitLSN == r.skip.Commit && r.skip.Same(LandmarkOf(row))
 }
@@ -167,7 +169,7 @@ func (r *Reading) Furthest() pg.LSN {
 	if r.cut.IsZero() {
 		return r.end
 	}
-	return max(r.end, r.cut.Commit+1) // the end is not known, but there is a record at this position
+	return max(r.end, r.cut.Commit+1) // the end is not known, but there is a record at the position
 }
 
 // Landmark is the last transaction with events read to the end.
@@ -176,14 +178,14 @@ func (r *Reading) Landmark() Landmark { return r.landmark }
 // Cut is the last event read of an unfinished transaction; zero: none.
 func (r *Reading) Cut() Cut { return r.cut }
 
-// Within reports whether a part of a transaction was read from a stream, and not all of it.
+// Within reports whether a transaction was read in part.
 func (r *Reading) Within() bool { return !r.cut.IsZero() && !r.recalled }
 
 // Recognised reports whether the stream is known to be of the log read before.
 func (r *Reading) Recognised() bool { return !r.replaying }
 
 // reached reports whether the server, at position pos, still sends everything
-// read before. It has sent everything up to pos.
+// read before. Everything up to pos has been sent.
 func (r *Reading) reached(pos pg.LSN) (again bool, err error) {
 	if !r.replaying {
 		return false, nil
@@ -196,8 +198,7 @@ func (r *Reading) reached(pos pg.LSN) (again bool, err error) {
 	return pos < r.end, nil
 }
 
-// found notes that the server has sent the event at p, which may be the one at the
-// checkpoint's cut.
+// found notes the event at p as sent, perhaps at the checkpoint's cut.
 func (r *Reading) found(p pg.Position) error {
 	switch c := p.Compare(r.cut.Position()); {
 	case c > 0:
@@ -211,8 +212,8 @@ func (r *Reading) found(p pg.Position) error {
 // close forgets the transaction cut.
 func (r *Reading) close() { r.cut, r.recalled, r.extent = Cut{}, false, Whole }
 
-// cutLost is the error of a transaction that does not have the event again up
-// to which it was published, so it is not known where to go on.
+// cutLost is the error of a transaction without the last published event, hence
+// without a known place to go on.
 func (r *Reading) cutLost() error {
 	return failure.Lossf(catalog.AcceptGap, "transaction %s was published up to its change %d, and the server sends no event there now: publication or tables are not what they were",
 		r.cut.Landmark, r.cut.Seq)

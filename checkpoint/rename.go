@@ -11,14 +11,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// scopeMessages begins what a scope says of messages.
+// scopeMessages begins a scope's part of messages.
 const scopeMessages = "messages:"
 
 // Following returns the checkpoint with the present names of the tables read. A
-// table it knows by the OID, and under another name, was renamed, or moved to
-// another schema: it is the same table, whose rows were read up to here.
+// table known by the OID, under another name, was renamed, or moved to another
+// schema: the same table, with the rows read up to here.
 func (c Checkpoint) Following(tables []catalog.TableInfo) Checkpoint {
-	names := make(map[string]string) // present ones by those of before
+	names := make(map[string]string) // present names by former names
 	for _, t := range tables {
 		if i := c.Owned.now(t.OID); i >= 0 && c.Owned[i].Name != "" && c.Owned[i].Name != t.String() {
 			names[c.Owned[i].Name] = t.String()
@@ -44,7 +44,7 @@ func renamedScope(scope string, names map[string]string) string {
 	messages, read := "", 0
 	for name := range pg.SplitNames(scope) {
 		if strings.HasPrefix(name, scopeMessages) {
-			messages = scope[read:] // with any comma in it
+			messages = scope[read:] // with any comma inside
 			break
 		}
 		parts = append(parts, cmp.Or(names[name], name))
@@ -57,11 +57,10 @@ func renamedScope(scope string, names map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// Unread judges why a table cannot be read, if that is the view's error. called
-// returns the present name of a table by its OID, the zero Table for none. It
-// is a loss only where rows of a table read may have been left out since. A
-// table that has not been read yet, or has another name now, is one of class
-// failure.Config.
+// Unread judges the reason of an unreadable table, if the view's error. called
+// returns the present name of a table by the OID, the zero Table for none. A
+// loss only if rows of a table read may have been left out since. A table not
+// read yet, or with another name now, is of class failure.Config.
 func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, error)) error {
 	missing := v.Missing()
 	switch {
@@ -89,8 +88,8 @@ func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, 
 		"source.tables: table %s is called %s now, and none of its events is lost", missing.Table, now)
 }
 
-// former says of a table with the name of a single read, and is another, the
-// outcome of that one; "" where none is.
+// former tells the outcome of a table read before whose name another table has
+// now; "" where none is.
 func (c *Checkpoint) former(tables []catalog.TableInfo, called func(oid uint32) (pg.Table, error)) (string, error) {
 	for _, t := range tables {
 		oid := c.Owned.named(t.String())

@@ -7,13 +7,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Past is everything read of a log before a stream of it begins again.
+// Past is everything read of a log before a new stream.
 type Past struct {
 	Slot  pg.LSN // the confirmed position
 	Start pg.LSN // of the stream
-	Known pg.LSN // what ends at or before it was read
-	// Since is the last transaction of ours in it. It also proves everything
-	// before it: two logs with the same record are the same up to there.
+	Known pg.LSN // everything ending at or before was read
+	// Since is the last transaction of ours inside, and the proof of everything
+	// before: two logs with the same record are the same up to there.
 	Since Landmark
 	Cut   Cut      // the last event read of a transaction behind Known; zero: none
 	Skip  Landmark // a transaction an operator ordered to pass over; zero: none
@@ -24,14 +24,14 @@ type Past struct {
 // transactions. If it is not, this is another log, whose new events have
 // positions looking known.
 //
-// It is told of the stream in the stream's order: Transaction for each event of
-// ours, Reached for each position up to which the server has sent everything.
-// Both return an error of class failure.Loss once the log is found to be
-// another. Not safe for concurrent use.
+// Told of the stream in order: Transaction for each event of ours, Reached for
+// each position up to which the server has sent everything. Both return an
+// error of class failure.Loss once the log is found to be another. Not safe for
+// concurrent use.
 type Replay struct {
 	past   Past
-	wanted []Landmark // not seen yet, in this order: Since, then Cut
-	passed pg.LSN     // commit of the last transaction that fitted
+	wanted []Landmark // not seen yet, in order: Since, then Cut
+	passed pg.LSN     // commit of the last fitting transaction
 }
 
 // NewReplay returns the judge of a stream.
@@ -51,7 +51,7 @@ func (r *Replay) Transaction(tx Landmark) error {
 		return nil
 	}
 	switch {
-	case tx.Commit < r.past.Since.Commit: // Since proves it
+	case tx.Commit < r.past.Since.Commit: // proven by Since
 	case len(r.wanted) > 0 && r.wanted[0].Same(tx):
 		r.wanted = r.wanted[1:]
 	case len(r.wanted) > 0 && tx.Commit >= r.wanted[0].Commit:
@@ -63,8 +63,8 @@ func (r *Replay) Transaction(tx Landmark) error {
 	return nil
 }
 
-// Other notes a change of transaction tx that is no event, but may have been
-// taken for one when read before.
+// Other notes a change of transaction tx other than an event, perhaps taken for
+// an event when read before.
 func (r *Replay) Other(tx Landmark) {
 	if len(r.wanted) > 0 && r.wanted[0].Same(tx) {
 		r.wanted = r.wanted[1:]
@@ -72,8 +72,8 @@ func (r *Replay) Other(tx Landmark) {
 	}
 }
 
-// Reached notes that the server has sent everything up to pos. done reports
-// that the log is the one read before, and that the rest is new.
+// Reached notes everything up to pos as sent. done reports that the log is the
+// same as before, and the rest new.
 func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {
 	if len(r.wanted) == 0 {
 		return pos >= r.past.Known, nil

@@ -7,10 +7,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// Through returns the checkpoint for another publication than before, where
-// that loses nothing: it has published all tables since before the checkpoint,
-// which published tells by the horizon. Everything read before it may have come
-// through the former one alone, so the log cannot be known again by it.
+// Through returns the checkpoint for another publication than before, if
+// without loss: all tables published since before the checkpoint, told by
+// published from the horizon. Earlier rows may have come through the former
+// publication alone, so they do not help to recognise the log.
 func (c Checkpoint) Through(name, fingerprint string, published func(horizon uint64) (bool, error)) (Checkpoint, error) {
 	if c.Horizon == 0 || !catalog.OtherPublication(c.Publication, fingerprint) {
 		return c, nil

@@ -14,15 +14,15 @@ type Ticket uint64
 // Tracker turns acks into a position: the last transaction end with every
 // record of its own and of all earlier transactions done.
 //
-// It is told of the stream in the stream's order: Add for each record, Seal for
-// each transaction end, Keepalive where the server had nothing for us. A
-// non-transactional message counts as a separate transaction. Done comes in any
-// order. Not safe for concurrent use; see Locked.
+// Told of the stream in order: Add for each record, Seal for each transaction
+// end, Keepalive where the server had nothing for us. A non-transactional
+// message counts as a separate transaction. Done comes in any order. Not safe
+// for concurrent use; see Locked.
 //
 // If calls contradict each other (more done than added, an end before the
-// last), no position is certain any more. The tracker then stays where it is
-// for good, and every later Seal and Keepalive returns the reason. So a caller
-// that acks on a single goroutine and reads on another notices without checking
+// last), no position is certain any more. The tracker then stays there for
+// good, and every later Seal and Keepalive returns the reason. So a caller
+// acking on a single goroutine and reading on another notices without checking
 // each ack.
 type Tracker struct {
 	// ring holds the transactions [first, next) at their ticket modulo the length,
@@ -30,16 +30,16 @@ type Tracker struct {
 	ring  []transaction
 	first Ticket // the oldest with something unacked
 	next  Ticket // the next to be opened
-	open  bool   // next-1 is open: it has no end yet
+	open  bool   // next-1 is open: without an end yet
 
 	position pg.LSN
-	landmark Landmark // the last transaction with records that position has passed
+	landmark Landmark // the last transaction with records passed by position
 	last     pg.LSN   // the highest end or idle position heard of
 	inFlight int
 	err      error // the first contradiction
 }
 
-// transaction is what the tracker keeps of a single transaction.
+// transaction is the tracker's state of a transaction.
 type transaction struct {
 	end      pg.LSN // once sealed
 	landmark Landmark
@@ -59,8 +59,8 @@ func NewTracker(start pg.LSN) *Tracker {
 	}
 }
 
-// Add notes one more record in flight in the open transaction, which it opens
-// if none is, and returns the transaction's ticket.
+// Add notes another record in flight in the open transaction, opened if none
+// is, and returns the transaction's ticket.
 func (t *Tracker) Add() Ticket {
 	if !t.open {
 		t.push()
@@ -71,10 +71,10 @@ func (t *Tracker) Add() Ticket {
 	return t.next - 1
 }
 
-// Seal notes that the open transaction ends at end, and that landmark is how to
-// know it again. end may be confirmed once everything in the transaction and
+// Seal notes the open transaction's end, and the landmark to recognise the
+// transaction by. end may be confirmed once everything in the transaction and
 // before it is done. A transaction may be empty: the records did not concern
-// us. An end below an earlier one is an error.
+// us. An end below an earlier end is an error.
 func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	if t.err != nil {
 		return t.err
@@ -96,11 +96,10 @@ func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	return nil
 }
 
-// Keepalive notes that there is nothing of ours up to pos, which may be confirmed
-// once everything added so far is done. It is ignored while a transaction is
-// open. So is a position below the last: the server repeats its own position in
-// keepalives, which it sends from within a transaction with the position before
-// it.
+// Keepalive notes nothing of ours up to pos, to be confirmed once everything
+// added so far is done. Ignored while a transaction is open. So is a position
+// below the last: the server repeats its own position in keepalives, which it
+// sends from within a transaction with the position before it.
 func (t *Tracker) Keepalive(pos pg.LSN) error {
 	if t.err != nil || t.open || pos <= t.last {
 		return t.err
@@ -110,8 +109,8 @@ func (t *Tracker) Keepalive(pos pg.LSN) error {
 	return nil
 }
 
-// Done notes that n records of transaction k are acked. A ticket not in flight,
-// or more records than are, breaks the tracker.
+// Done notes n records of transaction k as acked. A ticket not in flight, or
+// more records than are, breaks the tracker.
 func (t *Tracker) Done(k Ticket, n int) {
 	if n == 0 {
 		return
@@ -131,16 +130,16 @@ func (t *Tracker) Done(k Ticket, n int) {
 	}
 }
 
-// Position is the highest LSN that is safe to confirm. Position never goes
-// back; it is the start position (or zero) until something is done.
+// Position is the highest LSN safe to confirm. Position never goes back; the
+// start position (or zero) until something is done.
 func (t *Tracker) Position() pg.LSN { return t.position }
 
-// Landmark is the last transaction with records that ends at or before
-// Position, as given to Seal; zero if there was none since the start.
+// Landmark is the last transaction with records ending at or before Position,
+// as given to Seal; zero if there was none since the start.
 func (t *Tracker) Landmark() Landmark { return t.landmark }
 
-// After is what Position and Landmark would be if everything before transaction
-// k were done, and n more records of k. whole reports whether k would be, too.
+// After is Position and Landmark as if everything before transaction k were
+// done, and n more records of k. whole reports whether k would be, too.
 func (t *Tracker) After(k Ticket, n int) (position pg.LSN, landmark Landmark, whole bool) {
 	position, landmark = t.position, t.landmark
 	sealed := t.next
@@ -156,17 +155,16 @@ func (t *Tracker) After(k Ticket, n int) (position pg.LSN, landmark Landmark, wh
 	return position, landmark, whole
 }
 
-// Read is the highest end or idle position told. Everything up to it is done
-// where Position is as high.
+// Read is the highest end or idle position told. Everything before is done if
+// Position is as high.
 func (t *Tracker) Read() pg.LSN { return t.last }
 
-// InFlight is the number of records that were added and are not done.
+// InFlight is the number of records added and not done.
 func (t *Tracker) InFlight() int { return t.inFlight }
 
-// raise moves the end of the last sealed transaction up to a position that
-// brought no record: it may be confirmed exactly when that transaction and all
-// before it are done. So any number of empty transactions and keepalives costs
-// no memory.
+// raise moves the end of the last sealed transaction up to a position without a
+// record: to be confirmed exactly when the transaction and all before are done.
+// So any number of empty transactions and keepalives costs no memory.
 func (t *Tracker) raise(end pg.LSN) {
 	if t.first == t.next {
 		t.position = end
@@ -175,8 +173,7 @@ func (t *Tracker) raise(end pg.LSN) {
 	t.at(t.next - 1).end = end
 }
 
-// retire moves the position over the transactions at the front that are sealed
-// and done.
+// retire moves the position over the sealed and done transactions at the front.
 func (t *Tracker) retire() {
 	if t.err != nil {
 		return
@@ -199,7 +196,7 @@ func (t *Tracker) at(k Ticket) *transaction {
 	return &t.ring[uint64(k)&uint64(len(t.ring)-1)]
 }
 
-// push makes room for the transaction next and opens it.
+// push makes room for the transaction next and opens the transaction.
 func (t *Tracker) push() {
 	if int(t.next-t.first) == len(t.ring) {
 		old := *t

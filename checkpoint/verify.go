@@ -16,31 +16,30 @@ import (
 // confirms, so in any other order the progress looks like a slot that was
 // advanced or a server that fell behind.
 type Server struct {
-	Name     string // of the slot, which may not exist
-	Scope    string // of what is to be read; "" where nothing is
+	Name     string // of the slot, perhaps missing
+	Scope    string // of the source; "" where nothing is
 	Key      string // of the checkpoint in the store
 	SystemID string
 	Timeline int32
 	Database string
-	// CurrentLSN is the end of the WAL that is on disk
-	// (pg_current_wal_flush_lsn).
+	// CurrentLSN is the end of the WAL on disk (pg_current_wal_flush_lsn).
 	CurrentLSN pg.LSN
 	// Publication is the catalog.Publication.Fingerprint.
 	Publication, PublicationName string
 	Exists                       bool // whether the slot does
 	Slot                         catalog.Slot
-	// TimelineSwitch is where the server's history left the checkpoint's timeline
-	// (catalog.TimelineSwitch), or 0 where it never was on it. TimelineSwitch
+	// TimelineSwitch is the place where the server's history left the checkpoint's
+	// timeline (catalog.TimelineSwitch), or 0 if never there. TimelineSwitch
 	// counts only if the timelines differ.
 	TimelineSwitch pg.LSN
 	// StoredInside: the checkpoint is kept in the database itself
-	// (checkpoint.store: postgres), and fails over with it.
+	// (checkpoint.store: postgres), and fails over together.
 	StoredInside bool
 	// Patroni manages the cluster, and may have dropped the slot.
 	Patroni bool
 }
 
-// dropped adds to the loss of a slot that Patroni may have caused it.
+// dropped adds Patroni as a possible cause to the loss of a slot.
 func (s *Server) dropped(slot string, err error) error {
 	if !s.Patroni {
 		return err
@@ -67,7 +66,7 @@ const (
 // else moved it. PostgreSQL itself would not say so: it starts a stream from
 // the later of the position asked for and the confirmed one, and skips what is
 // between (PostgreSQL documentation, START_REPLICATION). A confirmed position
-// before the checkpoint is normal, because the server writes it to disk only at
+// before the checkpoint is normal: the server writes positions to disk only at
 // its own checkpoints. The stream then starts at our checkpoint. After a
 // failover the slot may be ahead of a checkpoint kept in the database. The
 // stream then starts at the slot's position: see copiedAhead.
@@ -116,8 +115,8 @@ func sameDatabase(stored *Checkpoint, seen *Server) error {
 	return nil
 }
 
-// sameHistory finds a standby promoted before it had received everything we
-// read from the old primary. Later writes there have the same LSNs as our rows.
+// sameHistory finds a standby promoted without everything we read from the old
+// primary. Later writes there have the same LSNs as our rows.
 func sameHistory(stored *Checkpoint, seen *Server) error {
 	if stored.Timeline == seen.Timeline {
 		return nil
@@ -160,8 +159,8 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN))
 }
 
-// sameMessages finds a prefix of messages nobody reads any more, as a mistyped
-// source.message_prefix has it: those would be passed over without a word.
+// sameMessages finds a prefix of messages no longer read, as after a mistyped
+// source.message_prefix: those would be passed over without a word.
 func sameMessages(stored *Checkpoint, seen *Server) error {
 	was, now := messagesOf(stored.Scope), messagesOf(seen.Scope)
 	if stored.Made || was == "" || seen.Scope == "" || was == now {
@@ -180,8 +179,7 @@ func messagesOf(scope string) string {
 	return ""
 }
 
-// slotReadable checks what must be true of a slot, with or without a
-// checkpoint.
+// slotReadable checks a slot's requirements, with or without a checkpoint.
 func slotReadable(stored *Checkpoint, seen *Server) error {
 	slot := &seen.Slot
 	if !seen.Exists {
@@ -241,7 +239,7 @@ func samePublication(stored *Checkpoint, seen *Server) error {
 	}
 	gone := catalog.LeftOut(stored.Publication, seen.Publication)
 	switch {
-	case len(gone) > 0 && stored.Made: // nothing of it was read
+	case len(gone) > 0 && stored.Made: // not read yet
 		return nil
 	case stored.Made:
 		return failure.Configf(beginAnew,
@@ -265,8 +263,8 @@ func (c *Checkpoint) WithoutPublication(name string) error {
 	return failure.Configf(beginAnew, "publication %q does not exist any more, for which setup made slot %q at %s", name, c.Slot, c.LSN)
 }
 
-// MadeFor returns why a slot of which nothing was read cannot be read through
-// the publication, if setup made it for another.
+// MadeFor returns why an unread slot cannot be read through the publication, if
+// made by setup for another.
 func (c *Checkpoint) MadeFor(publication string) error {
 	if !c.Made || c.PublicationName == publication || catalog.NoTables(c.Publication) {
 		return nil

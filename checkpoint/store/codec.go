@@ -18,8 +18,8 @@ import (
 // older reader may ignore.
 const formatVersion = 1
 
-// document is a checkpoint as it is stored. Its LSN hides that of the
-// Checkpoint, so an operator sees PostgreSQL's own notation.
+// document is a checkpoint in stored form. The LSN hides the Checkpoint's, so
+// an operator sees PostgreSQL's own notation.
 type document struct {
 	Version  int               `json:"version"`
 	LSN      string            `json:"lsn"`
@@ -32,20 +32,20 @@ type document struct {
 	checkpoint.Checkpoint
 }
 
-// landmarkDocument is a Landmark as it is stored.
+// landmarkDocument is a Landmark in stored form.
 type landmarkDocument struct {
 	Commit string    `json:"commit"`
 	XID    uint32    `json:"xid,omitempty"`
 	Time   time.Time `json:"time,omitzero"`
 }
 
-// cutDocument is a Cut as it is stored.
+// cutDocument is a Cut in stored form.
 type cutDocument struct {
 	landmarkDocument
 	Seq uint32 `json:"seq"`
 }
 
-// doubtfulDocument is a Doubtful as it is stored.
+// doubtfulDocument is a Doubtful in stored form.
 type doubtfulDocument struct {
 	Saved     document           `json:"saved"`
 	Producer  int64              `json:"producer"`
@@ -58,7 +58,7 @@ type doubtfulDocument struct {
 func documentsOf(all []checkpoint.Doubtful) (docs []doubtfulDocument) {
 	for _, d := range all {
 		d.Saved.Doubtful = nil // they are among all, unless they are passed
-		d.Saved.Ends = nil     // as those of the checkpoint that counts, at least
+		d.Saved.Ends = nil     // as the counting checkpoint's, at least
 		docs = append(docs, doubtfulDocument{newDocument(d.Saved), d.Producer, d.Epoch, d.Aborted, d.Committed, d.Written})
 	}
 	return docs
@@ -113,7 +113,7 @@ func newDocument(cp checkpoint.Checkpoint) document {
 	}
 }
 
-// decode reads what encode wrote. where names the place for the operator.
+// decode reads encode's output. where names the place for the operator.
 func decode(b []byte, where string) (cp checkpoint.Checkpoint, err error) {
 	var version struct {
 		Version int `json:"version"`
@@ -169,8 +169,8 @@ func (d document) checkpoint() (cp checkpoint.Checkpoint, err error) {
 	return cp, nil
 }
 
-// parseLSN takes the whole text for an LSN; pglogrepl.ParseLSN would accept one
-// only begins with an LSN.
+// parseLSN takes the whole text for an LSN; pglogrepl.ParseLSN would accept any
+// text beginning with an LSN.
 func parseLSN(s string) (pg.LSN, error) {
 	lsn, err := pglogrepl.ParseLSN(s)
 	if err != nil {
@@ -182,9 +182,8 @@ func parseLSN(s string) (pg.LSN, error) {
 	return lsn, nil
 }
 
-// unreadable is the error of bytes that are no checkpoint. To start without it
-// would lose the check that the slot is the same one, so only an operator may
-// decide that.
+// unreadable is the error of invalid bytes. A start without the checkpoint
+// would lose the check of the slot, so only an operator may decide.
 func unreadable(where string, err error) error {
 	return failure.Configf(
 		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position (with source.snapshot: initial, once it is decided whether the table is published again)",

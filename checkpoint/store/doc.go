@@ -10,5 +10,5 @@
 //     checkpoint back; see checkpoint.Checkpoint.Epoch.
 //  3. Each load and save ends with the context.
 //
-// Non-goals: when to save, what a checkpoint means (checkpoint).
+// Non-goals: when to save, the meaning of a checkpoint (checkpoint).
 package store

@@ -14,23 +14,23 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// file keeps one checkpoint in a separate file. A save replaces the file as a
-// whole, so a reader sees the old or the new one, whatever crashes. file takes
-// no lock: two processes on a single slot exclude each other through the slot,
-// and a warm spare must be able to read.
+// file keeps a checkpoint in a separate file. A save replaces the file as a
+// whole, so a reader sees the old or the new content, whatever crashes. file
+// takes no lock: two processes on a single slot exclude each other through the
+// slot, and a warm spare must be able to read.
 type file struct {
 	path, key string
 }
 
 // fileDocument is a file's content. fileDocument names the key so two
-// connectors with one path are noticed.
+// connectors with the same path are noticed.
 type fileDocument struct {
 	Key        string          `json:"key"`
 	Checkpoint json.RawMessage `json:"checkpoint"`
 }
 
 // NewFile returns the store keeping the checkpoint under key in the file at
-// path, whose directory must exist.
+// path, in an existing directory.
 func NewFile(path, key string) (checkpoint.Store, error) {
 	dir := filepath.Dir(path)
 	info, err := os.Stat(dir)
@@ -93,8 +93,7 @@ func (f *file) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 
 func (f *file) Close() {}
 
-// replace writes a file so that after a crash it has either the old content or
-// the new one.
+// replace writes a file with either the old or the new content after a crash.
 func replace(path string, content []byte) error {
 	dir := filepath.Dir(path)
 	tmp, err := writeTemp(dir, tempPattern(path), content)
@@ -110,9 +109,10 @@ func replace(path string, content []byte) error {
 	return syncDirectory(dir)
 }
 
-// keepOwner gives the new file the owner, group and mode of the old one or, if there is
-// none, the owner and group of the directory: an operator's command may run as another user
-// than the connector. Only root may give files away, and others need not.
+// keepOwner gives the new file the owner, group and mode of the old or, without
+// any, the owner and group of the directory: an operator's command may run as
+// another user than the connector. Only root may give files away, and others
+// need not.
 func keepOwner(old, fresh string) error {
 	info, err := os.Stat(old)
 	first := errors.Is(err, fs.ErrNotExist)
@@ -133,12 +133,12 @@ func keepOwner(old, fresh string) error {
 	return os.Chmod(fresh, info.Mode().Perm())
 }
 
-// tempPattern names the temporary files that then replace the file at path.
+// tempPattern names the temporary files to replace the file at path.
 func tempPattern(path string) string { return filepath.Base(path) + ".*.tmp" }
 
-// writeTemp writes a new, durable file. The name is unique: a process that is
-// paused here and goes on later must not write into a file another has renamed
-// by then. A crash here leaves the file behind.
+// writeTemp writes a new, durable file. The name is unique: a process paused
+// here must not write later into a file renamed by another. A crash here leaves
+// the file behind.
 func writeTemp(dir, pattern string, content []byte) (name string, err error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err != nil {

@@ -26,8 +26,8 @@ func Forget(ctx context.Context, s checkpoint.Store) error {
 	return nil
 }
 
-// forget writes a record without a value, which compaction removes together with
-// those before it.
+// forget writes a record without a value, removed by compaction together with
+// earlier records.
 func (k *kafka) forget(ctx context.Context) error {
 	if err := k.write(ctx, nil); err != nil {
 		return fmt.Errorf("topic %s: %w", k.topic, err)
@@ -42,7 +42,7 @@ func (p *postgres) forget(ctx context.Context) error {
 	})
 }
 
-// forget loads the file first, so that another connector's file is left alone.
+// forget loads the file first, and leaves another connector's file alone.
 func (f *file) forget(ctx context.Context) error {
 	if _, ok, err := f.Load(ctx); err != nil || !ok {
 		return err

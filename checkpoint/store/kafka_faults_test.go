@@ -202,8 +202,8 @@ func TestUntilKnownAsksAgainWhateverTheTime(t *testing.T) {
 	}
 }
 
-// A save that is given up takes no later one with it: the client fails all
-// records that wait behind one whose context has ended.
+// A save that is given up takes no later save along: the client
+// fails all records that wait behind one whose context has ended.
 func TestKafkaSaveAfterOneThatWasGivenUp(t *testing.T) {
 	cluster, opts := startKafka(t)
 	s := kafkaAt(opts).store(t, "a")

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// ownedDocument is an OwnedTable as it is stored.
+// ownedDocument is an OwnedTable in stored form.
 type ownedDocument struct {
 	OID         uint32            `json:"oid"`
 	Name        string            `json:"name,omitempty"`
@@ -61,7 +61,7 @@ func ownedOf(docs []ownedDocument) (owned checkpoint.Owned, err error) {
 	return owned, nil
 }
 
-// position reads what pg.LSNText writes.
+// position reads pg.LSNText's form.
 func position(text string) (pg.LSN, error) {
 	if text == "" {
 		return 0, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// postgres keeps checkpoints as rows of a table, one for each key.
+// postgres keeps checkpoints as rows of a table, by key.
 type postgres struct {
 	url   string
 	table string // as SQL
@@ -96,8 +96,7 @@ func (p *postgres) Close() {
 }
 
 // do runs f on the connection. If the connection is dead, as after a restart of
-// the server, do opens a new one and runs f once more. So it must be safe to
-// repeat f.
+// the server, do opens a new one and runs f once more. So f must be repeatable.
 func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 	select {
 	case p.busy <- struct{}{}:
@@ -120,8 +119,8 @@ func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 	return f(conn)
 }
 
-// connect parses the URL each time, so files it names are read anew, such as a
-// password rotated.
+// connect parses the URL each time, so named files are read anew, such as a
+// rotated password.
 func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := catalog.ConnectStore(ctx, p.url, "cdc-outbox checkpoint",
 		map[string]string{"synchronous_commit": "on"}) // durable on return, whatever the database's default is
@@ -131,7 +130,7 @@ func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// ensureTable finds the table and creates it where missing. ensureTable looks
+// ensureTable finds the table or creates a missing one. ensureTable looks
 // first: CREATE TABLE IF NOT EXISTS asks for the right to create even if there
 // is nothing to do.
 func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string) error {
@@ -158,16 +157,15 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
 }
 
-// TableSQL creates the table of NewPostgres, whose name is given as SQL, where
-// missing.
+// TableSQL creates the table of NewPostgres, named in SQL, where missing.
 func TableSQL(table string) string {
 	return `CREATE TABLE IF NOT EXISTS ` + table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
 }
 
 // LocateTable lets the server parse the name of a checkpoint table. The result
-// is SQL. A name without a schema is that of the table on the search path of
-// the login or, if there is none, in public, or of one to be created: in the
-// first schema of the path or, where empty, in public.
+// is SQL. A name without a schema is of the table on the search path of the
+// login or, without any, in public, or of a new table: in the first schema of
+// the path or, where empty, in public.
 func LocateTable(ctx context.Context, conn *pgx.Conn, table string) (located string, exists bool, err error) {
 	var name pgx.Identifier
 	if err := conn.QueryRow(ctx, `SELECT parse_ident($1)`, table).Scan(&name); err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // replaceable returns why the file at path cannot be replaced, although the
-// directory can be written to. It may be a separate mount, as a single file in
-// a container, belong to somebody else in a directory like /tmp, or be
+// directory can be written to. The file may be a separate mount, as a single
+// file in a container, belong to somebody else in a directory like /tmp, or be
 // immutable. replaceable changes nothing.
 func replaceable(path string) error {
 	info, err := os.Lstat(path)
@@ -65,5 +65,5 @@ func mounted(path string) bool {
 	return false
 }
 
-// unescape reads what mountinfo writes for characters that separate.
+// unescape reads mountinfo's escapes of separators.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

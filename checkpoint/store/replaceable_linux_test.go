@@ -55,7 +55,8 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 	}
 }
 
-// asNobody has the test's thread, which ends with it, use files as another user.
+// asNobody has the test's thread, which ends afterwards, use files as
+// another user.
 func asNobody(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -15,8 +15,8 @@ import (
 )
 
 // Writable returns why the store could not save a checkpoint now, or nil, as
-// far as that shows without saving one. For Kafka it is always nil: package
-// admin asks for the topic's privileges.
+// far as visible without a save. Always nil for Kafka: package admin asks for
+// the topic's privileges.
 func Writable(ctx context.Context, s checkpoint.Store) error { return mayWrite(ctx, s, false) }
 
 // Forgettable is Writable for Forget.
@@ -31,7 +31,7 @@ func mayWrite(ctx context.Context, s checkpoint.Store, forget bool) error {
 	return nil
 }
 
-// mayWrite does what a save does, short of the last step.
+// mayWrite does a save's work, short of the last step.
 func (f *file) mayWrite(context.Context, bool) error {
 	dir := filepath.Dir(f.path)
 	tmp, err := writeTemp(dir, tempPattern(f.path), []byte("cdc-outbox: can a checkpoint be written here?\n"))
@@ -52,8 +52,8 @@ func (f *file) writeRemedy() string {
 		"in a container: mount the directory, not the file, and without :ro", filepath.Dir(f.path), os.Geteuid())
 }
 
-// refused gives an error of the file system the class. If repeating cannot
-// help, it is an error of the configuration.
+// refused gives an error of the file system the class. A lasting error is of
+// the configuration.
 func refused(err error, remedy string) error {
 	class := failure.Transient // a full disk, say
 	for _, lasting := range []error{

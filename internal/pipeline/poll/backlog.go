@@ -11,10 +11,10 @@ import (
 )
 
 // BacklogCounted is up to how many unpublished rows are counted. A long backlog
-// is not read through only to count it.
+// is not read through only for a count.
 const BacklogCounted = 10_000
 
-// Backlog is what waits in a table to be published.
+// Backlog is a table's unpublished rows.
 type Backlog struct {
 	Rows   int64         // up to BacklogCounted
 	Oldest time.Duration // age of the oldest of them; 0 where unknown
@@ -41,7 +41,7 @@ func ReadBacklog(ctx context.Context, conn *pgx.Conn, t *Table) (Backlog, error)
 	return b, nil
 }
 
-// LaneHolder is a session that works on lanes of a table at this moment.
+// LaneHolder is a session working on lanes of a table at the moment.
 type LaneHolder struct {
 	PID         int32  `json:"pid"`
 	Application string `json:"application_name,omitempty"`
@@ -50,7 +50,7 @@ type LaneHolder struct {
 	Lanes       []int  `json:"lanes"`
 }
 
-// ReadLanes lists who holds which of a table's lanes now. None does while there
+// ReadLanes lists the present holders of a table's lanes. None does while there
 // is nothing to publish.
 func ReadLanes(ctx context.Context, conn *pgx.Conn, t *Table) ([]LaneHolder, error) {
 	rows, err := conn.Query(ctx, `

@@ -16,7 +16,7 @@ import (
 
 // batch claims rows, publishes and marks them. batch returns errors of the
 // database, and errors only an operator can fix. After any other failed
-// delivery it waits.
+// delivery comes a wait.
 func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err error) {
 	c, err := w.claim(ctx, t)
 	if err != nil || c == nil {
@@ -31,7 +31,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		return false, nil
 	}
 	if err != nil {
-		t.most = max(1, t.limit/2) // it may have been more than can be read in time
+		t.most = max(1, t.limit/2) // perhaps more than readable in time
 		t.limit = t.most
 		rollback(w.working, w.conn.PgConn())
 		return false, err
@@ -64,14 +64,14 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	if failed == nil {
 		w.stalls.Reset()
 	} else if err == nil {
-		t.limit = max(1, t.limit/2) // a slow broker must have a batch it can take in time
+		t.limit = max(1, t.limit/2) // a slow broker must have a batch for the time
 		err = w.outlast(ctx, failed)
 	}
 	return done > 0, err
 }
 
-// held notes how many rows of the table this worker may not publish, because
-// another session holds them, or an earlier one of the same key.
+// held notes the number of the table's rows not to be published by the worker:
+// held by another session, or behind an earlier row of the same key.
 func (w *worker) held(t *tableState, rows int) {
 	w.heldBack.Add(int64(rows - t.held))
 	t.held = rows
@@ -127,14 +127,14 @@ func (w *worker) publish(c *claim, items []delivery.Item) (done int, err error) 
 	return done, err
 }
 
-// outlast waits after a failed delivery, and returns the error where only an
-// operator or another process can fix it.
+// outlast waits after a failed delivery, and returns the error if only an
+// operator or another process can mend the cause.
 func (w *worker) outlast(ctx context.Context, failed error) error {
 	if failure.ClassOf(failed) != failure.Transient || errors.Is(failed, sink.ErrOutputGone) {
 		return failed
 	}
 	if w.working.Err() != nil {
-		return nil // it was given up
+		return nil // given up
 	}
 	wait := w.stalls.Next()
 	level := w.log.Warn
@@ -146,8 +146,8 @@ func (w *worker) outlast(ctx context.Context, failed error) error {
 	return nil
 }
 
-// resize adapts the size of the next batch to this one: seen rows were found,
-// and as many of them read as the bytes allow.
+// resize adapts the size of the next batch to the present: seen rows were
+// found, and as many of them read as the bytes allow.
 func (t *tableState) resize(seen, read int) {
 	switch {
 	case read < seen:
@@ -157,9 +157,8 @@ func (t *tableState) resize(seen, read int) {
 	}
 }
 
-// inOrder returns the rows that may be published now, in order: without those
-// another session holds, and without the later ones of their keys, which it
-// returns too.
+// inOrder returns the rows to publish now, in order: without rows held by
+// another session, and without their keys' later rows, also returned.
 func inOrder(rows []row) (free []row, keys []string) {
 	var held map[string]bool
 	for _, r := range rows {
@@ -179,7 +178,7 @@ func inOrder(rows []row) (free []row, keys []string) {
 	return free, keys
 }
 
-// route makes events of rows. The error is one of the configuration.
+// route makes events of rows. The error is of the configuration.
 func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, error) {
 	items := make([]delivery.Item, len(rows))
 	for i, r := range rows {
@@ -193,8 +192,8 @@ func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, err
 	return items, nil
 }
 
-// stopRemedy names the ways past a bad event. Neither it nor a later one of the
-// batch is marked as published.
+// stopRemedy names the ways past a bad event. Neither the row nor a later one
+// of the batch is marked as published.
 func stopRemedy(_ *transform.Event, bad *transform.BadEvent) string {
 	return "correct the row, and start again; otherwise " + delivery.PastBadEvent(bad)
 }

@@ -20,10 +20,10 @@ const (
 	// statementTimeout bounds each exchange with the server, so a dead connection
 	// is noticed.
 	statementTimeout = 30 * time.Second
-	// claimMargin is how much longer than source.poll.claim_timeout the server
-	// waits for us before it ends the transaction.
+	// claimMargin is the server's patience beyond source.poll.claim_timeout before
+	// the end of the transaction.
 	claimMargin = 2 * time.Second
-	// laneWait is the longest wait for a lane; it must end before statementTimeout.
+	// laneWait is the longest wait for a lane; shorter than statementTimeout.
 	laneWait = 10 * time.Second
 )
 
@@ -33,28 +33,28 @@ type claim struct {
 	conn  *pgconn.PgConn
 	table *Table
 	all   int   // lanes of the table
-	held  []int // those it holds
+	held  []int // the held ones
 	// asked is when rows were last asked for. The server waits for us from then on, or
 	// from later.
 	asked lease.Instant
 }
 
-// row is a row a claim holds, or that is held back.
+// row is a row held by a claim, or held back.
 type row struct {
 	key    string // the outbox key's text; "" for NULL
-	rel    string // table's OID; "" for a row that could not be claimed
+	rel    string // table's OID; "" for a row not claimed
 	at     string // ctid
 	values []pg.Value
 	time   time.Time // of creation; zero where unknown
-	size   int64     // of the values in memory, and of all else kept for it
+	size   int64     // of the values in memory, and of all else kept beside
 }
 
 // rowMemory is about what a row and the event take beside the values' bytes.
 const rowMemory = 1 << 10
 
 // beginClaim begins the transaction and takes lanes in the order given, up to
-// limit of them; it may end up with none. With count it also counts the workers
-// that have something to do, in all instances.
+// limit of them; perhaps without any. With count also counts the busy workers
+// of all instances.
 func beginClaim(ctx context.Context, conn *pgconn.PgConn, t *Table, holdFor time.Duration, lanes []int, limit int, count bool) (c *claim, present int, err error) {
 	sql := t.beginSQL(holdFor + claimMargin)
 	if count {
@@ -81,7 +81,7 @@ func (c *claim) take(result *pgconn.Result) {
 	}
 }
 
-// await waits for one lane and then takes free others, up to limit. PostgreSQL
+// await waits for a lane and then takes free others, up to limit. PostgreSQL
 // serves waiting sessions in turn. After patience the claim has no lanes, and
 // the transaction is over.
 func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time.Duration) error {
@@ -102,12 +102,12 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
 }
 
-// fetches is how often a claim reads before it takes what it has found.
+// fetches is the number of a claim's reads before taking the rows found.
 const fetches = 8
 
 // rows fetches rows, and leaves out keys held back if they would crowd out the
-// others. A single fetch reads everything returned: rows, those of them that
-// are free to be published, and how many there are.
+// others. A single fetch reads everything returned: rows, the free ones of
+// them, and their number.
 func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []row, seen int, err error) {
 	var without []string
 	for range fetches {
@@ -125,8 +125,9 @@ func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []
 }
 
 // fetch reads and locks the first rows of the lanes without those of some keys,
-// up to limit rows or as many as fit the bytes, at least one. rows are in order;
-// those without rel are held by another session. seen is how many there are.
+// up to limit rows or as many as fit the bytes, at least one. rows are in
+// order; rows without rel are held by another session. seen is how many there
+// are.
 func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []string) (rows []row, seen int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -149,7 +150,7 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 			}
 			if surplus < 0 && !cancelled {
 				cancelled = true
-				_ = c.conn.CancelRequest(ctx) // without it, the rest is read through
+				_ = c.conn.CancelRequest(ctx) // otherwise the rest is read through
 			}
 		}
 	}
@@ -161,8 +162,8 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 	return rows, seen, nil
 }
 
-// minSurplus is the least read beyond what fits before the claim is given up,
-// and made again with a lower limit.
+// minSurplus is the least surplus read before the claim is given up, and made
+// again with a lower limit.
 const minSurplus = 1 << 20
 
 // surplusError means the claim's rows were far more than fit.
@@ -211,8 +212,8 @@ func (c *claim) whileHeld(ctx context.Context, do func(context.Context)) {
 	watcher.Wait()
 }
 
-// awaitEnd reads the connection until it ends, or ctx does. The server has nothing else to
-// say.
+// awaitEnd reads the connection until the end of the connection or ctx. The
+// server has nothing else to say.
 func (c *claim) awaitEnd(ctx context.Context) error {
 	for {
 		some, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -225,8 +226,8 @@ func (c *claim) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// mark marks or deletes the rows and commits. An error may mean it is done
-// nevertheless.
+// mark marks or deletes the rows and commits. After an error the work may be
+// done nevertheless.
 func (c *claim) mark(ctx context.Context, rows []row) error {
 	places := map[string][]string{}
 	for _, r := range rows {
@@ -257,8 +258,8 @@ func rollback(ctx context.Context, conn *pgconn.PgConn) {
 	}
 }
 
-// execute runs statements in the simple protocol, which gives values as text.
-// Running out of statementTimeout closes the connection.
+// execute runs statements in the simple protocol, with values as text. Running
+// out of statementTimeout closes the connection.
 func execute(ctx context.Context, conn *pgconn.PgConn, sql string) ([]*pgconn.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -10,12 +10,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// flagRows is how many rows are looked at for the column that marks published ones.
+// flagRows is the number of rows for the search of the marking column.
 const flagRows = 1000
 
-// Unmarked returns why source.poll.published seems to name the wrong column: in
-// none of the rows looked at it is true, and another boolean column is true in
-// all with a time of publishing. All of those would be published once more.
+// Unmarked returns why source.poll.published seems to name the wrong column:
+// true in none of the rows looked at, while another boolean column is true in
+// all with a time of publishing. All of them would be published once more.
 func (t *Table) Unmarked(ctx context.Context, conn *pgx.Conn) error {
 	if t.published == "" || t.publishedAt == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Metrics is told what happens; package internal/metrics implements it. The
+// Metrics is told of the work; implemented by package internal/metrics. The
 // methods are called from several goroutines and must not block.
 type Metrics interface {
 	delivery.Metrics
@@ -17,11 +17,11 @@ type Metrics interface {
 	// Backlog is told how many rows wait, counted up to BacklogCounted, and the
 	// age of the oldest; once in a while.
 	Backlog(rows int64, oldest time.Duration)
-	// BacklogUnknown is told that what Backlog was told holds no more.
+	// BacklogUnknown takes Backlog's values back.
 	BacklogUnknown()
 }
 
-// Status is what /status shows.
+// Status is the content of /status.
 type Status struct {
 	delivery.Status
 	Mode            string    `json:"mode"`
@@ -36,8 +36,7 @@ type Status struct {
 // readiness says so: the look itself may take longer.
 const silentAfter = 12 * time.Second
 
-// Health collects what the connector knows of its own state. Safe for
-// concurrent use.
+// Health collects the connector's state. Safe for concurrent use.
 type Health struct {
 	kafka    *delivery.Downstream
 	metrics  Metrics
@@ -100,7 +99,7 @@ func (h *Health) backlogSeen(b Backlog) {
 }
 
 // Live is always nil while the process can answer: a dead broker is no reason
-// to restart it.
+// for a restart.
 func (h *Health) Live() error { return nil }
 
 // Ready reports whether events flow, or would if there were any.

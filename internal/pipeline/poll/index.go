@@ -18,9 +18,9 @@ SELECT i.relname::text, pg_get_indexdef(x.indexrelid, 1, false), COALESCE(pg_get
  WHERE x.indrelid = $1 AND m.amname = 'btree' AND x.indoption[0] & 1 = 0
  ORDER BY x.indpred IS NULL, i.relname`
 
-// chooseIndex finds an index of the unpublished rows in their order. Where the
-// condition says the same in another form, claims use that form: the planner
-// would not see they mean the same.
+// chooseIndex finds an index of the unpublished rows in their order. For the
+// same condition in another form, claims use that form: the planner would not
+// see they mean the same.
 func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	type index struct {
 		name, column, condition string
@@ -56,8 +56,7 @@ func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	return t.nameIndex(ctx, conn)
 }
 
-// nameIndex chooses a name for the index missing: one that nothing else in the
-// schema has.
+// nameIndex chooses a name for the index missing: not in use in the schema.
 func (t *Table) nameIndex(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, `
 		SELECT COALESCE((SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS names(name, n)
@@ -72,8 +71,8 @@ func (t *Table) nameIndex(ctx context.Context, conn *pgx.Conn) error {
 // isNotTrue ends a condition with the rows with NULL too.
 const isNotTrue = " IS NOT TRUE"
 
-// means tells whether an index with this condition has all unpublished rows,
-// and not those published long ago.
+// means tells whether an index with the condition has all unpublished rows,
+// without long published ones.
 func (t *Table) means(condition string) bool {
 	if t.pendingWanted == "" || condition == "" {
 		return t.pendingWanted == condition
@@ -88,11 +87,11 @@ func (t *Table) means(condition string) bool {
 	return slices.Contains(forms, condition)
 }
 
-// Building tells whether the index that claims need is there, and not valid:
-// CREATE INDEX CONCURRENTLY is at work, or has failed.
+// Building tells whether the claims' index is there, and not valid: CREATE
+// INDEX CONCURRENTLY is at work, or has failed.
 func (t *Table) Building() bool { return t.building != "" }
 
-// IndexSQL creates the index that claims need.
+// IndexSQL creates the claims' index.
 func (t *Table) IndexSQL() string {
 	return indexSQL(t.Name, t.indexName, t.Order.Columns, t.pendingWanted, !t.partitioned)
 }
