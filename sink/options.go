@@ -27,7 +27,8 @@ type Options struct {
 	ClientID    string `yaml:"client_id"`
 	Compression string `yaml:"compression"`
 	// Linger is the least time between two batches that are not full. The first
-	// record after a quiet time goes at once.
+	// record after a quiet time goes at once. The pipeline's queue waits, not the
+	// client: see queue.await in internal/pipeline/stream.
 	Linger time.Duration `yaml:"linger"`
 	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and the
 	// broker's ack: everything made for them, and what they keep of the bytes

@@ -9,6 +9,8 @@
 //  3. Pipelines of a single process do not share numbers: with several, each
 //     series of a pipeline has the label pipeline.
 //
+// The packages of internal/pipeline see it through interfaces of their own.
+//
 // Non-goals: logging, deciding what is healthy.
 package metrics
 

@@ -13,7 +13,7 @@ import (
 // Class says what an error means for the running connector.
 type Class uint8
 
-// The classes, in rising order of severity.
+// The classes, in rising order of severity. The numbers are public, by ExitCode.
 const (
 	// Transient may pass: retry, or exit 1 and let a supervisor restart.
 	Transient Class = iota
