@@ -13,20 +13,20 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
-// AdoptReport says which slot is taken over, and from where on.
+// AdoptReport names the slot taken over, and the position.
 type AdoptReport struct {
 	Slot   string          `json:"slot"`
-	From   string          `json:"from"`             // everything committed behind it is published
-	Holder *catalog.Holder `json:"holder,omitempty"` // who reads the slot now, and may move it on
-	// Known tells a checkpoint has the slot already, or that setup made it: there
-	// is nothing to take over.
+	From   string          `json:"from"`             // everything committed behind is published
+	Holder *catalog.Holder `json:"holder,omitempty"` // the present reader of the slot, perhaps moving the position
+	// Known: a checkpoint has the slot already, or setup made the slot: there is
+	// nothing to take over.
 	Known bool `json:"known"`
 	Done  bool `json:"done"`
 }
 
-// Adopt notes a slot another program made or reads in the checkpoint, so the
-// next run goes on from it, and notices if dropped until then. Adopt changes
-// nothing else, and nothing at all without yes.
+// Adopt notes another program's slot in the checkpoint, so the next run goes on
+// from there, and notices a drop until then. Adopt changes nothing else, and
+// nothing at all without yes.
 func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, error) {
 	if cfg.Source.Mode != config.ModePoll && cfg.Checkpoint.Store == store.StoreNone {
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run",
@@ -51,7 +51,7 @@ func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, err
 		}
 		r.Holder = &holder
 	}
-	if err := d.mayReplicate(ctx, "read"); err != nil { // which the next run does
+	if err := d.mayReplicate(ctx, "read"); err != nil { // left to the next run
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
 	if !yes {

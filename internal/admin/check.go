@@ -13,14 +13,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// checkPatience bounds each side of the check, so it ends when a server is
-// there but does not answer.
+// checkPatience bounds each side of the check, so the check ends even with a
+// silent server.
 const checkPatience = 20 * time.Second
 
-// Outcome is the result of one check.
+// Outcome is the result of a check.
 type Outcome string
 
-// The outcomes. Skipped checks depend on one that failed, or on a feature not
+// The outcomes. Skipped checks depend on a failed check, or on a feature not
 // configured.
 const (
 	OK      Outcome = "ok"
@@ -29,24 +29,22 @@ const (
 	Skipped Outcome = "skipped"
 )
 
-// Finding is what one check found.
+// Finding is the finding of a check.
 type Finding struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
 	Detail  string  `json:"detail"`
-	// Remedy is the exact SQL, setting or command that fixes a warning or
-	// failure.
+	// Remedy is the exact SQL, setting or command against a warning or failure.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// CheckReport is what Check found, in the order in which things depend on one
-// another.
+// CheckReport has Check's findings, in the order of dependence.
 type CheckReport struct {
 	Findings []Finding `json:"checks"`
 }
 
 // Check looks at everything the connector requires of PostgreSQL and Kafka.
-// Check changes nothing, and one failure does not keep it from the rest.
+// Check changes nothing, and goes on after a failure.
 func Check(ctx context.Context, cfg *config.Config) *CheckReport {
 	session, err := newSession(cfg)
 	d := &doctor{session: session}
@@ -86,12 +84,12 @@ func (r *CheckReport) count(o Outcome) (n int) {
 	return n
 }
 
-// byWeight are the outcomes as a person wants them on a screen, whose end is what is seen:
-// what has to be mended last.
+// byWeight are the outcomes in the order for a screen, with the end in view:
+// failures last.
 var byWeight = []Outcome{OK, Skipped, Warn, Fail}
 
-// WriteText prints one line for each check, the remedies below theirs, failures last, and
-// a summary.
+// WriteText prints a line for each check, the remedies below theirs, failures
+// last, and a summary.
 func (r *CheckReport) WriteText(w io.Writer) error {
 	width := 0
 	for _, f := range r.Findings {
@@ -113,8 +111,8 @@ func (r *CheckReport) WriteText(w io.Writer) error {
 	return l.to(w)
 }
 
-// next is what to do now. Checks come in the order in which things depend on one another,
-// so others may follow from the first that fails.
+// next is the next step. Checks come in the order of dependence, so others may
+// follow from the first failure.
 func (r *CheckReport) next() string {
 	var failed []string
 	for _, f := range r.Findings {
@@ -140,15 +138,15 @@ type doctor struct {
 	report CheckReport
 
 	server    *catalog.Server
-	infos     []catalog.TableInfo // of the tables that exist
+	infos     []catalog.TableInfo // of the existing tables
 	needed    map[pg.Table][]string
 	slot      *catalog.Slot // nil: missing
 	slotKnown bool
 	kafkaDown bool
-	refused   bool     // the checkpoint's topic was, which is said
-	topics    []string // that rows in the tables would go to
+	refused   bool     // the checkpoint's topic was, as told
+	topics    []string // for rows in the tables
 	times     []topicTimes
-	ahead     time.Duration // of the database's clock to this machine's
+	ahead     time.Duration // of the database's clock to ours
 	saved     time.Time     // when the checkpoint was; zero: there is none
 }
 

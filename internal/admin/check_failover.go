@@ -11,8 +11,8 @@ import (
 )
 
 // failover looks at every server a failover may go to. None of the others needs
-// this, so it has a separate limit. The faults harm nothing before a failover:
-// it is a warning.
+// the standbys, so the look has a separate limit. The faults harm nothing
+// before a failover: it is a warning.
 func (d *doctor) failover(ctx context.Context) {
 	const name = "failover"
 	if d.server == nil || d.server.InRecovery || !d.slotKnown {
@@ -39,8 +39,8 @@ func (d *doctor) failover(ctx context.Context) {
 	}
 }
 
-// readCandidates looks at the servers the configuration names. There are none
-// where it names one only.
+// readCandidates looks at the servers the configuration names. None if a single
+// one is named.
 func readCandidates(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]catalog.Candidate, error) {
 	candidates, err := catalog.FindCandidates(ctx, cfg.Source.URL.Reveal(), cfg.Source.Standbys)
 	if err != nil || !candidates.Several() {

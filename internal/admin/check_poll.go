@@ -124,14 +124,13 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 	}
 }
 
-// row reads one row on a connection that may be a pooler's.
+// row reads a row on a connection, perhaps a pooler's.
 func (s *session) row(ctx context.Context, query string, args []any, into ...any) error {
 	return catalog.Pooled(ctx, s.conn, func() error { return s.conn.QueryRow(ctx, query, args...).Scan(into...) })
 }
 
-// mostDead is how many dead versions a table may have before that slows polls
-// down: each poll passes over those no transaction sees any more until vacuum
-// has removed them.
+// mostDead is the number of dead row versions tolerable for polls: each poll
+// passes over versions invisible to all transactions until removed by vacuum.
 const mostDead = 200_000
 
 func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
@@ -157,7 +156,7 @@ func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
 	}
 }
 
-// noSlot is the error of a verb needing a slot, with what takes over.
+// noSlot is the error of a verb needing a slot, with the alternative.
 func noSlot(what, instead string) error {
 	return failure.Configf(instead, "%s needs a replication slot, which source.mode: poll has not", what)
 }

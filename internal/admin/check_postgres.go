@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// Versions that the connector is written for.
+// Versions supported by the connector.
 const (
 	oldestMajor = 14
 	newestMajor = 19
@@ -118,7 +118,7 @@ func (d *doctor) walLimit() {
 		"-1, no limit: a connector or a Kafka that stays away fills the disk, which stops the database; with a limit the slot is lost instead, and events with it (exit code 3)")
 }
 
-// supported looks at the server's version, and whether it can be written to.
+// supported looks at the server's version, and for a server open to writes.
 func (d *doctor) supported(server catalog.Server) {
 	switch major := server.Major(); {
 	case major < oldestMajor:
@@ -140,7 +140,7 @@ func (d *doctor) supported(server catalog.Server) {
 	}
 }
 
-// mayConnect tries what counts: a replication connection as this role.
+// mayConnect tries a replication connection as the role.
 func (d *doctor) mayConnect(ctx context.Context) {
 	const name = "postgresql.replication"
 	role := d.conn.Config().User
@@ -207,8 +207,8 @@ func (d *doctor) timeouts(ctx context.Context) {
 	}
 }
 
-// transactionTimeout says a limit which others have is not the connector's. The
-// value of the login is what a reset would give.
+// transactionTimeout tells a limit of others, not the connector's. The login's
+// value is the value after a reset.
 func (d *doctor) transactionTimeout(ctx context.Context) {
 	const name = "postgresql.transaction_timeout"
 	var limit string
@@ -235,14 +235,14 @@ func (d *doctor) synchronous(ctx context.Context) {
 	}
 }
 
-// Ages from which an open transaction is worth a warning: it delays the
-// creation of a slot, or has an existing one retain WAL.
+// Ages from which an open transaction is worth a warning: delaying the creation
+// of a slot, or having an existing slot retain WAL.
 const (
 	blockingAge  = 10 * time.Second
 	retainingAge = time.Hour
 )
 
-// openTransactions warns of those older than limit, and have the effect.
+// openTransactions warns of transactions older than limit, with the effect.
 func (d *doctor) openTransactions(ctx context.Context, limit time.Duration, effect string) {
 	const name = "postgresql.transactions"
 	var list []catalog.Writer

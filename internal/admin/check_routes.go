@@ -19,9 +19,9 @@ const routedRows = 1000
 // routePatience is longer in tests.
 var routePatience = 3 * time.Second
 
-// routes finds the topics of rows in the table, and bad events among them. It
-// is no failure where the role may not read the table: streaming does not need
-// that.
+// routes finds the topics of rows in the table, and bad events among them. No
+// failure without the right to read the table: streaming does not need the
+// right.
 func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	name := "rows " + s.Table.String()
 	bad := map[transform.Reason]int{}
@@ -59,7 +59,7 @@ func countReasons(bad map[transform.Reason]int) string {
 	return fmt.Sprint(parts)
 }
 
-// someRows has a separate connection, which running out of patience closes.
+// someRows has a separate connection, closed at the end of patience.
 func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()

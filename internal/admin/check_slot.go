@@ -63,8 +63,8 @@ func (d *doctor) slotState(ctx context.Context) {
 	d.slotWAL()
 }
 
-// beingCreated is the error of a slot whose creation waits for transactions,
-// which it names. beingCreated passes when they end.
+// beingCreated is the error of a slot in creation, waiting for the named
+// transactions. beingCreated passes when they end.
 func beingCreated(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	text := fmt.Sprintf("slot %q is still being created by pid %d; what is committed before it is there is not published", slot.Name, slot.ActivePID)
 	remedy := "wait until it is there"
@@ -80,7 +80,8 @@ func beingCreated(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error 
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
 }
 
-// notCopied says why a standby's copy of the slot is not up to date, if it does.
+// notCopied tells the reason of an outdated copy of the slot on a standby, if
+// known.
 func notCopied(slot catalog.Slot) string {
 	if slot.SyncSkipped == "" || slot.SyncSkipped == "none" {
 		return ""

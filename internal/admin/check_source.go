@@ -44,8 +44,8 @@ func (d *doctor) outboxTables(ctx context.Context) {
 	}
 }
 
-// namesake warns of a table beside the one read, whose name differs in case
-// only: nothing else tells that events are written there.
+// namesake warns of another table with a name differing in case only: there is
+// no other sign of events written there.
 func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
 	var meant *catalog.MissingTable
 	err := catalog.Pooled(ctx, d.conn, func() (err error) {
@@ -61,16 +61,16 @@ func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
 	}
 }
 
-// outboxTable is a table that exists, and can be published.
+// outboxTable is an existing, publishable table.
 type outboxTable struct {
 	catalog.TableInfo
-	relation *pg.Relation // as the stream has it
+	relation *pg.Relation // as in the stream
 	needed   []string     // the columns events cannot do without
 	unfit    error        // why the columns do not suffice, if so
 }
 
-// outboxTable returns nil for a table that is not there. The errors are those
-// of one that cannot be read.
+// outboxTable returns nil for a missing table. The errors are an unreadable
+// table's.
 func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, error) {
 	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
 	if err != nil || !ok {
@@ -87,7 +87,7 @@ func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, er
 	if err != nil {
 		return nil, err
 	}
-	found.needed, _ = s.router.Needed(all) // also those the publication leaves out
+	found.needed, _ = s.router.Needed(all) // also those left out of the publication
 	found.unfit = s.router.Bind(found.relation)
 	return found, nil
 }
@@ -150,7 +150,8 @@ func (d *doctor) unseenUpdates(pub catalog.Publication) {
 	}
 }
 
-// moved says of partitioned tables whether a row that moves is told from a new one.
+// moved tells for partitioned tables whether a moving row is told from a new
+// row.
 func (d *doctor) moved(ctx context.Context, pub catalog.Publication) {
 	for _, info := range d.infos {
 		if !info.Partitioned {
@@ -182,7 +183,7 @@ func operations(p catalog.Publication) string {
 	return cmp.Or(strings.Join(p.Operations(), ", "), "nothing")
 }
 
-// takenAway names what PostgreSQL refuses to the application because of the
+// takenAway names statements refused to the application because of the
 // publication, in tables other than ours.
 func (d *doctor) takenAway(ctx context.Context, pub catalog.Publication) {
 	tables, err := catalog.WithoutIdentity(ctx, d.conn, pub, d.cfg.Source.Tables)
@@ -215,7 +216,7 @@ func (d *doctor) missingPublication(ctx context.Context) {
 	d.ok(name, "%s; run will create it", missing)
 }
 
-// missingPublication is the error of a publication that is not there yet.
+// missingPublication is the error of a publication not there yet.
 func missingPublication(cfg *config.Config, infos []catalog.TableInfo) error {
 	remedy := "run `cdc-outbox setup` as the tables' owner"
 	if len(infos) == len(cfg.Source.Tables) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// creationPatience bounds the creation of the temporary slot, which waits for
-// the transactions running.
+// creationPatience bounds the creation of the temporary slot, behind the
+// running transactions.
 const creationPatience = 3 * time.Second
 
 // streams starts a stream from a slot going with the connection: a pooler may
@@ -46,7 +46,7 @@ func (d *doctor) streams(ctx context.Context) {
 	}
 	stream, err := d.stream(ctx, repl, slot, at, 0)
 	if err != nil {
-		_, _ = d.conn.Exec(ctx, "SELECT pg_terminate_backend($1)", pid) // a pooler may keep it, and the slot with it
+		_, _ = d.conn.Exec(ctx, "SELECT pg_terminate_backend($1)", pid) // a pooler may keep the connection, and so the slot
 		d.fail(name, catalog.Unanswered(err))
 		return
 	}
@@ -60,8 +60,8 @@ func temporarySlot(beside, verb string) string {
 	return fmt.Sprintf("%.40s_%s_%08x", beside, verb, rand.Uint32())
 }
 
-// trialSlot creates a temporary slot. The server would not notice for long the
-// creation is given up, so it is cancelled.
+// trialSlot creates a temporary slot. The server would not notice the end of
+// interest for long, so the creation is cancelled.
 func (d *doctor) trialSlot(ctx context.Context, repl *pgconn.PgConn, slot string) (at pg.LSN, err error) {
 	limited, cancel := context.WithTimeout(ctx, creationPatience)
 	defer cancel()
@@ -71,7 +71,7 @@ func (d *doctor) trialSlot(ctx context.Context, repl *pgconn.PgConn, slot string
 	}
 	if limited.Err() != nil {
 		err = errors.Join(limited.Err(), err)
-		_, _ = d.conn.Exec(ctx, "SELECT pg_cancel_backend($1)", int32(repl.PID())) // it may be over by now
+		_, _ = d.conn.Exec(ctx, "SELECT pg_cancel_backend($1)", int32(repl.PID())) // perhaps over by now
 	}
 	catalog.Close(repl)
 	return 0, err

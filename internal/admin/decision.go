@@ -13,12 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// decision is what an operator decides on: a slot nobody reads, the checkpoint,
-// and what the database shows.
+// decision is the basis of an operator's decision: an unread slot, the
+// checkpoint, and the database's view.
 type decision struct {
 	*view
 	*session
-	store checkpoint.Store // nil: none is there, so nothing is in it
+	store checkpoint.Store // nil: without any, so empty
 }
 
 // openDecision looks at everything for a verb and changes nothing.
@@ -37,7 +37,7 @@ func openDecision(ctx context.Context, cfg *config.Config, verb string) (d *deci
 	return d, nil
 }
 
-// openIdle is openDecision of a slot nobody reads, and that may be dropped.
+// openIdle is openDecision of an unread slot, free to be dropped.
 func openIdle(ctx context.Context, cfg *config.Config) (*decision, error) {
 	d, err := openDecision(ctx, cfg, "setup --accept-gap")
 	if err == nil && d.Exists {
@@ -64,13 +64,13 @@ func (d *decision) look(ctx context.Context) error {
 	if d.view, err = d.session.view(ctx, d.store); err != nil {
 		return err
 	}
-	if d.server.InRecovery || errors.Is(d.mismatch, checkpoint.ErrOtherSlot) { // which is nobody's to decide here
+	if d.server.InRecovery || errors.Is(d.mismatch, checkpoint.ErrOtherSlot) { // not to be decided here
 		return d.mismatch
 	}
 	return nil
 }
 
-// checkpointAt is the first checkpoint of what the view shows.
+// checkpointAt is the first checkpoint at the view.
 func (d *decision) checkpointAt(at pg.LSN) checkpoint.Checkpoint {
 	return d.session.checkpointAt(d.view, at)
 }
@@ -97,8 +97,8 @@ func (d *decision) close() {
 	d.session.close()
 }
 
-// ready makes sure the decision can be saved, before anything is done about it.
-// ready creates what the store lacks.
+// ready makes sure the decision can be saved, before any change. ready creates
+// what the store lacks.
 func (d *decision) ready(ctx context.Context) (err error) {
 	if d.store == nil {
 		if d.store, err = wiring.OpenStore(ctx, d.cfg); err != nil {
@@ -108,7 +108,7 @@ func (d *decision) ready(ctx context.Context) (err error) {
 	return storeWritable(ctx, d.cfg, d.store, store.Writable)
 }
 
-// owned is what the next run knows of the outbox tables' OIDs.
+// owned is the next run's knowledge of the outbox tables' OIDs.
 func (d *decision) owned() checkpoint.Owned {
 	return d.stored.OwnedUnder(d.scope(), d.Tables).Seen(d.Tables, d.End)
 }

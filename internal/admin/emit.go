@@ -16,16 +16,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
-// emitSQL has places for what create knows, as {name}. They are not those of
-// text/template: it calls methods by name, so the linker would have to keep
-// every method of the program.
+// emitSQL has places for create's values, as {name}. Not text/template's: calls
+// of methods by name would have the linker keep every method of the program.
 //
 //go:embed emit.sql
 var emitSQL string
 
-// emitFunction is an SQL function writing an event as a message. There is one
-// for each type of payload; they are not overloads of a single name because
-// then a JSON literal would be taken for text.
+// emitFunction is an SQL function writing an event as a message. There is a
+// function for each type of payload; they are not overloads of a single name
+// because then a JSON literal would be taken for text.
 type emitFunction struct {
 	name    string
 	payload string // the type
@@ -37,7 +36,7 @@ const emitSchema = "public"
 
 // emitFunctions are the functions for the configured prefix: outbox_emit,
 // outbox_emit_text and outbox_emit_bytes for the prefix outbox. Prefixes have
-// functions of their own, so that several connectors can share a database.
+// functions of their own, for several connectors in a database.
 func emitFunctions(cfg *config.Config) []emitFunction {
 	base := strings.Map(func(r rune) rune {
 		switch {
@@ -54,7 +53,7 @@ func emitFunctions(cfg *config.Config) []emitFunction {
 	return []emitFunction{{base, "jsonb"}, {base + "_text", "text"}, {base + "_bytes", "bytea"}}
 }
 
-// signature is how a caller sees it.
+// signature is the function's for callers.
 func (f emitFunction) signature(schema string) string {
 	return pgsql.Name(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
 }
@@ -89,7 +88,7 @@ func (f emitFunction) text(cfg *config.Config, schema string) (head, body string
 	return fill.Replace(head), fill.Replace(body)
 }
 
-// emitState is what a database has of a function.
+// emitState is a database's state of a function.
 type emitState uint8
 
 const (
@@ -98,8 +97,8 @@ const (
 	emitCurrent
 )
 
-// find looks for the function in all schemas: an operator may have chosen one.
-// Of several, it is the first that has to be replaced.
+// find looks for the function in all schemas: perhaps chosen by an operator. Of
+// several, the first to replace.
 func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
 	_, body := f.text(cfg, emitSchema)
 	var current bool
@@ -168,8 +167,8 @@ func (d *doctor) emit(ctx context.Context) {
 	}
 }
 
-// noTable is the error of a verb reading tables where there are none, with what
-// takes over.
+// noTable is the error of a verb reading tables without any, with the
+// alternative.
 func noTable(what, instead string) error {
 	return failure.Configf("messages are in the log only: "+instead, "%s reads tables, and source.tables is empty", what)
 }

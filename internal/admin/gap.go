@@ -20,43 +20,44 @@ import (
 
 // GapOptions are the choices of AcceptGap.
 type GapOptions struct {
-	// Yes does it; without it AcceptGap only says what would be accepted.
+	// Yes accepts; otherwise AcceptGap only reports the gap.
 	Yes bool
 	// Snapshot has the next run publish the rows in the outbox first.
 	Snapshot bool
 }
 
-// GapReport says which gap an operator accepts, and what is done for it.
+// GapReport is the accepted gap, with the work done.
 type GapReport struct {
-	Reason string    `json:"reason"`         // why the connector stopped; empty if it had no reason to
+	Reason string    `json:"reason"`         // why the connector stopped; empty without a reason to
 	From   string    `json:"from"`           // the last position known to be published; empty if none is
 	Saved  time.Time `json:"saved,omitzero"` // when From was
-	To     string    `json:"to"`             // where the stream goes on; before it is done, the server's position
+	To     string    `json:"to"`             // where the stream goes on; before the work, the server's position
 	Slot   string    `json:"slot"`           // the outcome of the slot: kept, created, recreated
-	// ReadAgain tells the slot stands before From: what lies between To and From
-	// is read again, and is no gap.
+	// ReadAgain tells the slot stands before From: the log between To and From is
+	// read again, without a gap.
 	ReadAgain bool `json:"read_again"`
 	Done      bool `json:"done"`
-	// Part is the transaction that From is in the middle of; empty: none is.
+	// Part is the transaction around From; empty: none is.
 	Part string `json:"part,omitempty"`
-	// PartAgain tells that everything published of it is published again.
+	// PartAgain: the published part is published again.
 	PartAgain bool `json:"part_again,omitempty"`
-	// Kafka is what brokers do not tell of what they had acknowledged; empty: nothing.
+	// Kafka is brokers' lack of knowledge about acknowledged records; empty:
+	// nothing.
 	Kafka string `json:"kafka,omitempty"`
 	// Snapshot tells the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
-	// asTheyAre tells that no --snapshot could publish rows: there is no table, or no store
-	// to note it in.
+	// asTheyAre: no --snapshot could publish rows, without a table, or a store for
+	// the note.
 	asTheyAre, retention bool
 	elsewhere            bool // From is a position of another server's log
 	resumes              bool // run goes on where the checkpoint is, also within a transaction
 }
 
-// AcceptGap goes on from the present after a loss (exit code 3): it creates a
-// missing publication, makes the slot anew where gone, lost, or older than the
-// publication, and writes a checkpoint that fits. AcceptGap refuses while the
-// slot is in use.
+// AcceptGap goes on from the present after a loss (exit code 3): a missing
+// publication is created, the slot made anew where gone, lost, or older than
+// the publication, and a fitting checkpoint written. AcceptGap refuses while
+// the slot is in use.
 func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapReport, error) {
 	if opts.Snapshot && len(cfg.Source.Tables) == 0 {
 		return nil, noTable("setup --snapshot", "leave it out")
@@ -90,11 +91,10 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	return report, d.closeGap(ctx, report, acknowledged)
 }
 
-// planGap decides the outcome of the slot. It is kept if it can be read, and
-// the publication is the one the checkpoint knows. If it still has the log the
-// checkpoint is of, run goes on where the checkpoint is. Otherwise everything
-// it still has is published, also what lies before the checkpoint, which may be
-// of another log.
+// planGap decides the outcome of the slot. A readable slot is kept, with the
+// publication of the checkpoint. With the checkpoint's log still there, run
+// goes on at the checkpoint. Otherwise all of the slot's log is published, also
+// before the checkpoint, perhaps of another log.
 func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
 		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
@@ -128,8 +128,8 @@ func (d *decision) planGap(ctx context.Context) *GapReport {
 	return r
 }
 
-// able returns what the plan, and the run after it, would fail for: the rights, and what
-// run looks at before it reads.
+// able returns reasons for a failure of the plan, and of the next run: the
+// rights, and run's own checks.
 func (d *decision) able(ctx context.Context, r *GapReport) error {
 	errs := []error{d.mayReplicate(ctx, "read")}
 	if r.Slot != "kept" {
@@ -234,9 +234,9 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport, acknowledged *sin
 	return nil
 }
 
-// accepted is the checkpoint running goes on from. accepted keeps what the
-// stored one says of Kafka: what consumers may see already, and what brokers
-// had acknowledged.
+// accepted is the checkpoint running goes on from. accepted keeps the stored
+// one's part about Kafka: events perhaps visible to consumers, and
+// acknowledgements of brokers.
 func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparison) checkpoint.Checkpoint {
 	cp := d.checkpointAt(at)
 	cp.Snapshot = r.Snapshot
@@ -264,7 +264,7 @@ func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparis
 	return cp
 }
 
-// WriteText prints the report for a person who has to decide.
+// WriteText prints the report for a person to decide.
 func (r *GapReport) WriteText(w io.Writer) error {
 	var l lines
 	r.explain(&l)
@@ -288,7 +288,8 @@ func (r *GapReport) repeat() string {
 	return "repeat it with --yes --snapshot, or with --yes"
 }
 
-// from is where the gap begins, with the time of the checkpoint, by which a person finds rows.
+// from is the beginning of the gap, with the time of the checkpoint, for a
+// search of rows.
 func (r *GapReport) from() string {
 	switch {
 	case r.From == "":

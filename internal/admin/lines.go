@@ -11,12 +11,12 @@ type lines struct{ strings.Builder }
 
 func (l *lines) printf(format string, args ...any) { fmt.Fprintf(l, format, args...) }
 
-// line prints one thing with the name before it.
+// line prints a value behind the name.
 func (l *lines) line(name, format string, args ...any) {
 	l.printf("%-12s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-// trouble prints an error and the remedy for it, if any.
+// trouble prints an error and the remedy, if any.
 func (l *lines) trouble(name string, p *Problem) {
 	if p == nil {
 		return
@@ -31,7 +31,7 @@ func (l *lines) remedy(remedy string) {
 	}
 }
 
-// to writes it all at once.
+// to writes all at once.
 func (l *lines) to(w io.Writer) error {
 	_, err := io.WriteString(w, l.String())
 	return err

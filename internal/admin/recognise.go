@@ -44,8 +44,8 @@ func (d *decision) recognised(ctx context.Context) (same bool, other error) {
 	}
 }
 
-// replayOf tells the replay of a message, and returns the position before which the server has
-// sent everything, or 0.
+// replayOf tells the replay of a message, and returns the position with
+// everything before sent, or 0.
 func (s *skip) replayOf(msg *wal.Message) (at pg.LSN, err error) {
 	row := &msg.Row
 	switch msg.Kind {

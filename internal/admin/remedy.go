@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// lockRemedy shows who holds what a question waits for, also while it waits.
+// lockRemedy shows the holders of awaited locks, also during the wait.
 const lockRemedy = "see who holds the lock: SELECT pid, locktype, relation::regclass, mode, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE mode = 'AccessExclusiveLock' AND granted;"
 
 // remedyOf is failure.RemedyOf, and knows the remedy for a lock.

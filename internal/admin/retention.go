@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// retentionGrants are the privileges that retention asks for on a table, beside
-// the use of the schema. For partitions the role must own the table, which
-// setup leaves to a person.
+// retentionGrants are retention's privileges on a table, beside the use of the
+// schema. For partitions the role must own the table, left to a person by
+// setup.
 func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	if cfg.Retention.After == 0 {
 		return nil
@@ -22,8 +22,7 @@ func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	return []string{"GRANT SELECT, DELETE ON " + t.Quoted() + to}
 }
 
-// retained is what retention needs to know of a table, and what the operator
-// wants to.
+// retained is a table's state for retention, and for the operator.
 type retained struct {
 	exists, partitioned, hasDefault bool
 	byTime                          bool   // partitioned by ranges of a single time
@@ -66,7 +65,7 @@ func readRetained(ctx context.Context, conn *pgx.Conn, cfg *config.Config, t pg.
 	return r, nil
 }
 
-// retention checks that the tables can be kept small.
+// retention checks the means to keep the tables small.
 func (d *doctor) retention(ctx context.Context) {
 	if d.cfg.Retention.After == 0 {
 		return
@@ -130,7 +129,7 @@ type TableStatus struct {
 	Name       string `json:"name"`
 	Bytes      int64  `json:"bytes"`
 	Partitions int    `json:"partitions,omitempty"`
-	// Retention is retention.after; empty when it is off.
+	// Retention is retention.after; empty when off.
 	Retention string `json:"retention,omitempty"`
 }
 

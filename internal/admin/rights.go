@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// mayRead returns why the role cannot read all rows of the table, if so. why says what
-// it is to read them for.
+// mayRead returns why the role cannot read all rows of the table, if so. why is
+// the purpose of reading.
 func (s *session) mayRead(ctx context.Context, t pg.Table, why string) error {
 	var may, hidden bool
 	err := s.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT'), row_security_active($2)`,
@@ -41,9 +41,9 @@ func (s *session) grantReplication() string {
 	return "ALTER ROLE " + role + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + role + ";)"
 }
 
-// mayReplicate asks for the right to make, read or drop a slot. Where the
-// role's attributes do not show it (Amazon RDS has a separate role for it) a
-// connection does.
+// mayReplicate asks for the right to make, read or drop a slot. If not visible
+// in the role's attributes (Amazon RDS has a separate role), a connection
+// tells.
 func (s *session) mayReplicate(ctx context.Context, to string) error {
 	may, err := s.hasReplication(ctx)
 	if err != nil || may {
@@ -58,7 +58,8 @@ func (s *session) mayReplicate(ctx context.Context, to string) error {
 	return nil
 }
 
-// mayCreatePublication tells whether the role may make one of these tables.
+// mayCreatePublication tells whether the role may make a publication of the
+// tables.
 func (s *session) mayCreatePublication(ctx context.Context, tables []catalog.TableInfo) (bool, error) {
 	var may bool
 	err := s.conn.QueryRow(ctx, `SELECT has_database_privilege(current_database(), 'CREATE')`).Scan(&may)
@@ -73,8 +74,8 @@ func (s *session) mayCreatePublication(ctx context.Context, tables []catalog.Tab
 	return may, nil
 }
 
-// mayMakePublication returns why the role may not make the missing publication of these
-// tables, if so.
+// mayMakePublication returns why the role may not make the missing publication
+// of the tables, if so.
 func (s *session) mayMakePublication(ctx context.Context, tables []catalog.TableInfo) error {
 	may, err := s.mayCreatePublication(ctx, tables)
 	if err != nil || may {
@@ -92,7 +93,7 @@ func logs(s catalog.Server) error {
 		"wal_level is %s; logical decoding needs logical", s.WALLevel)
 }
 
-// roomForSlot returns why the server cannot have one more slot, if so.
+// roomForSlot returns why the server cannot have another slot, if so.
 func roomForSlot(s catalog.Server, name string) error {
 	if s.UsedSlots < s.MaxSlots {
 		return nil

@@ -38,8 +38,8 @@ func ParseSchema(name string) (Schema, error) {
 // column is a single line of a CREATE TABLE.
 type column struct{ name, definition string }
 
-// columns lists an outbox table's columns: those the configuration names, the
-// schema's names for the rest, and created_at to delete old rows by.
+// columns lists an outbox table's columns: the configured names, the schema's
+// names for the rest, and created_at for the deletion of old rows.
 func (s Schema) columns(cfg *config.Config) []column {
 	ev := cfg.Event
 	payload := "jsonb NOT NULL"

@@ -73,7 +73,7 @@ func writeSection(b *strings.Builder, title string, statements ...string) {
 	}
 }
 
-// Comment writes text as comments of SQL, also where a name in it has a line break.
+// Comment writes text as comments of SQL, even with a line break in a name.
 func Comment(text string) string {
 	return "-- " + strings.NewReplacer("\n", "\n-- ", "\r", " ").Replace(text) + "\n"
 }
@@ -86,7 +86,7 @@ func createSchema(t pg.Table) string {
 	return "CREATE SCHEMA IF NOT EXISTS " + pgsql.Name(t.Schema)
 }
 
-// roleAttributes are those of the connector's role.
+// roleAttributes are the connector's role's.
 func roleAttributes(cfg *config.Config) string {
 	if cfg.Source.Mode == config.ModePoll {
 		return "LOGIN"
@@ -123,8 +123,8 @@ func writeRoles(b *strings.Builder, cfg *config.Config, opts SetupOptions, grant
 	return nil
 }
 
-// passwordSQL sets the password of a role, and is "" for none. The server gets what it
-// would store of the password.
+// passwordSQL sets the password of a role, and is "" for none. The server gets
+// the stored form of the password.
 func passwordSQL(role string, password setting.Secret) (string, error) {
 	if password == "" {
 		return "", nil
@@ -149,8 +149,8 @@ func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 	return sql
 }
 
-// grantSequences lets the role take from the sequences that fill columns of the
-// table. Those of identity columns ask for no right.
+// grantSequences lets the role take from the sequences of the table's columns.
+// Identity columns' ask for no right.
 func grantSequences(t pg.Table, role string) string {
 	return "DO " + pgsql.Dollars("setup", " DECLARE taken regclass; BEGIN\n"+
 		"    FOR taken IN SELECT s.oid FROM pg_attrdef a JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid\n"+
@@ -161,8 +161,8 @@ func grantSequences(t pg.Table, role string) string {
 		"END ")
 }
 
-// grants are the privileges that reading the stream and the configuration ask
-// for. Decoding needs none on the tables; only a snapshot reads them.
+// grants are the privileges for reading the stream and for the configuration.
+// Decoding needs none on the tables; only a snapshot reads them.
 func grants(cfg *config.Config, role string) []string {
 	to := " TO " + pgsql.Name(role)
 	sql := []string{grantConnect(role)}
@@ -183,7 +183,7 @@ func grants(cfg *config.Config, role string) []string {
 	return sql
 }
 
-// grantConnect lets the role connect to this database where PUBLIC may not.
+// grantConnect lets the role connect to the database where PUBLIC may not.
 func grantConnect(role string) string {
 	name := pgsql.Literal(role)
 	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+

@@ -59,7 +59,7 @@ func (s *session) close() { catalog.Close(s.conn) }
 
 func (s *session) polls() bool { return s.cfg.Source.Mode == config.ModePoll }
 
-// source is what the configuration names.
+// source is the configured source.
 func (s *session) source() catalog.Source {
 	c := s.cfg.Source
 	return catalog.Source{Slot: c.Slot, Publication: c.Publication, Tables: c.Tables, Needed: s.router.Needed}
@@ -101,7 +101,7 @@ func (s *session) patient(ctx context.Context, conn *pgconn.PgConn, tell func(ca
 	return catalog.Patient(ctx, s.cfg.Source.URL.Reveal(), conn, tell)
 }
 
-// execute runs statements, of which "" is none, up to the first error.
+// execute runs statements ("" for none), up to the first error.
 func (s *session) execute(ctx context.Context, statements ...string) error {
 	for _, sql := range statements {
 		if sql == "" {

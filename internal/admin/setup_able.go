@@ -18,9 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// able returns what a later step would fail for, before the first one changes
-// anything in PostgreSQL. able opens the checkpoint store last, which may
-// create the topic.
+// able returns reasons for a failure of later steps, before the first change in
+// PostgreSQL. The checkpoint store is opened last, perhaps creating the topic.
 func (s *setup) able(ctx context.Context) error {
 	err := s.tablesFit(ctx)
 	if err == nil {
@@ -35,7 +34,7 @@ func (s *setup) able(ctx context.Context) error {
 	return nil
 }
 
-// streams asks for what publication and slot take.
+// streams asks for the requirements of publication and slot.
 func (s *setup) streams(ctx context.Context) error {
 	if s.polls() {
 		return nil
@@ -43,7 +42,8 @@ func (s *setup) streams(ctx context.Context) error {
 	return failure.Join(s.mayPublish(ctx), s.mayMakeSlot(ctx))
 }
 
-// tablesFit looks at the tables that are there: a slot would keep the log for nothing.
+// tablesFit looks at the existing tables: a slot would keep the log for
+// nothing.
 func (s *setup) tablesFit(ctx context.Context) error {
 	s.exists = make(map[pg.Table]bool)
 	for _, t := range s.cfg.Source.Tables {
@@ -123,8 +123,8 @@ func denied(err error, remedy string) error {
 	return err
 }
 
-// reachCheckpoint opens the checkpoint store, and refuses what it has of
-// another slot. A table missing is left to openCheckpoint: the schema may be
+// reachCheckpoint opens the checkpoint store, and refuses another slot's
+// checkpoint. A table missing is left to openCheckpoint: the schema may be
 // missing, too.
 func (s *setup) reachCheckpoint(ctx context.Context) error {
 	if s.cfg.Checkpoint.Store == store.StorePostgres {
@@ -142,7 +142,7 @@ func (s *setup) reachCheckpoint(ctx context.Context) error {
 	return err
 }
 
-// writerExists asks the server, which also knows public.
+// writerExists asks the server; public is known there, too.
 func (s *setup) writerExists(ctx context.Context) error {
 	if s.opts.Writer == "" || s.opts.Writer == s.opts.Role {
 		return nil
@@ -155,13 +155,13 @@ func (s *setup) writerExists(ctx context.Context) error {
 }
 
 // mayPublish asks for the rights to make the publication, if missing, and
-// otherwise to add what it lacks.
+// otherwise to add missing tables.
 func (s *setup) mayPublish(ctx context.Context) error {
 	pub, exists, err := catalog.ReadPublication(ctx, s.conn, s.cfg.Source.Publication)
 	if err != nil {
 		return err
 	}
-	var infos []catalog.TableInfo // of the tables that are there, and not in it
+	var infos []catalog.TableInfo // of the existing tables outside
 	var lacks []string
 	for _, t := range s.cfg.Source.Tables {
 		if err := pub.Excepts(t); err != nil {
@@ -216,8 +216,8 @@ func (s *setup) mayAdd(ctx context.Context, pub catalog.Publication, infos []cat
 	return nil
 }
 
-// refuseMistaken refuses to create a publication in place of the one read, if
-// with another name: the next start would take it for one recreated.
+// refuseMistaken refuses to create a publication under another name than the
+// slot's: the next start would take the publication for recreated.
 func (s *setup) refuseMistaken(ctx context.Context) error {
 	v := &view{}
 	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || !v.Exists {
@@ -230,7 +230,7 @@ func (s *setup) refuseMistaken(ctx context.Context) error {
 	return v.mistaken()
 }
 
-// mayMakeSlot asks for everything the slot takes, if this run is to make it.
+// mayMakeSlot asks for the slot's requirements, if the slot is to be made.
 func (s *setup) mayMakeSlot(ctx context.Context) error {
 	_, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
 	if err != nil || exists {

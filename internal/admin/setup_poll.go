@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
-// ensurePolling is what setup does in poll mode beside tables and role: the
-// index of unpublished rows, and the trigger telling of new ones.
+// ensurePolling is setup's work in poll mode beside tables and role: the index
+// of unpublished rows, and the trigger telling of new ones.
 func (s *setup) ensurePolling(ctx context.Context) error {
 	return s.polled(ctx, func(t *poll.Table) error {
 		if err := s.ensureIndex(ctx, t); err != nil {
@@ -51,9 +51,9 @@ func (s *setup) ensureIndex(ctx context.Context, t *poll.Table) error {
 	return err
 }
 
-// build creates an index, which takes the time the table needs. build waits for
-// the transactions of others without a limit, because an interrupted CREATE
-// INDEX CONCURRENTLY leaves an invalid index behind.
+// build creates an index, for as long as the table takes. build waits for the
+// transactions of others without a limit, because an interrupted CREATE INDEX
+// CONCURRENTLY leaves an invalid index behind.
 func (s *setup) build(ctx context.Context, sql string) error {
 	if err := s.execute(ctx, "SET lock_timeout = 0"); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {
 	return nil
 }
 
-// notifyBreaks is what the trigger does where max_prepared_transactions is not 0.
+// notifyBreaks is the trigger's effect with max_prepared_transactions above 0.
 const notifyBreaks = "max_prepared_transactions is not 0, and PostgreSQL refuses PREPARE TRANSACTION where the trigger has notified"
 
 // prepares tells whether applications may prepare transactions.
@@ -97,7 +97,7 @@ func (s *session) prepares(ctx context.Context) (may bool, err error) {
 	return may, err
 }
 
-// pollColumns are what a table has for polling, beside the columns of an event.
+// pollColumns are a table's columns for polling, beside an event's.
 func pollColumns(cfg *config.Config) []column {
 	p := cfg.Source.Poll
 	cols := []column{{poll.SequenceColumn, "bigint NOT NULL GENERATED ALWAYS AS IDENTITY"}}
@@ -110,7 +110,7 @@ func pollColumns(cfg *config.Config) []column {
 }
 
 // pollStorage makes autovacuum remove dead versions after a fixed number of
-// them, for a table of any size. Marking a row leaves one.
+// them, for a table of any size. Marking a row leaves a dead version.
 const pollStorage = " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)"
 
 // pollScript is Script in poll mode.

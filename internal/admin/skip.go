@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// SkipReport says which transaction an operator passes over.
+// SkipReport is the transaction passed over by an operator.
 type SkipReport struct {
 	Commit string    `json:"commit_lsn"`
 	XID    uint32    `json:"xid"`
@@ -29,8 +29,8 @@ type SkipReport struct {
 	Events []SkippedEvent `json:"events"`
 	Total  int            `json:"total"`
 	Done   bool           `json:"done"`
-	// Replaces is the commit of another transaction that was to be passed over,
-	// and is not any more; empty: none.
+	// Replaces is the commit of another transaction, no longer to be passed over;
+	// empty: none.
 	Replaces string `json:"replaces,omitempty"`
 
 	landmark checkpoint.Landmark
@@ -58,11 +58,10 @@ func ParseSkip(text string) (pg.LSN, error) {
 	return at, nil
 }
 
-// SkipTransaction has the next run pass over the one transaction with the
-// commit record at the position, which run refuses. It notes the transaction in
-// the checkpoint and moves nothing: earlier transactions are published as
-// always. Without yes it only says what would be passed over. SkipTransaction
-// refuses while the slot is in use.
+// SkipTransaction has the next run pass over the refused transaction with the
+// commit record at the position. The transaction is noted in the checkpoint,
+// and no position moved: earlier transactions are published as always. Without
+// yes, only a report. SkipTransaction refuses while the slot is in use.
 func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
 	d, err := openIdle(ctx, cfg)
 	if err != nil {
@@ -226,8 +225,8 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 	}
 }
 
-// ours reports whether run reads events from the row's table: by the name at
-// that time, or by what the checkpoint knows of it.
+// ours reports whether run reads events from the row's table: by the name of
+// the time, or by the checkpoint's knowledge.
 func (s *skip) ours(row *pg.Row) bool {
 	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
 }
@@ -285,8 +284,8 @@ func (r *SkipReport) note(row *pg.Row, e SkippedEvent) {
 	}
 }
 
-// reached ends the transaction in the report, if it has events, and reports
-// whether it is the one looked for. The server has sent everything up to end.
+// reached ends the transaction in the report, if with events, and reports
+// whether the search is over. The server has sent everything up to end.
 func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 	if _, err := s.replay.Reached(end); err != nil {
 		return false, err
@@ -303,7 +302,7 @@ func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 	return false, nil
 }
 
-// WriteText prints the report for a person who has to decide.
+// WriteText prints the report for a person to decide.
 func (r *SkipReport) WriteText(w io.Writer) error {
 	var l lines
 	l.printf("Transaction %d, committed at %s (%s), has these events, which are passed over unless they were published before:\n",

@@ -20,7 +20,7 @@ import (
 // before those to the checkpoint's store, these, and those after.
 const statusPatience = 10 * time.Second
 
-// StatusReport answers what an operator asks at three in the morning. Either
+// StatusReport answers an operator's questions at three in the morning. Either
 // side may be missing; the error is there then.
 type StatusReport struct {
 	At      time.Time `json:"at"`
@@ -37,8 +37,8 @@ type StatusReport struct {
 	// Instance is nil where no connector answers at http.listen.
 	Instance *InstanceStatus `json:"instance,omitempty"`
 
-	// Failover is how failovers would find the slot, by server; empty where the
-	// configuration names one server only.
+	// Failover is how failovers would find the slot, by server; empty with a
+	// single configured server.
 	Failover      []catalog.Candidate `json:"failover,omitempty"`
 	FailoverError *Problem            `json:"failover_error,omitempty"`
 
@@ -83,7 +83,7 @@ type DatabaseStatus struct {
 	Tables      []TableStatus      `json:"tables,omitempty"`
 }
 
-// SlotStatus is how far the slot is behind, and who reads it.
+// SlotStatus is the slot's lag, with the reader.
 type SlotStatus struct {
 	Name          string          `json:"name"`
 	Active        bool            `json:"active"`
@@ -97,15 +97,15 @@ type SlotStatus struct {
 	WALStatus          string   `json:"wal_status"`
 	SafeWALSize        *int64   `json:"safe_wal_size,omitempty"`
 	MaxSlotWALKeepSize int64    `json:"max_slot_wal_keep_size"` // -1: no limit
-	Lost               string   `json:"lost,omitempty"`         // why, if it is
+	Lost               string   `json:"lost,omitempty"`         // the reason, if so
 	// Copy is there on a standby: that the slot is a copy of the primary's and, from
 	// PostgreSQL 19 on, why it is not up to date.
 	Copy string `json:"copy,omitempty"`
-	// Awaits is a standby that is away, and without which the server sends nothing.
+	// Awaits is an absent standby in the stream's way.
 	Awaits *Problem `json:"awaits,omitempty"`
 }
 
-// PublicationStatus is what the publication publishes, and the faults of that.
+// PublicationStatus is the publication's content, with the faults.
 type PublicationStatus struct {
 	Name       string    `json:"name"`
 	Operations string    `json:"operations"`
@@ -122,13 +122,12 @@ type CheckpointStatus struct {
 	Timeline   int32     `json:"timeline"`
 	Database   string    `json:"database"`
 	Slot       string    `json:"slot"`
-	// Snapshot tells that rows which were in the outbox are still to be
-	// published.
+	// Snapshot: rows in the outbox before are still to be published.
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 
 // Status looks at slot, publication and checkpoint. Status changes nothing.
-// When PostgreSQL or Kafka is down, it reports what it can.
+// When PostgreSQL or Kafka is down, the rest is reported.
 func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	r := &StatusReport{At: time.Now().UTC(), CheckpointStore: storeName(cfg), polls: cfg.Source.Mode == config.ModePoll}
 	r.Instance = askInstance(ctx, cfg)
@@ -163,8 +162,8 @@ func (r *StatusReport) askTransactions(ctx context.Context, cfg *config.Config) 
 	r.Transactions, r.TransactionsError = open.long(), problem(err)
 }
 
-// askFailover looks at the servers a failover may go to. Before one, it harms
-// nothing if they are not ready, so they are not in the verdict.
+// askFailover looks at the servers a failover may go to. Before a failover,
+// standbys not ready harm nothing, so they are not in the verdict.
 func (r *StatusReport) askFailover(ctx context.Context, s *session) {
 	if r.PostgreSQL == nil || r.PostgreSQL.InRecovery {
 		return
@@ -228,7 +227,7 @@ func (r *StatusReport) problem(err error) *Problem {
 }
 
 // Err is an error with the worst class found: failure.Loss for a lost slot,
-// failure.Transient for a server that does not answer or a stuck connector.
+// failure.Transient for a silent server or a stuck connector.
 func (r *StatusReport) Err() error {
 	if !r.bad {
 		return nil
@@ -236,7 +235,7 @@ func (r *StatusReport) Err() error {
 	return &failure.Error{Class: r.class, Err: errBad[r.class]}
 }
 
-// errBad says of each class of error what the verdict explains.
+// errBad is an error of each class; the verdict explains.
 var errBad = map[failure.Class]error{
 	failure.Transient: errors.New("events do not get through, or it is not known whether they do"),
 	failure.Config:    errors.New("the connector would not start"),

@@ -15,7 +15,7 @@ import (
 )
 
 // instancePatience bounds the questions to a running connector: it answers from
-// memory, or there is none.
+// memory, or not at all.
 const instancePatience = 2 * time.Second
 
 // InstanceStatus is what the connector says of itself listening at http.listen
@@ -26,12 +26,12 @@ type InstanceStatus struct {
 	Role    string `json:"role"`
 	Phase   string `json:"phase,omitempty"` // empty in poll mode
 	Ready   bool   `json:"ready"`
-	// Reasons are why it is not ready, Remedies the remedy: as on the page.
+	// Reasons are the obstacles to readiness, with Remedies: as on the page.
 	Reasons  []string `json:"reasons,omitempty"`
 	Remedies []string `json:"remedies,omitempty"`
 }
 
-// askInstance returns nil where nobody answers, or a program that is not ours.
+// askInstance returns nil without an answer of a connector.
 func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 	address, ok := httpapi.Address(cfg.HTTP.Listen)
 	if !ok {
@@ -70,8 +70,7 @@ type instanceState struct {
 	Remedies []string `json:"remedies"`
 }
 
-// reads reports whether the connector belongs to this configuration, as far as
-// that shows.
+// reads reports whether the connector visibly belongs to the configuration.
 func (s instanceState) reads(cfg *config.Config) bool {
 	if cfg.Source.Mode == config.ModePoll {
 		return s.Mode == config.ModePoll
@@ -90,7 +89,7 @@ const standsStill = 30 * time.Second
 var watched = 10 * time.Second
 
 // unspoken reports whether the connector reading the slot does not answer here:
-// it knows best. A spare knows nothing of the active one.
+// as the best source. A spare knows nothing of the active connector.
 func (r *StatusReport) unspoken() bool {
 	return r.Instance == nil || r.Instance.Role == role.Standby
 }
@@ -105,8 +104,8 @@ func (r *StatusReport) unread() bool {
 	return !slot.Active && slot.LagBytes > 0 && r.Checkpoint.AgeSeconds >= standsStill.Seconds()
 }
 
-// suspect reports whether the slot is behind while the last position was confirmed long
-// ago, or it is not known when.
+// suspect reports whether the slot is behind with the last confirmation long
+// ago, or unknown.
 func (r *StatusReport) suspect() bool {
 	if !r.unspoken() || r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.CheckpointError != nil {
 		return false
@@ -115,8 +114,7 @@ func (r *StatusReport) suspect() bool {
 	return slot.Active && slot.Awaits == nil && slot.LagBytes > 0 && (r.Checkpoint == nil || r.Checkpoint.AgeSeconds >= standsStill.Seconds())
 }
 
-// goesOn watches the slot until the confirmed position is another, which it
-// reports.
+// goesOn watches for, and reports, a change of the confirmed position.
 func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, watched)
 	defer cancel()
@@ -133,8 +131,8 @@ func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
 }
 
 // stuck says why events do not get through although the slot is being read; ""
-// if they do. The connector itself knows best. Where it does not answer, or a
-// spare does, a slot behind, and stands still, means it is stuck.
+// if they do. The connector itself knows best. Without an answer, or with a
+// spare's, a slot behind and at a standstill means stuck.
 func (r *StatusReport) stuck() string {
 	if !r.unspoken() {
 		if r.Instance.Ready {

@@ -20,7 +20,7 @@ type PollStatus struct {
 	UnpublishedRows int64   `json:"unpublished_rows"`
 	OldestSeconds   float64 `json:"oldest_unpublished_seconds"`
 	Index           string  `json:"index,omitempty"`
-	// Holders work on lanes of the table at this moment.
+	// Holders work on lanes of the table at the moment.
 	Holders  []poll.LaneHolder `json:"holders"`
 	Problems []Problem         `json:"problems,omitempty"`
 }
@@ -61,7 +61,7 @@ func polledStatus(ctx context.Context, conn *pgx.Conn, t *poll.Table) (PollStatu
 	return st, err
 }
 
-// behind is the age from which a row waiting is worth a verdict.
+// behind is the age of a waiting row worth a verdict.
 const behind = 30 * time.Second
 
 func (r *StatusReport) judgePolled() string {

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// judge says in a single sentence what matters most; mismatch is why the
-// checkpoint does not fit the database, if so.
+// judge sums up in a single sentence; mismatch is why the checkpoint does not
+// fit the database, if so.
 func (r *StatusReport) judge(mismatch error) string {
 	db := r.PostgreSQL
 	switch {
@@ -69,7 +69,7 @@ func (r *StatusReport) remedy(mismatch error) string {
 	return ""
 }
 
-// WriteText prints the report for a person: the verdict, then one line for each
+// WriteText prints the report for a person: the verdict, then a line for each
 // thing.
 func (r *StatusReport) WriteText(w io.Writer) error {
 	var l lines

@@ -18,15 +18,14 @@ import (
 
 // TailOptions are the choices of Tail.
 type TailOptions struct {
-	// FromTable prints the rows that are in the tables now and ends, without a
-	// slot.
+	// FromTable prints the present rows of the tables and ends, without a slot.
 	FromTable bool
-	// JSON prints one JSON object per line, as sink.stdout does, instead of
-	// lines for a person.
+	// JSON prints a JSON object per line, as sink.stdout does, instead of lines
+	// for a person.
 	JSON bool
 	// Limit ends after so many events; 0 means no limit.
 	Limit int
-	// Out takes the events, Notes takes messages about what is going on.
+	// Out takes the events, Notes takes messages about the progress.
 	Out, Notes io.Writer
 }
 
@@ -34,9 +33,8 @@ type TailOptions struct {
 var errEnough = errors.New("enough events")
 
 // Tail prints events as the connector would publish them, from now on until ctx
-// ends (nil) or the limit is reached. Tail confirms nothing: the slot is its
-// own and temporary. A row that would be a bad event is printed with the
-// reason.
+// ends (nil) or the limit is reached. Tail confirms nothing: the slot is
+// separate and temporary. A row for a bad event is printed with the reason.
 func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	if opts.FromTable && len(cfg.Source.Tables) == 0 {
 		return noTable("tail --from-table", "`cdc-outbox tail` shows them as they come")
@@ -75,13 +73,13 @@ type tail struct {
 	apart   []uint32 // the tables partitioned
 }
 
-// printer writes one event; bad is nil for a good one. *sink.Stdout has the
-// same form with two methods.
+// printer writes an event; bad is nil for a good one. *sink.Stdout has the same
+// form with two methods.
 type printer interface {
 	print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error
 }
 
-// jsonPrinter prints what the stdout sink would.
+// jsonPrinter prints the stdout sink's lines.
 type jsonPrinter struct{ out *sink.Stdout }
 
 func (p jsonPrinter) print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
@@ -91,13 +89,13 @@ func (p jsonPrinter) print(ctx context.Context, ev *transform.Event, bad *transf
 	return p.out.Deliver(ctx, []*transform.Event{ev}, nil)
 }
 
-// row prints the event of one inserted row.
+// row prints the event of an inserted row.
 func (t *tail) row(ctx context.Context, row *pg.Row) error {
 	ev, err := t.router.Route(row)
 	return t.event(ctx, ev, err)
 }
 
-// event prints what the router made of a row or message.
+// event prints the router's event of a row or message.
 func (t *tail) event(ctx context.Context, ev *transform.Event, err error) error {
 	bad, isBad := errors.AsType[*transform.BadEvent](err)
 	if err != nil && !isBad {
@@ -106,7 +104,7 @@ func (t *tail) event(ctx context.Context, ev *transform.Event, err error) error 
 	return t.hold(ctx, ev, bad)
 }
 
-// show prints one event.
+// show prints an event.
 func (t *tail) show(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 	if err := t.out.print(ctx, ev, bad); err != nil {
 		return err
@@ -118,7 +116,7 @@ func (t *tail) show(ctx context.Context, ev *transform.Event, bad *transform.Bad
 }
 
 // fromTables prints the rows of each table, in the order of a snapshot; in poll
-// mode those not published, as they would be.
+// mode the unpublished, as if published.
 func (t *tail) fromTables(ctx context.Context) error {
 	if !t.polls() {
 		if err := t.snapshots(ctx); err != nil {
@@ -210,7 +208,7 @@ func (t *tail) fromStream(ctx context.Context) error {
 	}
 }
 
-// ours tells whether the table is one of those running reads events from.
+// ours tells whether run reads events from the table.
 func (s *session) ours(rel *pg.Relation) bool {
 	return slices.Contains(s.cfg.Source.Tables, pg.Table{Schema: rel.Namespace, Name: rel.Name})
 }
@@ -232,13 +230,13 @@ func (t *tail) publicationReady(ctx context.Context) error {
 	return v.Unfit()
 }
 
-// open creates the temporary slot and streams from it, on a single connection.
+// open creates and streams the temporary slot, on a single connection.
 func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 	server, err := catalog.ReadServer(ctx, t.conn)
 	if err != nil {
 		return nil, err
 	}
-	if server.InRecovery && server.Major() < 16 { // which decodes nothing
+	if server.InRecovery && server.Major() < 16 { // without decoding
 		return nil, onStandby()
 	}
 	if open, err := readTransactions(ctx, t.conn); err == nil && len(open) > 0 {

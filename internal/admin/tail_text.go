@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// consolePrinter prints an event for a person: where it goes, then the headers,
+// consolePrinter prints an event for a person: the topic, then the headers,
 // then the value.
 type consolePrinter struct{ w io.Writer }
 
@@ -33,7 +33,7 @@ func (p consolePrinter) print(_ context.Context, ev *transform.Event, bad *trans
 	return err
 }
 
-// showText shows text as is, unless that would break the line or disturb the
+// showText shows text as is, unless breaking the line or disturbing the
 // terminal. showText shows null as null.
 func showText(v []byte) string {
 	if v == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// held are the events of the transaction being read, where run publishes it as
-// a whole: how many they are is known at the commit.
+// held are the events of the transaction in reading, if published as a whole by
+// run: how many they are is known at the commit.
 type held struct {
 	limit   int64 // in bytes; a larger transaction is not a whole. 0: nothing is held
 	skips   bool  // bad events are not published, so not counted
@@ -23,7 +23,7 @@ type heldEvent struct {
 	bad *transform.BadEvent
 }
 
-// newHeld holds what run would.
+// newHeld holds the same as run.
 func newHeld(cfg *config.Config) held {
 	kafka := cfg.Sink.Kafka
 	if kafka == nil || !kafka.TransactionBoundaries || !cfg.Event.PositionHeaders {
@@ -32,7 +32,7 @@ func newHeld(cfg *config.Config) held {
 	return held{limit: kafka.MaxBufferedBytes, skips: cfg.Errors.OnBadEvent == transform.BadEventSkip}
 }
 
-// hold prints an event, or keeps it for the commit.
+// hold prints an event, or keeps the event for the commit.
 func (t *tail) hold(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 	h := &t.held
 	if h.limit == 0 || h.tooMany || ev.XID == 0 { // a message of no transaction

@@ -20,9 +20,9 @@ import (
 )
 
 // Teardown drops the checkpoint, the slot and, unless somebody else may need
-// it, the publication. Teardown refuses while the slot is in use, and before it
-// drops anything it makes sure it can drop all. Without yes it changes nothing,
-// and the steps say what it would drop.
+// it, the publication. Teardown refuses while the slot is in use, and drops
+// nothing unless able to drop all. Without yes, no change: the steps list the
+// objects.
 //
 // The order is chosen for the case that a step fails. A slot without the
 // checkpoint is still readable from where it is, and another teardown can drop
@@ -64,10 +64,10 @@ func (t *teardown) do(ctx context.Context, plans ...func(context.Context) error)
 	return t.carryOut(ctx)
 }
 
-// untouched adds to an error that nothing was changed.
+// untouched adds "nothing was changed" to an error.
 func untouched(err error) error { return fmt.Errorf("nothing was dropped: %w", err) }
 
-// object is something that teardown drops.
+// object is an object for teardown to drop.
 type object struct {
 	kind, name string
 	exists     bool
@@ -76,13 +76,13 @@ type object struct {
 
 type teardown struct {
 	*session
-	store checkpoint.Store // nil: none is there, so nothing is in it
+	store checkpoint.Store // nil: without any, so empty
 	yes   bool
 
 	server catalog.Server // not in poll mode
 
 	plan  []object
-	kept  Steps // what stays
+	kept  Steps // the remaining objects
 	steps Steps
 }
 
@@ -110,7 +110,7 @@ func (t *teardown) carryOut(ctx context.Context) error {
 	return nil
 }
 
-// unfinished says how to go on after an error that came while dropping.
+// unfinished tells the way on after an error during the drop.
 func unfinished(err error) error {
 	remedy := "repeat it, which drops the rest"
 	if first := failure.RemedyOf(err); first != "" {
@@ -119,7 +119,7 @@ func unfinished(err error) error {
 	return &failure.Error{Class: failure.ClassOf(err), Remedy: remedy, Err: err}
 }
 
-// writable refuses a server on which nothing can be dropped.
+// writable refuses a read-only server.
 func (t *teardown) writable(ctx context.Context) error {
 	var readOnly bool
 	err := t.conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly)
@@ -135,7 +135,7 @@ func (t *teardown) writable(ctx context.Context) error {
 }
 
 // planCheckpoint plans to forget the stored position. The topic or table stays:
-// others may use it too.
+// others may use the publication too.
 func (t *teardown) planCheckpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
