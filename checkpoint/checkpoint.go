@@ -3,13 +3,13 @@
 //
 // The Tracker is told of records in stream order and of their acks in any
 // order; the position is the last transaction end with everything before it
-// acked. A Store keeps the position, together with the identity of the log;
+// acked. A Store keeps the position, together with the identity of its log;
 // Verify compares both at the next start with the database.
 //
 // Invariants:
 //
-//  1. Tracker.Position is L only if every record of every transaction ending at
-//     or before L was reported done, and never goes back.
+//  1. Tracker.Position is L only if every record of every transaction that ends
+//     at or before L was reported done. It never goes back.
 //  2. It is always the end of a transaction, or a position the server sent
 //     while none was open.
 //  3. The tracker's memory grows with the number of transactions since the
@@ -18,9 +18,8 @@
 //     So if a slot's confirmed position is beyond the checkpoint, somebody else
 //     moved it, and Verify finds that. (A failover may lose a checkpoint kept
 //     in the database.)
-//  5. A store returns everything saved last under the key, nothing where
-//     nothing was saved, or an error. An unreadable checkpoint is an error,
-//     never nothing.
+//  5. A store returns the last checkpoint saved under its key, none where none
+//     was saved, or an error. An unreadable checkpoint is an error, never none.
 //  6. Of two holders of a single slot, the one with the higher Epoch wins. So a
 //     process that was paused and lost the slot does not set the checkpoint
 //     back. A late save of the same holder does not either: the further
@@ -57,8 +56,9 @@ type Checkpoint struct {
 	Slot            string `json:"slot"`
 	Publication     string `json:"publication"` // catalog.Publication.Fingerprint
 	PublicationName string `json:"publication_name,omitempty"`
-	// Horizon is a catalog.View's with the end not behind LSN: earlier
-	// transactions' changes of the catalogs held at LSN. 0: not known.
+	// Horizon is that of a catalog.View whose end is not behind LSN: changes of
+	// the catalogs by transactions with an earlier id were in force at LSN. 0:
+	// not known.
 	Horizon uint64 `json:"horizon,omitempty"`
 	// Landmark is the last transaction with an event of ours ending at or before
 	// LSN. A replay must show the landmark again; see Replay.
@@ -66,31 +66,32 @@ type Checkpoint struct {
 	// Cut is a transaction that ends behind LSN and of which some events are
 	// acked already; zero: none. Only exactly-once delivery leaves one.
 	Cut Cut `json:"-"` // see document
-	// Doubtful are Kafka transactions behind the position, perhaps counting in
-	// part. Not to be changed.
+	// Doubtful are Kafka transactions behind LSN that may count in part. Not to
+	// be changed.
 	Doubtful []Doubtful `json:"-"` // see document
-	// Skip is a transaction whose events an operator ordered to pass over; zero:
-	// none. Skip is forgotten once LSN has passed it.
+	// Skip is a transaction whose events an operator ordered to pass over;
+	// zero: none. It is forgotten once LSN has passed it.
 	Skip Landmark `json:"-"` // see document
 	// Owned tells which tables' rows counted by their OIDs; nil: nobody noted it.
 	Owned Owned `json:"-"` // see document
 	// Scope names the sources of our events.
 	Scope   string    `json:"scope,omitempty"`
 	SavedAt time.Time `json:"saved_at"`
-	// Epoch orders the holders of the slot. Each holder takes a higher epoch than
-	// the found checkpoint's. Epoch is also at least the server's clock in
-	// microseconds, so higher than every earlier holder's. Saves of an earlier
-	// holder then do not count.
+	// Epoch orders the holders of the slot. Each holder takes a higher epoch
+	// than that of the checkpoint found. An epoch is also at least the server's
+	// clock in microseconds, and so higher than every earlier holder's. Later
+	// saves of an earlier holder then do not count.
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
-	// Adopted is set by `adopt` while another program reads the slot: perhaps
-	// moving the slot on since. The first checkpoint of our own takes over.
+	// Adopted is set by `adopt` while another program reads the slot, which may
+	// have moved the slot on since. The first checkpoint of our own replaces
+	// it.
 	Adopted bool `json:"adopted,omitempty"`
 	// Ends are brokers' acknowledgements by then. Not to be changed.
 	Ends Ends `json:"ends,omitempty"`
-	// Made is set by setup with a new slot: not read yet. The first checkpoint of
-	// a connector takes over.
+	// Made is set by setup, which made the slot: nobody has read it yet. The
+	// first checkpoint of a connector replaces it.
 	Made bool `json:"made,omitempty"`
 	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
@@ -124,10 +125,10 @@ type Store interface {
 }
 
 // Beginning is saved before a slot is created, if a snapshot has to be
-// published, or each event is to be delivered once. It is no checkpoint yet.
-// Beginning says that nobody has read the slot. The first checkpoint takes
-// over. Without it, a slot nobody has read and a slot with the checkpoint lost
-// would look the same.
+// published, or each event is to be delivered once. It is no checkpoint yet. It
+// says that nobody has read the slot. The first checkpoint replaces it. Without
+// it, a slot nobody has read and a slot whose checkpoint was lost would look
+// the same.
 func Beginning(server catalog.Server, slot string) Checkpoint {
 	return Checkpoint{
 		LSN:      server.FlushLSN,
@@ -142,14 +143,15 @@ func Beginning(server catalog.Server, slot string) Checkpoint {
 	}
 }
 
-// ErrNone is wrapped by the errors of a slot without a required checkpoint.
+// ErrNone is wrapped by the errors of a slot without a checkpoint, where one is
+// required.
 var ErrNone = errors.New("there is no checkpoint")
 
 // adopt is the remedy for a slot another program has read.
 const adopt = "`cdc-outbox adopt --yes` takes it over"
 
-// SecondReader is the error of a slot nobody has noted, where the same is read
-// from other slots.
+// SecondReader is the error of a slot that no checkpoint knows, where the same
+// events are read from other slots.
 func SecondReader(seen Server, slots []string) error {
 	what, meant := fmt.Sprintf("slot %q does not exist", seen.Name), "`cdc-outbox setup` makes it"
 	if seen.Exists {
@@ -160,18 +162,18 @@ func SecondReader(seen Server, slots []string) error {
 		what, strings.Join(slots, ", "))
 }
 
-// LeftBehind is the error of a missing slot without a note, beside unread other
-// slots, perhaps with the same events.
+// LeftBehind is the error of a missing slot that no checkpoint knows, beside
+// other slots that nobody reads, which may have the same events.
 func LeftBehind(seen Server, slots []string) error {
 	return failure.Configf(fmt.Sprintf("did you mean source.slot: %s? If that has nothing of this connector: `cdc-outbox setup` makes slot %s", slots[0], seen.Name),
 		"slot %q does not exist, and nobody reads slot %s, which may have events of the same tables: they would be left there",
 		seen.Name, strings.Join(slots, ", "))
 }
 
-// Undecided is the error of an existing slot, without a known beginning:
-// whether the snapshot asked for was published, or, to deliver each event once,
-// everything delivered. found is the checkpoint, begun a Beginning; nil: the
-// store has none.
+// Undecided is the error of an existing slot, if nothing tells where to begin:
+// whether the requested snapshot was published, or, to deliver each event once,
+// which events were delivered. found is the checkpoint, begun a Beginning; nil:
+// the store has none.
 func Undecided(slot catalog.Slot, found, begun *Checkpoint, snapshot, once bool) error {
 	switch {
 	case begun != nil:
@@ -190,7 +192,7 @@ func Undecided(slot catalog.Slot, found, begun *Checkpoint, snapshot, once bool)
 }
 
 // snapshotUndecided is the error of a slot where a snapshot is asked for, and
-// nothing tells whether published already.
+// nothing tells whether it was published already.
 func snapshotUndecided(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -202,8 +204,8 @@ func snapshotUndecided(slot catalog.Slot) error {
 }
 
 // withoutSnapshot is the error of a slot of setup's where a snapshot is asked
-// for. Rows in the table before are not in the stream, and no row tells the
-// side.
+// for. Rows that were in the table before are not in the slot, and no row tells
+// on which side it lies.
 func withoutSnapshot(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -211,8 +213,8 @@ func withoutSnapshot(slot catalog.Slot) error {
 		"source.snapshot is initial, but setup made slot %q without a snapshot: what was in the outbox table before %s is not in it", slot.Name, slot.ConfirmedFlush)
 }
 
-// Vanished warns of a slot read before, without a checkpoint. The slot is read
-// on: unconfirmed events come again, and nothing is lost. But a loss from
+// Vanished warns of a slot read before, without a checkpoint. The connector
+// reads on: unconfirmed events come again, and nothing is lost. But a loss from
 // before does not show.
 func Vanished(slot catalog.Slot) error {
 	return failure.Configf("find out why. If this connector has read it: checkpoint.store, its topic, table or path, or checkpoint.key was changed, or that was deleted or emptied; "+
@@ -220,8 +222,8 @@ func Vanished(slot catalog.Slot) error {
 		"slot %q was read before, and no checkpoint of it is there: it is read on from its own confirmed position, %s, without a look whether events before it were lost", slot.Name, slot.ConfirmedFlush)
 }
 
-// unknown is the error of a slot where each event is to be delivered once,
-// without knowledge of deliveries behind the confirmed position.
+// unknown is the error of a slot where each event is to be delivered once, and
+// nothing tells which events behind the confirmed position were delivered.
 func unknown(slot catalog.Slot) error {
 	return failure.Configf(
 		"if the slot is new (`cdc-outbox setup --print`) or was read by another program, such as Debezium: "+adopt+", from its confirmed position on; "+

@@ -18,9 +18,10 @@ func (c Cut) Position() pg.Position { return pg.Position{CommitLSN: c.Commit, Se
 // beyond reports whether c is further than o.
 func (c Cut) beyond(o Cut) bool { return c.Position().Compare(o.Position()) > 0 }
 
-// Reached returns the checkpoint with everything acked since: everything ending
-// at or before lsn, with landmark as the last with an event, and of a further
-// transaction the events up to cut. Reached never goes back.
+// Reached returns the checkpoint with everything acked since: all transactions
+// ending at or before lsn, landmark being the last of them with an event, and
+// of a further transaction the events up to cut. The checkpoint never goes
+// back.
 func (c Checkpoint) Reached(lsn pg.LSN, landmark Landmark, cut Cut) Checkpoint {
 	c.LSN = max(c.LSN, lsn)
 	if landmark.Commit > c.Landmark.Commit {

@@ -8,14 +8,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Doubtful is a Kafka transaction with events and a checkpoint brokers aborted,
-// though some partitions may have committed it. Brokers losing a coordinator at
-// a bad moment do that; see docs/internals/RELIABILITY.md. The checkpoint does
-// not count. The events are written again, but for those consumers see already.
+// Doubtful is a Kafka transaction with events and a checkpoint that brokers
+// aborted, though some partitions may have committed it. Brokers losing a
+// coordinator at a bad moment do that; see docs/internals/RELIABILITY.md. The
+// checkpoint does not count. The events are written again, except those that
+// consumers see already.
 type Doubtful struct {
-	Saved Checkpoint // with the checkpoint
-	// Producer and Epoch are the records', Aborted is the epoch of the marker that
-	// aborted it.
+	Saved Checkpoint // the transaction's checkpoint
+	// Producer and Epoch are those of the records, Aborted is the epoch of the
+	// marker that aborted them.
 	Producer       int64
 	Epoch, Aborted int16
 	// Committed reports that the checkpoint's own partition committed the
@@ -24,10 +25,10 @@ type Doubtful struct {
 	Written   Written // nil: not known
 }
 
-// Confirmed returns the counting checkpoint if the slot was confirmed so far.
-// Everything confirmed was known to be committed. With transaction.version 1 a
-// checkpoint committed as a whole may look doubtful, if the next transaction
-// was aborted.
+// Confirmed returns the checkpoint that counts if the slot was confirmed up to
+// the position. Confirmed transactions were known to be committed. With
+// transaction.version 1 a checkpoint committed as a whole may look doubtful, if
+// the next transaction was aborted.
 func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	for _, d := range c.Doubtful {
 		if d.Committed && d.Saved.LSN > c.LSN && d.Saved.LSN <= slot {
@@ -47,8 +48,8 @@ type Written map[string]map[int32]Part
 // Part is a transaction's content in a partition.
 type Part struct {
 	Records int `json:"n"`
-	// From is an offset before, behind everything committed there under the same
-	// claim of the transactional id.
+	// From is an offset before the part, behind everything committed there
+	// under the same claim of the transactional id.
 	From int64 `json:"from,omitempty"`
 }
 

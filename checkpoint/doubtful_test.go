@@ -14,7 +14,7 @@ func TestConfirmed(t *testing.T) {
 	all := []Doubtful{doubtful(100, true), doubtful(120, true), doubtful(140, false)}
 	found := Checkpoint{LSN: 100, Epoch: 7, Doubtful: all}
 	for slot, want := range map[pg.LSN]Checkpoint{
-		90:  found, // everything confirmed may get lost, when the server dies
+		90:  found, // a confirmed position may get lost, when the server dies
 		100: found, // the first is further in the same transaction of the database
 		110: found,
 		120: {LSN: 120, Epoch: 7, Doubtful: all[2:]},

@@ -7,9 +7,9 @@ import (
 )
 
 // Ends are how far the logs of topics reach at least, by topic: brokers have
-// acknowledged records up to there. A start compares them with the logs, the
-// only trace of acknowledged records lost by brokers while no connector was
-// running.
+// acknowledged records up to there. A start compares them with the logs:
+// nothing else tells that brokers lost acknowledged records while no connector
+// was running.
 type Ends map[string]TopicEnds
 
 // TopicEnds are the ends of a single topic.
@@ -19,7 +19,7 @@ type TopicEnds struct {
 }
 
 // EndsHeader is the header with the Ends of a checkpoint's record in a Kafka
-// transaction. EndsHeader counts the transaction.
+// transaction. It counts that transaction, too.
 const EndsHeader = "cdc-ends"
 
 // Raise notes that the partition's log reaches the end at least.

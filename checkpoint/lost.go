@@ -8,8 +8,8 @@ import (
 )
 
 // Lost is a loss found by a running connector, and not accepted yet. A restart
-// may not find the loss again: brokers get new records, and then their logs are
-// as long as before.
+// may not find the loss again: brokers that lost records get new ones, and then
+// their logs are as long as before.
 type Lost struct {
 	Text   string    `json:"text"`
 	Remedy string    `json:"remedy"`

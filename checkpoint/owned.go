@@ -9,11 +9,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Owned are the outbox tables by OID, each over a part of the log. Only so is a
-// row written under another name of the table an event. OIDs of now would not
-// do: a table taking the outbox's name has rows from before, and a replay has
-// to judge as the first pass did. The zero Owned knows nothing. Not to be
-// changed.
+// Owned tells by OID which tables are outbox tables, each over a part of the
+// log. Only the OID makes an event of a row written while the table had another
+// name. OIDs of now would not do: a table taking the outbox's name has rows
+// from before, and a replay has to judge as the first pass did. The zero Owned
+// knows nothing. Not to be changed.
 type Owned []OwnedTable
 
 // OwnedTable is an outbox table. The rows count if their transaction commits
@@ -26,16 +26,17 @@ type OwnedTable struct {
 	// Unsure is the position, before Since, behind which a row under another name
 	// may be an event: see Untold. 0: none may.
 	Unsure pg.LSN
-	// Partitioned: rows can move from partition to partition. Partitioned is a
+	// Partitioned tells that rows can move from partition to partition. It is a
 	// property of the OID.
 	Partitioned bool
-	// Columns are detected columns without an option, each with the last commit
-	// before being missed.
+	// Columns are those the table has had though no option names them, each
+	// with the commit behind which it is missed.
 	Columns map[string]pg.LSN
 }
 
-// OwnedUnder returns the tables of a checkpoint, or none, for the scope's
-// outbox tables. Of other tables than before, only present outbox tables count.
+// OwnedUnder returns the tables of a checkpoint, which may be nil, where the
+// outbox tables are those of the scope. If they are others than before, only
+// present outbox tables count.
 func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	switch {
 	case c == nil:
@@ -47,8 +48,8 @@ func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	return c.Owned.keep(func(t OwnedTable) bool { return slices.Contains(oids, t.OID) })
 }
 
-// Shares reports whether the checkpoint has any of the tables, or a source in
-// common with the scope.
+// Shares reports whether the checkpoint is of any of the tables, or has a
+// source in common with the scope.
 func (c *Checkpoint) Shares(tables []uint32, scope string) bool {
 	if slices.ContainsFunc(c.Owned, func(t OwnedTable) bool { return t.Until == 0 && slices.Contains(tables, t.OID) }) {
 		return true
@@ -100,10 +101,10 @@ func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 	return seen
 }
 
-// Untold returns the tables of a look with an outbox's name taken by a rename
-// never told by a stream: of a partitioned table, as only partitions are
-// announced, and, unless schemasTold, of the schema. Rows may have come under
-// the former name since.
+// Untold returns the tables of a look that took an outbox's name by a rename
+// that no stream tells once it has announced the table: of a partitioned table,
+// as only its partitions are announced, and, unless schemasTold, of the schema.
+// Rows may have come under the former name since.
 func (o Owned) Untold(tables []catalog.TableInfo, schemasTold bool) (oids []uint32) {
 	for _, t := range tables {
 		if o.now(t.OID) >= 0 {
@@ -152,7 +153,7 @@ func (o Owned) Partitioned(oid uint32) bool {
 	return slices.ContainsFunc(o, func(t OwnedTable) bool { return t.OID == oid && t.Partitioned })
 }
 
-// After returns the tables for a log read from the position on.
+// After returns the tables that count for a log read from the position on.
 func (o Owned) After(from pg.LSN) Owned {
 	return o.keep(func(t OwnedTable) bool { return t.Until == 0 || t.Until >= from })
 }
@@ -164,7 +165,7 @@ func (o Owned) keep(which func(OwnedTable) bool) Owned {
 	return slices.DeleteFunc(slices.Clone(o), func(t OwnedTable) bool { return !which(t) })
 }
 
-// Bound returns the tables after a row with the columns in a transaction
+// Bound returns the tables after a row with these columns, in a transaction
 // committing at the position.
 func (o Owned) Bound(oid uint32, columns []string, at pg.LSN) Owned {
 	i := o.now(oid)
@@ -186,8 +187,8 @@ func (o Owned) Bound(oid uint32, columns []string, at pg.LSN) Owned {
 	return o
 }
 
-// Missed returns the columns a row of a transaction committing at the position
-// must have.
+// Missed returns the columns that a row of a transaction committing at the
+// position must have.
 func (o Owned) Missed(oid uint32, commit pg.LSN) (columns []string) {
 	i := o.now(oid)
 	if i < 0 {
@@ -207,7 +208,8 @@ func (o Owned) now(oid uint32) int {
 }
 
 // SameTables reports whether both have the same tables, in the same way.
-// Columns are only of use to a position behind their row, saved with them.
+// Columns are only of use to a position behind the row that had them, which is
+// saved with them.
 func (o Owned) SameTables(other Owned) bool {
 	return slices.EqualFunc(o, other, func(a, b OwnedTable) bool {
 		return a.is(b)

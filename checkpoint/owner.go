@@ -6,8 +6,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Owner is the connector a checkpoint is of. Positions of another slot say
-// nothing about ours, and positions of another database nothing about the log.
+// Owner is the connector that a checkpoint is of. Positions of another slot say
+// nothing about this one, and positions of another database nothing about its
+// log.
 type Owner struct{ SystemID, Database, Slot string }
 
 // Owner is the owner of checkpoint c.
@@ -17,7 +18,7 @@ func (c *Checkpoint) Owner() Owner { return Owner{c.SystemID, c.Database, c.Slot
 var ErrOtherSlot = errors.New("it is the checkpoint of another connector")
 
 // OfSlot returns why c is no checkpoint of the slot, if so. c is the store's
-// content under the key. Before, c does not count.
+// content under the key. Nothing in c counts before.
 func (c *Checkpoint) OfSlot(slot, key string) error {
 	if c.Slot == slot {
 		return nil

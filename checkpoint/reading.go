@@ -9,17 +9,17 @@ import (
 // Reading is how far a process has read the log. So an event is taken in once, however
 // often the server sends it.
 //
-// It is told of a stream in the stream's order: Row and then Took for each
-// event of a transaction, Alone and TookAlone for a message outside
+// A Reading is told of a stream in the stream's order: Row and then Took for
+// each event of a transaction, Alone and TookAlone for a message outside
 // transactions, Commit for each end, Idle for a position without anything of
-// ours before. Before each stream, Resume tells the beginning. The zero Reading
-// has read nothing.
+// ours up to it. Before each stream, Resume tells where it begins. The zero
+// Reading has read nothing.
 //
 // A Reading is a value: a copy goes on by itself. Reading does no I/O and knows
 // no clock. Not safe for concurrent use.
 type Reading struct {
 	end      pg.LSN   // everything ending at or before was read
-	landmark Landmark // of the last transaction with events inside
+	landmark Landmark // the last of these transactions with events
 
 	cut      Cut    // the last event read of a transaction behind end; zero: none
 	recalled bool   // cut is the checkpoint's, and the event has not come again yet
@@ -67,7 +67,7 @@ func (r *Reading) Resume(past Past) error {
 	return err
 }
 
-// Row judges an event of a transaction: again: read before.
+// Row judges an event of a transaction: again tells that it was read before.
 func (r *Reading) Row(row *pg.Row) (again bool, err error) {
 	if r.replaying {
 		if err := r.replay.Transaction(LandmarkOf(row)); err != nil {
@@ -82,7 +82,7 @@ func (r *Reading) Row(row *pg.Row) (again bool, err error) {
 	return r.Has(row.Position), nil
 }
 
-// Took notes a new row's event as taken in.
+// Took notes that the event of the row, a new one, is taken in.
 func (r *Reading) Took(row *pg.Row) {
 	if row.Position.CommitLSN != r.cut.Commit {
 		r.extent = Whole
@@ -90,8 +90,8 @@ func (r *Reading) Took(row *pg.Row) {
 	r.cut.Landmark, r.cut.Seq = LandmarkOf(row), row.Position.Seq
 }
 
-// Passed notes a row other than an event, perhaps taken for an event when read
-// before.
+// Passed notes a row that is no event, but may have been taken for one when it
+// was read before.
 func (r *Reading) Passed(row *pg.Row) {
 	if r.replaying {
 		r.replay.Other(LandmarkOf(row))
@@ -108,18 +108,19 @@ func (r *Reading) Has(p pg.Position) bool {
 
 // Alone judges a message of no transaction. The server sends it when it comes
 // upon it in the log, between transactions. The position is the end of the
-// record, so a stream from there on begins right behind; perhaps the record of
-// a commit, with rows not counting as read.
+// record, so a stream from there on begins with the next record. That may be a
+// commit, whose rows therefore do not count as read.
 func (r *Reading) Alone(pos pg.LSN) (again bool, err error) {
 	replaying := r.replaying
 	again, err = r.reached(pos)
 	return again || replaying && pos <= r.end, err
 }
 
-// TookAlone notes a new message outside transactions at pos as taken in.
+// TookAlone notes that the message outside transactions at pos, a new one, is
+// taken in.
 func (r *Reading) TookAlone(pos pg.LSN) { r.end = pos }
 
-// Commit notes the end of a transaction: again: read before.
+// Commit notes the end of a transaction: again tells that it was read before.
 func (r *Reading) Commit(end pg.LSN) (tx Transaction, again bool, err error) {
 	if again, err := r.reached(end); again || err != nil {
 		return tx, again, err
@@ -136,7 +137,8 @@ func (r *Reading) Commit(end pg.LSN) (tx Transaction, again bool, err error) {
 	return tx, false, nil
 }
 
-// Idle notes nothing of ours up to pos: again: known before.
+// Idle notes that there is nothing of ours up to pos: again tells that this was
+// known.
 func (r *Reading) Idle(pos pg.LSN) (again bool, err error) {
 	if again, err := r.reached(pos); again || err != nil {
 		return again, err
@@ -164,7 +166,7 @@ func (r *Reading) Skips(row *pg.Row) bool {
 // End is the position up to which everything ending there was read.
 func (r *Reading) End() pg.LSN { return r.end }
 
-// Furthest is how far the log was read, a transaction cut included.
+// Furthest is how far the log was read, a cut transaction included.
 func (r *Reading) Furthest() pg.LSN {
 	if r.cut.IsZero() {
 		return r.end
@@ -175,7 +177,8 @@ func (r *Reading) Furthest() pg.LSN {
 // Landmark is the last transaction with events read to the end.
 func (r *Reading) Landmark() Landmark { return r.landmark }
 
-// Cut is the last event read of an unfinished transaction; zero: none.
+// Cut is the last event read of a transaction not yet read to the end; zero:
+// none.
 func (r *Reading) Cut() Cut { return r.cut }
 
 // Within reports whether a transaction was read in part.
@@ -184,7 +187,7 @@ func (r *Reading) Within() bool { return !r.cut.IsZero() && !r.recalled }
 // Recognised reports whether the stream is known to be of the log read before.
 func (r *Reading) Recognised() bool { return !r.replaying }
 
-// reached reports whether the server, at position pos, still sends everything
+// reached reports whether the server, at position pos, still repeats the log
 // read before. Everything up to pos has been sent.
 func (r *Reading) reached(pos pg.LSN) (again bool, err error) {
 	if !r.replaying {
@@ -198,7 +201,8 @@ func (r *Reading) reached(pos pg.LSN) (again bool, err error) {
 	return pos < r.end, nil
 }
 
-// found notes the event at p as sent, perhaps at the checkpoint's cut.
+// found notes that the server has sent the event at p, perhaps the one at the
+// checkpoint's cut.
 func (r *Reading) found(p pg.Position) error {
 	switch c := p.Compare(r.cut.Position()); {
 	case c > 0:
@@ -209,11 +213,11 @@ func (r *Reading) found(p pg.Position) error {
 	return nil
 }
 
-// close forgets the transaction cut.
+// close forgets the transaction that was cut.
 func (r *Reading) close() { r.cut, r.recalled, r.extent = Cut{}, false, Whole }
 
-// cutLost is the error of a transaction without the last published event, hence
-// without a known place to go on.
+// cutLost is the error of a transaction that lacks the last event published of
+// it, so nobody knows where to go on.
 func (r *Reading) cutLost() error {
 	return failure.Lossf(catalog.AcceptGap, "transaction %s was published up to its change %d, and the server sends no event there now: publication or tables are not what they were",
 		r.cut.Landmark, r.cut.Seq)

@@ -42,7 +42,7 @@ func readLog(rng *rand.Rand, from pg.LSN, xid uint32, n int) (log []entry) {
 	return log
 }
 
-// event is an event of a log by all known of it.
+// event is an event of a log by everything known of it.
 type event struct {
 	xid uint32 // 0: a message of no transaction
 	at  pg.Position
@@ -155,9 +155,9 @@ func saved(log []entry, published int) (past Past, taken []event) {
 // TestReadingIsASetOfPositions reads random logs in random sessions: the
 // connection breaks anywhere, the process ends and goes on from a checkpoint,
 // and now and then the log is another one from some place on. Each event of a
-// log that stays the same is taken in exactly once and in order. No event of a
-// transaction of another is passed over not read, unless the session ends with
-// a loss.
+// log that stays the same is taken in exactly once and in order. Of another
+// log, no event of a transaction is passed over unread, unless the session ends
+// with a loss.
 func TestReadingIsASetOfPositions(t *testing.T) {
 	const histories = 20_000
 	counts := map[string]int{}

@@ -12,8 +12,8 @@ type Past struct {
 	Slot  pg.LSN // the confirmed position
 	Start pg.LSN // of the stream
 	Known pg.LSN // everything ending at or before was read
-	// Since is the last transaction of ours inside, and the proof of everything
-	// before: two logs with the same record are the same up to there.
+	// Since is the last transaction of ours in it. It also proves everything
+	// before it: two logs with the same record are the same up to there.
 	Since Landmark
 	Cut   Cut      // the last event read of a transaction behind Known; zero: none
 	Skip  Landmark // a transaction an operator ordered to pass over; zero: none
@@ -21,13 +21,13 @@ type Past struct {
 
 // Replay judges whether a stream is of the log read before. The server sends
 // again what lies behind the stream's start, and that must be the same
-// transactions. If it is not, this is another log, whose new events have
-// positions looking known.
+// transactions. If they are not, this is another log, whose new events have
+// positions that look known.
 //
-// Told of the stream in order: Transaction for each event of ours, Reached for
-// each position up to which the server has sent everything. Both return an
-// error of class failure.Loss once the log is found to be another. Not safe for
-// concurrent use.
+// A Replay is told of the stream in order: Transaction for each event of ours,
+// Reached for each position up to which the server has sent everything. Both
+// return an error of class failure.Loss once the log is found to be another.
+// Not safe for concurrent use.
 type Replay struct {
 	past   Past
 	wanted []Landmark // not seen yet, in order: Since, then Cut
@@ -63,8 +63,8 @@ func (r *Replay) Transaction(tx Landmark) error {
 	return nil
 }
 
-// Other notes a change of transaction tx other than an event, perhaps taken for
-// an event when read before.
+// Other notes a change of transaction tx that is no event, but may have been
+// taken for one when it was read before.
 func (r *Replay) Other(tx Landmark) {
 	if len(r.wanted) > 0 && r.wanted[0].Same(tx) {
 		r.wanted = r.wanted[1:]
@@ -72,8 +72,8 @@ func (r *Replay) Other(tx Landmark) {
 	}
 }
 
-// Reached notes everything up to pos as sent. done reports that the log is the
-// same as before, and the rest new.
+// Reached notes that the server has sent everything up to pos. done reports
+// that the log is the one read before, and that the rest is new.
 func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {
 	if len(r.wanted) == 0 {
 		return pos >= r.past.Known, nil
@@ -90,7 +90,7 @@ func (r *Replay) other(format string, args ...any) error {
 		r.past.Known, fmt.Errorf(format, args...), r.past.Slot, max(r.past.Known, r.end()))
 }
 
-// end is how far the log was read, the transaction included read in part.
+// end is how far the log was read, a transaction read in part included.
 func (r *Replay) end() pg.LSN {
 	if n := len(r.wanted); n > 0 {
 		return r.wanted[n-1].Commit

@@ -105,7 +105,7 @@ func follow(r *Replay, log []any) (done bool, err error) {
 
 // Two logs are the same up to a random place. A log is read, up to a random
 // place; the other is replayed from a random position of a slot. Whenever an
-// event would be passed over not read, the replay ends in a loss; and it never
+// unread event would be passed over, the replay ends in a loss; and it never
 // does where the logs are the same.
 func TestReplayPassesOverNothingUnread(t *testing.T) {
 	const histories = 20_000
@@ -170,8 +170,8 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 			cut = ours[read]
 		}
 	}
-	// The slot stands somewhere in what both logs have, or where known to be
-	// confirmed: the other log's slot is an older one of ours.
+	// The slot stands somewhere in what both logs have, or at the position
+	// known to be confirmed: the other log's slot is an older one of ours.
 	start := 1 + pg.LSN(rng.IntN(int(min(known, end(common)))))
 	r := NewReplay(Past{Start: start, Known: known, Since: since, Cut: Cut{Landmark: cut}})
 	seen := map[Landmark]bool{cut: true}

@@ -14,10 +14,10 @@ type Ticket uint64
 // Tracker turns acks into a position: the last transaction end with every
 // record of its own and of all earlier transactions done.
 //
-// Told of the stream in order: Add for each record, Seal for each transaction
-// end, Keepalive where the server had nothing for us. A non-transactional
-// message counts as a separate transaction. Done comes in any order. Not safe
-// for concurrent use; see Locked.
+// A Tracker is told of the stream in order: Add for each record, Seal for each
+// transaction end, Keepalive where the server had nothing for us. A
+// non-transactional message counts as a separate transaction. Done comes in any
+// order. Not safe for concurrent use; see Locked.
 //
 // If calls contradict each other (more done than added, an end before the
 // last), no position is certain any more. The tracker then stays there for
@@ -25,8 +25,9 @@ type Ticket uint64
 // acking on a single goroutine and reading on another notices without checking
 // each ack.
 type Tracker struct {
-	// ring holds the transactions [first, next) at their ticket modulo the length,
-	// a power of two. An entry per transaction is all the memory there is.
+	// ring holds the transactions [first, next) at their ticket modulo its
+	// length, a power of two. An entry per transaction is all the memory there
+	// is.
 	ring  []transaction
 	first Ticket // the oldest with something unacked
 	next  Ticket // the next to be opened
@@ -59,8 +60,8 @@ func NewTracker(start pg.LSN) *Tracker {
 	}
 }
 
-// Add notes another record in flight in the open transaction, opened if none
-// is, and returns the transaction's ticket.
+// Add notes another record in flight in the open transaction, opens one if none
+// is, and returns its ticket.
 func (t *Tracker) Add() Ticket {
 	if !t.open {
 		t.push()
@@ -96,10 +97,11 @@ func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	return nil
 }
 
-// Keepalive notes nothing of ours up to pos, to be confirmed once everything
-// added so far is done. Ignored while a transaction is open. So is a position
-// below the last: the server repeats its own position in keepalives, which it
-// sends from within a transaction with the position before it.
+// Keepalive notes that there is nothing of ours up to pos, which may be
+// confirmed once everything added so far is done. It is ignored while a
+// transaction is open. So is a position below the last: the server repeats its
+// own position in keepalives, which it sends from within a transaction with the
+// position before it.
 func (t *Tracker) Keepalive(pos pg.LSN) error {
 	if t.err != nil || t.open || pos <= t.last {
 		return t.err
@@ -109,8 +111,8 @@ func (t *Tracker) Keepalive(pos pg.LSN) error {
 	return nil
 }
 
-// Done notes n records of transaction k as acked. A ticket not in flight, or
-// more records than are, breaks the tracker.
+// Done notes n records of transaction k as acked. A ticket that is not in
+// flight, or more records than are in flight, breaks the tracker.
 func (t *Tracker) Done(k Ticket, n int) {
 	if n == 0 {
 		return
@@ -130,7 +132,7 @@ func (t *Tracker) Done(k Ticket, n int) {
 	}
 }
 
-// Position is the highest LSN safe to confirm. Position never goes back; the
+// Position is the highest LSN safe to confirm. It never goes back; it is the
 // start position (or zero) until something is done.
 func (t *Tracker) Position() pg.LSN { return t.position }
 
@@ -138,8 +140,8 @@ func (t *Tracker) Position() pg.LSN { return t.position }
 // as given to Seal; zero if there was none since the start.
 func (t *Tracker) Landmark() Landmark { return t.landmark }
 
-// After is Position and Landmark as if everything before transaction k were
-// done, and n more records of k. whole reports whether k would be, too.
+// After is what Position and Landmark would be if everything before transaction
+// k were done, and n more records of k. whole reports whether k would be, too.
 func (t *Tracker) After(k Ticket, n int) (position pg.LSN, landmark Landmark, whole bool) {
 	position, landmark = t.position, t.landmark
 	sealed := t.next
@@ -155,16 +157,17 @@ func (t *Tracker) After(k Ticket, n int) (position pg.LSN, landmark Landmark, wh
 	return position, landmark, whole
 }
 
-// Read is the highest end or idle position told. Everything before is done if
+// Read is the highest end or idle position told. Everything up to it is done if
 // Position is as high.
 func (t *Tracker) Read() pg.LSN { return t.last }
 
 // InFlight is the number of records added and not done.
 func (t *Tracker) InFlight() int { return t.inFlight }
 
-// raise moves the end of the last sealed transaction up to a position without a
-// record: to be confirmed exactly when the transaction and all before are done.
-// So any number of empty transactions and keepalives costs no memory.
+// raise moves the end of the last sealed transaction up to a position that
+// brought no record: it may be confirmed exactly when the transaction and all
+// before are done. So any number of empty transactions and keepalives costs no
+// memory.
 func (t *Tracker) raise(end pg.LSN) {
 	if t.first == t.next {
 		t.position = end

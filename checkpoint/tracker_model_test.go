@@ -218,7 +218,7 @@ func (h *history) misstep() {
 	k, n := Ticket(h.next(len(h.model.steps)+2)), h.next(5)-1
 	h.tracker.Done(k, n)
 	h.model.done(k, n)
-	h.open = nil // everything in flight is no longer known here
+	h.open = nil // the records in flight are no longer known here
 }
 
 func (h *history) compare() {

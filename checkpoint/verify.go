@@ -13,11 +13,11 @@ import (
 //
 // While another process may hold the slot, read Slot first, then load the
 // checkpoint, then read CurrentLSN: the holder saves the checkpoint before it
-// confirms, so in any other order the progress looks like a slot that was
+// confirms, so in any other order its progress looks like a slot that was
 // advanced or a server that fell behind.
 type Server struct {
 	Name     string // of the slot, perhaps missing
-	Scope    string // of the source; "" where nothing is
+	Scope    string // of what is to be read; "" where nothing is
 	Key      string // of the checkpoint in the store
 	SystemID string
 	Timeline int32
@@ -28,9 +28,9 @@ type Server struct {
 	Publication, PublicationName string
 	Exists                       bool // whether the slot does
 	Slot                         catalog.Slot
-	// TimelineSwitch is the place where the server's history left the checkpoint's
-	// timeline (catalog.TimelineSwitch), or 0 if never there. TimelineSwitch
-	// counts only if the timelines differ.
+	// TimelineSwitch is the place where the server's history left the
+	// checkpoint's timeline (catalog.TimelineSwitch), or 0 if it was never on
+	// that. It counts only if the timelines differ.
 	TimelineSwitch pg.LSN
 	// StoredInside: the checkpoint is kept in the database itself
 	// (checkpoint.store: postgres), and fails over together.
@@ -115,8 +115,9 @@ func sameDatabase(stored *Checkpoint, seen *Server) error {
 	return nil
 }
 
-// sameHistory finds a standby promoted without everything we read from the old
-// primary. Later writes there have the same LSNs as our rows.
+// sameHistory finds a standby that was promoted before it had received
+// everything we read from the old primary. What it wrote since has the same
+// LSNs as what we read.
 func sameHistory(stored *Checkpoint, seen *Server) error {
 	if stored.Timeline == seen.Timeline {
 		return nil
@@ -159,8 +160,9 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN))
 }
 
-// sameMessages finds a prefix of messages no longer read, as after a mistyped
-// source.message_prefix: those would be passed over without a word.
+// sameMessages finds a prefix of messages that nobody reads any more, as after
+// a mistyped source.message_prefix: those messages would be passed over without
+// a word.
 func sameMessages(stored *Checkpoint, seen *Server) error {
 	was, now := messagesOf(stored.Scope), messagesOf(seen.Scope)
 	if stored.Made || was == "" || seen.Scope == "" || was == now {
@@ -179,7 +181,8 @@ func messagesOf(scope string) string {
 	return ""
 }
 
-// slotReadable checks a slot's requirements, with or without a checkpoint.
+// slotReadable checks what must be true of a slot, with or without a
+// checkpoint.
 func slotReadable(stored *Checkpoint, seen *Server) error {
 	slot := &seen.Slot
 	if !seen.Exists {
@@ -221,7 +224,7 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 // them is published. A position beyond that is of the new primary's log, and
 // somebody else moved the slot.
 //
-// A single case is beyond detection: somebody else advanced the slot on the old
+// One case cannot be detected: somebody else advanced the slot on the old
 // primary, and the failover came before a connector looked again. A running
 // connector looks every two seconds. A store outside the database has no such
 // gap.
@@ -239,7 +242,7 @@ func samePublication(stored *Checkpoint, seen *Server) error {
 	}
 	gone := catalog.LeftOut(stored.Publication, seen.Publication)
 	switch {
-	case len(gone) > 0 && stored.Made: // not read yet
+	case len(gone) > 0 && stored.Made: // nothing of it was read
 		return nil
 	case stored.Made:
 		return failure.Configf(beginAnew,
@@ -264,7 +267,7 @@ func (c *Checkpoint) WithoutPublication(name string) error {
 }
 
 // MadeFor returns why an unread slot cannot be read through the publication, if
-// made by setup for another.
+// setup made the slot for another.
 func (c *Checkpoint) MadeFor(publication string) error {
 	if !c.Made || c.PublicationName == publication || catalog.NoTables(c.Publication) {
 		return nil

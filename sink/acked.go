@@ -194,8 +194,8 @@ func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 	}
 }
 
-// remade notes that the topic is another one of the same name. Records
-// acknowledged in the former topic are gone, by order of the deleter.
+// remade notes that the topic is another one of the same name. Everything
+// acknowledged in the former topic is gone, by order of whoever deleted it.
 func (k *Kafka) remade(name string, a *acked, id topicID) {
 	k.log.Warn("the topic was deleted and created again: consumers that had not read all of it miss events that were acknowledged there",
 		zap.String("topic", name), zap.String("acknowledged_ends", a.String()),

@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// acknowledgeAt has the cluster acknowledge all written to the topic from now
-// on at the offset, as a leader does whose log ends there.
+// acknowledgeAt has the cluster acknowledge everything that is written to the
+// topic from now on at the offset, as a leader does whose log ends there.
 func (c *cluster) acknowledgeAt(topic string, offset int64) {
 	id := c.TopicInfo(topic).TopicID
 	c.ControlKey(int16(produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -86,7 +86,7 @@ func TestAckAtALowerOffsetIsALoss(t *testing.T) {
 }
 
 // Records that brokers take away from the start of a log are no loss, nor are
-// the offsets of markers and of everything aborted.
+// the offsets of markers and of aborted records.
 func TestAckBehindARemovedStartIsNoLoss(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
 	k, _ := newKafka(t, c.config())

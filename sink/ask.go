@@ -119,8 +119,8 @@ func (a *asker) ask(ctx context.Context) error {
 	}
 }
 
-// attempt asks one broker. If it is nil, it first asks the cluster for the
-// brokers and takes the next in turn. Only then is the turn over: a broker
+// attempt asks one broker. If one is nil, attempt first asks the cluster for
+// the brokers and takes the next in turn. Only then is the turn over: a broker
 // refusing to name the others takes no turn from them.
 func (a *asker) attempt(ctx context.Context, one *kgo.Broker) answer {
 	topics := slices.Collect(maps.Keys(a.uses))

@@ -124,7 +124,7 @@ func (c *cluster) cutNextAck() {
 }
 
 // refuse makes the cluster refuse every batch for the partition of the topic
-// with the marker in it. The topic must exist.
+// that has the marker in it. The topic must exist.
 func (c *cluster) refuse(partitions int32, topic string, marker []byte, err *kerr.Error) {
 	id := c.TopicInfo(topic).TopicID // the request has no name
 	for p := range partitions {
@@ -243,7 +243,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// deliver delivers events all arrive.
+// deliver delivers events that all arrive.
 func deliver(t *testing.T, k *Kafka, evs []*transform.Event) {
 	t.Helper()
 	must.OK(t, k.Deliver(deadline(t), evs, noReject(t)))

@@ -140,8 +140,8 @@ func TestDeadLetterTopicIsCreated(t *testing.T) {
 	}
 }
 
-// The topic takes an event of the size, but not always the dead letter: an
-// event refused for the size never fits.
+// The topic takes an event of its size, but not always the event's dead letter:
+// an event refused for its size never fits.
 func TestMode71DeadLetterIsCutToWhatItsTopicTakes(t *testing.T) {
 	large := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcdef"), n/16) }
 	for name, tc := range map[string]struct {

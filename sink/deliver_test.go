@@ -283,7 +283,7 @@ func TestMode30RandomPoison(t *testing.T) {
 
 // The client sends what it put aside for a topic it has yet to load while it is
 // still filling the batches, so the refusal of the first may come before the
-// rest is there, then written ahead of it.
+// rest is there, which is then written ahead of it.
 func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
 	var topics []string
 	for n := range 4 {

@@ -27,8 +27,8 @@ import (
 // were written to last. An end has about eight bytes there.
 const mostEnds = 2000
 
-// comparePatience bounds the comparison at a start. Answers missing in the time
-// come with the next write: see believe.
+// comparePatience bounds the comparison at a start. Ends that brokers do not
+// tell in that time show with the next write: see believe.
 var comparePatience = 5 * time.Second
 
 // comparedAtOnce is how many topics brokers are asked for at a time.

@@ -135,8 +135,8 @@ func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// Everything prepared is likely to be what comes. Of the rest the coordinator
-// is told when it has come.
+// The prepared partitions are likely to be those that come. Of the rest the
+// coordinator is told when they have come.
 func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
 	for name, c := range map[string]struct {
 		partitions []int32
@@ -165,7 +165,7 @@ func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
 	}
 }
 
-// Everything prepared ends with the transaction.
+// The preparation ends with the transaction.
 func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -179,7 +179,8 @@ func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
 }
 
-// No preparation tells brokers nothing, or the wrong thing.
+// There is no preparation where brokers would be told nothing, or the wrong
+// thing.
 func TestNothingIsPreparedInVain(t *testing.T) {
 	t.Run("the last transaction was not foreseen", func(t *testing.T) {
 		c, x := startTwoBrokers(t, 2)
@@ -201,7 +202,7 @@ func TestNothingIsPreparedInVain(t *testing.T) {
 	})
 }
 
-// Brokers get refused partitions again with the records.
+// Partitions that brokers refuse beforehand are added with the records.
 func TestPreparationMayFail(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -218,7 +219,7 @@ func TestPreparationMayFail(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
-// Brokers would abort it, and take the owner for one fenced off.
+// Brokers would abort it, and take the owner for a producer that is fenced off.
 func TestPreparedTransactionEndsBeforeAWaitForATopic(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -238,8 +239,8 @@ func TestPreparedTransactionEndsBeforeAWaitForATopic(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
 }
 
-// A process dying with an empty transaction leaves nothing beyond the next
-// claim's reach.
+// A process that dies with an empty transaction leaves nothing behind that the
+// next claim does not end.
 func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)

@@ -7,12 +7,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// epochs tells whether each transaction has an epoch of its own. epochs has
-// with transaction.version 2 (KIP-890). Then brokers refuse a request coming
-// late, when the next transaction is open. Before that version they take it for
-// a request of that one.
+// epochs tells whether each transaction has an epoch of its own. It has with
+// transaction.version 2 (KIP-890). Then brokers refuse a request coming late,
+// when the next transaction is open. Before that version they take it for a
+// request of that one.
 //
-// A version lowered is noticed one transaction late.
+// A lowered version is noticed one transaction late.
 type epochs struct {
 	last   int16       // that of the transaction committed last
 	known  bool        // last is set, and no transaction has begun since
@@ -25,9 +25,9 @@ const requestPatience = 30 * time.Second
 // retryFor is kgo.RetryTimeoutFn's argument. Where epochs do not differ, the
 // end of a transaction is asked for once. A request without an answer may come
 // late, and end the next transaction: everything written by then counts,
-// checkpoint included, and the rest may not. As it is, nobody knows what
-// counts, and the next claim has an epoch with which brokers refuse the late
-// request.
+// checkpoint included, and the rest may not. With a single request nobody knows
+// what counts, and the next claim has an epoch with which brokers refuse the
+// late request.
 //
 // An answer that is an error is not asked again either. Brokers may have moved, but
 // the client talked to the right one when it added the partitions.

@@ -212,8 +212,8 @@ func TestMode33LostRecordsAreLoss(t *testing.T) {
 	}
 }
 
-// A broker speaking the protocol is no sign that events get through: only what
-// it says of them is.
+// A broker that speaks the protocol is no sign that events get through: only
+// its answers about events are.
 func TestAnsweredIsAboutEvents(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
 	cfg := c.config()

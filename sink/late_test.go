@@ -92,7 +92,7 @@ func TestE2ETransactBehindLateMarkers(t *testing.T) {
 }
 
 // Brokers abort a transaction that is open for too long, also one that is only
-// prepared. The transaction must not go on as if nothing had happened.
+// prepared. Nobody may go on in it as if nothing had happened.
 func TestE2EPreparedTransactionThatTimesOut(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", "200"))
 	b.CreateTopic(t, "t", 2, nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A connection that is open says nothing of a login refused since.
+// An open connection says nothing of a login that is refused since.
 func TestASpareThatBrokersRefuse(t *testing.T) {
 	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "p"))
 	cfg := c.config()

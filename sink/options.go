@@ -18,10 +18,10 @@ type Options struct {
 	// Delivery is DeliveryAtLeastOnce or DeliveryExactlyOnce.
 	Delivery string `yaml:"delivery"`
 	// TransactionBoundaries keeps each transaction of the database in one Kafka
-	// transaction. TransactionBoundaries takes DeliveryExactlyOnce.
+	// transaction. It takes DeliveryExactlyOnce.
 	TransactionBoundaries bool `yaml:"transaction_boundaries"`
 	// OnOversizedTransaction is OversizedStop or OversizedSplit (publish it in
-	// parts): what is done with one with more than MaxBufferedBytes.
+	// parts): what is done with a transaction of more than MaxBufferedBytes.
 	OnOversizedTransaction string `yaml:"on_oversized_transaction"`
 
 	ClientID    string `yaml:"client_id"`
@@ -30,9 +30,9 @@ type Options struct {
 	// record after a quiet time goes at once. The pipeline's queue waits, not the
 	// client: see queue.await in internal/pipeline/stream.
 	Linger time.Duration `yaml:"linger"`
-	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and the
-	// broker's ack: everything made for them, and what they keep of the bytes
-	// read, their rows with all columns at least.
+	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and
+	// the broker's ack: everything made for them, and what they keep of the
+	// bytes read, which is their rows with all columns at least.
 	MaxBufferedBytes int64 `yaml:"max_buffered_bytes" unit:"bytes"`
 	// MaxRecordBytes is the largest record sent; a larger one is a bad event.
 	// Kafka's default limit on the broker (message.max.bytes) is 1048588.
@@ -229,7 +229,7 @@ func (s *SASL) validateOAuth(report setting.Report) {
 	s.want(report, "client_id", "client_secret")
 }
 
-// want reports the members of these empty names.
+// want reports the members of these names that are empty.
 func (s *SASL) want(report setting.Report, names ...string) {
 	for _, name := range names {
 		if s.members()[name] == "" {

@@ -83,7 +83,7 @@ func (x *Transactions) open(ctx context.Context, before *topic, ev *transform.Ev
 	return k.extend(ctx, t, wanted)
 }
 
-// letter is the dead letter of an entry, in the topic.
+// letter is the dead letter of an entry, in the dead-letter topic.
 func (x *Transactions) letter(ctx context.Context, i int, e Entry) (placed, error) {
 	if x.k.deadLetter == "" {
 		return placed{}, failure.Configf("set errors.dead_letter_topic", "no dead-letter topic is set")

@@ -31,7 +31,7 @@ type Pace struct {
 
 // UsualPace is the pace outside tests. With the second the page takes to show
 // it, an outage is visible within five, although nobody writes. A question has
-// 1.5 s until then, where three brokers are asked.
+// 1.5 s until then, time enough to ask three brokers.
 var UsualPace = Pace{Every: 2 * time.Second, Timeout: 3 * time.Second, Silence: 3500 * time.Millisecond,
 	Again: 500 * time.Millisecond, Refused: 6 * time.Second, Login: 15 * time.Second}
 
@@ -44,8 +44,8 @@ var errOpen = errors.New("no answer yet")
 // connection to a broker for good, and a few for some minutes after a broker
 // did not answer.
 type Probe struct {
-	// Paused is called by Run when this process has not run for so long, no
-	// broker's fault. Paused is optional, and set before Run.
+	// Paused is called by Run when this process has not run for so long, which
+	// is no broker's fault. Paused is optional, and set before Run.
 	Paused func(time.Duration)
 
 	ask    func(context.Context) ([]error, error)
@@ -68,9 +68,9 @@ func newProbe(ask func(context.Context) ([]error, error), end func(), pace Pace)
 	return &Probe{ask: ask, close: end, pace: pace, open: errOpen, begun: time.Now()}
 }
 
-// NewProbe returns a probe of the cluster cfg describes, and of the topics in
-// use whatever the events; cfg must have passed validation. NewProbe opens no
-// connection.
+// NewProbe returns a probe of the cluster that cfg describes, and of the topics
+// that are in use whatever the events; cfg must have passed validation.
+// NewProbe opens no connection.
 func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 	cluster, err := newAsker(cfg)
 	if err != nil {
@@ -91,13 +91,13 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 	return p, nil
 }
 
-// Used tells the probe events go to the topic. Used may be called from several
-// goroutines and does not block.
+// Used tells the probe that events go to the topic. Used may be called from
+// several goroutines and does not block.
 func (p *Probe) Used(topic string) { p.topics.note(topic, time.Now()) }
 
-// Answered tells the probe a broker has answered another client: where events
-// get through, no question lost means an outage. Answered may be called from
-// several goroutines and does not block.
+// Answered tells the probe that a broker has answered another client: where
+// events get through, no lost question means an outage. Answered may be called
+// from several goroutines and does not block.
 func (p *Probe) Answered() { p.heard.Store(max(1, int64(time.Since(p.begun)))) }
 
 // Close gives the client up, after Run has returned. A nil Probe may be closed.
@@ -107,7 +107,7 @@ func (p *Probe) Close() {
 	}
 }
 
-// Run asks until ctx ends. After each question it calls report, with nil while
+// Run asks until ctx ends. After each question Run calls report, with nil while
 // brokers answer, and with the reason and, where there is one, a remedy once
 // none has for Pace.Silence; in between it is not called. Where that time is
 // over while a question is open, or before the next, it is called then. After
@@ -162,8 +162,8 @@ func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error
 	}
 }
 
-// alarmClock is a timer knowing when something is due: its own ring, or what it
-// stands for.
+// alarmClock is a timer that knows when something is due: its own ring, or what
+// it stands for.
 type alarmClock struct {
 	*time.Timer
 	due time.Time // zero: nothing is
@@ -178,7 +178,7 @@ func (a *alarmClock) set(d time.Duration) {
 	a.due = time.Now().Add(d)
 }
 
-// pausedAfter is how late Run may be until this process counts as one paused:
+// pausedAfter is how late Run may be until this process counts as paused:
 // stopped, suspended with the machine, or without a processor.
 const pausedAfter = time.Second
 

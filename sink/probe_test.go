@@ -70,8 +70,8 @@ func (p *probing) change(fn func(*probing)) {
 	fn(p)
 }
 
-// after lets time pass and returns everything reported last; asked tells
-// whether anything was.
+// after lets time pass and returns the last report; asked tells whether there
+// was any.
 func (p *probing) after(d time.Duration) (asked bool, last error) {
 	p.change(func(p *probing) { p.reports = nil })
 	<-time.After(d)
@@ -212,7 +212,7 @@ func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 	}
 }
 
-// A broker that takes connections and gives no answer, as one with the machine
+// A broker that takes connections and gives no answer, as on a machine that is
 // cut off, is one of several.
 func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 	silent, _ := kafkatest.Silent(t)
@@ -299,8 +299,8 @@ func TestProbeNeedsNoPrivileges(t *testing.T) {
 	}
 }
 
-// A process paused hears nobody. Told, with no broker to blame; an outage after
-// it shows as any.
+// A paused process hears nobody. The pause is told, and no broker is to blame;
+// an outage after it shows as any.
 func TestProbeOfAPausedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []time.Duration

@@ -26,8 +26,8 @@ import (
 const recallPatience = time.Minute
 
 // skew is how much the clocks of a connector and of other producers may differ.
-// A transaction's records are before others' records so long after the
-// transaction's time.
+// The records of a transaction lie before those others write that much after
+// the transaction's time was over.
 const skew = time.Minute
 
 // laterInARow is how many records of others in a row must have a later time than that

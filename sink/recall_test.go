@@ -239,7 +239,7 @@ func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 }
 
 // Without the headers of the position two events may be the same to the last
-// byte. A visible half does not leave out the other.
+// byte. If consumers see one of them, the other is not left out.
 func TestTheSameEventTwiceIsLeftOutOnce(t *testing.T) {
 	h := newHalf(t, 2)
 	x := h.transactions()

@@ -16,14 +16,14 @@ type partitions map[partition]bool
 
 func (p partitions) add(others partitions) { maps.Copy(p, others) }
 
-// without returns those others does not have.
+// without returns the partitions that others does not have.
 func (p partitions) without(others partitions) partitions {
 	rest := maps.Clone(p)
 	maps.DeleteFunc(rest, func(one partition, _ bool) bool { return others[one] })
 	return rest
 }
 
-// partitionsOf are those the rounds go to.
+// partitionsOf are the partitions that the rounds go to.
 func partitionsOf(rounds [][]placed) partitions {
 	all := make(partitions)
 	for _, round := range rounds {
@@ -44,8 +44,9 @@ const fresh = time.Second
 
 // recent are the partitions of the last transactions, by which those of the
 // next one are foreseen. A transaction costs a marker in each partition it was
-// told of, and waits for the leader. So nothing is foreseen where that would
-// often be wrong: with many partitions, and few events in a transaction.
+// told of, and waits for that partition's leader. So nothing is foreseen where
+// that would often be wrong: with many partitions, and few events in a
+// transaction.
 type recent struct {
 	count    int
 	in       map[partition]int // the last transaction that had it

@@ -10,7 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// judge decides on the consequences of refused parts of a transaction, aborted.
+// judge decides what follows from the parts that brokers refused of a
+// transaction, which is aborted.
 func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Record) (again bool, refused []Refusal, err error) {
 	slow := false
 	for _, b := range failed {
@@ -50,7 +51,7 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 }
 
 // isolate finds the events brokers refuse among those of a batch: those they
-// name, or else by writing halves of it in transactions aborted.
+// name, or else by writing halves of it in transactions that are aborted.
 func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, err error) {
 	named := b.said.named(len(b.events))
 	if len(b.events) == 1 && b.proven() {

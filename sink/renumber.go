@@ -6,14 +6,14 @@ import (
 	"math"
 )
 
-// lastEpoch is the last epoch of a producer id. A claim when reached gets
+// lastEpoch is the last epoch of a producer id. A claim at that epoch gets
 // another id.
 const lastEpoch = math.MaxInt16 - 1
 
 // renumber claims another producer id when the present one is used up. The last
 // epoch is never used for a transaction. With transaction.version 2 the end of
 // that transaction would bring another id, too. But Kafka 4.1 does not keep
-// that id in the log (KAFKA-20310). If another coordinator takes over just
+// that id in its log (KAFKA-20310). If another coordinator takes over just
 // then, it lets the client go on with epoch 32767, and can then neither end the
 // transaction nor ever grant another claim.
 //

@@ -68,8 +68,8 @@ func TestTransactionsNoticeAClaimWhileTheyTakeAnotherProducerID(t *testing.T) {
 	c.wantCommitted(t, "t")
 }
 
-// Refused records are looked for in transactions aborted. Each takes an epoch,
-// too.
+// The search for refused records writes transactions that are aborted. Each
+// takes an epoch, too.
 func TestSearchForARefusedRecordTakesAnotherProducerIDInTime(t *testing.T) {
 	c, x := startWorn(t, lastEpoch-1)
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Topic: "t", Partitions: []int32{0}, Err: kerr.InvalidRecord, Count: -1, When: writtenBy(worn)})

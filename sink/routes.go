@@ -20,8 +20,8 @@ const mostNamed = 5
 
 // Routes returns why events of another start would go nowhere, or elsewhere,
 // where they have gone to the topics of ends before; nil if they would not.
-// Brokers refuse a new connection. The cluster has none of those topics: it may
-// be another. A topic of theirs that route.topic leads to may not be written
+// Brokers refuse a new connection. Or the cluster has none of those topics: it
+// may be another. Or one of them that route.topic leads to may not be written
 // to. Or route.topic leads to none of them, nor to any other topic that is
 // there, and topics are not to be created.
 func (p *Probe) Routes(ctx context.Context, route transform.RouteOptions, ends checkpoint.Ends) error {
@@ -79,7 +79,7 @@ func (p *Probe) describe(ctx context.Context, names []string) (topics []kmsg.Met
 	return of.Topics, nil
 }
 
-// same reports whether the topic is one events have gone to, as far as known.
+// same reports whether events have gone to this very topic, as far as known.
 func same(t kmsg.MetadataResponseTopic, ends checkpoint.Ends) bool {
 	if t.Topic == nil || t.ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		return false

@@ -210,7 +210,7 @@ func (l *hearing) begin() {
 	delete(l.asked, id)
 }
 
-// end reads an answer that is whole. Unreadable records have nothing to say:
+// end reads an answer that is whole. An unreadable answer has nothing to say:
 // the client judges it.
 func (l *hearing) end() {
 	if l.produce {

@@ -20,7 +20,7 @@ import (
 )
 
 // keyless are events for a compacted topic of a single partition. Brokers
-// refuse those without a key, all from first on, but for each tenth.
+// refuse those without a key, which are all from first on, but for each tenth.
 func keyless(topic string, n, first int) (evs []*transform.Event, written []string) {
 	evs = events(topic, n)
 	for i, ev := range evs {
@@ -110,10 +110,10 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 			}
 			refused = must.Get(x.Transact(deadline(t), entries, mark("1")))(t)
 		}
-		// An abort tells of a whole batch of the client's, with a separate way to cut
-		// them: it sends the first records of a topic it does not know yet in small
-		// ones. Where two of a single attempt are refused, halves of it are tried
-		// until each lies in a single batch.
+		// An abort tells of a whole batch of the client's, which has its own
+		// way to cut them: it sends the first records of a topic it does not
+		// know yet in small ones. Where two of a single attempt are refused,
+		// halves of it are tried until each lies in a single batch.
 		if most := 1 + 2*observer.first; observer.aborted > most {
 			t.Errorf("%d transactions were aborted for %d refused events, want %d at most", observer.aborted, n-len(written), most)
 		}

@@ -92,8 +92,8 @@ func TestATimeThatIsRefusedGivesWay(t *testing.T) {
 	})
 }
 
-// Where brokers refuse the time of this machine, the clock or theirs is wrong.
-// The wait is reported.
+// Where brokers refuse the time of this machine, its clock or theirs is wrong.
+// The sink waits for that, and tells it.
 func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 	for _, delivery := range []string{"at least once", "exactly once"} {
 		t.Run(delivery, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 	}
 }
 
-// On Apache Kafka: everything older than half of the retention, too far in the
-// past or in the future for a topic arrives and stays; what is not keeps the
+// On Apache Kafka: an event older than half of the retention, or too far in the
+// past or in the future for a topic, arrives and stays; any other keeps its
 // time.
 func TestTimesOnApacheKafka(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("log.retention.check.interval.ms", "1000"))

@@ -24,7 +24,7 @@ import (
 const marks = "marks"
 
 // startTransactions returns a cluster with the topics t, dead and marks, and a
-// transactor that has claimed the id.
+// transactor that has claimed its id.
 func startTransactions(t *testing.T, partitions int32) (*cluster, *Transactions) {
 	t.Helper()
 	c := startCluster(t)
@@ -67,7 +67,7 @@ func transact(t *testing.T, x *Transactions, text string, partitions ...int32) {
 	}
 }
 
-// committed are the values consumers read who read everything committed.
+// committed are the values for consumers who read only committed records.
 func (c *cluster) committed(t *testing.T, topic string) (values []string) {
 	t.Helper()
 	ctx := deadline(t)
@@ -238,8 +238,9 @@ func TestFencedTransactorStopsForGood(t *testing.T) {
 	c.wantCommitted(t, marks, "1", "3")
 }
 
-// A transaction outliving the timeout is aborted by brokers, as one fenced off
-// is. The message then blames nobody else, but the quota, if any.
+// Brokers abort a transaction that outlives its timeout, as they do one that is
+// fenced off. The message then blames nobody else, but the quota, if there was
+// one.
 func TestTransactionThatTakesTooLongBlamesTheQuota(t *testing.T) {
 	for _, throttled := range []bool{false, true} {
 		c, x := startTransactions(t, 1)
@@ -280,7 +281,7 @@ func TestEndTxnThatFailsIsUnsettled(t *testing.T) {
 }
 
 // Brokers say so while the markers of the last transaction are on their way,
-// also of one another instance left open.
+// also of one that another instance left open.
 func TestConcurrentTransactionsIsAskedAgain(t *testing.T) {
 	for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.Produce, kmsg.EndTxn} {
 		t.Run(key.Name(), func(t *testing.T) {
@@ -348,7 +349,7 @@ func TestClaimOfMoreTimeThanBrokersAllowIsConfiguration(t *testing.T) {
 	}
 }
 
-// A transaction that may have all buffered has the time to be written.
+// A transaction that may have everything buffered has the time to be written.
 func TestTimeoutOfTransactions(t *testing.T) {
 	for name, c := range map[string]struct {
 		boundaries bool
@@ -371,7 +372,7 @@ func TestTimeoutOfTransactions(t *testing.T) {
 	}
 }
 
-// A coordinator not ending the transaction before grants no claim.
+// A coordinator that does not end the former transaction grants no claim.
 func TestMode73ClaimThatIsNotGrantedHasARemedy(t *testing.T) {
 	x := &Transactions{k: &Kafka{cfg: *DefaultOptions()}, id: "cdc-outbox/db-slot"}
 	for _, err := range []error{context.DeadlineExceeded, kerr.ConcurrentTransactions} {

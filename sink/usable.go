@@ -15,9 +15,9 @@ import (
 )
 
 // Usable returns why the transactional id could not be claimed, or nil, as far
-// as brokers tell without a claim. The id's owner does not matter: no change.
-// Brokers make their topic when they are asked for the first time, so it asks
-// until ctx ends.
+// as brokers tell without a claim. Usable changes nothing, whoever has the id.
+// Brokers make their topic when they are asked for the first time, so Usable
+// asks until ctx ends.
 func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) error {
 	retry := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}}
 	for {

@@ -27,8 +27,8 @@ func (s *batch) topic() string { return s.events[0].Record.Topic }
 
 // write sends the round until the outcome of each event is known. The event is
 // durable, or it is in one of the batches returned. A batch's verdict is
-// badRecord or topicGone, or the client was renewed. Each partition must have
-// at most one batch of the round, the share.
+// badRecord or topicGone, or its client was renewed. Each partition must have
+// at most one batch of the round, its share.
 func (k *Kafka) write(ctx context.Context, round []placed, shares []*share) ([]batch, error) {
 	var open []batch
 	retry := backoff.Series{Range: waits}

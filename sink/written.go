@@ -62,10 +62,10 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 const endTimeout = 10 * time.Second
 
 // endAge is how long the end of a partition is used before brokers are asked
-// for a later one, within endRenewal. Others' records behind have to be read if
-// the transaction is in doubt. So an old end costs reading, but is right: a
-// broker that is silent, and perhaps leads other partitions only, must not hold
-// transactions up.
+// for a later one, within endRenewal. Records that others have written behind
+// it have to be read if the transaction is in doubt. So an old end costs
+// reading, but is right: a broker that is silent, and perhaps leads other
+// partitions only, must not hold transactions up.
 const (
 	endAge     = 10 * time.Second
 	endRenewal = 500 * time.Millisecond

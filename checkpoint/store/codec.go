@@ -18,7 +18,7 @@ import (
 // older reader may ignore.
 const formatVersion = 1
 
-// document is a checkpoint in stored form. The LSN hides the Checkpoint's, so
+// document is a checkpoint in stored form. Its LSN hides the Checkpoint's, so
 // an operator sees PostgreSQL's own notation.
 type document struct {
 	Version  int               `json:"version"`
@@ -182,17 +182,18 @@ func parseLSN(s string) (pg.LSN, error) {
 	return lsn, nil
 }
 
-// unreadable is the error of invalid bytes. A start without the checkpoint
-// would lose the check of the slot, so only an operator may decide.
+// unreadable is the error of bytes that are no checkpoint. A start without the
+// checkpoint would not notice that the slot is another, so only an operator may
+// decide on it.
 func unreadable(where string, err error) error {
 	return failure.Configf(
 		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position (with source.snapshot: initial, once it is decided whether the table is published again)",
 		"%s is not a checkpoint of cdc-outbox: %w", where, err)
 }
 
-// ErrSuperseded is wrapped by the error of a save by a connector no longer
-// holds the slot. ErrSuperseded has no class: the connector may stand by for
-// the slot again.
+// ErrSuperseded is wrapped by the error of a save by a connector that no longer
+// holds the slot. It has no class: the connector may stand by for the slot
+// again.
 var ErrSuperseded = errors.New("another connector took over")
 
 func superseded(found, cp checkpoint.Checkpoint) error {

@@ -3,12 +3,11 @@
 //
 // Invariants:
 //
-//  1. A store returns everything saved last under the key, nothing where
-//     nothing was saved, or an error. An unreadable checkpoint is an error,
-//     never nothing.
+//  1. A store returns the last checkpoint saved under its key, none where none
+//     was saved, or an error. An unreadable checkpoint is an error, never none.
 //  2. A save of a former holder of the slot, or a late one, does not set the
 //     checkpoint back; see checkpoint.Checkpoint.Epoch.
-//  3. Each load and save ends with the context.
+//  3. Each load and save ends with its context.
 //
 // Non-goals: when to save, the meaning of a checkpoint (checkpoint).
 package store

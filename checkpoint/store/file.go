@@ -15,15 +15,15 @@ import (
 )
 
 // file keeps a checkpoint in a separate file. A save replaces the file as a
-// whole, so a reader sees the old or the new content, whatever crashes. file
-// takes no lock: two processes on a single slot exclude each other through the
+// whole, so a reader sees the old or the new content, whatever crashes. There
+// is no lock: two processes on a single slot exclude each other through the
 // slot, and a warm spare must be able to read.
 type file struct {
 	path, key string
 }
 
-// fileDocument is a file's content. fileDocument names the key so two
-// connectors with the same path are noticed.
+// fileDocument is a file's content. The key is in it, so two connectors with
+// the same path are noticed.
 type fileDocument struct {
 	Key        string          `json:"key"`
 	Checkpoint json.RawMessage `json:"checkpoint"`
@@ -93,7 +93,8 @@ func (f *file) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 
 func (f *file) Close() {}
 
-// replace writes a file with either the old or the new content after a crash.
+// replace writes a file that has either the old or the new content after a
+// crash.
 func replace(path string, content []byte) error {
 	dir := filepath.Dir(path)
 	tmp, err := writeTemp(dir, tempPattern(path), content)
@@ -109,10 +110,10 @@ func replace(path string, content []byte) error {
 	return syncDirectory(dir)
 }
 
-// keepOwner gives the new file the owner, group and mode of the old or, without
-// any, the owner and group of the directory: an operator's command may run as
-// another user than the connector. Only root may give files away, and others
-// need not.
+// keepOwner gives the new file the owner, group and mode of the old one or, if
+// there is none, the owner and group of the directory: an operator's command
+// may run as another user than the connector. Only root may give files away,
+// and others need not.
 func keepOwner(old, fresh string) error {
 	info, err := os.Stat(old)
 	first := errors.Is(err, fs.ErrNotExist)

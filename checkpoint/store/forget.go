@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// Forget removes what the store keeps under the key, as if nothing had ever
+// Forget removes what the store keeps under its key, as if nothing had ever
 // been saved. It is for the end of a connector's life: without the checkpoint
 // of an existing slot, nobody can tell whether somebody moved the slot. It is
 // no error if there is nothing to forget.

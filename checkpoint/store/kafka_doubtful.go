@@ -39,8 +39,8 @@ type aborted struct {
 // search finds the wanted records of a log: kafkalog.Newest, or All.
 type search = func(context.Context, kafkalog.Log, func(*kgo.Record) bool) ([]*kgo.Record, error)
 
-// fenced reports whether the last record was written in a transaction. After
-// the loss of the slot, none can be written behind.
+// fenced reports whether the last record was written in a transaction. A
+// connector that has lost the slot can write none behind that record.
 func (l *look) fenced() bool {
 	n := len(l.records)
 	return n > 0 && l.records[n-1].Attrs.IsTransactional()

@@ -191,8 +191,8 @@ func TestTornCheckpointWithNoneBeforeIsALoss(t *testing.T) {
 	}
 }
 
-// Transactions of programs from before do not say what they had. An aborted
-// transaction is then as before with them, and a transaction committed first is
+// Transactions of programs from before do not say what they had. An aborted one
+// is then judged as those programs did, and one that was committed first is
 // known to be torn.
 func TestCheckpointsWithoutWritten(t *testing.T) {
 	for _, torn := range []bool{false, true} {

@@ -310,8 +310,8 @@ func wantEnd(t *testing.T, call func() error, end func()) {
 	}
 }
 
-// Neither opening nor loading waits for records not there: brokers would hold
-// the answer back for longer than the test lives.
+// Neither opening nor loading waits for records that are not there: brokers
+// would hold the answer back for longer than the test lives.
 func TestKafkaLoadWaitsForNoNewRecords(t *testing.T) {
 	_, opts := startKafka(t)
 	p := kafkaAt(append(opts, kgo.FetchMaxWait(never)))

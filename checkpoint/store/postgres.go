@@ -28,7 +28,7 @@ type postgres struct {
 // the database at url. The table's name follows SQL's quoting rules and may
 // have a schema; it is created where missing.
 //
-// The table may be in the database replicated: no publication has it. But each
+// The table may be in the replicated database: no publication has it. But each
 // save moves the end of the log, so a caller that saves every position would
 // always have another to save.
 func NewPostgres(ctx context.Context, url, table, key string) (checkpoint.Store, error) {
@@ -119,8 +119,8 @@ func (p *postgres) do(ctx context.Context, f func(*pgx.Conn) error) error {
 	return f(conn)
 }
 
-// connect parses the URL each time, so named files are read anew, such as a
-// rotated password.
+// connect parses the URL each time, so files named in it are read anew, such as
+// a rotated password.
 func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := catalog.ConnectStore(ctx, p.url, "cdc-outbox checkpoint",
 		map[string]string{"synchronous_commit": "on"}) // durable on return, whatever the database's default is
@@ -157,15 +157,16 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
 }
 
-// TableSQL creates the table of NewPostgres, named in SQL, where missing.
+// TableSQL creates the table of NewPostgres, whose name is given as SQL, where
+// it is missing.
 func TableSQL(table string) string {
 	return `CREATE TABLE IF NOT EXISTS ` + table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
 }
 
 // LocateTable lets the server parse the name of a checkpoint table. The result
-// is SQL. A name without a schema is of the table on the search path of the
-// login or, without any, in public, or of a new table: in the first schema of
-// the path or, where empty, in public.
+// is SQL. A name without a schema means the table on the search path of the
+// login or, if there is none, in public, or else a table to be created: in the
+// first schema of the path or, where the path is empty, in public.
 func LocateTable(ctx context.Context, conn *pgx.Conn, table string) (located string, exists bool, err error) {
 	var name pgx.Identifier
 	if err := conn.QueryRow(ctx, `SELECT parse_ident($1)`, table).Scan(&name); err != nil {

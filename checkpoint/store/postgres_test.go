@@ -149,8 +149,9 @@ func TestPostgresLoadBesideASave(t *testing.T) {
 
 const storeSessions = `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`
 
-// The late effect of a save given up, when the server process or the network
-// comes to, does not set back later saves: the slot is confirmed up to there.
+// If a save that was given up still takes effect when its server process or the
+// network comes to, it does not set back later saves: the slot is confirmed up
+// to there.
 func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).NewDatabase(t)
@@ -173,7 +174,7 @@ func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	wantLoad(t, s, sample(3))
 }
 
-// A table somebody has locked is said to be so.
+// The error of a table that somebody has locked says so.
 func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).NewDatabase(t)

@@ -28,8 +28,8 @@ func replaceable(path string) error {
 	if mounted(path) {
 		return &fs.PathError{Op: "replace", Path: path, Err: syscall.EBUSY}
 	}
-	// A file not to be removed may not be replaced, and a removable one is no
-	// directory.
+	// A path that may not be removed may not be replaced, and one that may be
+	// is no directory.
 	err = syscall.Rmdir(path)
 	for _, refusal := range []error{syscall.EPERM, syscall.EACCES, syscall.EROFS} {
 		if errors.Is(err, refusal) {
@@ -57,7 +57,7 @@ func mounted(path string) bool {
 	defer mounts.Close()
 	lines := bufio.NewScanner(mounts)
 	for lines.Scan() {
-		const point = 4 // the field
+		const point = 4 // the index of the mount point's field
 		if fields := strings.Fields(lines.Text()); len(fields) > point && unescape.Replace(fields[point]) == absolute {
 			return true
 		}

@@ -55,7 +55,7 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 	}
 }
 
-// asNobody has the test's thread, which ends afterwards, use files as
+// asNobody has the test's thread, which ends with the test, use files as
 // another user.
 func asNobody(t *testing.T) {
 	t.Helper()

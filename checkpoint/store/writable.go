@@ -15,8 +15,8 @@ import (
 )
 
 // Writable returns why the store could not save a checkpoint now, or nil, as
-// far as visible without a save. Always nil for Kafka: package admin asks for
-// the topic's privileges.
+// far as that shows without a save. For Kafka it is always nil: package admin
+// asks for the topic's privileges.
 func Writable(ctx context.Context, s checkpoint.Store) error { return mayWrite(ctx, s, false) }
 
 // Forgettable is Writable for Forget.
@@ -52,8 +52,8 @@ func (f *file) writeRemedy() string {
 		"in a container: mount the directory, not the file, and without :ro", filepath.Dir(f.path), os.Geteuid())
 }
 
-// refused gives an error of the file system the class. A lasting error is of
-// the configuration.
+// refused gives an error of the file system its class. If repeating cannot
+// help, the error is one of the configuration.
 func refused(err error, remedy string) error {
 	class := failure.Transient // a full disk, say
 	for _, lasting := range []error{

@@ -16,8 +16,8 @@ import (
 // again.
 
 // Refusals is how many clients in a row must be refused with an error only an
-// operator can fix before that counts as final: a broker starting may not know
-// the users yet.
+// operator can fix before that counts as final: a broker that is starting may
+// not know its users yet.
 const Refusals = 3
 
 // numberPatience bounds the question, for a client that has to ask a broker.
@@ -25,9 +25,8 @@ const numberPatience = 10 * time.Second
 
 // Refused returns why the client can never write again, or nil where it can or
 // asks for a number again by itself. A client made with
-// kgo.StopProducerOnDataLossDetected gives the loss that stopped it. Refused
-// blocks for as long as a request at most, and only where the client has no
-// number.
+// kgo.StopProducerOnDataLossDetected gives the loss that stopped it. It blocks
+// for as long as a request at most, and only where the client has no number.
 func Refused(ctx context.Context, client *kgo.Client) *kerr.Error {
 	ctx, cancel := context.WithTimeout(ctx, numberPatience)
 	defer cancel()

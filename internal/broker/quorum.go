@@ -11,8 +11,8 @@ import (
 )
 
 // ControllerAhead is how far the controller's clock is ahead of this machine's,
-// give or take the other time. A controller says of itself it has caught up
-// with a separate log just now (KIP-836). The question takes Describe on the
+// give or take the other time. A controller says of itself that it has caught
+// up with its own log just now (KIP-836). The question takes Describe on the
 // cluster.
 func ControllerAhead(ctx context.Context, of kmsg.Requestor) (ahead, give time.Duration, err error) {
 	req := kmsg.NewPtrDescribeQuorumRequest()

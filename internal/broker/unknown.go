@@ -2,18 +2,19 @@ package broker
 
 import "time"
 
-// A broker that has just started, or has not heard of a new topic, says it does
-// not know the topic, as it says of a topic deleted.
+// A broker that has just started, or has not heard of a new topic, says that it
+// does not know the topic, as it says of a deleted one.
 const (
 	// UnknownFor is how long brokers must say they do not know a topic until it
 	// counts as missing.
 	UnknownFor = 2 * time.Second
 	// UnknownAnswers is how many times in a row they must say so: a process
-	// suspended may find the time over after the first question.
+	// that was suspended may find the time over after its first question.
 	UnknownAnswers = 5
 )
 
-// Unknown counts answers a topic is unknown. The zero Unknown has heard none.
+// Unknown counts answers that a topic is unknown. The zero Unknown has heard
+// none.
 type Unknown struct {
 	since   time.Time
 	answers int

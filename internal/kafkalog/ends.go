@@ -9,7 +9,8 @@ import (
 )
 
 // Ends returns the topic's id and where the logs of the partitions end, as far
-// as their leaders tell now: the high watermark, behind all acknowledged.
+// as their leaders tell now: the high watermark, which is behind every
+// acknowledged record.
 func Ends(ctx context.Context, client *kgo.Client, topic string) (id kadm.TopicID, ends map[int32]int64, err error) {
 	detail, err := newest(ctx, client, topic)
 	if err == nil {
@@ -37,7 +38,7 @@ func Ends(ctx context.Context, client *kgo.Client, topic string) (id kadm.TopicI
 }
 
 // endsOf adds the ends of partitions with one leader. A leader that cannot tell
-// a series yet is asked for each.
+// one of them yet is asked for each.
 func endsOf(ctx context.Context, logs []*Partition, ends map[int32]int64) error {
 	listed, err := offsets(ctx, logs, atEnd)
 	maps.Copy(ends, listed)

@@ -15,15 +15,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// answerTime is a broker's time to tell the leader, and so a silent broker's
-// delay of a read.
+// answerTime is how long a broker has to say who leads. A silent broker delays
+// a read by as much.
 const answerTime = 3 * time.Second
 
-// newest returns what brokers know of the topic: of each partition what the
-// broker says that knows of the latest leader. A leader deposed while it was
-// cut off from the others, but not from us, still answers as the leader, with
-// the end the log had then, and names itself if asked who leads. So every
-// broker is asked. Brokers not answering in time are passed over.
+// newest returns what brokers know of the topic: of each partition, the word of
+// the broker that knows of the latest leader. A leader deposed while it was cut
+// off from the others, but not from us, still answers as the leader, with the
+// end its log had then, and names itself if asked who leads. So every broker is
+// asked. Brokers not answering in time are passed over.
 func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDetail, error) {
 	known, err := describe(ctx, client, topic) // by any broker; now the client knows all of them
 	if err != nil {
@@ -76,7 +76,7 @@ func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
 		return a, nil
 	case a.Topic == "" || a.Err != nil:
 		return b, nil
-	case a.ID != b.ID: // deleted and created, and the epochs too
+	case a.ID != b.ID: // the topic was deleted and created, and the epochs with it
 		return a, kerr.InconsistentTopicID
 	}
 	for n, p := range b.Partitions {
@@ -89,8 +89,9 @@ func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
 }
 
 // ask sends the partition's leader a request. A leader out of reach is not
-// asked again: there may be another by then. Callers begin again after the
-// error, as after an answer of no leader, or of another epoch.
+// asked again: there may be another by then. Callers begin again after that
+// error, as they do if the broker answers that it is not the leader, or not in
+// the epoch asked for.
 func (l *Partition) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	resp, err := l.client.Broker(int(l.leader.Leader)).Request(ctx, req)
 	_, refused := errors.AsType[*kerr.Error](err)

@@ -62,7 +62,8 @@ func TestADeposedLeaderIsNotBelieved(t *testing.T) {
 		t.Errorf("read %d records up to %d, want both", len(records), end)
 	}
 
-	// So it is if not known yet when the leader was asked for.
+	// So it is if the new leader was not known yet when the leader was asked
+	// for.
 	stale := must.Get(describe(limited(t), cut.leader, "t"))(t)
 	deposed := &Partition{client: client(before), topic: "t", id: stale.ID, leader: stale.Partitions[0]}
 	deposed.leader.LeaderEpoch++ // which only the next leader has

@@ -1,5 +1,5 @@
 // Package kafkalog reads partitions of Kafka in their state at the opening,
-// from the latest leader known to any broker. Everything committed is read only
+// from the latest leader known to any broker. Committed records are read only
 // while no transaction is open before the end; Raw shows all, markers included.
 package kafkalog
 
@@ -13,23 +13,23 @@ import (
 type Log interface {
 	// Bounds are the first offset and the offset behind the last.
 	Bounds() (start, end int64)
-	// Read returns records at or after offset from, and the offset to go on from:
-	// compacted records, transaction markers and aborted records are passed over.
-	// next == from means the end.
+	// Read returns records at or after offset from, and the offset to go on
+	// from: it passes over compacted records, transaction markers and aborted
+	// records. next == from means that nothing follows.
 	Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
 }
 
-// firstWindow is how many offsets at the end of the log are read first. If
-// everything looked for is not among them, windowGrowth times as many are read,
-// and so on. The checkpoint of a busy connector is in the first window. An idle
-// key's beside is found in a few more reads.
+// firstWindow is how many offsets at the end of the log are read first. If the
+// wanted records are not among them, windowGrowth times as many are read, and
+// so on. The checkpoint of a busy connector is in the first window. That of an
+// idle one beside it is found in a few more reads.
 const (
 	firstWindow  = 128
 	windowGrowth = 8
 )
 
 // Newest returns, in order, the wanted records in the last window of the log
-// with any: at least the last, and the records around, perhaps written by a
+// that has any: at least the last, and the records around, perhaps written by a
 // connector after the loss of the slot.
 func Newest(ctx context.Context, l Log, wanted func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	start, end := l.Bounds()
@@ -61,8 +61,8 @@ func Scan(ctx context.Context, l Log, lo, hi int64, wanted func(*kgo.Record) boo
 	return found, err
 }
 
-// Walk calls visit with the records in [lo, hi), in order, until no more are
-// wanted.
+// Walk calls visit with the records in [lo, hi), in order, until visit wants no
+// more.
 func Walk(ctx context.Context, l Log, lo, hi int64, visit func(*kgo.Record) (more bool)) error {
 	for lo < hi {
 		records, next, err := l.Read(ctx, lo)

@@ -11,9 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrOpenTransaction is wrapped by the error of a read of everything committed
-// while a transaction is open before the log's end. ErrOpenTransaction has no
-// class: over with the transaction.
+// ErrOpenTransaction is wrapped by the error of a read of committed records
+// while a transaction is open before the log's end. It has no class: it is over
+// with the transaction.
 var ErrOpenTransaction = errors.New("a transaction is open in it, so that its last records are not known yet")
 
 // Partition is a Log of Kafka. Partition reads with plain fetch requests. A
@@ -24,14 +24,15 @@ type Partition struct {
 	topic      string
 	id         kadm.TopicID
 	number     int32
-	leader     kadm.PartitionDetail // asked for everything, in the epoch
+	leader     kadm.PartitionDetail // asked for everything, in its epoch
 	start, end int64
 	raw        bool
 }
 
 // Open finds leaders and bounds of partitions of a topic. The end is the high
 // watermark. The client stays the caller's. Everything is read from the leader
-// in the latest epoch known to any broker: a leader with another epoch refuses.
+// in the latest epoch known to any broker: a leader that knows another epoch
+// refuses.
 func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...int32) ([]*Partition, error) {
 	detail, err := newest(ctx, client, topic)
 	if err != nil {
@@ -122,7 +123,7 @@ func offsets(ctx context.Context, logs []*Partition, at int64) (map[int32]int64,
 }
 
 // Raw returns the same log with the markers of transactions' ends, and with
-// everything not committed.
+// uncommitted records.
 func (l *Partition) Raw() *Partition {
 	raw := *l
 	raw.raw = true

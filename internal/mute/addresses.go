@@ -17,8 +17,8 @@ const stagger = 300 * time.Millisecond
 type chosenKey struct{}
 
 // Address is where a dial is to connect to, in place of addr: one of the
-// addresses of the name. Each is a separate place, that may be silent while the
-// others are not.
+// addresses of the name. Each is a separate place, which may be silent while
+// the others are not.
 func Address(ctx context.Context, addr string) string {
 	if one, ok := ctx.Value(chosenKey{}).(string); ok {
 		return one

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// firstAnswer is how long a broker may take to be connected to, and then for
-	// the first answer. The request is about versions, and needs no disk and no
-	// other broker.
+	// firstAnswer is how long a broker may take to be connected to, and then
+	// for its first answer. The request is about versions, and needs no disk
+	// and no other broker.
 	firstAnswer = 3 * time.Second
 	// longestAnswer is what that grows to. A client of franz-go waits ten seconds.
 	longestAnswer = 9 * time.Second
 	// muteFor is how long a broker that did not give it is not connected to.
 	muteFor = 5 * time.Second
-	// forgetAfter is how long it is known a broker needs more time.
+	// forgetAfter is how long it is known that a broker needs more time.
 	forgetAfter = 10 * time.Minute
 )
 
@@ -33,10 +33,10 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // Dialer returns dial without the brokers that take connections and then say
 // nothing: they are suspended or just starting, or something on the way
 // swallows everything sent. A client of franz-go waits ten seconds for each
-// answer of such a one. Dialer asks brokers at random where partitions have
-// gone, and asks the same one again, so it may take minutes to find the new
-// leaders. So a broker without a first answer is refused here for five seconds,
-// and the client asks the others.
+// answer of such a broker. The client asks brokers at random where partitions
+// have gone, and asks the same one again, so it may take minutes to find the
+// new leaders. So a broker without a first answer is refused here for five
+// seconds, and the client asks the others.
 //
 // A broker may also be busy or far away, and needs that long each time. So after
 // each silence it has more time. It has less again once it answers soon.
@@ -50,7 +50,8 @@ func Dialer(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		able := silent.answering(addresses(ctx, addr))
 		if len(able) == 0 {
-			// The client tells by the kind of this error it was not connected.
+			// The client tells by the kind of this error that it was not
+			// connected.
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError(addr+" did not answer a moment ago", syscall.EHOSTDOWN)}
 		}
 		return race(ctx, able, func(ctx context.Context, address string) (net.Conn, error) {

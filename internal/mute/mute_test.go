@@ -62,8 +62,8 @@ func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 
 var addresses atomic.Int32
 
-// address is one of which nothing is known: that outlives a test, and the
-// clock.
+// address is one of which nothing is known: such knowledge outlives a test, and
+// its clock.
 func address() string { return fmt.Sprintf("192.0.2.1:%d", addresses.Add(1)) }
 
 // slow is a broker taking that long for the first answer.
