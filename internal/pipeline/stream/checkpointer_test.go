@@ -193,7 +193,7 @@ func TestCheckpointerEndsWithWhatRetryingCannotFix(t *testing.T) {
 	})
 }
 
-// A broker that is down blocks a save for as long as is.
+// A broker that is down blocks a save for the whole outage.
 func TestCheckpointerAnswersWhileASaveBlocks(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
