@@ -76,7 +76,7 @@ type Options struct {
 	// message is left for later: Result.Disposition is Unavailable. With FailOpen
 	// the handler runs without a claim: there is no lease in the context, no
 	// heartbeat and no count of attempts, and the message may be handled twice,
-	// also at the same time. Everything claimed and cannot be settled counts as
+	// also at the same time. A claimed message that cannot be settled counts as
 	// handled. Calls of the store are made once, and for a quarter of a second at
 	// most; after three keys without an answer none is made, except in the
 	// background, until the store answers again. So a message waits for a silent

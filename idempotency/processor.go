@@ -39,7 +39,7 @@ type Processor struct {
 
 var _ Runner = (*Processor)(nil)
 
-// New returns a Processor, or an error naming the option that cannot work.
+// New returns a Processor, or an error naming the faulty option.
 func New(o Options) (*Processor, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -84,7 +84,7 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 //	it returns an error                   → Retry
 //	the same, and it is Terminal or the
 //	last attempt                          → DeadLettered
-//	the same, and it is Transient       → Retry, always
+//	the same, and it is Transient         → Retry, always
 //	the dead letter cannot be kept        → Retry; the handler's verdict is Pending
 //	it did so after HandlerTimeout        → as any error
 //	its context ended before it did       → Retry at once, the attempt is excused

@@ -11,7 +11,7 @@ type Event struct {
 	// ID is the event's identity, the header id, for consumers to recognise a
 	// repetition. The zero value is replaced by a new one, see NewID. Give your
 	// own to repeat a transaction whose commit got no answer: the second then
-	// fails if the first was carried out, in a table with the ids unique, such as
+	// fails if the first was carried out, in a table with unique ids, such as
 	// Schema's. In PartitionedSchema's, and as a message, the event is there
 	// twice, with the same id.
 	ID uuid.UUID

@@ -74,8 +74,8 @@ func TestSetupWantsTheRightsFirst(t *testing.T) {
 	}
 }
 
-// Failure mode 161: a store not answering, or refuses, ends setup before
-// PostgreSQL is changed.
+// Failure mode 161: a store silent or refusing ends setup before PostgreSQL is
+// changed.
 func TestSetupWantsTheStoreFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
 		store  func(f *fixture)

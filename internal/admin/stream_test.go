@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// The verb check finds a pooler taking replication connections, and cannot
-// stream.
+// The verb check finds a pooler taking replication connections without
+// streaming.
 func TestCheckStartsAStream(t *testing.T) {
 	f := sound(t)
 	f.wantCheck("postgresql.stream", OK, "starts")

@@ -157,8 +157,8 @@ func TestNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A message contradicting the key, or has none, is put aside if that can be
-// done; the key is not touched.
+// A message without a key, or contradicting the key, is put aside if that can
+// be done; the key is not touched.
 func TestRefusedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		none bool
