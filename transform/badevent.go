@@ -26,8 +26,8 @@ const (
 	ReasonPassedOver         Reason = "passed_over" // the transaction, by an operator
 )
 
-// BadEvent is the error of a row unfit for a record, or of a record never
-// accepted by the broker. errors.on_bad_event decides on the outcome.
+// BadEvent is the error of a row that cannot become a record, or of a record
+// the broker will never take. errors.on_bad_event decides what happens.
 type BadEvent struct {
 	Reason Reason
 	Err    error
@@ -40,7 +40,7 @@ func (e *BadEvent) Error() string { return string(e.Reason) + ": " + e.Err.Error
 func (e *BadEvent) Unwrap() error { return e.Err }
 
 // Remedy is how such an event is published all the same; "": no configuration
-// does: the log's content is beyond correction.
+// can, as the row in the log cannot be corrected.
 func (e *BadEvent) Remedy() string {
 	if remedy := failure.RemedyOf(e.Err); remedy != "" {
 		return remedy

@@ -26,7 +26,7 @@ var (
 	errBytea = errors.New("bytea is not in hex format")
 )
 
-// text returns the value in the form of record keys, headers and raw payloads:
+// text returns the value as record keys, headers and raw payloads have it:
 // bytea as the bytes, bool as true and false (what a cast to text gives, and
 // Kafka Connect), anything else as PostgreSQL's text. nil for NULL only.
 func (c column) text(v pg.Value) ([]byte, error) {
@@ -47,7 +47,7 @@ func (c column) text(v pg.Value) ([]byte, error) {
 }
 
 // validText reports whether b, the column's text, may stand where readers
-// expect UTF-8. PostgreSQL checks UTF-8 itself, except in databases with the
+// expect UTF-8. PostgreSQL checks that itself, except in databases with the
 // encoding SQL_ASCII.
 func (c column) validText(b []byte) bool { return c.oid == pgtype.ByteaOID || utf8.Valid(b) }
 

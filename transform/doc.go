@@ -1,18 +1,18 @@
 // Package transform is the outbox event router: an inserted outbox row becomes
-// a Kafka record, as Debezium's Outbox Event Router does. Pure: no I/O, no
-// clock, no goroutine, no log.
+// a Kafka record, as Debezium's Outbox Event Router does. It is pure: no I/O,
+// no clock, no goroutine, no log.
 //
 // Invariants:
 //
 //  1. The same row with the same options gives the same record, byte for byte:
 //     a replay is recognisable. No part of a record is random or current.
-//  2. Every row gives exactly one Event. A row unfit for a record gives an
-//     Event as far as possible, and a BadEvent with the reason; nothing is
-//     dropped and nothing panics.
+//  2. Every row gives exactly one Event. A row that cannot become a record
+//     gives its Event, as far as it could be built, and a BadEvent with the
+//     reason; nothing is dropped and nothing panics.
 //  3. Bytes of a row are referenced, never written: a record shares them with
 //     the row wherever the form is the column's form.
-//  4. A fault for an operator (options, missing columns) is an error of class
-//     failure.Config, found by New or Bind and never by a value.
+//  4. A fault an operator has to mend (options, missing columns) is an error of
+//     class failure.Config, found by New or Bind and never by a value.
 //
 // The way of a row: Bind compiles a plan for the table once (plan.go), Route
 // follows it (route.go) with the parts of the record each in their file: topic,

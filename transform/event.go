@@ -15,49 +15,49 @@ import (
 // the sink's partitioner.
 const PartitionByKey int32 = -1
 
-// Warning names something about a published event an operator should know; fit
-// for a metric's label. The empty Warning is none.
+// Warning names something about a published event that an operator should know;
+// it fits a metric's label. The empty Warning is none.
 type Warning string
 
 // The warnings.
 const (
-	// WarningNotExpanded: under json_expanded the payload was published as a JSON
-	// string, as text not starting with { or [, or because of an array with
-	// members of different types.
+	// WarningNotExpanded: under json_expanded the payload was published as a
+	// JSON string, because it is text that does not start with { or [, or
+	// because the members of an array differ in type.
 	WarningNotExpanded Warning = "payload_not_expanded"
 	// WarningTimeReplaced: the topic would have refused, or soon deleted, a record
 	// with the time asked for. The record has the time of the publication; the
 	// header cdc-timestamp has the other.
 	WarningTimeReplaced Warning = "timestamp_replaced"
-	// WarningNoTrace: the tracing column holds no valid traceparent; the event was
-	// published without.
+	// WarningNoTrace: the tracing column holds no valid traceparent; the event
+	// was published without one.
 	WarningNoTrace Warning = "unreadable_trace_context"
 )
 
 // Event is an outbox row on the way to Kafka: the record, and where the row
-// came from. Event is written by Router.Route and read-only afterwards, except
-// for SetTotal and Retime, and the fields the sink and franz-go set on the
-// record when produced.
+// came from. It is written by Router.Route and read-only afterwards, except for
+// SetTotal and Retime, and the fields the sink and franz-go set on the record
+// when produced.
 type Event struct {
 	Record     kgo.Record
-	Table      string // schema.table, each quoted as needed in SQL
+	Table      string // schema.table, each quoted where SQL needs it
 	ID         []byte // the event id column's text; nil for NULL
 	Position   pg.Position
 	XID        uint32
 	CommitTime time.Time
-	// Asked is the time the record is to have; zero: the publication's. The sink
-	// writes the time into the record.
+	// Asked is the time the record is to have; zero: that of its publication.
+	// The sink writes it into the record.
 	Asked   time.Time
 	Warning Warning
 
 	pooled *pooledEvent // the memory of the event; nil where Release has no effect
-	made   int          // bytes of memory beside pooled
+	made   int          // bytes of memory made for it, beside pooled
 }
 
-// Release gives the event's memory back to the router, for another event. The
-// event, its Record and the Record's Headers must not be used afterwards. The
-// bytes they referred to stay as they are. To be called at most once, from any
-// goroutine. A forgotten call only costs reuse.
+// Release gives the event's memory back to the router that made it, for another
+// event. The event, its Record and the Record's Headers must not be used
+// afterwards. The bytes they referred to stay unchanged. To be called at most
+// once, from any goroutine. Forgetting the call costs reuse only.
 func (e *Event) Release() {
 	if e.pooled == nil {
 		return
@@ -76,8 +76,8 @@ func (e *Event) Size() int64 {
 	return int64(n)
 }
 
-// SetTotal makes text, kept, the last header of the record, cdc-tx-total. Not
-// for a record on the way to a broker.
+// SetTotal makes text, which is kept, the last header of the record,
+// cdc-tx-total. Not to be called for a record on the way to a broker.
 func (e *Event) SetTotal(text []byte) {
 	if last := len(e.Record.Headers) - 1; last >= 0 && e.Record.Headers[last].Key == headerTotal {
 		e.Record.Headers[last].Value = text
@@ -95,8 +95,8 @@ func (e *Event) Time() time.Time {
 }
 
 // Retime has the record published with the time of the publication, and keeps
-// the time asked for, if any, as a header: then true. Not for a record on the
-// way to a broker.
+// the time asked for, if any, as a header; it reports whether there was one.
+// Not to be called for a record on the way to a broker.
 func (e *Event) Retime() bool {
 	if e.Asked.IsZero() {
 		return false

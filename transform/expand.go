@@ -14,7 +14,7 @@ import (
 // expandOptions are event.null_behavior and event.empty_array_behavior.
 type expandOptions struct {
 	keepNull       bool // null members
-	keepEmptyArray bool // empty arrays as members
+	keepEmptyArray bool // members that are empty arrays
 }
 
 var (
@@ -49,8 +49,8 @@ func expand(dst, src []byte, opts expandOptions) ([]byte, error) {
 		return nil, errNotUTF8
 	}
 	x := expander{Reader: validjson.NewReader(src), dst: dst, opts: opts}
-	// Debezium types a top-level array too, without being able to publish it: no
-	// schema to agree with.
+	// Debezium types a top-level array too, but cannot publish it: no schema to
+	// agree with.
 	typed := src[0] == '{'
 	if _, err := x.value(typed); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ type expander struct {
 	opts expandOptions
 }
 
-// punctuation copies the next byte other than space.
+// punctuation copies the next byte that is not space.
 func (x *expander) punctuation() byte {
 	c := x.Peek()
 	x.dst = append(x.dst, c)
@@ -88,8 +88,8 @@ func (x *expander) punctuation() byte {
 	return c
 }
 
-// value copies the next value. With typed, the value is part of Debezium's
-// inference of a schema.
+// value copies the next value. With typed, Debezium infers a schema from the
+// value.
 func (x *expander) value(typed bool) (kind, error) {
 	switch x.Peek() {
 	case '{':
@@ -111,7 +111,7 @@ func (x *expander) value(typed bool) (kind, error) {
 	return numberKind(bare), nil
 }
 
-// object copies an object, without the members to drop.
+// object copies an object without the members that are to be dropped.
 func (x *expander) object(typed bool) error {
 	x.punctuation()
 	for first := true; ; {
@@ -141,7 +141,7 @@ func (x *expander) object(typed bool) error {
 	}
 }
 
-// array copies an array and checks, if typed, for a type.
+// array copies an array and checks, if typed, that its type can be told.
 func (x *expander) array(typed bool) (kind, error) {
 	x.punctuation()
 	if x.Peek() == ']' {

@@ -97,7 +97,7 @@ func checkField(f field, entry string, before []field, positionHeaders bool) err
 	return nil
 }
 
-// reservedHeader reports whether the name is forbidden to the type header.
+// reservedHeader reports whether the type header must not have the name.
 func reservedHeader(name string, positionHeaders bool) bool {
 	return name == HeaderID || name == headerSchemaVersion || name == headerTraceparent ||
 		positionHeaders && isPositionHeader(name)

@@ -21,7 +21,7 @@ const (
 	headerXID           = "cdc-xid"
 	headerTime          = "cdc-time" // of the commit
 	headerTotal         = "cdc-tx-total"
-	HeaderAsked         = "cdc-timestamp" // the record's, if another
+	HeaderAsked         = "cdc-timestamp" // the record's, if it has another
 )
 
 // builtInHeaders is their number, at most.
@@ -136,12 +136,12 @@ func (t *transactionHeaders) of(ev *Event) (lsn, xid, at []byte) {
 	return t.lsn, t.xid, t.timeAt
 }
 
-// appendTime writes a time in the headers' form: in UTC, with microseconds, so
-// texts sort as times do.
+// appendTime writes a time as the headers have it: in UTC, with microseconds,
+// so texts sort as times do.
 func appendTime(b []byte, t time.Time) []byte { return (&secondText{}).append(b, t) }
 
-// secondText is the text of a second, up to the point. Commits of a single
-// second are many.
+// secondText is the text of a second, up to the point. A second has many
+// commits.
 type secondText struct {
 	unix int64
 	text []byte

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The texts of a second are written from one kept.
+// The texts of a second are written from one that is kept.
 func TestTimesOfHeadersAreThoseOfTheirFormat(t *testing.T) {
 	at := func(s string) time.Time {
 		v, err := time.Parse(time.RFC3339Nano, s)

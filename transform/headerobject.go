@@ -24,8 +24,9 @@ const mostHeaders = 32
 var errNoObject = errors.New("it is no JSON object")
 
 // objectHeaders appends a header for each member of the headers column's
-// object, in the order of the text (jsonb has another). The text of an unfit
-// object becomes a header under the column's name instead, for the dead letter.
+// object, in the order of its text (jsonb has an order of its own). Where the
+// object is unfit, its text becomes a header under the column's name instead,
+// for the dead letter.
 func (b *builder) objectHeaders(traced bool) {
 	v := b.get(b.plan.object)
 	if v.Kind == pg.Null {
@@ -51,8 +52,8 @@ func (b *builder) objectHeaders(traced bool) {
 	b.event.Record.Headers = headers
 }
 
-// appendMembers appends the members of the JSON object src. traced tells the
-// record has the traceparent already.
+// appendMembers appends the members of the JSON object src. traced tells that
+// the record has its traceparent already.
 func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced bool) ([]kgo.RecordHeader, error) {
 	if !utf8.Valid(src) {
 		return headers, errNotUTF8
@@ -95,7 +96,7 @@ func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced b
 	return headers, nil
 }
 
-// nameable returns why a header of an object must not have the name.
+// nameable returns why a header of an object must not have that name.
 func (b *builder) nameable(name string) error {
 	ev := &b.router.event
 	switch {

@@ -12,12 +12,12 @@ import (
 
 var errNotUTF8 = errors.New("the text is not valid UTF-8")
 
-// appendJSON appends a column's value in the form of Kafka Connect's
-// JsonConverter without schemas: NULL as null, integers and floats as numbers,
-// bool as true and false, bytea in base64, and everything else, JSON included,
-// as a string of the text. Not so: numeric is a number with the digits as they
-// are, where Debezium's default is base64 of the unscaled value, and dates and
-// times are PostgreSQL's text. NaN and Infinity are strings.
+// appendJSON appends a column's value as Kafka Connect's JsonConverter shows it
+// without schemas: NULL as null, integers and floats as numbers, bool as true
+// and false, bytea in base64, and everything else, JSON included, as a string
+// of the text. Not so: numeric is a number with the digits as they are, where
+// Debezium's default is base64 of the unscaled value, and dates and times are
+// PostgreSQL's text. NaN and Infinity are strings.
 func appendJSON(dst []byte, oid uint32, v pg.Value) ([]byte, error) {
 	if v.Kind == pg.Null {
 		return append(dst, "null"...), nil
@@ -47,8 +47,8 @@ func appendJSON(dst []byte, oid uint32, v pg.Value) ([]byte, error) {
 	return appendQuoted(dst, v.Data), nil
 }
 
-// isNumber tells PostgreSQL's numbers, the same in JSON, from NaN and the
-// infinities.
+// isNumber tells PostgreSQL's numbers, which JSON writes alike, from NaN and
+// the infinities.
 func isNumber(b []byte) bool {
 	if len(b) > 0 && b[0] == '-' {
 		b = b[1:]

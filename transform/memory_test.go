@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// An event's own count of memory agrees with the heap, beside a row with the
-// bytes there already.
+// An event's own count of memory agrees with the heap, beside a row whose bytes
+// are there already.
 func TestEventMemoryIsWhatTheHeapShows(t *testing.T) {
 	payload := []byte(`{"text": "` + strings.Repeat("0123456789", 300) + `"}`)
 	bytea := []byte(`\x` + strings.Repeat("0123456789abcdef", 300))

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// The columns of a message, as of a row: the fields of the envelope in their
-// order, under Debezium's names.
+// The columns of a message, as if it were a row: the fields of the envelope in
+// their order, under Debezium's names.
 var messageColumns = []pg.Column{
 	{Name: "id", Type: pgtype.TextOID},
 	{Name: "aggregatetype", Type: pgtype.TextOID},

@@ -18,10 +18,10 @@ const (
 )
 
 // Moves tells the rows a transaction moves from those it inserts. PostgreSQL
-// moves a row from a single partition to another by a deletion and an
-// insertion, and so do people. Moves remembers the ids of the deleted rows
-// until the transaction ends, up to a limit; the last one always. The answers
-// depend on the rows of the transaction only, so a replay gives the same.
+// moves a row from one partition to another by a deletion and an insertion, and
+// so do people. Moves remembers the ids of the deleted rows until the
+// transaction ends, up to a limit; the last one always. The answers depend on
+// the rows of the transaction only, so a replay gives the same.
 type Moves struct {
 	// Limit is the most ids remembered.
 	Limit int
@@ -29,7 +29,7 @@ type Moves struct {
 	any     bool // a row was deleted
 	last    movedRow
 	deleted map[movedRow]uint32 // the others, and how many of them: ids may repeat
-	beyond  bool                // there was no room
+	beyond  bool                // there was no room for another
 }
 
 // MovesWithin remembers about as many ids as fit the memory.
@@ -38,7 +38,8 @@ func MovesWithin(bytes int64) Moves { return Moves{Limit: int(bytes / movedMemor
 // movedMemory is about the most memory of an id.
 const movedMemory = 64
 
-// movedRow is a row's table and a digest of the event id, unique to the id.
+// movedRow is a row's table and a digest of the event id, which no two ids
+// share.
 type movedRow struct {
 	table uint32
 	id    [16]byte
@@ -80,8 +81,8 @@ func (r *Router) idIndex(rel *pg.Relation) int {
 	return slices.IndexFunc(rel.Columns, func(c pg.Column) bool { return slices.Contains(names, c.Name) })
 }
 
-// Deleted notes a row the transaction deletes, by the old key or as a whole. A
-// row without an event id in the key is not noted.
+// Deleted notes a row the transaction deletes, by its old key or as a whole. A
+// row whose key has no event id is not noted.
 func (m *Moves) Deleted(r *Router, row *pg.Row) {
 	gone, ok := r.movedRow(row)
 	if !ok {
@@ -93,7 +94,7 @@ func (m *Moves) Deleted(r *Router, row *pg.Row) {
 	m.last, m.any = gone, true
 }
 
-// keep remembers a row other than the last.
+// keep remembers a row that is no longer the last.
 func (m *Moves) keep(gone movedRow) {
 	if gone == (movedRow{}) {
 		return

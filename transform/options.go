@@ -1,6 +1,6 @@
 package transform
 
-// EventOptions name the columns of the record; the Debezium Outbox Event
+// EventOptions name the columns that make the record; the Debezium Outbox Event
 // Router's options under plain names. An empty column name is detected:
 // Debezium's names first, then the snake-case ones.
 type EventOptions struct {
@@ -8,10 +8,11 @@ type EventOptions struct {
 	Key     string `yaml:"key"`
 	Type    string `yaml:"type"`
 	Payload string `yaml:"payload"`
-	// Timestamp is the column for the record timestamp; empty: RecordTime decides.
+	// Timestamp is the column for the record timestamp; if empty, RecordTime
+	// decides.
 	Timestamp string `yaml:"timestamp"`
-	// RecordTime is RecordTimePublished or RecordTimeCommit: the record timestamp
-	// without a column.
+	// RecordTime is RecordTimePublished or RecordTimeCommit: the record
+	// timestamp where no column gives one.
 	RecordTime string `yaml:"record_time"`
 	// SchemaVersion is an int column for the header schemaVersion; empty means
 	// no such header.
@@ -19,7 +20,7 @@ type EventOptions struct {
 	// Tracing is a column with a W3C traceparent or Debezium's tracingspancontext;
 	// empty: detected by the two names; HeadersNone: none.
 	Tracing string `yaml:"tracing"`
-	// Headers is a json or jsonb column with an object: the members become
+	// Headers is a json or jsonb column with an object whose members become
 	// headers; empty: detected by the name headers; HeadersNone: none.
 	Headers string `yaml:"headers"`
 	// Additional fields, each "column:header|envelope|partition[:alias]".
@@ -36,14 +37,14 @@ type EventOptions struct {
 	NullBehavior       string `yaml:"null_behavior"`
 	EmptyArrayBehavior string `yaml:"empty_array_behavior"`
 	// NullKey is NullKeyBadEvent or NullKeyPublish: whether a row with a NULL or
-	// empty key is a bad event or is published with the key, as by Debezium.
+	// empty key is a bad event or is published with that key, as by Debezium.
 	NullKey string `yaml:"null_key"`
-	// InvalidJSON is InvalidJSONBadEvent or InvalidJSONPublish: whether a payload
-	// starting like JSON, and invalid, is a bad event under FormatJSONExpanded, or
-	// is published as a JSON string, as by Debezium.
+	// InvalidJSON is InvalidJSONBadEvent or InvalidJSONPublish: whether a
+	// payload that starts like JSON but is invalid is a bad event under
+	// FormatJSONExpanded, or is published as a JSON string, as by Debezium.
 	InvalidJSON string `yaml:"invalid_json"`
 	// OnUpdate is the meaning of an UPDATE of an outbox row: warn, error or fatal.
-	// Dropped by all; only fatal stops.
+	// All three drop it; only fatal stops.
 	OnUpdate string `yaml:"on_update"`
 	// PositionHeaders turns the headers cdc-lsn, cdc-seq, cdc-xid and cdc-time on, and
 	// keeps their names and cdc-tx-total for the connector.
@@ -53,7 +54,7 @@ type EventOptions struct {
 	TypeHeader string `yaml:"type_header"`
 }
 
-// HeadersNone as EventOptions.Headers or Tracing turns the column off.
+// HeadersNone as EventOptions.Headers or Tracing turns that column off.
 const HeadersNone = "-"
 
 // Values of the enumerations in EventOptions.
@@ -86,7 +87,7 @@ const (
 
 // RouteOptions choose a row's topic.
 type RouteOptions struct {
-	// By is the column with the value routed; empty means detect.
+	// By is the column whose value is routed; empty means detect.
 	By string `yaml:"by"`
 	// Regex must match the whole value; Java's (?<name>…) is accepted.
 	Regex string `yaml:"regex" substitute:"no"`
@@ -99,8 +100,8 @@ type RouteOptions struct {
 	Internal []string `yaml:"-"`
 }
 
-// Values of errors.on_bad_event: the treatment of an event never to be
-// published as is.
+// Values of errors.on_bad_event: the treatment of an event that can never be
+// published as it is.
 const (
 	BadEventStop       = "stop"
 	BadEventDeadLetter = "dead_letter"

@@ -37,10 +37,10 @@ type plan struct {
 	object                      column // a JSON object of headers
 	traced                      bool   // an additional column is the traceparent
 	headers, envelope           []namedColumn
-	detected                    []string // the columns of unnamed options
+	detected                    []string // the columns no option names
 	headerCount                 int      // the most a row can have, without object's
 
-	unfit error // why no row of the table becomes an event; then with the columns found
+	unfit error // why no row of the table becomes an event; the columns are then those found
 }
 
 // namedColumn is an additional column with the name in the record.
@@ -59,7 +59,7 @@ type options struct {
 	expected []string
 }
 
-// binder looks up columns and collects the fault.
+// binder looks up columns and collects the faults.
 type binder struct {
 	rel   *pg.Relation
 	table string
@@ -69,8 +69,8 @@ type binder struct {
 	detected []string // optional columns no option names
 }
 
-// bind makes the plan of a table. With an error, the plan's unfit, for dead
-// letters only.
+// bind makes the plan of a table. With an error, its unfit, the plan serves for
+// dead letters only.
 func bind(rel *pg.Relation, o options) (*plan, error) {
 	b := &binder{rel: rel, table: o.table, expected: o.expected}
 	p := &plan{
@@ -109,8 +109,8 @@ func (b *binder) builtInHeaders(p *plan, ev EventOptions) {
 	}
 }
 
-// object finds the headers column. A detected column must be of a JSON type,
-// and not placed otherwise by the configuration.
+// object finds the headers column. A column that is only detected must be of a
+// JSON type, and not placed otherwise by the configuration.
 func (b *binder) object(ev EventOptions, fields []field) column {
 	switch ev.Headers {
 	case HeadersNone:
@@ -186,7 +186,7 @@ func (b *binder) optional(key, configured string, names []string) column {
 }
 
 // detect is optional. A column detected before must not be gone: events would
-// lose a header without a word. without is the configuration to accept the
+// lose a header without a word. without is the configuration that accepts the
 // lack.
 func (b *binder) detect(key, configured string, names []string, without string) column {
 	c := b.optional(key, configured, names)
@@ -196,8 +196,9 @@ func (b *binder) detect(key, configured string, names []string, without string) 
 	return b.expect(key, c, names, without)
 }
 
-// expect notes the detected column, or a missing one of names, in the table or
-// in the stream only. Only columns of the types count; none are all.
+// expect notes the detected column, or the error that one of names is gone, or
+// is in the table and not in the stream. Only columns of the types count; none
+// are all.
 func (b *binder) expect(key string, c column, names []string, without string, oids ...uint32) column {
 	if c.present {
 		b.detected = append(b.detected, c.name)
@@ -223,8 +224,9 @@ func (b *binder) find(name string) (column, bool) {
 	return column{}, false
 }
 
-// unsent adds, and reports, the error of the first of the names in the table,
-// of one of the types (none are all), but not in the stream.
+// unsent adds the error of the first of the names that is a column of the
+// table, of one of the types (none are all), but not in the stream. It reports
+// whether there is one.
 func (b *binder) unsent(key string, names []string, otherwise string, oids ...uint32) bool {
 	for _, name := range names {
 		for _, c := range b.rel.Unsent {

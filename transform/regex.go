@@ -24,8 +24,8 @@ const (
 	regexCount  = `(?:0|[1-9][0-9]*)`
 )
 
-// regexFlag may begin a regex. Within a class, before a quantifier, RE2 looks
-// past, and Java does not.
+// regexFlag may begin a regex. Within a regex, RE2 looks past a flag when a
+// quantifier follows, and Java does not.
 var regexFlag = regexp.MustCompile(`^\(\?i\)`)
 
 // refusedSyntax names the rest of Java's syntax, longer prefixes first. An error
@@ -50,8 +50,9 @@ var refusedSyntax = []struct {
 	{`{`, 4, "repetition"},
 }
 
-// compileRegex compiles a regex matching as java.util.regex does, for values
-// readAlike. An error names the obstacle, and the offset in bytes.
+// compileRegex compiles a regex that matches as java.util.regex does, for
+// values that are readAlike. An error names the obstacle, and the offset in
+// bytes.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
 	flag := regexFlag.FindString(pattern)
 	folds := flag != ""
@@ -107,8 +108,9 @@ func repeatsNothing(re *syntax.Regexp) string {
 }
 
 // readAlike reports whether the two read a value alike. They differ in the line
-// breaks for . and $, the vertical tab in \s, the folding of ſ and the Kelvin
-// sign by (?i), and invalid UTF-8. No topic's name has such a character.
+// breaks . and $ heed, in the vertical tab for \s, in the folding of ſ and the
+// Kelvin sign by (?i), and in invalid UTF-8. No topic's name has such a
+// character.
 func readAlike(value string) bool {
 	return utf8.ValidString(value) && !strings.ContainsAny(value, "\n\v\r\u0085\u2028\u2029ſ\u212A")
 }

@@ -20,8 +20,8 @@ type replacementPart struct {
 
 // parseReplacement reads a replacement by the rules of Java's
 // Matcher.appendReplacement: ${name} and $1 are groups of re, a backslash makes
-// the next character literal. Of the digits after $, the first always counts,
-// further digits only as long as there is such a group.
+// the next character literal. Of the digits after $, the first always counts, a
+// further one only as long as there is such a group.
 func parseReplacement(text string, re *regexp.Regexp) (replacement, error) {
 	var out replacement
 	for rest := text; rest != ""; {
@@ -104,7 +104,7 @@ func groupNames(re *regexp.Regexp) string {
 	return strings.Join(names, ", ")
 }
 
-// legal finds parts making every topic name illegal.
+// legal finds parts that would make every topic name illegal.
 func (r replacement) legal() error {
 	for _, part := range r {
 		for _, c := range part.literal {
@@ -119,7 +119,8 @@ func (r replacement) legal() error {
 	return nil
 }
 
-// begins is the beginning of every replacement; whole: the whole.
+// begins is the beginning of every replacement; whole reports that it is all of
+// it.
 func (r replacement) begins() (prefix string, whole bool) {
 	if len(r) == 0 || r[0].group >= 0 {
 		return "", false
@@ -127,8 +128,8 @@ func (r replacement) begins() (prefix string, whole bool) {
 	return r[0].literal, len(r) == 1
 }
 
-// expand appends the replacement for a match of value; a group without part in
-// the match is empty.
+// expand appends the replacement for a match of value; a group that took no
+// part in the match is empty.
 func (r replacement) expand(b *strings.Builder, value string, match []int) {
 	for _, part := range r {
 		if part.group < 0 {
@@ -139,8 +140,8 @@ func (r replacement) expand(b *strings.Builder, value string, match []int) {
 	}
 }
 
-// Topics matches the possible topics of values matching route.regex. only is
-// their single topic, without a group in route.topic.
+// Topics matches the topics that values matching route.regex may go to. only is
+// the single topic of them all, if route.topic has no group.
 func (o RouteOptions) Topics() (like *regexp.Regexp, only string, err error) {
 	t, err := newTopics(o)
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 
 // pooledEvent makes an event and the usual headers one allocation. They are not
 // taken from a larger slab: a single event in flight would keep the payloads of
-// the whole slab alive, beyond every bound on bytes. pooledEvent is used again
-// once the event is released, because events would be most of the garbage.
+// the whole slab alive, beyond every bound on bytes. It is used again once the
+// event is released, because events would be most of the garbage.
 type pooledEvent struct {
 	event   Event
 	headers [builtInHeaders]kgo.RecordHeader
 	pool    *sync.Pool // to go back to
 }
 
-// pooledMemory is the memory of a pooledEvent, and headerMemory another
-// header's.
+// pooledMemory is the memory of a pooledEvent, and headerMemory that of one
+// more header.
 var (
 	pooledMemory = int64(reflect.TypeFor[pooledEvent]().Size())
 	headerMemory = int(reflect.TypeFor[kgo.RecordHeader]().Size())
@@ -62,7 +62,7 @@ type builder struct {
 	bad    *BadEvent
 }
 
-// begin makes an event with a known origin only.
+// begin makes an event of which only the origin is known.
 func (r *Router) begin(p *plan, row *pg.Row) (builder, *pooledEvent) {
 	pooled, ok := r.pool.Get().(*pooledEvent)
 	if !ok {
@@ -159,8 +159,8 @@ func (b *builder) topic() {
 	}
 }
 
-// partition places the record by the additional column with the placement; by
-// the partitioner for NULL. Only the sink knows the topic's partitions.
+// partition places the record by the additional column for that; NULL leaves it
+// to the partitioner. Whether the topic has the partition, only the sink knows.
 func (b *builder) partition() {
 	v := b.get(b.plan.partition)
 	if v.Kind == pg.Null {

@@ -9,13 +9,13 @@ import (
 )
 
 // Router turns outbox rows into events, for any number of outbox tables, each
-// with its own columns. Caches are without locks: the methods must be called
+// with its own columns. The caches have no locks: the methods must be called
 // from a single goroutine at a time.
 type Router struct {
 	event   EventOptions
 	routeBy string
 	fields  []field
-	// envelope is whether any field has the place there.
+	// envelope is whether any field goes there.
 	envelope bool
 	topics   *topics
 
@@ -35,8 +35,8 @@ type Router struct {
 }
 
 // New compiles the options. ev and route have passed the configuration's own
-// validation; New's further faults (regex, replacement, additional fields,
-// header names) are returned all at once, joined, as errors of class
+// validation; the faults New finds beyond that (regex, replacement, additional
+// fields, header names) are returned all at once, joined, as errors of class
 // failure.Config.
 func New(ev EventOptions, route RouteOptions) (*Router, error) {
 	fields, fieldsErr := parseFields(ev)
@@ -68,8 +68,8 @@ func (r *Router) Bind(rel *pg.Relation) error {
 }
 
 // Expect has a table of this OID refused, from the next definition on, if it
-// lacks one of the columns and no option says where to look, and events do not
-// do without. Detected names such columns.
+// lacks one of the columns and no option says where to look, or that events do
+// without. Detected names such columns.
 func (r *Router) Expect(oid uint32, columns []string) {
 	for _, name := range columns {
 		if !slices.Contains(r.expected[oid], name) {
@@ -78,13 +78,13 @@ func (r *Router) Expect(oid uint32, columns []string) {
 	}
 }
 
-// Detected returns the columns of the table events have headers of although no
-// option names them.
+// Detected returns the table's columns that become headers although no option
+// names them.
 func (r *Router) Detected(rel *pg.Relation) []string { return r.plan(rel).detected }
 
-// Needed returns the table's columns required by Bind. An error is Bind's
-// already. Needed changes nothing and may be called at any time, from any
-// goroutine.
+// Needed returns the columns of the table required by Bind. An error is Bind's
+// for the table as it is. Needed changes nothing and may be called at any time,
+// from any goroutine.
 func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 	if _, err := bind(rel, r.options(rel)); err != nil {
 		return nil, err

@@ -14,18 +14,17 @@ var (
 	errMilliseconds   = errors.New("it is no number of milliseconds since 1970")
 )
 
-// Kafka takes no negative timestamp (-1 means none), and RFC 3339, where tools
-// show them, no year of five digits.
+// Kafka takes no negative timestamp (-1 means none), and RFC 3339, in which
+// tools show them, no year of five digits.
 const maxTimestampMillis = 253402300799999 // 9999-12-31T23:59:59.999Z
 
-// For PostgreSQL's output in DateStyle ISO, set by our sessions.
+// These read PostgreSQL's output in DateStyle ISO, set by our sessions.
 var (
 	timestampText   = (&pgtype.TimestampCodec{}).PlanScan(nil, 0, pgtype.TextFormatCode, &moment{})
 	timestamptzText = (&pgtype.TimestamptzCodec{ScanLocation: time.UTC}).PlanScan(nil, 0, pgtype.TextFormatCode, &moment{})
 )
 
-// moment reads timestamps. moment is used again, as each would be an
-// allocation.
+// moment reads timestamps. It is used again, as each would be an allocation.
 type moment struct {
 	at       time.Time
 	infinite bool

@@ -16,9 +16,9 @@ import (
 const maxCachedTopics = 4096
 
 // topics turns route values into topic names, as Kafka Connect's RegexRouter
-// does: with a match of the whole value, the first match is replaced (Java's
-// Matcher.matches, then replaceFirst; they differ for a reluctant regex such as
-// (.*?)); otherwise the value is the topic.
+// does: where the regex matches the whole value, the first match in it is
+// replaced (Java's Matcher.matches, then replaceFirst; they differ for a
+// reluctant regex such as (.*?)); otherwise the value is the topic.
 type topics struct {
 	whole       *regexp.Regexp
 	first       *regexp.Regexp
@@ -104,8 +104,8 @@ func (t *topics) legal(name string) error {
 	return setting.CheckTopic(name)
 }
 
-// isInternal reports whether a name, or, unless whole, every name with the
-// beginning, is an internal topic's.
+// isInternal reports whether a name or, unless whole, every name that begins
+// like it is that of an internal topic.
 func isInternal(name string, whole bool, internal []string) bool {
 	return slices.ContainsFunc(internal, func(kept string) bool {
 		return whole && name == kept || strings.HasPrefix(name, kept+".")

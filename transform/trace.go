@@ -3,7 +3,7 @@ package transform
 import "bytes"
 
 // traceparent returns the W3C trace context header's value from a column with
-// either the value or Debezium's tracingspancontext, a serialized
+// either that value or Debezium's tracingspancontext, a serialized
 // java.util.Properties with a line traceparent=…; nil where there is none.
 func traceparent(data []byte) []byte {
 	if value := bytes.TrimSpace(data); validTraceparent(value) {
@@ -19,7 +19,7 @@ func traceparent(data []byte) []byte {
 }
 
 // property splits a line as java.util.Properties.load does, except for escapes
-// and continued lines, impossible in a traceparent.
+// and continued lines, which no traceparent has.
 func property(line []byte) (name, value []byte, ok bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] == '#' || line[0] == '!' {

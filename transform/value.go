@@ -18,7 +18,7 @@ const payloadMember = "payload"
 // Without an envelope, raw is the payload's text (StringConverter; bytea as the
 // bytes) and json the output of Connect's JsonConverter for the column, see
 // appendJSON. NULL stays a null value in raw and is the JSON null otherwise, as
-// with the two converters.
+// with those two converters.
 func (b *builder) value() {
 	c, v := b.plan.payload, b.get(b.plan.payload)
 	switch {
@@ -71,8 +71,8 @@ func (b *builder) appendEnvelope(dst []byte) ([]byte, error) {
 	return append(dst, '}'), err
 }
 
-// appendPayload appends the payload as JSON, expanded where asked for and
-// possible.
+// appendPayload appends the payload as JSON, expanded where that is asked for
+// and possible.
 func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 	c, v := b.plan.payload, b.get(b.plan.payload)
 	if b.router.event.PayloadFormat == FormatJSONExpanded && v.Kind != pg.Null {
@@ -89,11 +89,11 @@ func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// errNotJSON is a payload starting like JSON, and invalid.
+// errNotJSON is a payload that starts like JSON but is invalid.
 var errNotJSON = errors.New("the payload is not valid JSON")
 
 // appendExpanded expands a payload of text starting like an object or array.
-// Any error but errNotJSON leaves a string.
+// With any error but errNotJSON it stays a string.
 func (b *builder) appendExpanded(dst []byte, v pg.Value) ([]byte, error) {
 	if b.plan.payload.oid == pgtype.ByteaOID {
 		return nil, errNotExpandable

@@ -27,7 +27,7 @@ func (c *Chunk) Retain() {
 	}
 }
 
-// Release undoes n calls of Retain. A forgotten call only costs reuse;
+// Release undoes n calls of Retain. Forgetting the call costs reuse only;
 // releasing early corrupts messages.
 func (c *Chunk) Release(n int) {
 	if c != nil && c.pool != nil && c.refs.Add(int32(-n)) == 0 {
@@ -84,10 +84,10 @@ type span struct {
 	length int64
 }
 
-// keep returns how much memory retaining the span adds; size is the chunk's.
-// With the message before in the same chunk: everything since then. Otherwise:
-// the rest of the other message's chunk, and the beginning of the present. The
-// chunks in between are free.
+// keep returns how much memory retaining the span adds; size is that of its
+// chunk. If the message before is in the same chunk, that is everything since
+// then; otherwise the rest of the other message's chunk and the beginning of
+// this one. Nobody keeps the chunks in between.
 func (s span) keep(size int) int64 {
 	k := s.kept
 	if k == nil || s.end < k.end { // the sequencer changed the order

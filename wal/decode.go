@@ -23,8 +23,9 @@ const (
 	pgoutputDelete   = 'D'
 	pgoutputTruncate = 'T'
 	pgoutputMessage  = 'M'
-	// pgoutputAbort ends a streamed transaction (protocol version 2). PostgreSQL
-	// 18.0 to 18.6 sends one with version 1, too, for a transaction never sent.
+	// pgoutputAbort ends a streamed transaction (protocol version 2).
+	// PostgreSQL 18.0 to 18.6 sends one with version 1, too, for a transaction
+	// of which it has sent nothing.
 	pgoutputAbort = 'A'
 )
 
@@ -148,8 +149,8 @@ func (d *decoder) commit(c *cursor) (*Message, error) {
 
 // abort passes over the end of a transaction never sent: larger than
 // logical_decoding_work_mem, with a released savepoint, and rolled back. Within
-// a transaction, an abort would end everything sent, unknown to protocol
-// version 1.
+// a transaction, an abort would end the part sent before, which protocol
+// version 1 does not have.
 func (d *decoder) abort() (*Message, error) {
 	if d.open {
 		return nil, fmt.Errorf("%w: stream abort inside a transaction", errProtocol)

@@ -9,11 +9,11 @@
 //
 // Invariants:
 //
-//  1. A position is confirmed only after a call of Confirm, never beyond the
-//     server's messages on the connection, and never 0.
-//  2. A message's bytes stay unchanged until the release of the Chunk.
+//  1. A position is confirmed only after a call of Confirm with it, never
+//     beyond what the server sent on this connection, and never 0.
+//  2. A message's bytes stay unchanged until its Chunk is released.
 //  3. A frame cut short or garbled is an error, never a panic.
-//  4. A silent server for longer than Options.LivenessTimeout, although asked
+//  4. A server silent for longer than Options.LivenessTimeout, although asked
 //     for a reply, is an error.
 //
 // Non-goals: questions to the catalogs, creating slots and publications

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// chunkSize is how much is read at once. A chunk lives as long as any of the
-	// values is in flight.
+	// chunkSize is how much is read at once. A chunk lives as long as a value
+	// in it is in flight.
 	chunkSize = 128 << 10
 	// maxFrame is more than PostgreSQL ever sends (a field is at most 1 GiB); a
 	// longer frame means the stream is garbled.
 	maxFrame = 1<<30 + 1<<20
-	// frameHeader is the type byte and the length, itself included.
+	// frameHeader is the type byte and the length, which counts itself.
 	frameHeader = 5
 	// headSize is how much of a large frame's body arrives before the rest is
 	// judged: a name of PostgreSQL (63 bytes), and the part before.

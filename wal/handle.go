@@ -59,9 +59,10 @@ func (s *Stream) handle(kind byte, body []byte) (*Message, error) {
 	return nil, fmt.Errorf("%w: frame %q", errProtocol, kind)
 }
 
-// ServerError is the server's error at the end of the stream.
+// ServerError is the error with which the server ended the stream.
 type ServerError struct {
-	// Within is the commit position of the transaction in sending; 0 for none.
+	// Within is the commit position of the transaction that was being sent; 0
+	// for none.
 	Within pg.LSN
 	Err    error
 }
@@ -107,8 +108,8 @@ func (s *Stream) walData(b []byte) (*Message, error) {
 	return msg, nil
 }
 
-// keepalive is a position with nothing left to send, except within a
-// transaction.
+// keepalive is a position at which nothing is left to send, unless it arrives
+// within a transaction.
 func (s *Stream) keepalive(b []byte) (*Message, error) {
 	if len(b) < 17 {
 		return nil, fmt.Errorf("keepalive: %w", errShort)

@@ -8,17 +8,17 @@ import (
 type Kind uint8
 
 // The kinds of Message. The four row operations and LogicalMessage lie between
-// transaction boundaries; Commit and Keepalive carry a position to be confirmed
-// once everything delivered before is acked.
+// transaction boundaries; Commit and Keepalive carry a position that may be
+// confirmed once everything delivered before is acked.
 const (
 	Insert         Kind = iota + 1
 	Update              // Row holds the new tuple
-	Delete              // Row holds the old key, if sent
+	Delete              // Row holds the old key, if the server sent one
 	Truncate            // Row holds the relation only
 	LogicalMessage      // pg_logical_emit_message; Prefix and Content are set
 	Commit              // the end of a transaction; End is set
 	Keepalive           // nothing in the log up to End concerns us; End is set
-	Abort               // a transaction never sent was rolled back; nothing is set
+	Abort               // a transaction of which nothing was sent was rolled back; nothing is set
 )
 
 // Message is a single step of the stream. The struct and the slices belong to
@@ -38,8 +38,8 @@ type Message struct {
 	// Prefix and Content are a LogicalMessage's.
 	Prefix  string
 	Content []byte
-	// Unread is set for a row refused by Options.Wanted or Options.Keep: without
-	// values.
+	// Unread is set for a row refused by Options.Wanted or Options.Keep: it has
+	// no values.
 	Unread bool
 	// NonTransactional is set for a LogicalMessage belonging to no transaction
 	// (pg_logical_emit_message(false, …)). The message stays in the log even if
@@ -50,12 +50,12 @@ type Message struct {
 	span span
 }
 
-// Retain is Chunk.Retain for a message of a Stream. Retain returns the bytes of
-// memory not reusable because of the call: the message's, and the bytes since
-// the message retained before, in chunks kept by either. To be called at most
-// once for a message, while the message is valid. The sum over all retained
-// messages is the memory they hold, except for part of the first and the last
-// chunk.
+// Retain is Chunk.Retain for a message of a Stream. Retain returns how many
+// more bytes of memory cannot be reused because of the call: the message's, and
+// those since the message retained before, in chunks kept by either. To be
+// called at most once for a message, while the message is valid. The sum over
+// all retained messages is the memory they hold, except for part of the first
+// and the last chunk.
 func (m *Message) Retain() int64 {
 	m.Chunk.Retain()
 	if m.Chunk == nil {

@@ -51,7 +51,7 @@ func (s *sequencer) take(msg *Message, at pg.LSN) *Message {
 		return nil
 	case len(s.held) == 0:
 		return msg
-	case msg.Kind == LogicalMessage && at == s.position: // written before the rows
+	case msg.Kind == LogicalMessage && at == s.position: // it was written before the rows
 		msg.Row.Position.Seq = s.held[0].Row.Position.Seq
 		for i := range s.held {
 			s.held[i].Row.Position.Seq++

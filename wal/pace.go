@@ -21,9 +21,9 @@ const (
 	// napBytes is how much may gather during a nap. The server must not have to
 	// wait for room.
 	napBytes = 192 << 10
-	// flood is the time of so many bytes in a flood.
+	// flood is how long so many bytes take to arrive in a flood.
 	flood = 8 * time.Millisecond
-	// maxRest bounds Options.Gather: the answer to the server is late.
+	// maxRest bounds Options.Gather: a rest delays the answer to the server.
 	maxRest = 10 * time.Millisecond
 	// restBytes is how much may gather in the socket during a rest. The server
 	// must not have to wait for room.
@@ -36,10 +36,10 @@ const (
 // pacedReader is the Stream as the source of its own frames: reads of the
 // connection have a liveness deadline, and a small read is followed by a pause.
 //
-// A nap spares the walsender. pacedReader sends every row by itself, and each
-// send has to wake a sleeping reader, at a cost of up to a third of the
-// walsender's CPU time. There is no nap under TLS: a read returns one TLS
-// record, one row, and does not tell how much more has arrived.
+// A nap spares the walsender. The walsender sends every row by itself, and each
+// send has to wake a sleeping reader, at a cost of up to a third of its CPU
+// time. There is no nap under TLS: a read returns one TLS record, one row, and
+// does not tell how much more has arrived.
 //
 // A rest spares us. Where transactions trickle in, one wake-up for all coming
 // in a few milliseconds costs a fraction of one for each.
@@ -122,8 +122,8 @@ func (p *pacedReader) nap() {
 	unwatched.Nap(d)
 }
 
-// napTime is how long the next nap is. In a flood over loopback, the pause is
-// for the content of the server's socket, by the bytes since the last nap.
+// napTime is how long the next nap is. In a flood over loopback, it lasts until
+// the server's socket may be full, by the bytes since the last nap began.
 func (p *pacedReader) napTime() time.Duration {
 	took := napBytes * float64(p.readAt.Sub(p.napped)) / float64(p.sinceNap)
 	if !p.loopback || took > float64(flood) {
@@ -132,18 +132,18 @@ func (p *pacedReader) napTime() time.Duration {
 	return max(shortNap, min(time.Duration(took), longNap))
 }
 
-// between reports whether all read are whole transactions.
+// between reports whether everything read is whole transactions.
 func (p *pacedReader) between() bool { return !p.decoder.open && p.frames.r == p.frames.w }
 
-// trickles reports whether so little arrives the socket does not fill during a
-// rest: by the last read, and by all since the last nap. A flood has small
-// reads, too.
+// trickles reports whether so little arrives that the socket does not fill
+// during a rest: by the last read, and by all since the last nap. A flood has
+// small reads, too.
 func (p *pacedReader) trickles() bool {
 	return p.fits(p.lastRead, p.lastWait) && p.fits(p.sinceNap, p.readAt.Sub(p.napped))
 }
 
-// fits reports whether the socket holds the bytes of a rest, at the rate of so
-// many in the time.
+// fits reports whether the socket holds the bytes of a rest, at the rate of n
+// in the time.
 func (p *pacedReader) fits(n int, in time.Duration) bool {
 	return float64(n)*float64(p.gather) < restBytes*float64(in)
 }

@@ -61,8 +61,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A nap is long in a flood over loopback only, and not so long the server's
-// socket fills.
+// A nap is long in a flood over loopback only, and not so long that the
+// server's socket fills.
 func TestNapTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes int

@@ -26,25 +26,25 @@ import (
 type Options struct {
 	Slot        string
 	Publication string
-	// Start is where to begin. The server silently forwards an older position to
-	// the slot's confirmed position and silently skips to a newer: the caller has
-	// compared them.
+	// Start is where to begin. The server silently forwards an older position
+	// to the slot's confirmed position, and silently skips to a newer one: the
+	// caller has compared them.
 	Start pg.LSN
 	// Confirmed is the confirmed position until Confirm is called. Confirmed is at
 	// or before Start; 0 means Start.
 	Confirmed pg.LSN
-	// Messages asks for logical messages too, with the Prefix, or all if empty.
-	// The position counts all.
+	// Messages asks for logical messages too, those with the Prefix, or all if
+	// that is empty. The position counts all.
 	Messages bool
 	Prefix   string
 	// MessagesOnly: no rows are wanted. The stream then does not fail at the
 	// server's warning about rows left out for want of the publication.
 	MessagesOnly bool
 	// StatusInterval is the longest time between standby status updates.
-	// StatusInterval is required.
+	// Required.
 	StatusInterval time.Duration
-	// LivenessTimeout bounds the server's silence during our wait. LivenessTimeout
-	// is asked for a reply every StatusInterval. LivenessTimeout is required.
+	// LivenessTimeout bounds the server's silence during our wait. The server
+	// is asked for a reply every StatusInterval. Required.
 	LivenessTimeout time.Duration
 	// Silent is asked each time the server has been silent for so long, and is
 	// told for how long in all. The stream waits on unless Silent returns an
@@ -53,26 +53,26 @@ type Options struct {
 	// WalSndUpdateProgress), and before PostgreSQL 15 not even so. nil: silence
 	// ends the stream.
 	Silent func(ctx context.Context, silent time.Duration) error
-	// Ended is called at the first sign the connection has ended, once or twice
-	// and from any goroutine: a busy caller may not come to Next for long. nil:
-	// nobody asks.
+	// Ended is called at the first sign that the connection has ended, once or
+	// twice and from any goroutine: a busy caller may not come to Next for
+	// long. nil: nobody asks.
 	Ended func()
 	// Charset is the database's, as by catalog.ReadCharset.
 	Charset *pg.Charset
 	// Gather is for how long transactions that trickle in may gather before they
 	// are read, all at once; at most 10 ms. 0: each is read when it comes.
 	Gather time.Duration
-	// Wanted tells whether the values of a row are needed, by the relation and
-	// position. Wanted is asked of rows larger than a read (128 KiB): rows of
+	// Wanted tells whether the values of a row are needed, by its relation and
+	// position. Wanted is called for rows larger than a read (128 KiB): rows of
 	// tables of no interest are thrown away on arrival, and delivered without
-	// values. Wanted is called within Next. nil: all are wanted.
+	// values. The calls are within Next. nil: all are wanted.
 	Wanted func(*pg.Row) bool
-	// Keep tells of an announced table whether rows may ever be wanted. The
-	// definitions of others are not kept, however many tables there are, and their
-	// rows are delivered without values, of a relation with an OID only. Keep is
-	// called within Next. nil: all are kept.
+	// Keep tells of an announced table whether its rows may ever be wanted. The
+	// definitions of others are not kept, however many tables there are, and
+	// their rows are delivered without values, of a relation with an OID only.
+	// The calls are within Next. nil: all are kept.
 	Keep func(*pg.Relation) bool
-	// Recycle uses the memory of messages again nobody retains; see Chunk.
+	// Recycle uses the memory of messages again that nobody retains; see Chunk.
 	Recycle bool
 }
 
@@ -80,8 +80,8 @@ type Options struct {
 //
 // Next is called by a single goroutine, the sole reader of the connection. A
 // second goroutine, owned by the Stream from Open to Close, sends the standby
-// status updates, so a caller busy or blocked between two calls of Next keeps
-// the connection (failure mode 14, docs/failure-modes.md).
+// status updates, so a caller that is busy or blocked between two calls of Next
+// keeps the connection (failure mode 14, docs/failure-modes.md).
 type Stream struct {
 	conn    net.Conn
 	frames  frameReader
@@ -92,10 +92,10 @@ type Stream struct {
 
 	liveness    time.Duration
 	silence     func(context.Context, time.Duration) error // see Options.Silent; may be nil
-	asked       error                                      // returned
+	asked       error                                      // what Silent returned
 	deadlined   time.Time                                  // when the read deadline was last set
 	lastRead    int                                        // bytes of the last read
-	roomy       bool                                       // with room for more: there was no more to read
+	roomy       bool                                       // it had room for more: there was no more to read
 	readAt      time.Time                                  // when the read returned
 	lastWait    time.Duration                              // time since the read before
 	gather      time.Duration                              // see Options.Gather
@@ -203,8 +203,8 @@ func (s *Stream) start(ctx context.Context, o Options) error {
 }
 
 // Next returns the stream's next message; see Message for the time of validity.
-// Next blocks until a message, or the end of ctx or the connection. After an
-// error the stream can only be closed.
+// Next blocks until there is a message, ctx ends or the connection ends. After
+// an error the stream can only be closed.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -240,8 +240,8 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	}
 }
 
-// Buffered reports whether Next has a message, or a message's error, without
-// reading from the connection. To be called by the goroutine of Next.
+// Buffered reports whether Next has a message, or an error, without reading
+// from the connection. To be called by the goroutine of Next.
 func (s *Stream) Buffered() bool { return s.frames.whole() }
 
 func (s *Stream) fail(err error) error {
@@ -257,8 +257,8 @@ func (s *Stream) fail(err error) error {
 // Received may be called from any goroutine.
 func (s *Stream) Received() pg.LSN { return pg.LSN(s.received.Load()) }
 
-// Sent is the time of the last standby status update, or before of the request
-// for the stream. Sent may be called from any goroutine.
+// Sent is the time of the last standby status update or, before the first, of
+// the request for the stream. Sent may be called from any goroutine.
 func (s *Stream) Sent() lease.Instant {
 	return max(s.requested, lease.Instant(s.status.sent.Load()))
 }
@@ -284,8 +284,9 @@ func (s *Stream) Silent() time.Duration {
 
 // Confirm tells the server that everything up to and including lsn is durable
 // downstream. Confirm never blocks and may be called from any goroutine; a
-// position beyond the server's messages on the connection is cut
-// (docs/internals/DESIGN.md, invariant 3), and a lower position is ignored.
+// position beyond what the server sent on this connection is cut to that
+// (docs/internals/DESIGN.md, invariant 3), and one before an earlier one is
+// ignored.
 func (s *Stream) Confirm(lsn pg.LSN) { s.status.confirm(lsn) }
 
 // Close sends a last status update, ends the copy, waits until the server has
@@ -361,7 +362,7 @@ func (s *Stream) interruptible(ctx context.Context) {
 	})
 	s.uninterrupt = sync.OnceFunc(func() {
 		if !stop() {
-			<-fired // otherwise the next context's reads would end
+			<-fired // otherwise it would end the next context's reads
 		}
 	})
 }

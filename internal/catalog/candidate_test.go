@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Each case changes one thing of a standby with the copy ready.
+// Each case changes one thing of a standby whose copy is ready.
 func TestCandidates(t *testing.T) {
 	yes, no := true, false
 	own := original{

@@ -16,7 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// candidatePatience bounds the look at a single server: the next waits.
+// candidatePatience bounds the look at a single server: the next one waits for
+// it.
 const candidatePatience = 5 * time.Second
 
 // Candidates are the addresses of the servers a failover may go to.
@@ -26,8 +27,8 @@ type Candidates struct {
 	hosts []*pgconn.Config
 }
 
-// FindCandidates are the servers of the URL and standbys (host or host:port)
-// now.
+// FindCandidates are the servers to which the URL and standbys (host or
+// host:port) lead now.
 func FindCandidates(ctx context.Context, url string, standbys []string) (*Candidates, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -44,9 +45,9 @@ func FindCandidates(ctx context.Context, url string, standbys []string) (*Candid
 // Several reports whether there are at least two.
 func (c *Candidates) Several() bool { return len(c.hosts) > 1 }
 
-// Read asks each in turn with the URL's login, and describes the slot after a
-// failover there. conn is to the slot's own server. A server not answering is a
-// CandidateUnknown.
+// Read asks each in turn with the URL's login, and says how a failover to it
+// would find the slot. conn is to the slot's own server. A server not answering
+// is a CandidateUnknown.
 func (c *Candidates) Read(ctx context.Context, conn *pgx.Conn, slot string) (list []Candidate, err error) {
 	own, err := readOriginal(ctx, conn, slot)
 	if err != nil {
@@ -98,7 +99,7 @@ func candidateHosts(ctx context.Context, cfg *pgconn.Config, standbys []string) 
 	return all
 }
 
-// inPlaceOf is the configuration of a host with another address in the place.
+// inPlaceOf is the configuration of a host with another address in its place.
 func inPlaceOf(cfg *pgconn.Config, address string) *pgconn.Config {
 	host, port := splitHost(address)
 	there := *cfg
@@ -111,7 +112,8 @@ func inPlaceOf(cfg *pgconn.Config, address string) *pgconn.Config {
 	return &there
 }
 
-// certifiedAs wants the host's name in the server's certificate, if required.
+// certifiedAs wants the host's name in the server's certificate, where one is
+// wanted.
 func certifiedAs(cfg *tls.Config, host string) *tls.Config {
 	if cfg == nil || cfg.ServerName == "" {
 		return cfg
@@ -161,9 +163,9 @@ func readOriginal(ctx context.Context, conn *pgx.Conn, slot string) (p original,
 	return p, nil
 }
 
-// hasDatabaseName tells whether a connection string, a URI or pairs, perhaps
-// quoted, names a database. The string has a password, too, and stays with the
-// server.
+// hasDatabaseName tells whether a connection string, a URI or pairs with values
+// perhaps quoted, names a database. The string has a password, too, and stays
+// with the server.
 const hasDatabaseName = `(setting ~ '^postgres(ql)?://[^/?]*/[^?]' OR setting ~ '(^|[?&[:space:]])dbname[[:space:]]*=[[:space:]]*(''[^'']|[^''&[:space:]])')`
 
 func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing, err error) {
@@ -188,7 +190,7 @@ func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing,
 			s.awaited = append(s.awaited, awaited.Name)
 		}
 	}
-	// primary_conninfo is not listed for every role.
+	// primary_conninfo is not listed for a role that may not see it.
 	err = conn.QueryRow(ctx, `
 		SELECT COALESCE(current_setting('sync_replication_slots', true) = 'on', false),
 		       current_setting('hot_standby_feedback') = 'on',

@@ -16,7 +16,7 @@ import (
 )
 
 // convertible are the encodings with an equivalent in UTF-8 for each character:
-// the server converts them. SQL_ASCII says nothing of the bytes, see
+// the server converts them. SQL_ASCII says nothing of its bytes, see
 // clientEncoding.
 var convertible = []string{"UTF8", "SQL_ASCII", "LATIN1", "LATIN2", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10",
 	"ISO_8859_5", "KOI8R", "KOI8U", "WIN866", "WIN1256"}
@@ -34,7 +34,7 @@ const (
 		` generate_series(161, 254) a, generate_series(161, 254) b GROUP BY p, a`
 )
 
-// gaps are the encodings with characters without equivalent.
+// gaps are the encodings with characters that have no equivalent.
 var gaps = map[string]string{
 	"LATIN3": oneByte, "ISO_8859_6": oneByte, "ISO_8859_7": oneByte, "ISO_8859_8": oneByte,
 	"WIN874": oneByte, "WIN1250": oneByte, "WIN1251": oneByte, "WIN1252": oneByte, "WIN1253": oneByte, "WIN1254": oneByte,
@@ -44,12 +44,12 @@ var gaps = map[string]string{
 
 const remedyEncoding = "move the data to a database in UTF8 (pg_dump --encoding=UTF8)"
 
-// charsets are the encodings asked for, by name. PostgreSQL's conversions are
-// the same on each server.
+// charsets are those this process has asked for, by name. PostgreSQL's
+// conversions are the same on each server.
 var charsets sync.Map
 
-// ReadCharset returns how text of the database is converted: nil for a
-// conversion by the server. An inconvertible encoding is an error of class
+// ReadCharset returns how text of the database is converted: nil where the
+// server converts it. An inconvertible encoding is an error of class
 // failure.Config.
 func ReadCharset(ctx context.Context, conn *pgx.Conn) (*pg.Charset, error) {
 	name := conn.PgConn().ParameterStatus("server_encoding")
@@ -63,7 +63,7 @@ func ReadCharset(ctx context.Context, conn *pgx.Conn) (*pg.Charset, error) {
 	if !ok {
 		return nil, failure.Configf(remedyEncoding, "the database's encoding, %s, is not supported", name)
 	}
-	// A second or more for large encodings.
+	// Large encodings take a second or more.
 	patient := Patient(ctx, conn.Config().ConnString(), conn.PgConn(), nil)
 	text, err := queryText(ctx, conn.PgConn(), conversionSQL(codes))
 	patient()
@@ -78,7 +78,7 @@ func ReadCharset(ctx context.Context, conn *pgx.Conn) (*pg.Charset, error) {
 }
 
 // conversionSQL lists the characters with their equivalent: a row of them at
-// once or, after a gap, each by itself. Functions report a gap by an error
+// once or, after a gap, each by itself. Functions report such a gap by an error
 // only.
 func conversionSQL(rows string) string {
 	return `
@@ -128,7 +128,8 @@ func parseConversion(name, text string) (*pg.Charset, error) {
 	return pg.NewCharset(name, forms), nil
 }
 
-// SendAsStored is the statement for text in the charset; "" for nil.
+// SendAsStored is the statement by which text arrives in the charset; "" for
+// nil.
 func SendAsStored(c *pg.Charset, local bool) string {
 	if c == nil {
 		return ""

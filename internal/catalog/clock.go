@@ -24,9 +24,9 @@ func ClockAhead(ctx context.Context, conn *pgx.Conn) (ahead, give time.Duration,
 	return time.UnixMicro(micros).Sub(asked.Add(give)), give, nil
 }
 
-// WALAge is how long ago the server last wrote to the log's file with the
-// position: the rest is as old at least. Unknown without the file, or without
-// pg_monitor.
+// WALAge is how long ago the server last wrote to the file of the log that has
+// the position: what is there is at least as old. Unknown where the file is
+// gone, or the role lacks pg_monitor.
 func WALAge(ctx context.Context, conn *pgx.Conn, at pg.LSN) (age time.Duration, known bool, err error) {
 	var seconds *float64
 	err = conn.QueryRow(ctx, `

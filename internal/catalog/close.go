@@ -8,9 +8,9 @@ import (
 // closePatience bounds the close of a connection to a silent server.
 const closePatience = time.Second
 
-// Close closes a connection, or a stream, with nothing pending. Close does
-// nothing for the zero value. Errors do not matter: the server releases the
-// connection's locks in any case.
+// Close closes a connection, or a stream, with nothing pending. It does nothing
+// for the zero value. Errors do not matter: the server ends what the connection
+// held in any case.
 func Close[C interface {
 	comparable
 	Close(context.Context) error

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// firstUserOID is FirstNormalObjectId: lower OIDs belong to built-in objects,
-// the same on every server.
+// firstUserOID is FirstNormalObjectId: lower OIDs belong to built-in objects
+// and are the same on every server.
 const firstUserOID = 16384
 
 // The identity flag follows logicalrep_write_attrs in PostgreSQL's proto.c.
@@ -56,8 +56,8 @@ func ReadColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (rel *pg.R
 }
 
 // ReadSent describes a table as the stream announces it through the publication
-// or, without any, through CreatePublication's; ok is false where there is no
-// such table.
+// or, without any, through one CreatePublication would make; ok is false where
+// there is no such table.
 func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication string) (rel *pg.Relation, ok bool, err error) {
 	rel, columns, err := readColumns(ctx, conn, table)
 	if rel == nil || err != nil {
@@ -78,8 +78,8 @@ func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication s
 	return rel, true, nil
 }
 
-// withholds returns why the column of a table published is not in the stream,
-// and the remedy; "" if so.
+// withholds returns why a column of a published table is not in the stream, and
+// the remedy; "" if it is.
 func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, remedy string) {
 	const another = "name a column that is not generated, or have the application write this one"
 	list := p.ColumnList(t)
@@ -102,8 +102,8 @@ func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, r
 	return "", ""
 }
 
-// readColumns reads all columns, and a relation without columns yet; nil where
-// there is no such table.
+// readColumns reads all columns, and also a relation that has none yet; nil
+// where there is no such table.
 func readColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (*pg.Relation, []tableColumn, error) {
 	info, ok, err := ReadTable(ctx, conn, table)
 	if err != nil || !ok {

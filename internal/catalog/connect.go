@@ -19,8 +19,8 @@ const connectTimeout = 10 * time.Second
 // URL sets none.
 const applicationName = "cdc-outbox"
 
-// Connect opens an ordinary connection for catalog queries. Names of the
-// statements without a schema are PostgreSQL's own. The errors carry a
+// Connect opens an ordinary connection for catalog queries. Names without a
+// schema in its statements are PostgreSQL's own. The errors carry a
 // failure.Class. A statement fails, and the connection is closed, when the
 // server is silent for answerTimeout, unless Patient announced it. A statement
 // waiting for a lock fails after lockTimeout.
@@ -28,9 +28,9 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return ConnectBeside(ctx, url, nil)
 }
 
-// ConnectBeside is Connect to the address a stream comes from. ConnectBeside
-// does not ask other hosts of the URL. If the URL no longer leads to the
-// address, or at is nil, as Connect.
+// ConnectBeside is Connect to the address a stream comes from. It does not ask
+// other hosts of the URL. If the URL no longer leads to the address, or at is
+// nil, as Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -45,8 +45,8 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 }
 
 // ConnectStore opens an ordinary connection for other purposes than reading
-// events, under a separate name and with run-time parameters. Otherwise as
-// Connect.
+// events, under a separate name and with run-time parameters. Otherwise it is
+// as Connect.
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -60,8 +60,8 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 	return open(ctx, cfg, env, answerTimeout)
 }
 
-// ordinary is the environment of an ordinary connection. A statement waiting
-// for a lock fails, before the server counts as silent. In the URL an operator
+// ordinary is the environment of an ordinary connection. A statement that waits
+// for a lock fails before the server counts as silent. In the URL an operator
 // may set another lock_timeout or statement_timeout.
 func ordinary(cfg *pgconn.Config) environment {
 	env := everywhere.joined(environment{"lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10)})

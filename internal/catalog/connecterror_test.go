@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Whatever keeps us from connecting is a single line saying it once.
+// Whatever keeps us from connecting is a single line that says it once.
 func TestConnectErrors(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE ROLE poor LOGIN PASSWORD 'pw'`)

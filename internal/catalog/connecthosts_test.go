@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Failure mode 24: of several hosts, the one taking writes, and the password
+// Failure mode 24: of several hosts the one that takes writes, and the password
 // the file has now.
 func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	server := pgtest.Shared(t)
@@ -30,7 +30,8 @@ func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	defer stream.Close(pgtest.Context(t))
 }
 
-// A lasting fault of one host is no verdict as long as another may come back.
+// A lasting fault of one of several hosts is no verdict as long as another may
+// come back.
 func TestConnectWhereOneOfSeveralHostsRefuses(t *testing.T) {
 	server := pgtest.Shared(t)
 	u := must.Get(url.Parse(server.URL("postgres")))(t)

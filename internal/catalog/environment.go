@@ -13,16 +13,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// environment are the settings of our sessions, by the parameter's name. Roles,
-// databases, servers and login event triggers (PostgreSQL 17) have other
-// settings, perhaps changing values, end transactions, or put functions of
+// environment has the settings of our sessions, by the parameter's name. Roles,
+// databases, servers and login event triggers (PostgreSQL 17) have settings of
+// their own, which would change values, end transactions, or put functions of
 // somebody else in the place of PostgreSQL's.
 type environment map[string]string
 
 // everywhere is the environment of each session.
 var everywhere = textForm.joined(lasting)
 
-// lasting is the part not concerning values.
+// lasting is the part that does not concern values.
 var lasting = undisturbed.joined(afterLogin)
 
 // textForm makes the text form of values independent of other settings
@@ -40,8 +40,8 @@ var textForm = environment{
 }
 
 // undisturbed lets statements and transactions take their time, and write. Each
-// wait of ours has a separate limit, see line. For a walsender each decoded
-// transaction is a transaction, ended by transaction_timeout.
+// wait of ours has a separate limit, see line. For a walsender each transaction
+// it decodes counts as its own, which transaction_timeout ends.
 var undisturbed = environment{
 	"statement_timeout":                   "0",
 	"idle_in_transaction_session_timeout": "0",
@@ -53,7 +53,7 @@ var undisturbed = environment{
 
 // afterLogin cannot be sent with the login: servers before 17 have no
 // transaction_timeout. The search path of the login tells where the
-// checkpoint's table is, if the name has no schema (see OwnPath).
+// checkpoint's table is, if its name has no schema (see OwnPath).
 var afterLogin = environment{
 	"transaction_timeout": "0",
 	"search_path":         "pg_catalog, pg_temp",
@@ -72,8 +72,8 @@ func (e environment) joined(others ...environment) environment {
 }
 
 // sql is the statement setting the environment: for the session, or until the
-// transaction ends. sql names all functions with their schema, because the
-// search path before may be anybody's. The server may lack a parameter.
+// transaction ends. It names all functions with their schema, because the
+// search path before it may be anybody's. The server may lack a parameter.
 func (e environment) sql(local bool) string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -88,13 +88,13 @@ func (e environment) sql(local bool) string {
 }
 
 // clientEncoding is UTF8. Only a database in SQL_ASCII, without a known
-// encoding, gives the bytes as they are: with UTF8, without any conversion, the
-// stream would end at each invalid byte of any published table. Package
-// transform judges the row.
+// encoding, gives the bytes as they are: asked for UTF8 it would convert
+// nothing, but end the stream at each invalid byte of any published table.
+// Package transform judges the row.
 const clientEncoding = "CASE WHEN pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.=) 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END"
 
 // login gives the environment to the server with the login. Most poolers refuse
-// such settings, so no session of the application gets them.
+// the setting, so no session of the application gets it.
 func (e environment) login(cfg *pgconn.Config) {
 	for name, value := range e {
 		if _, late := afterLogin[name]; !late {
@@ -120,11 +120,11 @@ func (e environment) settle(ctx context.Context, conn *pgconn.PgConn) error {
 // form of the stream.
 var Environment = everywhere.joined(noLockTimeout).sql(true)
 
-// ScriptEnvironment are statements giving a session of psql our environment.
+// ScriptEnvironment has statements that give a session of psql our environment.
 var ScriptEnvironment = lasting.joined(noLockTimeout, environment{"standard_conforming_strings": "on"}).sets()
 
-// sets are statements for the session; a block for a parameter unknown to some
-// servers.
+// sets are statements for the session; for a parameter that the server may lack
+// it is a block.
 func (e environment) sets() (statements []string) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		switch name {
@@ -140,6 +140,6 @@ func (e environment) sets() (statements []string) {
 	return statements
 }
 
-// OwnPath is the statement giving the session the search path of the login
+// OwnPath is the statement that gives the session the search path of its login
 // until the transaction ends. Functions and operators must then have a schema.
 const OwnPath = "SET LOCAL search_path TO DEFAULT"

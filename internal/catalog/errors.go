@@ -19,7 +19,7 @@ import (
 var ErrSlotActive = errors.New("replication slot is active elsewhere")
 
 // ErrUnknownHost is wrapped by a connection error when a host name does not
-// exist: a typing error, or a name service not up yet, as at boot.
+// exist: a typing error, or a name service that is not up yet, as at boot.
 var ErrUnknownHost = errors.New("unknown host")
 
 // ErrTerminated is wrapped by the error of a connection an administrator's
@@ -32,19 +32,19 @@ var ErrTerminated = errors.New("the server ended the connection on an administra
 var ErrCrashed = errors.New("the server ended all connections after a crash")
 
 // ErrUnavailable is wrapped by the error of a connection the server refused
-// while starting, stopping or recovering: told apart by the message only, in
-// the server's language.
+// while starting, stopping or recovering: only the message says which, in the
+// server's language.
 var ErrUnavailable = errors.New("the server takes no connections now")
 
 // ErrShutdown is wrapped by the error of a stream the server ended at the
 // server's stop.
 var ErrShutdown = errors.New("the server is shutting down")
 
-// classAuthorization begins the SQLSTATE codes of a login refused.
+// classAuthorization begins the SQLSTATE codes of a refused login.
 const classAuthorization = "28"
 
-// Functions of the server (14 to 18), for reports with ambiguous codes.
-// Messages cannot be relied on: they are in the server's language.
+// Functions of the server (14 to 18), that report what the code alone does not
+// tell. Messages cannot be relied on: they are in the server's language.
 const (
 	// routinePublication: a missing publication, not a missing slot.
 	routinePublication = "get_publication_oid"
@@ -52,14 +52,15 @@ const (
 	routineRequirements = "CheckLogicalDecodingRequirements"
 	// routineOutputPlugin: output_plugin_libraries does not have the plugin.
 	routineOutputPlugin = "StartupDecodingContext"
-	// routineStandbySlots: a standby of synchronized_standby_slots is away (17). A
-	// warning each second, and an error of a stopping server.
+	// routineStandbySlots: a standby that synchronized_standby_slots names is
+	// away (17). It is a warning each second, and an error of a stopping
+	// server.
 	routineStandbySlots = "StandbySlotsHaveCaughtup"
 )
 
-// Classify gives an error of the server, or of a connection attempt, the
-// failure.Class and a remedy, wrapped around a fitting error of the above.
-// Unknown errors stay transient.
+// Classify gives an error of the server, or of a connection attempt, its
+// failure.Class and a remedy, and makes it wrap one of the errors above where
+// one fits. Unknown errors stay transient.
 func Classify(err error) error {
 	if err == nil {
 		return nil
@@ -110,8 +111,9 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 		// "can no longer get changes from replication slot".
 		return failure.Lossf(remedyLoss, "%w", err)
 	case pg.Code == pgerrcode.UndefinedFile:
-		// A segment of the log, the plugin's library, a file of spilled changes. A
-		// new connection asks the slot first: only telling of a loss.
+		// A segment of the log, the plugin's library, a file of spilled
+		// changes. Whoever connects anew asks the slot first: only that tells
+		// of a loss.
 		return &failure.Error{Class: failure.Transient, Remedy: remedyFile, Err: err}
 	case pg.Code == pgerrcode.UndefinedObject && pg.Routine == routinePublication:
 		return failure.Lossf(remedyPublication, "%w", err)
@@ -119,12 +121,14 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 	return err
 }
 
-// AcceptGap is the way on after a loss, in remedies. The command and the flags
-// are part of the public contract. Everything typed first changes nothing.
+// AcceptGap is the way on after a loss, for every remedy that has it. The
+// command and the flags are part of the public contract. What is typed first
+// changes nothing.
 const AcceptGap = "`cdc-outbox setup --accept-gap` says what is missing, and changes nothing; " +
 	"with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
 
-// NewPublication is AcceptGap's work besides, for a missing publication.
+// NewPublication is what AcceptGap does besides, where the publication is
+// missing.
 const NewPublication = "; --yes also creates the publication, as the tables' owner"
 
 const (
@@ -133,8 +137,8 @@ const (
 	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + NewPublication
 )
 
-// Unanswered gives the error of a stream not started for want of an answer a
-// remedy: the server itself answers at once.
+// Unanswered gives a remedy to the error of a stream that was not started for
+// want of an answer: the server itself answers at once.
 func Unanswered(err error) error {
 	if !errors.Is(err, errSilent) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
@@ -156,7 +160,7 @@ func certificateInvalid(err error) bool {
 
 // NoticeError returns the error a notice inside the stream means. A missing
 // publication is an error up to PostgreSQL 17 and only a warning from 18 on,
-// and then the server leaves the rows out (pgoutput.c, LoadPublications). A
+// after which the server leaves the rows out (pgoutput.c, LoadPublications). A
 // wait for a standby has the same code (see StandbyWait). The message is in the
 // server's language and cannot be relied on.
 func NoticeError(n *pgconn.Notice) error {

@@ -10,15 +10,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// noMember stands in a fingerprint for a table not published.
+// noMember stands in a fingerprint for a table that is not published.
 const noMember = "none"
 
-// Fingerprint returns a text for SamePublication to tell whether rows of the
+// Fingerprint returns a text by which SamePublication tells whether rows of the
 // tables may have bypassed the stream between two looks: the publication was
-// created anew, or a table or schema was taken out and put back, or a table was
-// replaced by another of the name. Fingerprint says nothing about tables not
-// asked about. (Switching publish from insert to something else and back leaves
-// no trace in the catalogs, nor does making a table unlogged and logged again.)
+// created anew, or a table or schema was taken out of it and put back, or a
+// table was replaced by another of its name. It says nothing about tables that
+// are not asked about. (Switching publish from insert to something else and
+// back leaves no trace in the catalogs, nor does making a table unlogged and
+// logged again.)
 //
 // The form is oid:table=membership|membership,table=… and so on.
 func (p Publication) Fingerprint(tables []pg.Table) string {
@@ -34,14 +35,14 @@ func (p Publication) Fingerprint(tables []pg.Table) string {
 	return fmt.Sprintf("%d:%s", p.OID, strings.Join(parts, ","))
 }
 
-// NoTables reports a fingerprint without tables, or without a publication:
-// enough for messages, with nothing missed.
+// NoTables reports whether a fingerprint has no tables, or no publication:
+// messages do not pass through one, so they miss nothing meanwhile.
 func NoTables(fingerprint string) bool {
 	return fingerprint == "" || strings.HasSuffix(fingerprint, ":")
 }
 
-// memberships names each reason why a table is published. A reason ended and
-// come back has another OID in the catalogs, and so another name.
+// memberships names each reason why a table is published. If a reason ends and
+// comes back, the catalogs give it another OID, so its name differs.
 func (p Publication) memberships(t pg.Table) (members []string) {
 	switch {
 	case p.AllTables && p.excepts(t):
@@ -63,8 +64,8 @@ func (p Publication) memberships(t pg.Table) (members []string) {
 // SamePublication reports whether each table of the earlier of two fingerprints
 // was published without a break since: the publication is the same, and at
 // least one membership of the table is in both. Others may have come or gone,
-// and so may tables not read before. Fingerprints with a single membership are
-// understood.
+// and so may tables that were not read before. Fingerprints with a single
+// membership are understood.
 func SamePublication(before, now string) bool {
 	if before == now || NoTables(before) {
 		return true
@@ -85,8 +86,8 @@ func SamePublication(before, now string) bool {
 	return true
 }
 
-// OtherPublication reports whether the later of two fingerprints is another
-// publication's, with all tables of the earlier.
+// OtherPublication reports whether the later of two fingerprints is that of
+// another publication, and of all tables of the earlier one.
 func OtherPublication(before, now string) bool {
 	if NoTables(before) || NoTables(now) {
 		return false
@@ -104,8 +105,8 @@ func FingerprintHas(fingerprint string, t pg.Table) bool {
 	return has
 }
 
-// LeftOut are the tables of an earlier fingerprint missing in the present, of
-// the same publication.
+// LeftOut are the tables of an earlier fingerprint that are missing in the
+// present one, of the same publication.
 func LeftOut(before, now string) []string {
 	oid, tables := splitFingerprint(before)
 	same, still := splitFingerprint(now)

@@ -17,9 +17,9 @@ type HeldSnapshot struct {
 }
 
 // HoldSnapshot takes over the exported snapshot name, as CreateSlot returns it:
-// the replication connection may then start to stream. HoldSnapshot opens a
-// separate connection to url, which Release closes; so does the snapshot.
-// Meanwhile, the server removes no row version visible in the snapshot.
+// the replication connection may then start to stream. It opens a separate
+// connection to url, which Release closes; the snapshot ends with it. While it
+// is held, the server removes no row version visible in it.
 func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) {
 	conn, err := Connect(ctx, url)
 	if err != nil {
@@ -38,7 +38,7 @@ func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) 
 	return held, nil
 }
 
-// Release ends the snapshot. No effect on nil.
+// Release ends the snapshot. On nil it does nothing.
 func (h *HeldSnapshot) Release() {
 	if h == nil {
 		return

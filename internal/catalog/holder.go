@@ -37,8 +37,8 @@ func (h Holder) String() string {
 	return s
 }
 
-// ReadHolder looks up the process reading a slot; a process just gone is known
-// by the number only.
+// ReadHolder looks up the process reading a slot; a process that has just gone
+// is known by its number only.
 func ReadHolder(ctx context.Context, conn *pgx.Conn, pid int32) (Holder, error) {
 	h := Holder{PID: pid}
 	err := conn.QueryRow(ctx, `

@@ -6,18 +6,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// A transaction with writes to a table before the publication changes is
-// decoded by the publication of then: without the earlier writes or, on servers
+// A transaction that has written to a table before its publication changes is
+// decoded by what was published then: without its earlier writes or, on servers
 // with the defect losesRows, without all of them and later ones of others. So
 // whoever changes a publication waits for the table's writers first. New
-// writers wait behind, so the wait is short.
+// writers wait behind it, so the wait is short.
 const (
 	lockWriters = "IN SHARE ROW EXCLUSIVE MODE"
 	joinTimeout = "'3s'"
 )
 
-// behindWriters is a statement as a transaction waiting for the writers of the
-// tables first.
+// behindWriters is a statement as a transaction that first waits for the
+// writers of the tables.
 func behindWriters(statement string, tables ...pg.Table) string {
 	if len(tables) == 0 {
 		return statement + ";"

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// answerTimeout is how long a server asked may say nothing. answerTimeout is
-	// longer than lockTimeout, so a wait for a lock is not taken for a server not
-	// answering. answerTimeout is shorter than the deadlines of callers, so the
-	// error is seen.
+	// answerTimeout is how long a server that was asked may say nothing. It is
+	// longer than lockTimeout, so a wait for a lock is not taken for a server
+	// that does not answer, and shorter than the deadlines of callers, so its
+	// error is the one that is seen.
 	answerTimeout = 8 * time.Second
 	// lockTimeout is how long the server lets a statement of ours wait for a lock.
 	lockTimeout = 5 * time.Second
 )
 
-// errSilent is wrapped by the error of a connection with a server silent for
+// errSilent is wrapped by the error of a connection whose server was silent for
 // too long.
 var errSilent = errors.New("no answer from PostgreSQL")
 
@@ -45,7 +45,7 @@ type line struct {
 	readUntil, writeUntil time.Time // the limit of the call in progress
 }
 
-// limited wraps a dial function so the connections are lines.
+// limited wraps a dial function so that its connections are lines.
 func limited(dial pgconn.DialFunc, silence time.Duration) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -66,8 +66,8 @@ func lineOf(conn net.Conn) *line {
 	return l
 }
 
-// Unlimited ends the limit: the caller sets the deadlines. Not called during a
-// read or write.
+// Unlimited ends the limit: the caller sets the deadlines. It is not called
+// during a read or write.
 func Unlimited(conn net.Conn) error {
 	l := lineOf(conn)
 	if l == nil {
@@ -131,8 +131,8 @@ func (l *line) begin(until *time.Time, by func() time.Time, set func(time.Time) 
 	return set(earlier(by(), *until))
 }
 
-// exceeded returns the error of a passed deadline: a silent server's, or nil
-// after the user's deadline.
+// exceeded returns the error of a passed deadline: that of a silent server, or
+// nil if the user's own deadline has passed.
 func (l *line) exceeded(by func() time.Time) (silent *silentError, ask func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,9 +171,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// silentError is errSilent with the length of the silence. silentError is no
-// timeout in the sense of net.Error: After a timeout, pgconn would take the
-// connection for usable.
+// silentError is errSilent with the length of the silence. It is no timeout in
+// the sense of net.Error: after one, pgconn would take the connection for
+// usable.
 type silentError struct {
 	limit time.Duration
 	asked error // why the wait ended, where the server was asked

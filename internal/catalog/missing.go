@@ -16,8 +16,9 @@ import (
 // MissingTable is the error of a missing table of source.tables.
 type MissingTable struct {
 	Table pg.Table
-	// Near is the table that may be meant; zero for none. SameName tells it has
-	// the name in another schema, CaseOnly that only upper and lower case differ.
+	// Near is the table that may be meant; zero for none. SameName tells that
+	// it has the name in another schema, CaseOnly that only upper and lower
+	// case differ.
 	Near               pg.Table
 	SameName, CaseOnly bool
 }
@@ -26,7 +27,7 @@ func (m *MissingTable) Error() string {
 	return fmt.Sprintf("source.tables: table %s does not exist in the database", m.Table)
 }
 
-// remedy never leads to a second table beside the meant one.
+// remedy never leads to a second table beside the one that is meant.
 func (m *MissingTable) remedy() string {
 	const create = "create it with `cdc-outbox setup`"
 	switch {
@@ -50,7 +51,7 @@ func InSourceTables(t pg.Table) string {
 // mostNear bounds the comparisons.
 const mostNear = 10_000
 
-// Missing returns the error of class failure.Config of a missing table. Missing
+// Missing returns the error of class failure.Config of a missing table. It
 // wraps a MissingTable.
 func Missing(ctx context.Context, conn *pgx.Conn, t pg.Table) error {
 	m, err := FindNamesake(ctx, conn, t)
@@ -60,8 +61,8 @@ func Missing(ctx context.Context, conn *pgx.Conn, t pg.Table) error {
 	return &failure.Error{Class: failure.Config, Remedy: m.remedy(), Err: m}
 }
 
-// FindNamesake looks for another table perhaps meant, whether or not the name
-// exists.
+// FindNamesake looks for another table that may be meant, whether or not the
+// name exists.
 func FindNamesake(ctx context.Context, conn *pgx.Conn, t pg.Table) (*MissingTable, error) {
 	m := &MissingTable{Table: t}
 	rows, _ := conn.Query(ctx, `

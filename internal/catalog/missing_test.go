@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 105: the table meant by one that is not there.
+// Failure mode 105: the table that is meant by one that is not there.
 func TestMissingTableNamesTheOneThatIsMeant(t *testing.T) {
 	for name, c := range map[string]struct {
 		tables       []string // that there are

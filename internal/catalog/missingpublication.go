@@ -16,7 +16,7 @@ import (
 // slot.
 type MissingPublication struct {
 	Name, Slot string
-	Meant      string // the publication meant, there; "" for none
+	Meant      string // the publication that is meant, which is there; "" for none
 }
 
 // Error implements error.
@@ -29,11 +29,11 @@ func (m *MissingPublication) remedy() string {
 }
 
 // MissingPublication returns the error of a publication that is not there
-// although the slot is; it wraps a MissingPublication. read is the fingerprint
-// of the publication read, "" for none. It is a loss unless the name is
-// mistaken: the publication read is there, or none was read and there is any of
-// nearly the name. Messages do not pass through a publication, so nothing is
-// lost where there are no tables.
+// although its slot is; it wraps a MissingPublication. read is the fingerprint
+// of the publication that was read, "" for none. It is a loss unless the name
+// is mistaken: the publication that was read is there, or none was read and
+// there is one of nearly the name. Messages do not pass through a publication,
+// so nothing is lost where there are no tables.
 func (s Source) MissingPublication(ctx context.Context, conn *pgx.Conn, read string) error {
 	missing := &MissingPublication{Name: s.Publication, Slot: s.Slot}
 	names, err := publicationNames(ctx, conn)

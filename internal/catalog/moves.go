@@ -25,7 +25,7 @@ type moves struct {
 	known bool
 }
 
-// The columns of a partition key, also those in the expressions, depend on
+// The columns of a partition key, also those in its expressions, depend on
 // their table. The statistics are asked for rows, as they need neither a lock
 // nor a privilege.
 var movesQuery = `
@@ -62,8 +62,8 @@ func readMoves(ctx context.Context, conn *pgx.Conn, t TableInfo, id string) (m m
 
 // WarnOfMoves returns an error with a remedy if rows of the table, which may be
 // partitioned, may move to another partition and would be taken for new ones:
-// nothing in the stream tells they were there before. tables are all read, id
-// is the column of the event id. The second error is the query's.
+// nothing in the stream tells that they were there before. tables are all that
+// are read, id is the column of the event id. The second error is the query's.
 func WarnOfMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo, id string, tables []pg.Table) (warning, err error) {
 	if !t.Partitioned {
 		return nil, nil
@@ -97,8 +97,8 @@ func (m moves) when() string {
 }
 
 // tellMoves is the way to have deletions in the stream, with the id of the row.
-// tellMoves must take nothing from the application: PostgreSQL refuses the
-// deletion of a row without identity from then on.
+// It must take nothing from the application: PostgreSQL refuses the deletion of
+// a row without identity from then on.
 func tellMoves(ctx context.Context, conn *pgx.Conn, p Publication, t TableInfo, known bool, tables []pg.Table) (string, error) {
 	var steps []string
 	if !t.ReplicaIdentity || !known {

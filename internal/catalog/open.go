@@ -19,7 +19,7 @@ import (
 
 // open and openReplication are the only places opening a connection to
 // PostgreSQL (by a rule of the linter). So each connection is a line, every
-// question ends, and each session has the environment of the kind.
+// question on it ends, and each session has the environment of its kind.
 
 // open opens an ordinary connection, with a limit on the server's silence.
 func open(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence time.Duration) (*pgx.Conn, error) {
@@ -80,7 +80,7 @@ func openReplication(ctx context.Context, cfg *pgconn.Config, env environment) (
 	})
 }
 
-// anyHost connects to the first address accepting us. anyHost gives pgconn one
+// anyHost connects to the first address accepting us. It gives pgconn one
 // address at a time. With several, pgconn stops at the first refusing the
 // password, the database or the right to connect, without telling the addresses
 // apart. But a host may refuse for good, as a standby with another pg_hba.conf
@@ -107,19 +107,19 @@ func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error
 	return conn, refusal(errs)
 }
 
-// errSecondChoice is the error of a server accepted by target_session_attrs
-// only without another.
+// errSecondChoice is the error of a server that target_session_attrs accepts
+// only if there is no other.
 var errSecondChoice = errors.New("not the kind of server that target_session_attrs prefers")
 
-// otherKind is the error of a server answering, but of another kind than
-// target_session_attrs: a standby, while there is no primary.
+// otherKind is the error of a server that answers, but is of another kind than
+// target_session_attrs asks for: a standby, while there is no primary.
 type otherKind struct{ err error }
 
 func (e *otherKind) Error() string { return e.err.Error() }
 func (e *otherKind) Unwrap() error { return e.err }
 
-// firstChoice is validate, with an error for a server not preferred. pgconn
-// would accept such a server at once, knowing no other address.
+// firstChoice is validate, except that a server which is not preferred is an
+// error. pgconn would accept it at once, as it knows of no other address.
 func firstChoice(validate pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 	if validate == nil {
 		return nil
@@ -136,8 +136,9 @@ func firstChoice(validate pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc
 	}
 }
 
-// addresses splits a configuration by address, in order. The attempts with TLS
-// and without stay together, as they get to the same server.
+// addresses splits a configuration into one for each address, in their order.
+// The attempts with TLS and without stay together, as they get to the same
+// server.
 func addresses(ctx context.Context, cfg *pgconn.Config) (all []*pgconn.Config) {
 	attempts := append([]*pgconn.FallbackConfig{{Host: cfg.Host, Port: cfg.Port, TLSConfig: cfg.TLSConfig}}, cfg.Fallbacks...)
 	for len(attempts) > 0 {
@@ -156,8 +157,8 @@ func addresses(ctx context.Context, cfg *pgconn.Config) (all []*pgconn.Config) {
 	return all
 }
 
-// resolve splits the configuration of a single host by the addresses of the
-// name. pgconn reports a name without address.
+// resolve splits the configuration of a single host by the addresses of its
+// name. pgconn reports a name that has none.
 func resolve(ctx context.Context, host *pgconn.Config) (all []*pgconn.Config) {
 	if network, _ := pgconn.NetworkAddress(host.Host, host.Port); network == "unix" {
 		return []*pgconn.Config{host}
@@ -191,8 +192,8 @@ func isAt(ctx context.Context, one *pgconn.Config, at net.Addr) bool {
 	return address == at.String()
 }
 
-// refusal is the error of an attempt at several addresses. The error may pass
-// if any of them may. Only permanent errors make a permanent error.
+// refusal is the error of an attempt at several addresses. If the error of one
+// of them may pass, so may this one. It is permanent only if all are.
 func refusal(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

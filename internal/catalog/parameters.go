@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Parameters of libpq pgx does not know. They would go to the server as
+// Parameters of libpq pgx does not know. It would send them to the server as
 // settings of the session.
 
 // needless have no effect here, and why.
@@ -73,7 +73,7 @@ func NeedlessParameters(url string) []string {
 	return ignored
 }
 
-// adapt takes the parameters pgx does not know from the session's.
+// adapt takes the parameters pgx does not know from those of the session.
 func adapt(cfg *pgconn.Config) (ignored []string, err error) {
 	params := cfg.RuntimeParams
 	for name, r := range refused {
@@ -128,8 +128,8 @@ func tlsConfigs(cfg *pgconn.Config) (all []*tls.Config) {
 	return all
 }
 
-// hostAddresses connects to the addresses in hostaddr, each with a host, for
-// names in certificates.
+// hostAddresses connects to the addresses in hostaddr, one for each host, whose
+// names the certificates have.
 func hostAddresses(cfg *pgconn.Config) error {
 	value := cfg.RuntimeParams["hostaddr"]
 	delete(cfg.RuntimeParams, "hostaddr")

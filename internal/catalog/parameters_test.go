@@ -29,7 +29,7 @@ var libpqParameters = map[string]string{
 }
 
 // No parameter of libpq's gets to the server as a setting of the session: each
-// is taken, has no effect, or is refused by the name. The documents have each.
+// is taken, has no effect, or is refused by its name. The documents have each.
 func TestParametersOfLibpq(t *testing.T) {
 	text := string(must.Get(os.ReadFile("../../docs/configuration.md"))(t))
 	_, section, _ := strings.Cut(text, "### Parameters of source.url")

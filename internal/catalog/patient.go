@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// askEvery is the pause between two questions about a long statement's wait.
+// askEvery is how often the server is asked what a long statement waits for.
 const askEvery = 5 * time.Second
 
-// Waiting is the reason of a statement's wait, told by the server.
+// Waiting is what a statement waits for, as the server says.
 type Waiting struct {
 	Event string    // wait_event_type and wait_event of pg_stat_activity; empty while working
-	For   []Blocker // the sessions in the way
+	For   []Blocker // the sessions in its way
 }
 
 // Blocker is a session, or a prepared transaction, in a statement's way.
@@ -25,7 +25,8 @@ type Blocker struct {
 	PID         int32 // 0 for a prepared transaction
 	Application string
 	User        string
-	// Age is the transaction's; 0 without the right to see (pg_read_all_stats).
+	// Age is that of its transaction; 0 where the role may not see it
+	// (pg_read_all_stats shows it).
 	Age time.Duration
 }
 
@@ -67,11 +68,11 @@ func (b Blocker) String() string {
 }
 
 // Patient lets the statements on conn take as long as they need, until end is
-// called: the creation of a slot, behind every running transaction, a sort, the
-// building of an index. During the server's silence, another connection to url
-// asks for the reason. tell, unless nil, is called with the answer. If the
-// server does not answer, or does not know conn any more, conn is broken. The
-// end of ctx does the same, at the next question.
+// called: the creation of a slot, which waits for every running transaction, a
+// sort, the building of an index. While the server is silent, another
+// connection to url asks what it is doing. tell, unless nil, is called with the
+// answer. If the server does not answer, or does not know conn any more, conn
+// is broken. The end of ctx does the same, at the next question.
 //
 // tell is called by the goroutine waiting for the statement, and must not use
 // conn.
@@ -92,7 +93,7 @@ func Patient(ctx context.Context, url string, conn *pgconn.PgConn, tell func(Wai
 	return func() { l.replace(before, nil) }
 }
 
-// replace sets the limit, and everything called when exceeded.
+// replace sets the limit, and what is called when it is exceeded.
 func (l *line) replace(silence time.Duration, ask func() error) (before time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +101,7 @@ func (l *line) replace(silence time.Duration, ask func() error) (before time.Dur
 	return before
 }
 
-// errForgotten means the server does not run the statement any more.
+// errForgotten means that the server does not run the statement any more.
 var errForgotten = errors.New("the server does not know of the connection any more")
 
 // A role sees wait_event of its own sessions, and the age of the others'
@@ -115,8 +116,8 @@ SELECT concat_ws(' ', a.wait_event_type, a.wait_event), b.pid, COALESCE(o.applic
  WHERE a.pid = $1
  ORDER BY 5 DESC`
 
-// askBeside asks on a separate connection about the wait of the server process
-// pid.
+// askBeside asks on a separate connection what the server process pid waits
+// for.
 func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -128,7 +129,7 @@ func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err erro
 	return ReadWaiting(ctx, conn, int32(pid))
 }
 
-// ReadWaiting asks about the wait of the server process pid.
+// ReadWaiting asks what the server process pid waits for.
 func ReadWaiting(ctx context.Context, conn *pgx.Conn, pid int32) (w Waiting, err error) {
 	known := false
 	var event, application, user string

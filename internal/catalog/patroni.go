@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Patroni tells whether Patroni manages the server: the sessions have the name,
-// visible to every role ("Patroni" up to 3, "Patroni heartbeat" and "Patroni
+// Patroni tells whether Patroni manages the server: its sessions have its name,
+// which every role may see ("Patroni" up to 3, "Patroni heartbeat" and "Patroni
 // restapi" from 4 on). patronictl, for anybody, has another.
 func Patroni(ctx context.Context, conn *pgx.Conn) (manages bool, err error) {
 	err = conn.QueryRow(ctx, `
@@ -20,12 +20,12 @@ func Patroni(ctx context.Context, conn *pgx.Conn) (manages bool, err error) {
 	return manages, nil
 }
 
-// PatroniDrops is Patroni's treatment of slots unknown to the configuration.
-// From 4.1 on, failover slots (PostgreSQL 17) are spared.
+// PatroniDrops is what Patroni does to a slot that its configuration does not
+// name. From 4.1 on, failover slots (PostgreSQL 17) are spared.
 const PatroniDrops = "Patroni manages this cluster, and drops a logical slot that its configuration does not name once nobody reads it, at a restart or switchover within a moment"
 
 // PatroniKeeps is how Patroni learns of a slot. Patroni then creates the slot
-// where missing, and copies the slot to the standbys.
+// where it is missing, and copies it to the standbys.
 func PatroniKeeps(slot, database string) string {
 	return fmt.Sprintf("name the slot in Patroni's configuration (patronictl edit-config), if it is not there: slots: {%s: {type: logical, database: %q, plugin: %s}}", slot, database, Plugin)
 }

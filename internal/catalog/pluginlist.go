@@ -28,8 +28,8 @@ func PluginAllowed(ctx context.Context, conn *pgx.Conn) error {
 	return failure.Configf(AllowPlugin, "output_plugin_libraries is %q: the server lets no slot use %s", *list, Plugin)
 }
 
-// pluginList is the setting, nil without any, or without the right to see
-// (pg_read_all_settings).
+// pluginList is the setting, nil where there is none, or where the role may not
+// see it (pg_read_all_settings).
 func pluginList(ctx context.Context, conn *pgx.Conn) (list *string, err error) {
 	err = conn.QueryRow(ctx, `SELECT current_setting('output_plugin_libraries', true)`).Scan(&list)
 	if pgsql.State(err) == pgerrcode.InsufficientPrivilege {

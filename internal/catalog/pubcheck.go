@@ -11,8 +11,8 @@ import (
 
 // CheckPublication returns the faults of a publication for reading the tables.
 // Failures would lose or damage events. Warnings are about harm to others, or
-// about something hidden. needed are the columns to be published, by table. All
-// errors carry a remedy.
+// about something that is hidden. needed are the columns that must be
+// published, by table. All errors carry a remedy.
 func CheckPublication(p Publication, tables []TableInfo, needed map[pg.Table][]string) (failures, warnings []error) {
 	names := make([]pg.Table, len(tables))
 	for i, t := range tables {
@@ -53,8 +53,8 @@ func warnOfSiblings(tables []TableInfo) (warnings []error) {
 }
 
 // CheckTable returns why rows seen in the table would not reach the stream
-// under the name, whatever the publication, if so. tables are all read. The
-// errors are of class failure.Config.
+// under its name, whatever the publication, if so. tables are all that are
+// read. The errors are of class failure.Config.
 func CheckTable(t TableInfo, tables []pg.Table) (errs []error) {
 	if !t.Publishable {
 		return []error{failure.Configf(t.PublishableRemedy(),
@@ -75,7 +75,7 @@ func CheckTable(t TableInfo, tables []pg.Table) (errs []error) {
 	return errs
 }
 
-// PublishableRemedy is for a table not Publishable.
+// PublishableRemedy is for a table that is not Publishable.
 func (t TableInfo) PublishableRemedy() string {
 	if t.Unlogged {
 		return "ALTER TABLE " + t.Quoted() + " SET LOGGED;"
@@ -123,8 +123,9 @@ func (p Publication) Excepts(t pg.Table) error {
 		"publication %q is of all tables EXCEPT table %s, so no event would ever arrive", p.Name, t)
 }
 
-// publishedAs returns the table with the published name of a partition's rows:
-// the topmost published ancestor (pgoutput.c, get_rel_sync_entry).
+// publishedAs returns the table under whose name the rows of a partition are
+// published: the topmost published one of itself and its ancestors (pgoutput.c,
+// get_rel_sync_entry).
 func (p Publication) publishedAs(t TableInfo) (root pg.Table, ok bool) {
 	if !p.ViaRoot {
 		return pg.Table{}, false

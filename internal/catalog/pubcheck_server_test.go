@@ -15,7 +15,7 @@ import (
 )
 
 // The server is the judge: a table is refused if, and only if, rows seen in it
-// do not arrive under the name.
+// do not arrive under its name.
 func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 	const (
 		plain          = `CREATE TABLE outbox (id int, note text)`
@@ -69,8 +69,8 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 		{"foreign partition", 14, append(foreign, partitioned, `CREATE FOREIGN TABLE part PARTITION OF outbox DEFAULT SERVER nowhere`, tableRoot),
 			"", "partition public.part"},
 
-		// Before 18 a partitioned table can be made unlogged, which says nothing of
-		// the partitions, and no ALTER TABLE undoes it.
+		// Before 18 a partitioned table can be made unlogged, which says
+		// nothing of its partitions, and no ALTER TABLE undoes it.
 		{"logged partition of an unlogged table", -14, []string{unloggedRoot, logged, allViaRoot}, insert, ""},
 		{"unlogged partition of an unlogged table", -14, []string{unloggedRoot, unlogged, allViaRoot}, insert, "partition public.part"},
 		{"logged partition further down", -14, []string{partitioned, unloggedMiddle, `CREATE TABLE part PARTITION OF middle DEFAULT`, allViaRoot}, insert, ""},
@@ -141,14 +141,14 @@ func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 }
 
 // A partition somebody drops while the catalogs are read is no reason to refuse
-// the table: a connector starting just then would end with a loss.
+// its table: a connector that starts just then would end with a loss.
 func TestPartitionDroppedDuringTheLook(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	other := connect(t, url, `CREATE TABLE outbox (id int) PARTITION BY LIST (id)`, `CREATE TABLE part PARTITION OF outbox DEFAULT`,
 		`CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)`)
 	conn := connect(t, url)
 	pub := readPublication(t, conn)
-	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // the snapshot still shows the partition
+	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
 	pgtest.Execute(t, other, `DROP TABLE part`)
 	if failures := refusals(t, conn, pub); len(failures) > 0 {
 		t.Errorf("refused: %v", failures)
@@ -188,7 +188,7 @@ func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 	return seen, arrived
 }
 
-// A table missing is a failure, and no error of the look.
+// A missing table is a failure, and no error of the look.
 func TestView(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t))
 	from := Source{Slot: "viewed", Publication: "p", Tables: []pg.Table{outbox},

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Publication is a publication's content.
+// Publication is what a publication publishes.
 type Publication struct {
 	OID       uint32
 	Name      string
@@ -34,7 +34,7 @@ type Publication struct {
 
 	Tables  []PublishedTable
 	Schemas []PublishedSchema // 15: FOR TABLES IN SCHEMA
-	// Excepted are the tables of FOR ALL TABLES EXCEPT (19).
+	// Excepted are the tables that FOR ALL TABLES EXCEPT leaves out (19).
 	Excepted []ExceptedTable
 }
 
@@ -42,21 +42,21 @@ type Publication struct {
 type PublishedTable struct {
 	pg.Table
 	RelID uint32
-	// MemberOID is the membership's own OID in pg_publication_rel: a table removed
-	// and added again has another.
+	// MemberOID is the membership's own OID in pg_publication_rel: a table that
+	// is removed and added again has another.
 	MemberOID uint32
 	RowFilter string   // 15; "" for none
 	Columns   []string // 15; nil for all
 }
 
 // ExceptedTable is a table left out of a publication of all tables, with the
-// partitions.
+// partitions that go with it.
 type ExceptedTable struct {
 	pg.Table
 	Partitions []pg.Table
 }
 
-// PublishedSchema is a schema with all tables published.
+// PublishedSchema is a schema all of whose tables are published.
 type PublishedSchema struct {
 	Name      string
 	MemberOID uint32 // in pg_publication_namespace
@@ -77,8 +77,8 @@ func ReadPublication(ctx context.Context, conn *pgx.Conn, name string) (p Public
 }
 
 // publicationSQL reads a publication in a single statement, and so a single
-// snapshot: otherwise an ended membership and a later one would look
-// simultaneous.
+// snapshot: otherwise a membership that ended and one that came later would
+// look as if they had been there together.
 func publicationSQL(conn *pgx.Conn) string {
 	filters, schemas, members, excepted := ``, `'[]'::jsonb`, ``, `'[]'::jsonb`
 	if majorVersion(conn) >= 15 {
@@ -119,7 +119,7 @@ func publicationSQL(conn *pgx.Conn) string {
 		  FROM pg_publication p WHERE p.pubname = $1`
 }
 
-// majorVersion is the server's, as told at the opening of a connection: "15.4
+// majorVersion is the server's, as told when a connection is opened: "15.4
 // (Debian 15.4-2)", "18beta1".
 func majorVersion(conn *pgx.Conn) int {
 	version := conn.PgConn().ParameterStatus("server_version")
@@ -136,8 +136,8 @@ func (p Publication) excepts(t pg.Table) bool {
 	return slices.ContainsFunc(p.Excepted, func(e ExceptedTable) bool { return e.Table == t || slices.Contains(e.Partitions, t) })
 }
 
-// exceptions is the EXCEPT clause leaving out the rest out now, but the given
-// table; "" for none.
+// exceptions is the EXCEPT clause that leaves out what is left out now, except
+// the given table; "" for none.
 func (p Publication) exceptions(but pg.Table) string {
 	var names []string
 	for _, e := range p.Excepted {
@@ -157,7 +157,7 @@ func (p Publication) ColumnList(t pg.Table) []string {
 	return m.Columns
 }
 
-// inSchema reports whether the table's schema is published. Row filters of the
+// inSchema reports whether the table's schema is published. Row filters of its
 // tables then have no effect (pgoutput.c, pgoutput_row_filter_init).
 func (p Publication) inSchema(t pg.Table) bool {
 	return slices.ContainsFunc(p.Schemas, func(s PublishedSchema) bool { return s.Name == t.Schema })
@@ -171,7 +171,7 @@ func (p Publication) table(t pg.Table) (PublishedTable, bool) {
 	return p.Tables[i], true
 }
 
-// Operations are the published operations, by the option's names.
+// Operations are the published operations, as the option names them.
 func (p Publication) Operations() (list []string) {
 	for _, o := range []struct {
 		name string
@@ -187,8 +187,8 @@ func (p Publication) Operations() (list []string) {
 // mostNamed is how many tables a message names.
 const mostNamed = 10
 
-// WithoutIdentity names tables, except those given, with published updates or
-// deletes refused by PostgreSQL (ReplicaIdentity).
+// WithoutIdentity names tables, except those given, whose published updates or
+// deletes PostgreSQL refuses (ReplicaIdentity).
 func WithoutIdentity(ctx context.Context, conn *pgx.Conn, p Publication, except []pg.Table) ([]string, error) {
 	if !p.Update && !p.Delete {
 		return nil, nil
@@ -214,8 +214,8 @@ func WithoutIdentity(ctx context.Context, conn *pgx.Conn, p Publication, except 
 	return names, nil
 }
 
-// OtherSlots are the database's other logical slots, perhaps reading the same
-// publications. A slot does not tell the publications.
+// OtherSlots are the database's other logical slots, which may read the same
+// publications. A slot does not tell which ones it reads.
 func OtherSlots(ctx context.Context, conn *pgx.Conn, name string) ([]string, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT slot_name::text FROM pg_replication_slots
@@ -248,11 +248,11 @@ func (p Publication) Beyond(tables []pg.Table) string {
 }
 
 // CreatePublication creates a publication of the tables' inserts, and of their
-// updates, so an UPDATE of an event can be reported. Where a table is
+// updates, so that an UPDATE of an event can be reported. Where a table is
 // partitioned it has their deletions, too: a row moving to another partition is
-// deleted and inserted: the deletion tells the row from a new one. Where a
-// table has no replica identity both are left out: PostgreSQL would refuse them
-// to the application.
+// deleted and inserted, and the deletion tells it from a new one. Where a table
+// has no replica identity both are left out: PostgreSQL would refuse them to
+// the application.
 func CreatePublication(ctx context.Context, conn *pgx.Conn, name string, tables []TableInfo) error {
 	_, err := conn.Exec(ctx, CreatePublicationSQL(name, tables))
 	if err != nil {

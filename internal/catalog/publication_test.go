@@ -100,8 +100,8 @@ func TestRemedyKeepsTheOtherTables(t *testing.T) {
 	}
 }
 
-// Rows move between partitions read as tables of their own, and are new in the
-// one they come to.
+// Rows move between partitions that are read as tables of their own, and are
+// new in the one they come to.
 func TestCheckPublicationNamesPartitionsOfOneTable(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE root (id int PRIMARY KEY) PARTITION BY LIST (id)`,
 		`CREATE TABLE a PARTITION OF root FOR VALUES IN (1)`, `CREATE TABLE b PARTITION OF root FOR VALUES IN (2)`, `CREATE TABLE c PARTITION OF root DEFAULT`,

@@ -40,6 +40,6 @@ func (s Source) publishedBefore(ctx context.Context, conn *pgx.Conn, horizon uin
 	return published, nil
 }
 
-// before is the condition a transaction's id is before the horizon, $2. Ids
-// wrap around.
+// before is the condition that a transaction's id is before the horizon, $2.
+// Ids wrap around.
 func before(id string) string { return "age(" + id + ") > age($2::text::xid)" }

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Reading is an instance's announcement of the slot read, or waited for.
+// Reading is what an instance announces of the slot it reads, or waits for.
 type Reading struct {
 	Slot string
-	// Publication is the stream's. Publication is not shown.
+	// Publication is the one the slot is read through. It is not shown.
 	Publication string
 
 	Tables []uint32 // OIDs
@@ -28,15 +28,15 @@ const (
 	kafkaLock  = "cdc-outbox Kafka"          // of the slot
 )
 
-// StandBy announces, to others and to ReadStandbys of the same slot, the wait
-// of the connection's instance, until the connection ends. StandBy does not
+// StandBy announces, to others and to ReadStandbys of the same slot, that the
+// connection's instance waits for it, until the connection ends. It does not
 // wait.
 func (r Reading) StandBy(ctx context.Context, conn *pgx.Conn) error {
 	return showing(ctx, conn, append(r.sources(), lock{standbyLock, r.Slot}))
 }
 
-// Show announces, to Orphaned too, the reading of the connection's instance,
-// until the connection ends. Show does not wait.
+// Show announces, to Orphaned too, that the connection's instance reads the
+// slot, until the connection ends. It does not wait.
 func (r Reading) Show(ctx context.Context, conn *pgx.Conn) error {
 	locks := append(r.sources(), lock{readerLock, r.Slot})
 	if r.Saves {
@@ -64,7 +64,7 @@ func ReaderSaves(ctx context.Context, conn *pgx.Conn, slot string) (bool, error)
 	return shows(ctx, conn, lock{savesLock, slot})
 }
 
-// ReaderFeedsKafka is ReaderSaves for an instance with a Kafka sink.
+// ReaderFeedsKafka is ReaderSaves for an instance whose events go to Kafka.
 func ReaderFeedsKafka(ctx context.Context, conn *pgx.Conn, slot string) (bool, error) {
 	return shows(ctx, conn, lock{kafkaLock, slot})
 }
@@ -98,9 +98,9 @@ func (r Reading) OtherReaders(ctx context.Context, conn *pgx.Conn) (slots []stri
 	return slots, nil
 }
 
-// Unread returns the other slots of this database nobody reads, and that may
-// have events of r: the tables are published, or the publication is there. A
-// slot does not say through which publication it was read.
+// Unread returns the other slots of this database that nobody reads and that
+// may have events of r: its tables are published, or its publication is there.
+// A slot does not say through which publication it was read.
 func (r Reading) Unread(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, _ := conn.Query(ctx, `
 		SELECT slot_name::text FROM pg_replication_slots

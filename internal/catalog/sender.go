@@ -13,15 +13,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Sender is the server's process sending a stream, with the present activity.
+// Sender is the server's process that sends a stream, and what it does at
+// present.
 type Sender struct {
 	PID int32
 	Waiting
 }
 
 // Works reports whether the process is busy, or waits for something in the
-// server. Otherwise the process waits for the client, or has nothing to send:
-// then the answer is on the way.
+// server. Otherwise the process waits for its client, or has nothing to send:
+// then it has answered, and the answer is on the way.
 func (s Sender) Works() bool {
 	return !strings.HasPrefix(s.Event, "Client ") && !strings.HasPrefix(s.Event, "Activity ")
 }
@@ -37,11 +38,11 @@ func (s Sender) String() string {
 	return fmt.Sprintf("process %d waits for %s", s.PID, s.Waiting)
 }
 
-// errNotSending means the slot is not sent by the process any more.
+// errNotSending means that the process does not send the slot any more.
 var errNotSending = errors.New("the server's process that sent the slot is gone")
 
-// AskSender asks, on a separate connection to the stream's address, about the
-// activity of the slot's process pid.
+// AskSender asks, on a separate connection to the address the stream comes
+// from, what the process pid does, which sends the slot.
 func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid int32) (s Sender, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -56,13 +57,14 @@ func AskSender(ctx context.Context, url string, at net.Addr, slot string, pid in
 // OwnSender is the server's process behind a replication connection.
 type OwnSender struct {
 	PID int32
-	// Timeout is its wal_sender_timeout: the process ends, and with it the hold on
-	// the slot, after so long without an answer. 0: it does not.
+	// Timeout is its wal_sender_timeout: after so long without a word from us
+	// the process ends, and with it its hold on the slot. 0: it does not.
 	Timeout time.Duration
 }
 
-// ReadOwnSender asks the process itself, before the stream, and fixes the
-// present wal_sender_timeout, whatever becomes of the server's configuration.
+// ReadOwnSender asks the process itself, before the stream, and fixes its
+// wal_sender_timeout at the present value, so a change of the server's
+// configuration does not change it under us.
 func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err error) {
 	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), setting, set_config(name, current_setting(name), false)
 		FROM pg_settings WHERE name = 'wal_sender_timeout'`).ReadAll()

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Server is a PostgreSQL server's description, with the limits of logical
-// replication, for the connected role.
+// Server is what a PostgreSQL server says about itself and its limits of
+// logical replication, as the connected role sees it.
 type Server struct {
 	Version    int    // server_version_num, e.g. 150004
 	SystemID   string // as in IDENTIFY_SYSTEM: survives promotion, not initdb
@@ -44,8 +44,8 @@ func (s Server) WALSuffices() bool {
 }
 
 // The timeline of pg_control_checkpoint lags behind a promotion until the next
-// checkpoint; the name of the WAL file being written does not. Not allowed on a
-// standby.
+// checkpoint; the name of the WAL file being written does not. A standby does
+// not allow the question for that name.
 const serverQuery = `
 WITH setting AS (
 	SELECT name, setting, unit FROM pg_settings
@@ -97,7 +97,7 @@ func ReadServer(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	return s, nil
 }
 
-// Identity tells database clusters and histories apart.
+// Identity tells one database cluster and its history from another.
 type Identity struct {
 	SystemID string
 	Timeline int32

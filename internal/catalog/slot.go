@@ -16,11 +16,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Plugin is the only output plugin with the slots read.
+// Plugin is the only output plugin whose slots are read.
 const Plugin = "pgoutput"
 
-// SnapshotWithSlot is the remedy for a snapshot asked for without the right to
-// create the slot.
+// SnapshotWithSlot is the remedy where a snapshot is asked for, and nobody may
+// create the slot it belongs to.
 const SnapshotWithSlot = "set source.create to true: with source.snapshot: initial, run creates the slot at its first start, together with the snapshot that it publishes; " +
 	"or set source.snapshot to never, and run `cdc-outbox setup`"
 
@@ -37,14 +37,14 @@ type Slot struct {
 	ConfirmedFlush pg.LSN `json:"-"`
 	WALStatus      string `json:"wal_status"` // reserved, extended, unreserved or lost
 	// SafeWALSize is how many bytes can be written before the slot is in danger of
-	// being lost; nil without a limit, or too late.
+	// being lost; nil where nothing limits it, or too late.
 	SafeWALSize *int64 `json:"safe_wal_size"`
 	Temporary   bool   `json:"temporary"`
 	TwoPhase    bool   `json:"two_phase"`
 	Failover    bool   `json:"failover"` // 17
 	Synced      bool   `json:"synced"`   // 17: copied from a primary, not to be read here
 	// SyncSkipped says why a standby's last look at the primary's slot did not
-	// bring the copy up to date (19), e.g. wal_not_flushed.
+	// bring its copy up to date (19), e.g. wal_not_flushed.
 	SyncSkipped string `json:"slotsync_skip_reason"`
 	// InvalidationReason says why a slot can never be read again (17), e.g.
 	// wal_removed or idle_timeout.
@@ -62,8 +62,8 @@ func (s Slot) Lost() (reason string, lost bool) {
 	return "", false
 }
 
-// Creating reports whether the slot is still being created, behind every
-// running transaction, without a position yet.
+// Creating reports whether the slot is still being created, which waits for
+// every running transaction. It has no position yet.
 func (s Slot) Creating() bool { return s.Type == "logical" && s.ConfirmedFlush == 0 }
 
 // Unfit returns why no connector could read the slot of this database, even if
@@ -93,7 +93,7 @@ func (s Slot) Unfit(database string) error {
 	return nil
 }
 
-// textLSN reads an LSN from the text form; zero for null.
+// textLSN reads an LSN from its text form; null is zero.
 type textLSN pg.LSN
 
 func (l *textLSN) UnmarshalText(b []byte) error {
@@ -149,7 +149,7 @@ type SlotOptions struct {
 	// Temporary slots vanish with their connection.
 	Temporary bool
 	// ExportSnapshot keeps a snapshot of the slot's first position usable until
-	// the connection runs the next command.
+	// the connection runs its next command.
 	ExportSnapshot bool
 	// Failover has the slot synchronised to standbys. Servers before 17 cannot
 	// and are not asked to.
@@ -158,8 +158,8 @@ type SlotOptions struct {
 
 // CreateSlot creates a logical pgoutput slot on a replication connection and
 // returns the first position and, if asked for, the name of the snapshot there.
-// version is Server.Version. CreateSlot blocks until every transaction running
-// has ended, prepared ones included; canceling ctx closes the connection. The
+// version is Server.Version. It blocks until every running transaction has
+// ended, prepared ones included; canceling ctx closes the connection. The
 // publication must exist before, or decoding the log between the two fails.
 func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int, opts SlotOptions) (consistent pg.LSN, snapshot string, err error) {
 	r, err := pglogrepl.ParseCreateReplicationSlot(conn.Exec(ctx, createSlotCommand(name, version, opts)))
@@ -173,8 +173,8 @@ func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version i
 	return consistent, r.SnapshotName, nil
 }
 
-// createSlotCommand uses the syntax of 14, valid in later servers too, or for
-// FAILOVER the option list of 15.
+// createSlotCommand uses the syntax of 14, which later servers still take, or
+// for FAILOVER the option list of 15.
 func createSlotCommand(name string, version int, opts SlotOptions) string {
 	sql := "CREATE_REPLICATION_SLOT " + pgsql.Name(name)
 	if opts.Temporary {

@@ -16,13 +16,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Snapshot selects the rows of a table, and their numbers.
+// Snapshot says which rows of a table to read, and how they are numbered.
 type Snapshot struct {
-	// Name is an exported snapshot's, from CreateSlot. Empty means the present.
+	// Name is that of an exported snapshot, as by CreateSlot. Empty means what
+	// is visible now.
 	Name  string
 	Table pg.Table
-	// Relation describes the table, as by ReadColumns; the columns are read in the
-	// order.
+	// Relation describes the table, as by ReadColumns; its columns are read in
+	// their order.
 	Relation *pg.Relation
 	// Charset is the database's, as by ReadCharset.
 	Charset *pg.Charset
@@ -40,8 +41,8 @@ type Snapshot struct {
 // fn for each as an insert. The order is that of the primary key where that
 // grows with time (an integer, or UUIDs all of version 7), and otherwise that
 // in which the rows lie in the table. The row passed to fn is valid during the
-// call, the values' bytes for good. CommitTime is the time of the snapshot, as
-// a row's own is not recorded.
+// call, the bytes of its values for good. CommitTime is the time of the
+// snapshot, as a row's own is not recorded.
 //
 // Memory stays at a single row, as rows are taken off the socket one by one; fn
 // may block for as long as it likes. conn is one of Connect, which sets the
@@ -75,8 +76,8 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.R
 	return err
 }
 
-// routineRowSecurity is the server's refusal of a table with rows hidden by a
-// policy (rls.c). The code is the code of any missing privilege.
+// routineRowSecurity is where the server refuses to read a table of which a
+// policy would hide rows (rls.c). The code is that of any missing privilege.
 const routineRowSecurity = "check_enable_rls"
 
 func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row) error) error {
@@ -93,9 +94,9 @@ func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*p
 	return streamRows(ctx, conn, SendAsStored(s.Charset, true)+snapshotSelect(s, order), rowReader(s, at, fn))
 }
 
-// beginSnapshot also pins the basis of the order: a sequential scan starts at
-// the table's first page and is not shared out. Rows hidden by a policy are an
-// error.
+// beginSnapshot also pins what the order depends on: a sequential scan starts
+// at the table's first page and is not shared out. Rows a policy would hide are
+// an error.
 func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.Time, error) {
 	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\n"
 	if name != "" {
@@ -179,8 +180,8 @@ func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) 
 	}
 }
 
-// streamRows runs a query and passes the rows on at once, in text form. When fn
-// fails the rest is not read and conn is closed.
+// streamRows runs a query and passes its rows on as they arrive, in text form.
+// When fn fails the rest is not read and conn is closed.
 func streamRows(ctx context.Context, conn *pgconn.PgConn, sql string, fn func([][]byte) error) error {
 	query, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -17,12 +17,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
-// quietSocket wraps a dial function so the runtime's poller hears of the
+// quietSocket wraps a dial function so that the runtime's poller hears of its
 // connections only while somebody waits for them.
 //
 // The poller would be told of every single send of the walsender, even without
-// a reader waiting, in the sender's time: with a walsender sending each row by
-// itself, at a cost of a tenth to a quarter of the speed.
+// a reader waiting, and in the sender's time: as a walsender sends each row by
+// itself, that costs a tenth to a quarter of its speed.
 func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -39,7 +39,7 @@ func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 }
 
 // socket is a net.Conn outside the runtime's poller. Reads never block: one
-// that finds nothing waits for the bell. A write blocks the thread where the
+// that finds nothing waits for the bell. A write blocks its thread where the
 // socket is full; writes are few and small. Like every net.Conn it is safe for
 // concurrent use.
 type socket struct {
@@ -51,8 +51,8 @@ type socket struct {
 	closed        atomic.Bool
 }
 
-// newSocket moves conn's connection to a separate descriptor and closes conn:
-// off the poller.
+// newSocket moves conn's connection to a separate descriptor and closes conn,
+// which takes it off the poller.
 func newSocket(conn net.Conn) (*socket, error) {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -87,7 +87,7 @@ func newSocket(conn net.Conn) (*socket, error) {
 	return s, nil
 }
 
-// writeTick is how late a blocked write may notice the deadline.
+// writeTick is how late a blocked write may notice its deadline.
 const writeTick = 50 * time.Millisecond
 
 func makeBlocking(fd int) error {
@@ -103,7 +103,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.bell.read(b)
 	switch {
 	case n > 0:
-	case s.closed.Load(): // the poller's error has no name
+	case s.closed.Load(): // the poller's error for it has no name
 		err = net.ErrClosed
 	case err == nil && len(b) > 0:
 		err = io.EOF
@@ -141,11 +141,11 @@ func (s *socket) send(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Close implements net.Conn; calls blocked return.
+// Close implements net.Conn; blocked calls return.
 func (s *socket) Close() error {
 	s.closed.Store(true)
 	_ = s.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-	return errors.Join(s.bell.close(), s.file.Close()) // the bell first: the readers use the descriptor
+	return errors.Join(s.bell.close(), s.file.Close()) // the bell first: its readers use the descriptor
 }
 
 // LocalAddr implements net.Conn.
@@ -166,7 +166,7 @@ func (s *socket) SetReadDeadline(t time.Time) error { return s.bell.file.SetRead
 // SetWriteDeadline implements net.Conn.
 func (s *socket) SetWriteDeadline(t time.Time) error { s.write.set(t); return nil }
 
-// deadline is a time for concurrent use.
+// deadline is a time that may be set while it is read.
 type deadline struct{ at atomic.Pointer[time.Time] }
 
 func (d *deadline) set(t time.Time) {

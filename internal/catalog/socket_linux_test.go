@@ -51,7 +51,7 @@ func TestSocketMissesNoAnswer(t *testing.T) {
 			if i%1000 != 0 {
 				continue
 			}
-			must.OK(t, s.SetReadDeadline(time.Unix(1, 0))) // a wait ended leaves the bell armed
+			must.OK(t, s.SetReadDeadline(time.Unix(1, 0))) // a wait that was ended leaves the bell armed
 			if _, err := s.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("read after the deadline: %v", err)
 			}
@@ -60,7 +60,7 @@ func TestSocketMissesNoAnswer(t *testing.T) {
 	})
 }
 
-// A wait ends when the deadline passes, also one set meanwhile, when the other
+// A wait ends when its deadline passes, also one set meanwhile, when the other
 // end closes, and when the socket is closed.
 func TestSocketWaitEnds(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -11,11 +11,11 @@ import (
 // Sessions share these locks, so they keep nobody out. They only show, to every
 // role, the instances of a slot, and end with the session.
 const (
-	standbyLock = "cdc-outbox standby" // of a spare, for the awaited slot
-	readerLock  = "cdc-outbox reader"  // of the instance reading the slot, beside the stream
+	standbyLock = "cdc-outbox standby" // of a spare, for the slot it waits for
+	readerLock  = "cdc-outbox reader"  // of the instance reading the slot, beside its stream
 )
 
-// showing takes locks, by name and purpose. showing does not wait.
+// showing takes locks, by name and purpose. It does not wait.
 func showing(ctx context.Context, conn *pgx.Conn, locks []lock) error {
 	names, of := make([]string, len(locks)), make([]string, len(locks))
 	for i, l := range locks {
@@ -28,7 +28,7 @@ func showing(ctx context.Context, conn *pgx.Conn, locks []lock) error {
 	return nil
 }
 
-// lock is a kind of lock, with the purpose.
+// lock is a kind of lock, with its purpose.
 type lock struct{ name, of string }
 
 // shown are the locks of the name, and for the same, in pg_locks l.
@@ -36,11 +36,11 @@ const shown = `l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AN
 		   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		   AND (l.classid, l.objid) = (hashtext($1)::oid, hashtext($2)::oid)`
 
-// Reader is the announcing session of a reading instance.
+// Reader is the session of an instance that announces reading the slot.
 type Reader struct {
 	PID int32
-	// Silent is the time since the last sign of life at the server; 0 where the
-	// role may not see it.
+	// Silent is the time since the server last heard from it; 0 where the role
+	// may not see it.
 	Silent time.Duration
 }
 
@@ -62,8 +62,8 @@ func ReadReaders(ctx context.Context, conn *pgx.Conn, slot string) ([]Reader, er
 	return readers, nil
 }
 
-// Orphaned reports whether the slot is read by a process of ours, by
-// application_name, without an instance's announcement.
+// Orphaned reports whether the slot is read by a process of ours, by its
+// application_name, although no instance announces reading it.
 func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid

@@ -7,8 +7,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Waiting for a slot shows to others asking for the same slot in the same
-// database, as long as the connection lasts.
+// An instance that waits for a slot shows to those who ask for the same slot in
+// the same database, as long as its connection lasts.
 func TestStandbysAreThoseOfTheSlot(t *testing.T) {
 	server := pgtest.Shared(t)
 	url, other := server.NewDatabase(t), server.NewDatabase(t)

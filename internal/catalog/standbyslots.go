@@ -8,17 +8,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// StandbySlot is a slot of synchronized_standby_slots (PostgreSQL 17): a
-// failover slot is sent nothing beyond the standby's position.
+// StandbySlot is a slot named by synchronized_standby_slots (PostgreSQL 17): a
+// failover slot is sent nothing that its standby does not have yet.
 type StandbySlot struct {
 	Name     string
 	Exists   bool
 	Physical bool
-	Active   bool // read by a standby
+	Active   bool // a standby reads it
 	Lost     bool // invalidated
 }
 
-// Away says why nothing will get through because of the slot; "" where the
+// Away says why nothing will get through because of the slot; "" where its
 // standby is there, and at most behind.
 func (s StandbySlot) Away() string {
 	switch {
@@ -34,13 +34,13 @@ func (s StandbySlot) Away() string {
 	return ""
 }
 
-// StandbyWait is a failover slot's wait.
+// StandbyWait is what a failover slot waits for.
 type StandbyWait struct {
 	Slots   []StandbySlot
 	Waiting bool // the process sending our slot waits for them now
 }
 
-// Away names the blocking slots; "" for none.
+// Away names the slots nothing gets past; "" for none.
 func (w StandbyWait) Away() string {
 	var away []string
 	for _, s := range w.Slots {
@@ -51,7 +51,7 @@ func (w StandbyWait) Away() string {
 	return strings.Join(away, ", ")
 }
 
-// String says everything waited for.
+// String says what is waited for.
 func (w StandbyWait) String() string {
 	if away := w.Away(); away != "" {
 		return "PostgreSQL sends nothing that the standbys in synchronized_standby_slots do not have: slot " + away
@@ -63,15 +63,15 @@ func (w StandbyWait) String() string {
 	return "PostgreSQL waits until the standbys in synchronized_standby_slots have the log that it is to send: " + strings.Join(names, ", ")
 }
 
-// Remedy is for the operator.
+// Remedy is what to do about it.
 func (w StandbyWait) Remedy() string {
 	return "start the standby, or have it read its slot (primary_slot_name); if it will not come back, name the slots of the standbys that are there: " +
 		"ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf(); (a failover to a standby that is not named may lose events)"
 }
 
-// ReadStandbyWait asks about the slot's wait: none for a slot without failover,
-// and before PostgreSQL 17. An error in the setting's names shows as a slot not
-// existing.
+// ReadStandbyWait asks what the slot waits for: nothing for a slot without
+// failover, and before PostgreSQL 17. An error in the setting's names shows as
+// a slot that does not exist.
 func ReadStandbyWait(ctx context.Context, conn *pgx.Conn, slot Slot) (w StandbyWait, err error) {
 	if !slot.Failover {
 		return w, nil
@@ -79,7 +79,8 @@ func ReadStandbyWait(ctx context.Context, conn *pgx.Conn, slot Slot) (w StandbyW
 	return readStandbyWait(ctx, conn, slot.ActivePID)
 }
 
-// ReadStandbySlots asks about the wait of a failover slot not created yet.
+// ReadStandbySlots asks what a failover slot that is still to be created will
+// wait for.
 func ReadStandbySlots(ctx context.Context, conn *pgx.Conn) (StandbyWait, error) {
 	return readStandbyWait(ctx, conn, 0)
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SyncStandbys are the standbys required for a commit's return.
+// SyncStandbys is what the server says of who must confirm before a commit
+// returns.
 type SyncStandbys struct {
 	Setting     string // synchronous_standby_names
 	Application string // our application_name
 }
 
-// ReadSyncStandbys reads the setting on an ordinary connection, with the same
-// application_name as a replication connection of the same URL.
+// ReadSyncStandbys reads the setting on an ordinary connection, which has the
+// same application_name as a replication connection of the same URL.
 // (pg_stat_replication shows them only to roles with pg_read_all_stats.)
 func ReadSyncStandbys(ctx context.Context, conn *pgx.Conn) (s SyncStandbys, err error) {
 	err = conn.QueryRow(ctx, `SELECT current_setting('synchronous_standby_names'), current_setting('application_name')`).
@@ -32,11 +33,11 @@ var standbyToken = regexp.MustCompile(`"(?:[^"]|"")*"|[()]|[^\s,()"]+`)
 
 // Ours reports whether the server takes a replication connection of ours for a
 // synchronous standby, or for a candidate. A walsender for logical replication
-// counts, too.
+// can be one, too.
 func (s SyncStandbys) Ours() bool {
 	names := standbyToken.FindAllString(s.Setting, -1)
 	for i, name := range names {
-		if name == "(" { // before is the method: FIRST 2, ANY 1, or a number
+		if name == "(" { // before it is the method: FIRST 2, ANY 1, or a number
 			names = names[i+1:]
 			break
 		}
@@ -52,7 +53,7 @@ func (s SyncStandbys) Ours() bool {
 	return false
 }
 
-// The text for an operator.
+// What an operator is told about it.
 const (
 	CommitsWait = "PostgreSQL takes the connector for a synchronous standby: commits wait until it has confirmed their log, " +
 		"which takes seconds, and as long as Kafka is away; those of checkpoints in the same server may wait for ever"

@@ -15,8 +15,8 @@ import (
 )
 
 // TimelineSwitch asks, on a replication connection, for the LSN where the
-// history of the server's timeline current left the timeline old: 0 if old is
-// no ancestor of current, as after a restore to an earlier point.
+// history of the server's timeline current left the timeline old. It is 0 if
+// old is no ancestor of current, as after a restore that went another way.
 func TimelineSwitch(ctx context.Context, conn *pgconn.PgConn, current, old int32) (pg.LSN, error) {
 	if current <= 1 {
 		return 0, nil // the first timeline has no history
@@ -32,7 +32,7 @@ func TimelineSwitch(ctx context.Context, conn *pgconn.PgConn, current, old int32
 	return lsn, nil
 }
 
-// findSwitch reads a timeline history file: a line for each ancestor, with the
+// findSwitch reads a timeline history file: a line for each ancestor, with its
 // number, the LSN of the switch and the reason (PostgreSQL documentation,
 // "Timelines").
 func findSwitch(file []byte, old int32) (pg.LSN, error) {

@@ -14,6 +14,6 @@ func InFunction(err *pgconn.PgError) bool {
 	return err.Where != "" && strings.HasPrefix(err.Code, "42")
 }
 
-// TriggerRemedy is the remedy.
+// TriggerRemedy is what to do about that.
 const TriggerRemedy = "fix the function of the trigger or constraint that the error comes from: name its tables and functions with their schema, " +
 	"or ALTER FUNCTION … SET search_path, as the connector's is pg_catalog, pg_temp; the role needs privileges for what it does"

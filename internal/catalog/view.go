@@ -12,33 +12,34 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Source is a pipeline's source, by names.
+// Source is what a pipeline reads, by name.
 type Source struct {
 	Slot, Publication string
 	Tables            []pg.Table
-	// Needed returns the required columns of a table; an error means insufficient
-	// columns, to be told by the stream.
+	// Needed returns the columns of a table that events cannot do without. An
+	// error means that the table's own columns do not suffice, which the stream
+	// tells.
 	Needed func(*pg.Relation) ([]string, error)
 }
 
-// View is a server's view of a Source. For a comparison with a checkpoint, read
-// the slot, then load the checkpoint, then read the publication: see
+// View is what a server shows of a Source. For a comparison with a checkpoint,
+// read the slot, then load the checkpoint, then read the publication: see
 // checkpoint.Server.
 type View struct {
 	Slot        Slot
 	Exists      bool         // whether the slot does
 	Publication *Publication // nil: none
 	Fingerprint string       // of the publication; empty for none
-	Tables      []TableInfo  // unless any is missing
+	Tables      []TableInfo  // unless one is missing
 	Begin, End  pg.LSN       // of the log, before and after the tables were read
 	Horizon     uint64       // each transaction with an earlier id ended in the log before End
-	// SchemasTold tells a stream has the present name of a table with the schema
-	// renamed (16). Before, the walsender goes on under the announced name
-	// (pgoutput.c, init_rel_sync_cache).
+	// SchemasTold tells that a stream has the present name of a table whose
+	// schema was renamed (16). Before, the walsender goes on under the
+	// announced name (pgoutput.c, init_rel_sync_cache).
 	SchemasTold bool
-	// Failures are reasons for lost or mangled events, Warnings for harm to others
-	// or hidden faults: see CheckPublication. A table missing is a failure too.
-	// There is neither without a publication.
+	// Failures are why events would be lost or mangled, Warnings what harms
+	// others or hides something: see CheckPublication. A missing table is a
+	// failure too. There is neither without a publication.
 	Failures, Warnings []error
 
 	needed map[pg.Table][]string // columns, of the tables with a column list
@@ -50,8 +51,8 @@ func (v *View) ReadSlot(ctx context.Context, conn *pgx.Conn, s Source) (err erro
 	return err
 }
 
-// ReadPublication reads the view's publication, and the tables for the faults
-// of either.
+// ReadPublication reads the view's publication and the tables, and looks for
+// faults of either.
 func (v *View) ReadPublication(ctx context.Context, conn *pgx.Conn, s Source) error {
 	v.Publication, v.Fingerprint, v.Tables, v.Failures, v.Warnings = nil, "", nil, nil, nil
 	p, ok, err := ReadPublication(ctx, conn, s.Publication)
@@ -96,9 +97,9 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) (err er
 	return nil
 }
 
-// readEnd returns the end of the log. Everything visible before lies before the
-// position, even if not on disk yet. So does the end of each transaction with
-// an id before the horizon.
+// readEnd returns the end of the log. Everything visible before lies before it,
+// also what is not on disk yet. So does the end of each transaction with an id
+// before the horizon.
 func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, horizon uint64, err error) {
 	var text string
 	err = conn.QueryRow(ctx, `SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0')

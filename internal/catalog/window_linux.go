@@ -25,16 +25,16 @@ const (
 	smallSegment = 8 << 10
 )
 
-// smallWindows wraps a dial function so connections over TCP loopback have a
-// small window.
+// smallWindows wraps a dial function so that connections over TCP loopback have
+// a small window.
 //
 // The walsender sends each row by itself. Over loopback, whoever sends also
 // does the receiver's part of the protocol, a third of the walsender's time.
 // While the window is closed, rows gather in the server's socket at little
 // cost. Once we read they come in large segments, and in our time. Over a
-// network the window has to hold the bytes under way.
+// network the window has to hold what is under way.
 func smallWindows(dial pgconn.DialFunc) pgconn.DialFunc {
-	// Errors are left: only a help.
+	// Errors do not matter: this is only a help.
 	shrink := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer)

@@ -8,15 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Writer is a transaction with an id, perhaps with writes. Decoding cannot
-// begin behind: a new slot waits, and another keeps the log from there on.
+// Writer is a transaction with an id, so it may have written. Decoding cannot
+// begin behind it: a new slot waits for it, and another keeps the log from
+// there on.
 type Writer struct {
 	PID         int32  // 0 for a prepared transaction
 	GID         string // of a prepared transaction
 	Application string
 	Database    string
 	User        string
-	// Age is nil without the right to see (pg_read_all_stats).
+	// Age is nil where the role may not see it (pg_read_all_stats shows it).
 	Age *time.Duration
 }
 
@@ -51,7 +52,7 @@ func ReadWriters(ctx context.Context, conn *pgx.Conn) ([]Writer, error) {
 	return writers, nil
 }
 
-// Blocker is the writer in a statement's way.
+// Blocker is the writer as that which something waits for.
 func (w Writer) Blocker() Blocker {
 	b := Blocker{PID: w.PID, Application: w.Application, User: w.User}
 	if w.Age != nil {

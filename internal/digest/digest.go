@@ -1,5 +1,5 @@
 // Package digest logs what may happen once or a million times. The first of the
-// kind is logged at once. After that a single line an interval tells how many
+// kind is logged at once. After that, one line in each interval tells how many
 // more there were, with the first and the last of them. At debug level each one
 // is logged. An Outage does likewise for attempts that fail for as long as
 // something is away.
@@ -26,14 +26,15 @@ const (
 )
 
 // Kind is everything summed up together. Level and Message are constants in the
-// caller's code; Detail tells events with the same message apart.
+// caller's code; Detail tells apart events with the same message.
 type Kind struct {
 	Level   zapcore.Level
 	Message string
 	Detail  string
 }
 
-// Log is a log of possibly many events. The methods may be called concurrently.
+// Log is a log of things that may be many. The methods may be called
+// concurrently.
 type Log struct {
 	log *zap.Logger
 
@@ -75,7 +76,8 @@ func (l *Log) Note(k Kind, fields ...zap.Field) {
 	w.count++
 }
 
-// Flush logs the rest. No timer of the Log runs afterwards until the next Note.
+// Flush logs what is not yet summed up. No timer of the Log runs afterwards
+// until the next Note.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +88,7 @@ func (l *Log) Flush() {
 	clear(l.open)
 }
 
-// close ends an interval. Another follows if not empty.
+// close ends an interval. Another follows if this one was not empty.
 func (l *Log) close(k Kind, w *window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 const (
 	// soon is between the first line about an outage and the next; each later
-	// distance is twice the former, and at most rare.
+	// distance is twice the one before, and at most rare.
 	soon = 30 * time.Second
 	rare = 10 * time.Minute
 	// causes is how many are told apart in an outage.
@@ -38,8 +38,8 @@ type Outage struct {
 // NewOutage returns an Outage writing to log. The end has the message over.
 func NewOutage(log *zap.Logger, over string) *Outage { return &Outage{log: log, over: over} }
 
-// Failed notes an attempt failed with err, logs the remedy as well, and returns
-// whether worth a line.
+// Failed notes an attempt that failed with err, whose remedy is logged as well.
+// It returns whether that was worth a line.
 func (o *Outage) Failed(message string, err error, fields ...zap.Field) (told bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,10 +83,10 @@ func (o *Outage) Over() (ends bool) {
 	return true
 }
 
-// number is a number with the unit, the port of an address, or a part of a
+// number is a number with its unit, the port of an address, or a part of a
 // position.
 var number = regexp.MustCompile(`\b[0-9][0-9A-Za-z]*`)
 
-// withoutNumbers is a text with a cause always looking the same: an error of a
-// connection has the local port, others a position or a duration.
+// withoutNumbers is a text in which a cause always looks the same: an error of
+// a connection has the local port, others have a position or a duration.
 func withoutNumbers(text string) string { return number.ReplaceAllString(text, "") }

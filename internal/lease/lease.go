@@ -3,16 +3,16 @@
 //
 // PostgreSQL lets one instance read the slot. Another may have it as soon as
 // the server takes this one for dead, and this one does not learn of it while
-// suspended, or cut off. Later writes would stand behind the records of the
-// successor, with an older value of a key as the last. So an instance holds a
-// lease, which ends before the server could have given the slot away, and
-// renews it with every sign it still has the slot.
+// suspended, or cut off. Its later writes would stand behind the records of its
+// successor, and an older value of a key would be the last one. So an instance
+// holds a lease, which ends before the server could have given the slot away,
+// and renews it with every sign that it still has the slot.
 //
 // Invariants:
 //
 //  1. While the lease is out, no byte is handed to a connection of Conn. It is
-//     looked at before every system call that writes, and not only once for
-//     everything must be written.
+//     looked at before every system call that writes, and not only once for all
+//     that is to be written.
 //  2. When it runs out, what the kernel has not sent yet is taken back: the
 //     connections are closed without their data.
 //  3. The clock counts while a machine is suspended (see Now).
@@ -60,8 +60,8 @@ func sinceStart() Instant { return Instant(time.Since(started)) + 1 }
 // an error of the system.
 var errOut = os.NewSyscallError("the lease is out", syscall.EPERM)
 
-// Lease is the right to write. Lease may be used from any goroutine. A nil
-// *Lease is never out.
+// Lease is the right to write. It may be used from any goroutine. A nil *Lease
+// is never out.
 //
 //	       Set                 runs out
 //	ended ─────▶ held ◀──────────────────────▶ out
@@ -73,7 +73,7 @@ type Lease struct {
 	out   func()
 
 	mu    sync.Mutex
-	timer *time.Timer // ends everything on the way when the lease runs out
+	timer *time.Timer // ends everything on its way when the lease runs out
 	conns map[*conn]struct{}
 }
 
@@ -84,8 +84,8 @@ func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*con
 // Held reports whether the holder may write now.
 func (l *Lease) Held() bool { return l == nil || int64(Now()) < l.until.Load() }
 
-// Renew has the lease last until then, if later than before. An ended lease
-// stays ended: the sign may be from before the end.
+// Renew has the lease last until then, if later than before. A lease that has
+// ended stays so: the sign it is renewed for may be from before the end.
 func (l *Lease) Renew(until Instant) {
 	if l == nil {
 		return
@@ -162,8 +162,8 @@ func (l *Lease) abort() {
 	clear(l.conns)
 }
 
-// Conn returns c, a connection of package net, without writes while the lease
-// is out.
+// Conn returns c, a connection of package net, over which nothing is written
+// while the lease is out.
 func (l *Lease) Conn(c net.Conn) net.Conn {
 	if l == nil {
 		return unwatched.Conn(c)
@@ -183,9 +183,9 @@ type conn struct {
 }
 
 // may looks twice. The clock of Now is a system call, and at the end of a
-// system call a process is stopped, or loses the turn: the time may be old by
-// then. The second clock is read without the kernel, right before the writing
-// call.
+// system call a process is stopped, or another one has its turn: the time read
+// may be old by then. The second clock is read without the kernel, right before
+// the writing call.
 func (c *conn) may() error {
 	if c.lease.Held() && int64(time.Since(started)) < c.lease.awake.Load() {
 		return nil
@@ -194,7 +194,7 @@ func (c *conn) may() error {
 }
 
 // abort closes the connection. With a linger of 0 the kernel drops unsent and
-// unacknowledged bytes: otherwise they would be sent again for minutes.
+// unacknowledged bytes: otherwise it would send them again for minutes.
 func (c *conn) abort() {
 	if tcp, ok := c.socket.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -7,13 +7,13 @@ import (
 
 // Charset is an encoding of PostgreSQL's in which some bytes have no equivalent
 // in UTF-8. Asked for UTF-8, the server would end a stream, or a query, at such
-// a byte. So it sends text as is, and the text is converted here, by the
+// a byte. So it sends text as it is, and the text is converted here, by the
 // server's own table. A nil Charset is one the server converts.
 type Charset struct {
 	Name  string // the server's name
 	forms map[uint32][]byte
 	codes map[string][]byte // the other way round
-	wide  map[byte]int      // bytes of a character, by the first
+	wide  map[byte]int      // bytes of a character, by its first
 }
 
 // NewCharset makes a charset of the UTF-8 form of each character beyond ASCII.
@@ -35,8 +35,8 @@ func number(code []byte) (n uint32) {
 	return n
 }
 
-// UTF8 returns the text in UTF-8, unchanged if all ASCII. whole is false with a
-// character without equivalent, replaced by U+FFFD.
+// UTF8 returns the text in UTF-8, unchanged if all ASCII. whole is false if a
+// character has no equivalent and is replaced by U+FFFD.
 func (c *Charset) UTF8(text []byte) (converted []byte, whole bool) {
 	ascii := slices.IndexFunc(text, func(b byte) bool { return b >= utf8.RuneSelf })
 	if c == nil || ascii < 0 {
@@ -62,7 +62,7 @@ func (c *Charset) UTF8(text []byte) (converted []byte, whole bool) {
 }
 
 // Encode returns a name in the charset; characters without an equivalent stay
-// as is.
+// as they are.
 func (c *Charset) Encode(name string) string {
 	if c == nil {
 		return name

@@ -1,4 +1,4 @@
 // Package pg has the values of PostgreSQL that all parts speak of: positions in
-// the log, tables and rows. Of our packages, only the quoting of SQL is
-// imported, and no server asked.
+// the log, tables and rows. Of our packages it imports only the quoting of SQL,
+// and it asks no server.
 package pg

@@ -8,7 +8,7 @@ type Row struct {
 	XID        uint32
 	CommitTime time.Time
 	// Relation is the same pointer until the server announces a change of the
-	// table's definition, so usable as a cache's key.
+	// table's definition, so it may key a cache.
 	Relation *Relation
 	// Values are the row's columns in the order of Relation.Columns.
 	Values []Value
@@ -34,7 +34,8 @@ type Relation struct {
 	Unsent []UnsentColumn
 }
 
-// UnsentColumn is a column not in the stream, with reason and remedy.
+// UnsentColumn is a column that is not in the stream, with the reason and the
+// remedy.
 type UnsentColumn struct {
 	Column
 	Because, Remedy string
@@ -43,7 +44,8 @@ type UnsentColumn struct {
 // Column is a single column of a Relation.
 type Column struct {
 	Name string
-	// Type is the type's OID; for a domain, the base type's if built-in.
+	// Type is the type's OID; for a domain, the base type's if that is built
+	// in.
 	Type uint32
 	// Identity tells whether the column is part of the replica identity.
 	Identity bool
@@ -65,8 +67,8 @@ const (
 )
 
 // CopyText fills values from the columns of a result in text form, NULL where a
-// column is nil. CopyText copies their bytes, in one allocation: pgconn reuses
-// the buffer.
+// column is nil. It copies their bytes, in one allocation: pgconn reuses the
+// buffer.
 func CopyText(values []Value, columns [][]byte) {
 	size := 0
 	for _, c := range columns {

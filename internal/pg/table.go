@@ -21,8 +21,8 @@ const TableRemedy = `write schema.table; double quotes keep upper case and speci
 
 // ParseTable reads schema.table or table by SQL's rules: an unquoted part is
 // folded to lower case (ASCII only, as in PostgreSQL's scanner), a part in
-// double quotes is kept, "" inside quotes is a quote. Without a schema: public;
-// search_path is not consulted.
+// double quotes is kept, "" inside quotes is a quote. Without a schema it is
+// public; search_path is not consulted.
 func ParseTable(s string) (Table, error) {
 	parts, err := splitIdentifiers(s)
 	if err != nil {

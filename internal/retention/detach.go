@@ -40,8 +40,8 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	return nil
 }
 
-// detachedFrom is the mark of a former partition: in the table's comment,
-// behind an operator's text, so proof against a crash of the connector.
+// detachedFrom is the mark of a former partition. It is in the table's comment,
+// behind an operator's text, so that it survives a crash of the connector.
 func detachedFrom(parent pg.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
 }
@@ -73,7 +73,7 @@ func commentOn(t pg.Table, comment string) string {
 	return "COMMENT ON TABLE " + t.Quoted() + " IS " + comment
 }
 
-// mark gives a partition the comment, an SQL literal or NULL.
+// mark gives a partition a comment, an SQL literal or NULL.
 func mark(ctx context.Context, conn *pgx.Conn, t pg.Table, comment string) error {
 	if _, err := conn.Exec(ctx, commentOn(t, comment)); err != nil {
 		return fmt.Errorf("mark partition %s: %w", t, err)
@@ -81,7 +81,8 @@ func mark(ctx context.Context, conn *pgx.Conn, t pg.Table, comment string) error
 	return nil
 }
 
-// detachedQuery finds the tables with the mark, no partitions any more.
+// detachedQuery finds the tables that carry the mark and are no partitions any
+// more.
 const detachedQuery = `
 SELECT n.nspname, c.relname, c.oid
   FROM pg_description d
@@ -92,8 +93,8 @@ SELECT n.nspname, c.relname, c.oid
    AND c.relkind IN ('r', 'p') AND NOT c.relispartition
  ORDER BY 2`
 
-// dropDetached drops a detached table once the confirmed position has passed
-// the moment of the first look after detaching. There have been no writes to
+// dropDetached drops what detach has detached, once the confirmed position has
+// passed the moment at which it was first seen so. There have been no writes to
 // the table since then, because detaching waits for all writers.
 func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))

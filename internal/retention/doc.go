@@ -5,7 +5,7 @@
 // Invariants:
 //
 //  1. Only what lies behind the confirmed position goes. A row is taken only if
-//     the writing transaction had ended before a moment with the log position
+//     the writing transaction had ended before a moment whose log position is
 //     confirmed; a clock decides about age, never about safety.
 //  2. No statement holds many locks for long: rows go by ranges of pages, each
 //     in a separate transaction followed by a rest, and a lock on a whole table
@@ -18,6 +18,6 @@
 // moment ago. PostgreSQL keeps the writing transaction with each row (xmin),
 // and a snapshot's lower bound says which transactions have all ended.
 //
-// Non-goals: tables polled (poll mode deletes what it published), archiving,
+// Non-goals: polled tables (poll mode deletes what it published), archiving,
 // vacuuming: autovacuum does that.
 package retention

@@ -42,16 +42,16 @@ func nameTaken(parent, name pg.Table) error {
 		"create partition %s: a table of that name exists that is no partition of %s", name, parent)
 }
 
-// notByTime is the error for a table with partitions never getting old.
+// notByTime is the error for a table whose partitions never get old.
 func notByTime(table pg.Table) error {
 	return failure.Configf("partition it by RANGE of the time of writing, or turn retention off",
 		"%s is partitioned, but not by ranges of time", table)
 }
 
-// errInFunction reports a deletion failed in a function.
+// errInFunction says that a deletion failed in a function it called.
 var errInFunction = errors.New("in a function of the outbox table's")
 
-// deletion reports rows not deleted.
+// deletion is the error of rows that could not be deleted.
 func deletion(table pg.Table, err error) error {
 	err = fmt.Errorf("delete old rows of %s: %w", table, err)
 	if pg, is := errors.AsType[*pgconn.PgError](err); is && catalog.InFunction(pg) {

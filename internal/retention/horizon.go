@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// horizon is a moment: every transaction before xmin had ended by then, and the
+// horizon is a moment: every transaction before xmin had ended by then, and its
 // end lies before lsn in the log.
 type horizon struct {
-	xmin int64 // with the epoch; a row has only the lower half
+	xmin int64 // with its epoch; a row has only the lower half
 	lsn  pg.LSN
 }
 
@@ -35,9 +35,9 @@ func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {
 	return h, nil
 }
 
-// horizons moves a horizon forward with the confirmed position.
+// horizons moves a horizon forward as the confirmed position passes it.
 type horizons struct {
-	confirmed horizon // everything before is confirmed; zero at first
+	confirmed horizon // everything before it is confirmed; zero at first
 	next      horizon
 }
 

@@ -100,9 +100,10 @@ func (k kept) end() uint64 {
 	return uint64(lsn)
 }
 
-// confirmAll confirms all committed. Waiting for the consequences takes
-// repeated confirmations: the server writes to the log by itself, and a moment
-// that retention notes after that lies beyond everything confirmed before.
+// confirmAll confirms all committed. Whoever waits for the consequences
+// confirms again and again: the server writes to the log by itself, and a
+// moment that retention notes after that lies beyond everything confirmed
+// before.
 func (k kept) confirmAll() uint64 {
 	lsn := k.end()
 	k.confirmed.Store(lsn)

@@ -21,7 +21,7 @@ type partition struct {
 	table     pg.Table
 	oid       uint32
 	isDefault bool
-	// expired: all the times are older than asked.
+	// expired: all its times are older than asked.
 	expired bool
 	// pending: a DETACH … CONCURRENTLY was interrupted.
 	pending bool
@@ -61,9 +61,10 @@ func (r *retention) readPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	return partitions, nil
 }
 
-// keepPartitions creates partitions ahead, detaches expired ones, drops
-// partitions detached before a published moment and, at the turn of the rows,
-// deletes the default partition's. Each is tried even if others fail.
+// keepPartitions creates partitions ahead, detaches expired ones, drops those
+// detached before a moment up to which everything is published and, if the rows
+// have their turn, deletes those of the default partition. Each is tried even
+// if others fail.
 func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent pg.Table, rows bool, h horizon) error {
 	errs := []error{r.createAhead(ctx, conn, parent)}
 	partitions, err := r.readPartitions(ctx, conn, parent)
@@ -178,7 +179,7 @@ const (
 	detached = "detached"
 )
 
-// since is a state of a table, with the moment of the beginning.
+// since is a state of a table that began at some moment.
 type since struct {
 	state string
 	oid   uint32

@@ -33,7 +33,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 }
 
 // TestDetachedPartitionWaitsForConfirmation detaches a partition with an event
-// not published, and restarts in between.
+// that is not published, and restarts in between.
 func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+oldPartition)
 	k.passes(1)
@@ -50,8 +50,8 @@ func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k.gone()
 }
 
-// TestAttachedAgain is a partition attached by an operator after detaching,
-// with an event not published.
+// TestAttachedAgain is a partition that an operator attaches after it was
+// detached, with an event that is not published.
 func TestAttachedAgain(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition)
 	k.passes(4) // that it has expired is known
@@ -134,8 +134,8 @@ func TestPartitionForMoreThanADay(t *testing.T) {
 	})
 }
 
-// TestBoundThatIsNoTime: partitions by something looking nearly like one are
-// left alone.
+// TestBoundThatIsNoTime: partitions by something that looks nearly like a time
+// are left alone.
 func TestBoundThatIsNoTime(t *testing.T) {
 	k := startWith(t, `CREATE TABLE outbox (id text, created_at timestamptz) PARTITION BY RANGE (id);
 		CREATE TABLE low PARTITION OF outbox FOR VALUES FROM ('1000') TO ('2020-week-1');

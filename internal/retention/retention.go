@@ -19,19 +19,19 @@ import (
 // Parts are Run's parts. All are required.
 type Parts struct {
 	Options
-	// Connect opens the connection the statements run on. Connect must lead to the
+	// Connect opens the connection the statements run on. It must lead to the
 	// server and timeline of Confirmed's positions.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Tables are the outbox tables, partitioned or not.
 	Tables []pg.Table
-	// Confirmed is the position: everything committed before is published and
-	// saved.
+	// Confirmed is the position up to which everything committed is published
+	// and saved.
 	Confirmed func() pg.LSN
 	Observer  Observer
 	Log       *zap.Logger
 }
 
-// Observer is told of the work; must not block.
+// Observer is told of the work; it must not block.
 type Observer interface {
 	// RetentionDeleted is told of rows deleted.
 	RetentionDeleted(table pg.Table, rows int64)
@@ -84,11 +84,11 @@ type retention struct {
 	opts  Parts
 	turns []turn                 // of the tables, in their order
 	seen  map[since]horizon      // the connection's first look at a partition in a state
-	full  map[pg.Table]time.Time // end of the pause in creations, because the default partition holds their rows
+	full  map[pg.Table]time.Time // until when none are created, because the default partition holds their rows
 }
 
 // session makes passes on a single connection until ctx ends or the connection
-// breaks. connected is called once connected.
+// breaks. connected is called once there is one.
 func (r *retention) session(ctx context.Context, connected func()) error {
 	conn, err := r.opts.Connect(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *retention) passAll(ctx context.Context, conn *pgx.Conn, h horizon) erro
 	return nil
 }
 
-// pass keeps a table, if anything is due.
+// pass keeps one table, if anything is due.
 func (r *retention) pass(ctx context.Context, conn *pgx.Conn, table pg.Table, t *turn, h horizon) (passed bool, err error) {
 	var strategy string // empty for a table without partitions
 	err = conn.QueryRow(ctx, `SELECT COALESCE(max(partstrat::text), '') FROM pg_partitioned_table WHERE partrelid = $1::regclass`,

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// firstPages and mostPages bound a DELETE's part of the table: a pass's first,
-	// and any (2 MiB).
+	// firstPages and mostPages are how many pages a DELETE looks at: the first
+	// of a pass, and at most (2 MiB).
 	firstPages, mostPages = 16, 256
-	// longRange is the time of a DELETE followed by a smaller one. If values are
-	// stored apart (TOAST), there is much to delete for a single page.
+	// longRange is how long a DELETE may take until the next one looks at fewer
+	// pages. If values are stored apart (TOAST), there is much to delete for a
+	// single page.
 	longRange = 50 * time.Millisecond
 	// shortestRest is the least time between two of them.
 	shortestRest = 5 * time.Millisecond
@@ -38,9 +39,9 @@ const deleteRange = `DELETE FROM ONLY %s
    AND age(xmin) NOT BETWEEN -100000000 AND age($4::text::xid8::xid)
    AND (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - $4::text::bigint < 2000000000)`
 
-// deleteRows goes once through a table, not partitioned, and returns the number
-// of deleted rows. After each range comes a rest of the same length, so
-// deletion takes half of a connection's time at most. A range with a row
+// deleteRows goes once through a table that is not partitioned, and returns the
+// number of deleted rows. After each range it rests for as long as that took,
+// so deletion takes half of a connection's time at most. A range with a row
 // somebody has locked is left for the next pass.
 func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Table, h horizon) (deleted int64, err error) {
 	var pages int64
@@ -75,7 +76,7 @@ func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Tab
 	return deleted, locked
 }
 
-// nextSize is the next range's number of pages, after so many.
+// nextSize is the next range's number of pages, after one of so many.
 func nextSize(pages int64, took time.Duration) int64 {
 	switch {
 	case took > longRange:

@@ -5,16 +5,17 @@ import "time"
 const (
 	// longestLook is the longest time between two looks at the tables: whether a
 	// partition is missing or has expired, and how far everything is published.
-	// longestLook costs a few queries of the catalog, and keeps the connection in
+	// Each look costs a few queries of the catalog, and keeps the connection in
 	// use.
 	longestLook = 10 * time.Second
-	// passesPerAge is the number of passes through a table during a row's life.
+	// passesPerAge is the number of passes through a table's rows while one
+	// grows old.
 	passesPerAge = 20
 	// failedWait is the longest time until another try after a failure: an attempt
 	// may have held up writers, for as long as a lock is waited for.
 	failedWait = 5 * time.Minute
-	// fullWait is the time between attempts at a partition with the rows in the
-	// default one: searched for them, and locked meanwhile.
+	// fullWait is the time between attempts at a partition whose rows are in
+	// the default one: that is searched for them, and locked meanwhile.
 	fullWait = time.Hour
 )
 

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Receive reads a socket's bytes, 0 at the end. Without bytes, unix.EAGAIN
-// instead of a wait.
+// Receive reads a socket's bytes, 0 at the end. Without any it fails with
+// unix.EAGAIN, instead of waiting.
 func Receive(socket int, b []byte) (int, error) {
 	return transfer(unix.SYS_RECVFROM, socket, b, unix.MSG_DONTWAIT)
 }
 
-// Send writes as much of b as a socket takes. Without room, unix.EAGAIN instead
-// of a wait.
+// Send writes as much of b as a socket takes. Without room it fails with
+// unix.EAGAIN, instead of waiting.
 func Send(socket int, b []byte) (int, error) {
 	return transfer(unix.SYS_SENDTO, socket, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// atOnce is the most bytes of an unwatched call.
+// atOnce is the most bytes an unwatched call copies.
 const atOnce = 64 << 10
 
 // conn is a connection of package net, read and written in unwatched calls.
@@ -21,7 +21,7 @@ type conn struct {
 }
 
 // Conn returns conn with reads and writes not watched. Used in place of conn,
-// and closing closes conn. A connection without a socket is returned as is.
+// and closing closes conn. A connection without a socket is returned as it is.
 func Conn(of net.Conn) net.Conn { return Guarded(of, nil) }
 
 // Guarded is Conn with writes asking may before each system call, and fail with
@@ -103,7 +103,7 @@ func sendWatched(socket int, b []byte) (int, error) {
 	}
 }
 
-// failed is the error as by package net.
+// failed is the error package net would return.
 func (c *conn) failed(op string, err error) error {
 	local, remote := c.LocalAddr(), c.RemoteAddr()
 	return &net.OpError{Op: op, Net: remote.Network(), Source: local, Addr: remote, Err: err}

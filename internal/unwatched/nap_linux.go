@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// napping is whether a nap not watched is in progress.
+// napping is whether an unwatched nap is in progress.
 var napping atomic.Bool
 
 // Nap blocks the thread for about d, a few milliseconds at most. When nothing else
 // runs, the runtime's timers round times below a millisecond up to one.
 //
-// A nap not watched keeps one of the runtime's processors (GOMAXPROCS). So
-// there is a single nap at a time at most, and none on a single processor:
-// other naps are watched. The garbage collector ends a nap, by the signal.
+// An unwatched nap keeps one of the runtime's processors (GOMAXPROCS). So there
+// is at most one such nap at a time, and none on a single processor: other naps
+// are watched. The garbage collector ends a nap, by the signal.
 func Nap(d time.Duration) {
 	ts := unix.NsecToTimespec(d.Nanoseconds())
 	if runtime.GOMAXPROCS(0) == 1 || !napping.CompareAndSwap(false, true) {

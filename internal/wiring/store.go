@@ -19,7 +19,7 @@ import (
 )
 
 // OpenStore opens the configured checkpoint store, and creates the topic or
-// table where missing. OpenStore blocks until the store answers or ctx ends.
+// table where missing. It blocks until the store answers or ctx ends.
 func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
 	key, err := storeKey(cfg)
 	if err != nil {
@@ -62,8 +62,8 @@ func CheckpointTopic(cfg *config.Config) string {
 	return store.Topic(cfg.Checkpoint.Topic, CheckpointKey(cfg))
 }
 
-// TransactionalID is the pipeline's at the brokers. The same for all of the
-// instances and starts, as the checkpoint's key.
+// TransactionalID is the pipeline's at the brokers. The same for all instances
+// and starts of a pipeline, as the checkpoint's key is.
 func TransactionalID(cfg *config.Config) (string, error) {
 	key, err := storeKey(cfg)
 	return "cdc-outbox/" + key, err
@@ -71,7 +71,7 @@ func TransactionalID(cfg *config.Config) (string, error) {
 
 // CheckpointKey names the checkpoint in the store.
 func CheckpointKey(cfg *config.Config) string {
-	key, _ := storeKey(cfg) // an unreadable URL is the connection's error
+	key, _ := storeKey(cfg) // a URL that cannot be read is the connection's error
 	return key
 }
 

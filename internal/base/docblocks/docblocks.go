@@ -58,7 +58,7 @@ func Section(t testing.TB, document, heading string) Sources {
 	return blocks
 }
 
-// Read returns the files' texts in turn.
+// Read returns the files' texts, one after the other.
 func Read(t testing.TB, paths ...string) string {
 	t.Helper()
 	var all strings.Builder

@@ -1,5 +1,5 @@
 // Package envelope is the content of a logical message carrying an event: what
-// a row of an outbox table would hold, for a writer needing no table
+// a row of an outbox table would hold, for a writer without a table
 // (pg_logical_emit_message). The producer library writes it, the SQL function
 // outbox_emit writes it, the connector reads it.
 //

@@ -34,6 +34,6 @@ var (
 )
 
 // RedisYield replaces what a *redis.Store does to let others join a round trip;
-// joined counts those who have joined one that has not begun. The package sets
+// joined counts those who have joined one that has not begun. That package sets
 // it at the start of the program. The store must not be in use.
 var RedisYield func(store any, yield func(joined func() int))

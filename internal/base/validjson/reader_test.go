@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/validjson"
 )
 
-// FuzzReader puts everything read together again: the document without the
+// FuzzReader puts everything read together again: the document without its
 // space.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
