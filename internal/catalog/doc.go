@@ -1,6 +1,7 @@
-// Package catalog asks PostgreSQL: how to connect, the server, slot,
-// publication and tables and their fitness, and the rows of a snapshot. run,
-// check, status and setup all ask here, so all get the same answer.
+// Package catalog asks PostgreSQL: how to connect, which server, slot,
+// publication and tables there are and whether they fit, and the rows of a
+// snapshot. run, check, status and setup all ask here, so all get the same
+// answer.
 //
 // Invariants:
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Instance is a server between the start and the stop. Connections with equal
+// Instance is a server between its start and its stop. Connections with equal
 // ones lead to the same server, where a URL may lead to several: with several
 // hosts, or an address moving in a failover.
 type Instance struct {

@@ -106,8 +106,8 @@ func (r running) shows(line string) func() bool {
 	return func() bool { return strings.Contains(body(r.base+"/metrics"), "\n"+line+"\n") }
 }
 
-// The checkpoint store is away. An operator who is told Kafka is away would
-// look in the wrong place.
+// The checkpoint store is away. An operator who is told that Kafka is away
+// would look in the wrong place.
 func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	must.OK(t, nobody.Close())
@@ -160,7 +160,7 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 	}
 }
 
-// The outbox is quiet: no delivery can notice the topics in use are gone.
+// The outbox is quiet: no delivery can notice that the topics in use are gone.
 func TestMode72TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
 	askOften(t)
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {

@@ -18,7 +18,7 @@ var (
 )
 
 // health answers /livez, /readyz and /status for a single pipeline: before it
-// runs, while it runs, and after it has failed. Safe for concurrent use.
+// runs, while it runs, and after it has failed. It is safe for concurrent use.
 type health struct {
 	command invocation.Invocation // completes the commands in remedies
 
@@ -34,7 +34,7 @@ type health struct {
 // source is what the health of a running pipeline is asked.
 type source interface {
 	httpapi.Health
-	// Remedies are the remedy for the reasons of Ready, as far as known.
+	// Remedies are those for the reasons of Ready, as far as they are known.
 	Remedies() []string
 }
 
@@ -108,8 +108,8 @@ func (h *health) Ready() (ok bool, reasons []string) {
 	return st.Ready, st.Reasons
 }
 
-// standing is whether events get through, since when, and the remedy. standing
-// is part of the status of each pipeline.
+// standing is whether events get through, since when, and the remedy. It is
+// part of the status of each pipeline.
 type standing struct {
 	Ready bool `json:"ready"`
 	// ReadySince is since when Ready has been what it is, as far as anybody asked.
@@ -207,7 +207,7 @@ func (all allHealth) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// Status returns the status of each pipeline by the name.
+// Status returns the status of each pipeline by its name.
 func (all allHealth) Status() any {
 	pipelines := make(map[string]any, len(all))
 	for _, p := range all {

@@ -60,7 +60,7 @@ func TestRecordsOfMessagesAreThoseOfRows(t *testing.T) {
 	}
 }
 
-// record is an event as printed, without the origin.
+// record is an event as printed, without its origin.
 func record(t *testing.T, line string) (event map[string]any) {
 	t.Helper()
 	must.OK(t, json.Unmarshal([]byte(line), &event))

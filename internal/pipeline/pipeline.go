@@ -30,7 +30,7 @@ import (
 
 // pipeline is a source, a router, a sink and a position: one connector.
 type pipeline struct {
-	name    string // empty for the only of a configuration without pipelines
+	name    string // empty for the only one of a configuration without pipelines
 	cfg     *config.Config
 	log     *zap.Logger
 	metrics *metrics.Metrics
@@ -40,7 +40,7 @@ type pipeline struct {
 	command invocation.Invocation // completes the commands in remedies
 }
 
-// run runs the pipeline. When another instance has taken over the slot, run
+// run runs the pipeline. When another instance has taken over its slot, run
 // starts it anew, and it stands by. Every other end of the pipeline is the end
 // of run. A probe asks the brokers all the time.
 func (p *pipeline) run(ctx context.Context) error {
@@ -214,7 +214,7 @@ func (p *pipeline) watchStable() (watch *sink.StableOffsets, stop func(), err er
 }
 
 // openSink opens a sink. The sink tells down which topics it waits for, and the
-// probe brokers answer. openSink writes while it has the lease.
+// probe brokers answer. The sink writes while it has the lease.
 func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe, held *lease.Lease) (sink.Sink, error) {
 	down.SinkOpened()
 	kafka := p.cfg.Sink.Kafka
@@ -253,7 +253,7 @@ func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, use
 const stdoutBuffer = 4 << 20
 
 // bounds returns how much memory may be in flight, and how long an event waits
-// for others to share the batch.
+// for others to share its batch.
 func (p *pipeline) bounds() (limit int64, linger time.Duration) {
 	if kafka := p.cfg.Sink.Kafka; kafka != nil {
 		return kafka.MaxBufferedBytes, kafka.Linger

@@ -27,8 +27,8 @@ import (
 )
 
 // TestPipelinesAreIsolated drops the slot of one of three pipelines and lets
-// another wait for a topic not existing: the third goes on, and readiness,
-// metrics and status tell which is which.
+// another wait for a topic that does not exist: the third goes on, and
+// readiness, metrics and status tell which is which.
 func TestPipelinesAreIsolated(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	broker := kafkatest.Start(t)
@@ -144,8 +144,8 @@ func published(name string, n int) string {
 	return fmt.Sprintf("cdc_outbox_events_published_total{pipeline=%q,topic=\"isolated.%s\"} %d\n", name, name, n)
 }
 
-// An error during a stop is reported as such: it does not say others go on, and
-// asks nobody to do anything.
+// An error during a stop is reported as such: it does not say that others go
+// on, and asks nobody to do anything.
 func TestPipelineThatFailsToStop(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	p := ordersPipeline(zap.New(core))

@@ -24,7 +24,7 @@ var errUnasked = errors.New("no broker has answered yet")
 var probePace = sink.UsualPace
 
 // newProbe returns the probe of the pipeline's brokers, or nil where it has no
-// brokers. newProbe calls tell at once: no broker has answered yet.
+// brokers. It calls tell at once: no broker has answered yet.
 func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	if p.cfg.Sink.Kafka == nil {
 		return nil, nil
@@ -33,7 +33,7 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	return sink.NewProbe(*p.cfg.Sink.Kafka, probePace, p.topics()...)
 }
 
-// topics are those the pipeline writes to whatever the events.
+// topics are those the pipeline writes to whatever the events are.
 func (p *pipeline) topics() (uses []sink.Use) {
 	kafka := *p.cfg.Sink.Kafka
 	if _, topic, err := p.cfg.Route.Topics(); err == nil && topic != "" {
@@ -48,7 +48,7 @@ func (p *pipeline) topics() (uses []sink.Use) {
 	return uses
 }
 
-// watch runs the probe until the returned function is called. The function
+// watch runs the probe until the returned function is called. That function
 // joins the goroutine. The probe outlives ctx, because a pipeline that drains
 // needs brokers too.
 func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error), topics func([]error)) (stop func()) {

@@ -1,12 +1,12 @@
 // Package pipeline runs what a configuration describes. For each pipeline it
-// opens a sink and a checkpoint store and runs the source. Beside them it
+// opens a sink and a checkpoint store and runs its source. Beside them it
 // answers HTTP.
 //
 // Invariants:
 //
 //  1. HTTP answers from before the first connection is made until after the
 //     drain: /livez is well while a broker is awaited.
-//  2. Everything opened is closed, in the reverse order, however Run ends.
+//  2. What was opened is closed, in the reverse order, however Run ends.
 //  3. Pipelines share nothing but the process: one that fails is started again
 //     or, where that cannot help, stays down; the others do not notice.
 //
@@ -49,7 +49,7 @@ type Options struct {
 // returns nil. Run returns early with an error that retrying does not fix; the
 // error's failure.Class is the process's exit code. With several pipelines it
 // returns early only when events of all of them may have been lost. If a
-// pipeline has failed, the error is also the result after a stop.
+// pipeline has failed, its error is also the result after a stop.
 func Run(ctx context.Context, o Options) error {
 	pipelines, health := newPipelines(o)
 	if o.Config.HTTP.Listen == "" {
@@ -61,8 +61,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("serving HTTP", zap.Stringer("address", server.Addr()), zap.String("page", "http://"+server.Addr().String()+"/"))
 
-	// The HTTP server outlives ctx, so a drain can be watched. When one of the two
-	// ends, the other one is ended too.
+	// The HTTP server outlives ctx, so that a drain can be watched. When one of
+	// the two ends, the other one is ended too.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	both, ctx := errgroup.WithContext(ctx)
@@ -130,7 +130,7 @@ func newPage(o Options, pipelines []*pipeline) *page.Page {
 	return page.New(o.Config.HTTP, o.Version, shown, o.Metrics.Pipelines())
 }
 
-// runAll runs the pipelines until each has ended. The goroutines, one for each,
+// runAll runs the pipelines until each has ended. Its goroutines, one for each,
 // have ended when it returns.
 func runAll(ctx context.Context, pipelines []*pipeline) error {
 	if len(pipelines) == 1 && pipelines[0].name == "" {

@@ -239,8 +239,8 @@ func (r running) role() string {
 	return status.Role
 }
 
-// An instance is cut off, another goes on and publishes. The first comes back
-// as the spare, in the same process, and takes over when the other stops.
+// An instance is cut off, another one goes on and publishes. The first comes
+// back as its spare, in the same process, and takes over when the other stops.
 func TestE2EInstanceThatWasOvertakenStandsBy(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, `CREATE TABLE outbox (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// roleFailed is the role of a pipeline only an operator brings back.
+// roleFailed is the role of a pipeline that only an operator brings back.
 const roleFailed = "failed"
 
 // restartWaits are those between two runs of a pipeline that gave up on an error
@@ -27,7 +27,7 @@ const configWait = time.Minute
 const restartReset = 5 * time.Minute
 
 // supervise runs the pipeline beside others until ctx ends or events may have
-// been lost; run is the method, except in tests.
+// been lost; run is its method, except in tests.
 func (p *pipeline) supervise(ctx context.Context, run func(context.Context) error) error {
 	retry := backoff.Series{Range: restartWaits}
 	for {
@@ -66,8 +66,8 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 const needsOperator = "pipeline failed and needs an operator"
 
 // fail makes the error the pipeline's last state, and adds the pipeline's name
-// to it. fail says nothing about other pipelines: there may be none, or they
-// may be ending too.
+// to it. It says nothing about other pipelines: there may be none, or they may
+// be ending too.
 func (p *pipeline) fail(msg string, err error) error {
 	p.metrics.Role(roleFailed)
 	p.metrics.Disconnected()

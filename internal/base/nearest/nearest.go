@@ -6,8 +6,8 @@ import "strings"
 
 // To returns the candidate with the fewest edits from name, or "" when none is
 // so near that it is worth suggesting: a third of name's letters, at least one,
-// may differ. A longer candidate naming is the beginning of also counts. Upper
-// and lower case are the same. Of equally near candidates the first wins.
+// may differ. A longer candidate that begins with name also counts. Upper and
+// lower case are the same. Of equally near candidates the first wins.
 func To(name string, candidates []string) string {
 	name = strings.ToLower(name)
 	best, bound := "", max(1, len(name)/3)+1

@@ -4,9 +4,9 @@
 //
 // Invariants:
 //
-//  1. An event is dealt with when it is durable in the sink, when the dead
-//     letter is durable, or when skipped by order of an operator. No other part
-//     counts.
+//  1. An event is dealt with when it is durable in the sink, when its dead
+//     letter is durable, or when it is skipped by order of an operator. Nothing
+//     else counts.
 //  2. Events are dealt with in order. If one is not, those before it are, and
 //     none behind it is.
 //
@@ -38,17 +38,17 @@ type Item struct {
 	Size  int64 // of the record, in bytes
 	// Joined to the next item: Transact deals with both, or with none.
 	Joined bool
-	// Whole is set where all events of the transaction are joined.
+	// Whole is set where all events of its transaction are joined.
 	Whole bool
 }
 
-// Metrics is told the outcome of events. Metrics must not block.
+// Metrics is told the outcome of events. It must not block.
 type Metrics interface {
 	// Published is told of events the broker has just acknowledged.
 	Published(events []*transform.Event)
 	DeadLettered(reason transform.Reason)
 	Skipped(reason transform.Reason)
-	// Warned counts events published, but not in the form asked for.
+	// Warned counts events that are published, but not in the form asked for.
 	Warned(w transform.Warning)
 }
 
@@ -84,7 +84,7 @@ func New(opts Options) *Delivery {
 	return &Delivery{opts: opts}
 }
 
-// Deliver writes n items in order, each bad one between the neighbours; at
+// Deliver writes n items in order, each bad one between its neighbours; at
 // returns the one with an index. Deliver returns how many of them, from the
 // front, are dealt with, and keeps none of their events.
 func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i int) *Item) (done int, err error) {
@@ -109,7 +109,7 @@ func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i 
 }
 
 // fill puts items into the next run: from the one at begin, which is good, up
-// to a bad one, or BatchBytes. fill returns how many these are.
+// to a bad one, or BatchBytes. It returns how many these are.
 func (d *Delivery) fill(begin, end int, at func(i int) *Item) int {
 	var bytes int64
 	clear(d.run)

@@ -23,10 +23,11 @@ type DownstreamMetrics interface {
 }
 
 // Downstream is what is known of Kafka, for both sources. It outlives a
-// pipeline started anew. Safe for concurrent use.
+// pipeline that is started anew, and is safe for concurrent use.
 type Downstream struct {
-	// Create returns the command creating a topic, and Recent takes everything
-	// delivered. Both are optional, and set before a pipeline uses the Downstream.
+	// Create returns the command that creates a topic, and Recent takes
+	// everything delivered. Both are optional, and set before a pipeline uses
+	// the Downstream.
 	Create func(topic string) string
 	Recent *Recent
 
@@ -55,7 +56,7 @@ type Status struct {
 	KafkaError     string    `json:"kafka_error,omitempty"`
 	TopicErrors    []string  `json:"topic_errors,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
-	// LastEvent is nil before the first of this process.
+	// LastEvent is nil before the first one of this process.
 	LastEvent *Last `json:"last_event,omitempty"`
 }
 
@@ -70,7 +71,7 @@ func (d *Downstream) Complete(s Status) Status {
 	return s
 }
 
-// NewDownstream returns a Downstream knowing of no trouble.
+// NewDownstream returns a Downstream that knows of no trouble.
 func NewDownstream(m DownstreamMetrics) *Downstream { return &Downstream{metrics: m} }
 
 // Brokers notes that Kafka answers (nil), or why it does not.
@@ -110,7 +111,8 @@ func (d *Downstream) Topics(troubles []error) {
 	d.metrics.TopicsUnusable(len(troubles))
 }
 
-// throttleCounts is how long a wait for a quota may be the reason of another.
+// throttleCounts is how long a wait for a quota may be the reason of another
+// one.
 const throttleCounts = time.Minute
 
 // Throttled notes that a quota makes the connector wait.
@@ -143,7 +145,8 @@ func (d *Downstream) Trouble() string {
 }
 
 // Unready lists why events do not get through, where nothing has been
-// acknowledged although tried; for how long not, and how long that may be.
+// acknowledged although it was tried; for how long not, and how long that may
+// be.
 func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,7 +173,7 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	return reasons
 }
 
-// Remedies are the remedy for the reasons of Unready, as far as known.
+// Remedies are those for the reasons of Unready, as far as they are known.
 func (d *Downstream) Remedies() (remedies []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 type Last struct {
 	ID    string `json:"id,omitempty"` // cut off where it is very long; none where nobody may see it
 	Topic string `json:"topic"`
-	// LSN and Seq are the position; "" and 0 where polled.
+	// LSN and Seq are its position; "" and 0 where it was polled.
 	LSN string `json:"lsn,omitempty"`
 	Seq uint32 `json:"seq"`
 	// CommittedAt is by the server's clock; nil where not known. For a row of a

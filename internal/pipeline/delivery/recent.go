@@ -39,15 +39,15 @@ type Seen struct {
 	LatencySeconds *float64 `json:"latency_seconds,omitempty"`
 	Payload        string   `json:"payload,omitempty"`
 
-	// Of a bad event: the outcome of it, and why.
+	// Of a bad event: its outcome, and why.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// Recent remembers the last events for people who look. Recent keeps copies, of
-// a single event in each batch, or of some while Watch asks for more. Recent is
-// safe for concurrent use; a nil Recent remembers nothing.
+// Recent remembers the last events for people who look. It keeps copies, of one
+// event in each batch, or of some while Watch asks for more. It is safe for
+// concurrent use; a nil Recent remembers nothing.
 type Recent struct {
 	typeHeader string
 	payloads   bool

@@ -52,7 +52,7 @@ func TestTheClaimOutlivesASession(t *testing.T) {
 	}
 }
 
-// No phase is skipped, as each has the check. All but Ended lead back to
+// No phase is skipped, as each has its check. All but Ended lead back to
 // Connecting, and to Ended.
 func TestTheTable(t *testing.T) {
 	for p := Connecting; p < Ended; p++ {

@@ -14,7 +14,7 @@ import (
 // is not read through only for a count.
 const BacklogCounted = 10_000
 
-// Backlog is a table's unpublished rows.
+// Backlog is what waits in a table to be published.
 type Backlog struct {
 	Rows   int64         // up to BacklogCounted
 	Oldest time.Duration // age of the oldest of them; 0 where unknown
@@ -50,8 +50,8 @@ type LaneHolder struct {
 	Lanes       []int  `json:"lanes"`
 }
 
-// ReadLanes lists the present holders of a table's lanes. None does while there
-// is nothing to publish.
+// ReadLanes lists the present holders of a table's lanes. There are none while
+// there is nothing to publish.
 func ReadLanes(ctx context.Context, conn *pgx.Conn, t *Table) ([]LaneHolder, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT l.pid, COALESCE(a.application_name, ''), COALESCE(host(a.client_addr), ''), COALESCE(a.usename::text, ''),

@@ -20,41 +20,42 @@ const (
 	// statementTimeout bounds each exchange with the server, so a dead connection
 	// is noticed.
 	statementTimeout = 30 * time.Second
-	// claimMargin is the server's patience beyond source.poll.claim_timeout before
-	// the end of the transaction.
+	// claimMargin is how much longer than source.poll.claim_timeout the server
+	// waits for us before it ends the transaction.
 	claimMargin = 2 * time.Second
-	// laneWait is the longest wait for a lane; shorter than statementTimeout.
+	// laneWait is the longest wait for a lane; it must be shorter than
+	// statementTimeout.
 	laneWait = 10 * time.Second
 )
 
-// claim is a transaction that holds lanes of a table and rows in them. claim
-// ends with mark or rollback. A single goroutine uses it.
+// claim is a transaction that holds lanes of a table and rows in them. It ends
+// with mark or rollback. A single goroutine uses it.
 type claim struct {
 	conn  *pgconn.PgConn
 	table *Table
 	all   int   // lanes of the table
-	held  []int // the held ones
+	held  []int // those it holds
 	// asked is when rows were last asked for. The server waits for us from then on, or
 	// from later.
 	asked lease.Instant
 }
 
-// row is a row held by a claim, or held back.
+// row is a row that a claim holds, or that is held back.
 type row struct {
 	key    string // the outbox key's text; "" for NULL
 	rel    string // table's OID; "" for a row not claimed
 	at     string // ctid
 	values []pg.Value
 	time   time.Time // of creation; zero where unknown
-	size   int64     // of the values in memory, and of all else kept beside
+	size   int64     // of its values in memory, and of all else kept for it
 }
 
-// rowMemory is about what a row and the event take beside the values' bytes.
+// rowMemory is about what a row and its event take beside the values' bytes.
 const rowMemory = 1 << 10
 
 // beginClaim begins the transaction and takes lanes in the order given, up to
-// limit of them; perhaps without any. With count also counts the busy workers
-// of all instances.
+// limit of them; it may end up with none. With count it also counts the busy
+// workers of all instances.
 func beginClaim(ctx context.Context, conn *pgconn.PgConn, t *Table, holdFor time.Duration, lanes []int, limit int, count bool) (c *claim, present int, err error) {
 	sql := t.beginSQL(holdFor + claimMargin)
 	if count {
@@ -81,9 +82,9 @@ func (c *claim) take(result *pgconn.Result) {
 	}
 }
 
-// await waits for a lane and then takes free others, up to limit. PostgreSQL
-// serves waiting sessions in turn. After patience the claim has no lanes, and
-// the transaction is over.
+// await waits for one lane and then takes others that are free, up to limit.
+// PostgreSQL serves waiting sessions in turn. After patience the claim has no
+// lanes, and the transaction is over.
 func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time.Duration) error {
 	_, err := execute(ctx, c.conn, c.table.awaitLaneSQL(lanes[0], patience))
 	if err == nil {
@@ -102,12 +103,12 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
 }
 
-// fetches is the number of a claim's reads before taking the rows found.
+// fetches is how often a claim reads before it takes the rows found.
 const fetches = 8
 
 // rows fetches rows, and leaves out keys held back if they would crowd out the
-// others. A single fetch reads everything returned: rows, the free ones of
-// them, and their number.
+// others. One fetch reads what is returned: the rows, those of them that are
+// free, and how many there are.
 func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []row, seen int, err error) {
 	var without []string
 	for range fetches {
@@ -162,11 +163,11 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 	return rows, seen, nil
 }
 
-// minSurplus is the least surplus read before the claim is given up, and made
-// again with a lower limit.
+// minSurplus is the least that is read beyond what fits before the claim is
+// given up, and made again with a lower limit.
 const minSurplus = 1 << 20
 
-// surplusError means the claim's rows were far more than fit.
+// surplusError means that the claim's rows were far more than fit.
 type surplusError struct{ fit int }
 
 func (e *surplusError) Error() string { return fmt.Sprintf("only the first %d rows fit", e.fit) }
@@ -194,7 +195,7 @@ func (t *Table) readRow(columns [][]byte) row {
 // errClaimEnded is wrapped by the cause of a context of whileHeld.
 var errClaimEnded = errors.New("the server ended the transaction that held the rows")
 
-// whileHeld calls do with a context ending when the server ends the
+// whileHeld calls do with a context that ends when the server ends the
 // transaction: the rows are free then, and another instance may publish them
 // and later ones.
 func (c *claim) whileHeld(ctx context.Context, do func(context.Context)) {
@@ -212,8 +213,8 @@ func (c *claim) whileHeld(ctx context.Context, do func(context.Context)) {
 	watcher.Wait()
 }
 
-// awaitEnd reads the connection until the end of the connection or ctx. The
-// server has nothing else to say.
+// awaitEnd reads the connection until that or ctx ends. The server has nothing
+// else to say.
 func (c *claim) awaitEnd(ctx context.Context) error {
 	for {
 		some, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -258,8 +259,8 @@ func rollback(ctx context.Context, conn *pgconn.PgConn) {
 	}
 }
 
-// execute runs statements in the simple protocol, with values as text. Running
-// out of statementTimeout closes the connection.
+// execute runs statements in the simple protocol, which gives values as text.
+// Running out of statementTimeout closes the connection.
 func execute(ctx context.Context, conn *pgconn.PgConn, sql string) ([]*pgconn.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package poll is the pipeline for databases allowing no logical replication:
-// it claims rows of the outbox table not published, publishes them, and marks
-// or deletes them once the broker has acknowledged them. The table is the only
+// Package poll is the pipeline for databases that allow no logical replication:
+// it claims unpublished rows of the outbox table, publishes them, and marks or
+// deletes them once the broker has acknowledged them. The table is its only
 // state: there is no slot, no publication and no checkpoint.
 //
 // A batch is a single transaction (claim.go):
@@ -25,12 +25,12 @@
 //
 // Invariants:
 //
-//  1. A row is marked only after the event was acknowledged, dead lettered or
+//  1. A row is marked only after its event was acknowledged, dead lettered or
 //     skipped by order, by the transaction that has held the row since before
-//     being read.
+//     it was read.
 //  2. Of one key's rows, none is published while an earlier one that was
 //     visible is not: a row another session holds, or has just changed, holds
-//     back the later rows of the key, and only those: where they crowd out
+//     back the later rows of its key, and only those: where they crowd out
 //     others, the claim reads again without them. A single statement reads a
 //     batch, so it sees one state of the table: if it sees a transaction's
 //     rows, it sees those of all that committed before it.
@@ -40,29 +40,29 @@
 //     of the aggregate) and the order column's values rise with the turns, as
 //     those of a sequence do and those of clock_timestamp(). A column with
 //     DEFAULT now() has the transaction's beginning, which may have been before
-//     the wait for the turn; see docs/concepts/polling.md.
+//     the wait for its turn; see docs/concepts/polling.md.
 //  4. Lanes (a hash of the key, modulo their number) share the work out; order
 //     does not rest on them. Instances that disagree about their number only
 //     get in each other's way.
 //  5. No transaction stays open for longer than source.poll.claim_timeout and
 //     the statements around it. Everything acknowledged by then is marked, the
 //     rest is free again.
-//  6. Memory is bounded: each worker holds the share of
-//     sink.kafka.max_buffered_bytes, and a single row.
+//  6. Memory is bounded: each worker holds its share of
+//     sink.kafka.max_buffered_bytes, and one row.
 //
-// A row with a lower id committing late is no special case: there is no
+// A row with a lower id that commits late is no special case: there is no
 // position that could be beyond it, and it is published when it can be seen.
 //
-// An instance suspended while it delivers sends nothing of it when it wakes
-// after the server has ended the transaction (package lease): another has
-// published the same rows by then, and later ones of their keys. If the
-// transaction ends earlier, as in a restart of the server, an instance running
-// sees it, and gives the delivery up. If it was suspended then, or if the
+// An instance that is suspended while it delivers sends nothing of it when it
+// wakes after the server has ended the transaction (package lease): another one
+// has published the same rows by then, and later ones of their keys. If the
+// transaction ends earlier, as in a restart of the server, an instance that
+// runs sees it, and gives the delivery up. If it was suspended then, or if the
 // network keeps everything sent, then at most one batch for each worker may
 // still come late. Such a row is a repetition: each producer's records of a key
 // are an unbroken sequence that begins at or before the first unpublished row,
-// so the first occurrence of every event is in order. Consumers recognise a
-// repetition by the header id.
+// so that the first occurrence of every event is in order. Consumers recognise
+// a repetition by the header id.
 //
 // Non-goals: publishing updates or deletes of rows; rows that are inserted and
 // deleted by the same transaction, which nobody else can see; an order among

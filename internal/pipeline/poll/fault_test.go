@@ -41,8 +41,9 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	}
 }
 
-// TestE2ESuspendedInstance has one hang in a delivery, as if stopped by a
-// signal, until the server gives it up and another has gone on.
+// TestE2ESuspendedInstance has one hang in a delivery, as if it had been
+// stopped by a signal, until the server gives it up and another one has gone
+// on.
 func TestE2ESuspendedInstance(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = time.Second
@@ -70,7 +71,7 @@ func TestE2ESuspendedInstance(t *testing.T) {
 	}
 }
 
-// The server ends the transaction while the rows are delivered: by an
+// The server ends the transaction while its rows are delivered: by an
 // administrator's command, or since it is restarted. They are free then, so
 // that another instance may publish them, and nothing more of the delivery may
 // come.
@@ -95,11 +96,11 @@ func TestDeliveryEndsWithItsClaim(t *testing.T) {
 }
 
 // TestE2ESuspendedWhileItReads has one stop reading in the middle of what it
-// claims, and the machine still answer the server's packets.
+// claims, and its machine still answer the server's packets.
 func TestE2ESuspendedWhileItReads(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = time.Second
-	w.parts.DrainTimeout = 0 // or the stop would wait for what will not come
+	w.parts.DrainTimeout = 0 // or its stop would wait for what will not come
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		SELECT 'order', 'k0', 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 32)`)
 	direct := w.parts.URL
@@ -116,7 +117,7 @@ func TestE2ESuspendedWhileItReads(t *testing.T) {
 }
 
 // TestE2EConnectionLostDuringDelivery ends the claim's session, with a record
-// on the way that cannot be taken back: it is not marked, and comes again.
+// on its way that cannot be taken back: it is not marked, and comes again.
 func TestE2EConnectionLostDuringDelivery(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	f := newFault()
@@ -243,7 +244,7 @@ func (w *world) proxied() (p *proxy.Proxy) {
 	return p
 }
 
-// The server is there and says nothing: as when the machine stands still, or
+// The server is there and says nothing: as when its machine stands still, or
 // the network loses everything.
 func TestSilentServerShows(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
@@ -299,8 +300,8 @@ func TestOutagesShow(t *testing.T) {
 	w.await("readiness", in.ready)
 	w.published(100) // a batch whose claim went with the server is published again
 
-	// The second worker waits for the next backlog, and finds the connection gone
-	// when there is one. The first has drained it by then.
+	// The second worker waits for the next backlog, and finds its connection
+	// gone when there is one. The first has drained it by then.
 	w.await("the second worker to rest", func() bool {
 		return sessions(`SELECT count(*) FROM (SELECT max(state_change) - min(state_change) AS apart, count(*) AS n
 			FROM pg_stat_activity WHERE application_name = 'cdc-outbox') s WHERE n = 2 AND apart > interval '1 second'`) == 1

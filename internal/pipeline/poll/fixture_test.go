@@ -91,13 +91,13 @@ func (w *world) exec(conn *pgx.Conn, sql ...string) {
 	}
 }
 
-// insert adds an event with the payload a number.
+// insert adds an event whose payload is a number.
 func (w *world) insert(conn *pgx.Conn, key string, n int) {
 	w.t.Helper()
 	must.Get(conn.Exec(w.ctx(), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'Placed', $2)`, key, fmt.Sprint(n)))(w.t)
 }
 
-// series adds events with the payloads the numbers from a first to below an
+// series adds events whose payloads are the numbers from a first to below an
 // end, of so many keys in turn.
 func (w *world) series(first, end, keys int) {
 	w.t.Helper()
@@ -125,7 +125,7 @@ type instance struct {
 type recorder struct {
 	*metrics.Metrics
 	reconnects atomic.Int64
-	unknown    atomic.Int64 // times the backlog became unknown
+	unknown    atomic.Int64 // how often the backlog became unknown
 }
 
 func (r *recorder) BacklogUnknown() {
@@ -225,7 +225,7 @@ func (t *topic) letters() []message {
 	return slices.Clone(t.dead)
 }
 
-// values are a key's values, each at the first occurrence.
+// values are a key's values, each at its first occurrence.
 func (t *topic) values(key string) (values []string) {
 	seen := map[string]bool{}
 	for _, m := range t.all() {
@@ -242,7 +242,7 @@ type fault struct {
 	mu     sync.Mutex
 	block  chan struct{} // nil: deliveries pass
 	began  chan struct{} // capacity 1: a delivery began
-	deaf   bool          // a blocked delivery does not heed the context
+	deaf   bool          // a blocked delivery does not heed its context
 	reject func(*transform.Event) *transform.BadEvent
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Metrics is told of the work; implemented by package internal/metrics. The
+// Metrics is told of the work; package internal/metrics implements it. Its
 // methods are called from several goroutines and must not block.
 type Metrics interface {
 	delivery.Metrics
@@ -36,7 +36,8 @@ type Status struct {
 // readiness says so: the look itself may take longer.
 const silentAfter = 12 * time.Second
 
-// Health collects the connector's state. Safe for concurrent use.
+// Health collects what the connector knows of its own state. It is safe for
+// concurrent use.
 type Health struct {
 	kafka    *delivery.Downstream
 	metrics  Metrics
@@ -120,7 +121,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// Remedies are the remedy for the reasons of Ready, as far as known.
+// Remedies are those for the reasons of Ready, as far as they are known.
 func (h *Health) Remedies() (remedies []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,9 +18,9 @@ SELECT i.relname::text, pg_get_indexdef(x.indexrelid, 1, false), COALESCE(pg_get
  WHERE x.indrelid = $1 AND m.amname = 'btree' AND x.indoption[0] & 1 = 0
  ORDER BY x.indpred IS NULL, i.relname`
 
-// chooseIndex finds an index of the unpublished rows in their order. For the
-// same condition in another form, claims use that form: the planner would not
-// see they mean the same.
+// chooseIndex finds an index of the unpublished rows in their order. Where its
+// condition says the same in another form, claims use that form: the planner
+// would not see that they mean the same.
 func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	type index struct {
 		name, column, condition string
@@ -56,7 +56,8 @@ func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	return t.nameIndex(ctx, conn)
 }
 
-// nameIndex chooses a name for the index missing: not in use in the schema.
+// nameIndex chooses a name for the missing index: one that is not in use in the
+// schema.
 func (t *Table) nameIndex(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, `
 		SELECT COALESCE((SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS names(name, n)
@@ -68,11 +69,11 @@ func (t *Table) nameIndex(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// isNotTrue ends a condition with the rows with NULL too.
+// isNotTrue ends a condition that holds for rows with NULL too.
 const isNotTrue = " IS NOT TRUE"
 
-// means tells whether an index with the condition has all unpublished rows,
-// without long published ones.
+// means tells whether an index with the condition has all unpublished rows, and
+// not those published long ago.
 func (t *Table) means(condition string) bool {
 	if t.pendingWanted == "" || condition == "" {
 		return t.pendingWanted == condition
@@ -105,7 +106,7 @@ func indexNames(t pg.Table) []string {
 	return names
 }
 
-// suffixed cuts a name so it is an identifier with the suffix.
+// suffixed cuts a name so that it is an identifier with the suffix.
 func suffixed(name, suffix string) string {
 	return strings.ToValidUTF8(name[:min(len(name), pgsql.MaxName-len(suffix))], "") + suffix
 }
@@ -152,14 +153,14 @@ func NewTable(opts Options, name pg.Table) *Table {
 	return t
 }
 
-// notifier is the name of both the trigger and the function; it is in the
+// notifier is the name of both the trigger and its function; it is in the
 // table's schema.
 func (t *Table) notifier() pg.Table {
 	return pg.Table{Schema: t.Name.Schema, Name: suffixed(t.Name.Name, "_notify")}
 }
 
-// NotifySQL creates or replaces the trigger telling of new rows, once for each
-// INSERT statement; PostgreSQL sends one notification for a transaction.
+// NotifySQL creates or replaces the trigger that tells of new rows, once for
+// each INSERT statement; PostgreSQL sends one notification for a transaction.
 func (t *Table) NotifySQL(channel string) []string {
 	n := t.notifier()
 	return []string{

@@ -54,8 +54,8 @@ func TestMarkThatFailsEachTimeEndsIt(t *testing.T) {
 	}
 }
 
-// TestRoleWithTheLeastPrivileges runs as a role with the grants polling names,
-// and with one less.
+// TestRoleWithTheLeastPrivileges runs as a role with the grants that poll
+// names, and with one less.
 func TestRoleWithTheLeastPrivileges(t *testing.T) {
 	for name, change := range map[string]func(*poll.Parts){
 		"mark":   func(*poll.Parts) {},
@@ -171,7 +171,7 @@ func TestReadTable(t *testing.T) {
 	}
 }
 
-// TestTimeWithoutAZone has a server with the clock not read in UTC: rows would
+// TestTimeWithoutAZone has a server whose clock is not read in UTC: rows would
 // seem to be of the future, and the age of the oldest would be 0 for hours.
 func TestTimeWithoutAZone(t *testing.T) {
 	for def, warns := range map[string]bool{"now()": true, "clock_timestamp()": true, "LOCALTIMESTAMP": true, "(now() AT TIME ZONE 'utc')": false} {
@@ -239,7 +239,7 @@ func TestConfiguredColumns(t *testing.T) {
 }
 
 // TestIndexNameThatIsTaken has another table's index, and one of ours that does
-// something else, under the names coming first.
+// something else, under the names that come first.
 func TestIndexNameThatIsTaken(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, `CREATE TABLE other (n int)`, `CREATE INDEX outbox_unpublished_idx ON other (n)`,
 		`CREATE INDEX outbox_unpublished_idx2 ON outbox (created_at) WHERE NOT published`)

@@ -31,7 +31,7 @@ var listenWaits = backoff.Range{First: time.Second, Longest: 30 * time.Second}
 var errUnheard = errors.New("no notification arrives, as through a pooler in transaction mode")
 
 // listener waits for notifications and wakes the first worker. Without it the
-// worker only polls. run is the goroutine.
+// worker only polls. run is its goroutine.
 type listener struct {
 	url     string
 	channel string
@@ -40,7 +40,7 @@ type listener struct {
 	log     *zap.Logger
 }
 
-// run listens until ctx ends. run never fails: without notifications, polling
+// run listens until ctx ends. It never fails: without notifications, polling
 // only takes longer.
 func (l *listener) run(ctx context.Context) {
 	retry := backoff.Series{Range: listenWaits}

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// mark is an option naming a column which a published row is marked in.
+// mark is an option that names a column in which a published row is marked.
 type mark struct {
 	key, name string
 	byDefault string // the name; the table may do without such a column

@@ -19,8 +19,8 @@ type Options struct {
 	// Lanes is into how many parts the keys are divided among the instances,
 	// which must agree on it.
 	Lanes int `yaml:"lanes"`
-	// Notify is the channel on which the trigger setup creates tells of new rows.
-	// Empty: the connector polls by the interval only.
+	// Notify is the channel on which the trigger that setup creates tells of
+	// new rows. Empty: the connector polls by the interval only.
 	Notify string `yaml:"notify"`
 	// AfterPublish is AfterPublishMark or AfterPublishDelete.
 	AfterPublish string `yaml:"after_publish"`

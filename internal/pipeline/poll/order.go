@@ -26,19 +26,19 @@ type Order struct {
 	blocks string // of OrderBlocks: the sequence, quoted
 }
 
-// OrderKind is what gives the order column the values.
+// OrderKind is what gives the order column its values.
 type OrderKind uint8
 
 // The kinds of Order.
 const (
-	// OrderSequence: a sequence, at the insert. Transactions of a key taking turns
-	// are in commit order.
+	// OrderSequence: a sequence, at the insert. Transactions of a key that take
+	// turns are in commit order.
 	OrderSequence OrderKind = iota + 1
 	// OrderInsertTime: the clock at the insert. The same, unless the clock is
 	// set back.
 	OrderInsertTime
-	// OrderTransactionTime: the clock at the transaction's beginning, which may be
-	// before it waited for the turn.
+	// OrderTransactionTime: the clock at the transaction's beginning, which may
+	// be before it waited for its turn.
 	OrderTransactionTime
 	// OrderBlocks: a sequence that hands out values in blocks, to each session or
 	// to each instance of the application one of its own.
@@ -65,7 +65,7 @@ type column struct {
 	identity bool
 	def      string // the default's expression
 	unique   bool   // has a unique index of its own
-	blocks   string // the sequence that fills it, if the cache or increment is not 1; else ""
+	blocks   string // the sequence that fills it, if its cache or increment is not 1; else ""
 }
 
 func (c column) integer() bool { return c.oid == typeInt2 || c.oid == typeInt4 || c.oid == typeInt8 }
@@ -189,8 +189,8 @@ func idColumn(event transform.EventOptions) string {
 }
 
 // AddSequenceSQL adds a column whose values rise with the inserts.
-// AddSequenceSQL does not rewrite the table; the rows that are there get 0, and
-// so come first.
+// It does not rewrite the table; the rows that are there get 0, and so come
+// first.
 func AddSequenceSQL(t pg.Table) string {
 	seq := pg.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
 	return "ALTER TABLE " + t.Quoted() + " ADD COLUMN seq bigint NOT NULL DEFAULT 0; CREATE SEQUENCE " + seq + " OWNED BY " + t.Quoted() + ".seq; " +

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// TestLateCommitWithALowerID has a row become visible after a later one of the
+// TestLateCommitWithALowerID has a row become visible after a later one of its
 // key was published. It comes in the order of the commits, and is not passed
 // over.
 func TestLateCommitWithALowerID(t *testing.T) {
@@ -185,8 +185,8 @@ func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
 	}
 }
 
-// TestLargeRowsAreNotReadInVain has a batch of a thousand times what fits:
-// everything read of it is not much more than that.
+// TestLargeRowsAreNotReadInVain has a batch of a thousand times what fits: what
+// is read of it is not much more than fits.
 func TestLargeRowsAreNotReadInVain(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)

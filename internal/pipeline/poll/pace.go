@@ -18,7 +18,8 @@ type pace struct {
 // found begins anew, after a poll that found something.
 func (p *pace) found() { p.next = 0 }
 
-// wait returns after the wait, at a notification, or when ctx ends (the cause).
+// wait returns after the wait, at a notification, or when ctx ends (with its
+// cause).
 func (p *pace) wait(ctx context.Context) error {
 	p.next = min(max(p.interval, 2*p.next), p.max)
 	timer := time.NewTimer(p.next)
@@ -40,7 +41,7 @@ const countEvery = time.Second
 
 // quota is how many lanes a worker takes: all of them while there is little to
 // do, so that one look sees every row; an equal part of them among the workers
-// of all instances while there is a backlog. Safe for concurrent use.
+// of all instances while there is a backlog. It is safe for concurrent use.
 type quota struct {
 	lanes   int
 	workers int // of this instance
@@ -51,7 +52,7 @@ type quota struct {
 }
 
 // limit is for a worker that found as much as it could take the last time, or
-// not. count tells it should count the workers.
+// not. count tells whether it should count the workers.
 func (s *quota) limit(busy bool) (lanes int, count bool) {
 	if !busy {
 		return s.lanes, false
@@ -73,8 +74,8 @@ func (s *quota) among(present int) {
 	s.present = present
 }
 
-// rotated lists the lanes from a random one on, so workers do not all want the
-// same ones.
+// rotated lists the lanes from a random one on, so that workers do not all want
+// the same ones.
 func (s *quota) rotated() []int {
 	lanes := make([]int, s.lanes)
 	first := rand.N(s.lanes)

@@ -36,8 +36,8 @@ type Parts struct {
 	// MaxBufferedBytes the memory of the events in flight.
 	DrainTimeout     time.Duration
 	MaxBufferedBytes int64
-	// Open opens the sink. Open is called again whenever a sink has failed; the
-	// pipeline closes what it returns. Open must not block.
+	// Open opens the sink. It is called again whenever a sink has failed; the
+	// pipeline closes what it returns. It must not block.
 	Open func() (sink.Sink, error)
 	// Lease is that of all sinks; nil: they have none.
 	Lease   *lease.Lease
@@ -109,8 +109,8 @@ func New(p Parts) (*Pipeline, error) {
 func (r *Pipeline) Health() *Health { return r.health }
 
 // Run polls until ctx ends; it then finishes the batches in hand, for at most
-// errors.drain_timeout, and returns nil. Run returns early with an error it
-// cannot fix; the error's failure.Class is the process's exit code.
+// errors.drain_timeout, and returns nil. It returns early with an error it
+// cannot mend; the error's failure.Class is the process's exit code.
 func (r *Pipeline) Run(ctx context.Context) error {
 	polling, stopPolling := context.WithCancel(ctx)
 	defer stopPolling()

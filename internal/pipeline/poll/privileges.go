@@ -12,7 +12,7 @@ import (
 )
 
 // Permitted returns why the role of the connection may not read, lock and mark
-// or delete the rows, if so. Permitted does none of that.
+// or delete the rows, if so. It does none of that.
 func (t *Table) Permitted(ctx context.Context, conn *pgx.Conn) error {
 	var may, hidden bool
 	err := conn.QueryRow(ctx, `

@@ -14,13 +14,13 @@ import (
 // opens a new sink in place of one that failed.
 type sharedSink struct {
 	open func() (sink.Sink, error)
-	// lease is the sink's. lease is that of the claim with the rows delivered;
+	// lease is the sink's. It is that of the claim whose rows are delivered;
 	// between two deliveries there is nothing that could come late.
 	lease *lease.Lease
 	turn  chan struct{} // has an element while nobody delivers
 	sink  sink.Sink     // nil: to be opened; guarded by turn
-	// began is when the delivery in progress did; nil: there is none. began is a
-	// time and not a number, so a machine with the clock set has no part in it.
+	// began is when the delivery in progress did; nil: there is none. It is a
+	// time and not a number, so a machine whose clock is set has no part in it.
 	began atomic.Pointer[time.Time]
 }
 
@@ -30,7 +30,7 @@ func newSharedSink(open func() (sink.Sink, error), held *lease.Lease) *sharedSin
 	return o
 }
 
-// use waits for the turn and calls fn. There are no writes after until. use
+// use waits for the turn and calls fn. Nothing is written after until. It
 // returns ctx's cause if that ends first.
 func (o *sharedSink) use(ctx context.Context, until lease.Instant, fn func(sink.Sink) error) error {
 	select {
@@ -51,18 +51,18 @@ func (o *sharedSink) use(ctx context.Context, until lease.Instant, fn func(sink.
 	o.began.CompareAndSwap(nil, &now)
 	err := fn(o.sink)
 	if err != nil {
-		o.lease.End() // everything on the way may be published again by now
+		o.lease.End() // what is on its way may be published again by now
 		o.sink.Close()
 		o.sink = nil
-		return err // began stays as is: nothing has been acknowledged since
+		return err // began stays as it is: nothing has been acknowledged since
 	}
 	o.lease.Set(lease.Never)
 	o.began.Store(nil)
 	return nil
 }
 
-// stuck is how long nothing has been acknowledged although tried; 0 while there
-// is nothing to deliver.
+// stuck is how long nothing has been acknowledged although it was tried; 0
+// while there is nothing to deliver.
 func (o *sharedSink) stuck() time.Duration {
 	if began := o.began.Load(); began != nil {
 		return time.Since(*began)

@@ -26,15 +26,16 @@ func (t *Table) lockClass() int32 { return int32(t.OID) }
 
 // anySQL finds an unpublished row. The order is for the planner: with old
 // statistics, from a time when rows waited, EXISTS would rather read the table
-// from the beginning.
+// from its beginning.
 func (t *Table) anySQL() string {
 	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + pgsql.Name(t.Order.Columns[0]) + " LIMIT 1"
 }
 
 // beginSQL begins a claim's transaction and takes the presence. The server ends
 // the transaction if for longer than holdFor we send nothing, or read nothing
-// of the answer. The second needs a timeout of TCP: an answer not read fills
-// the sockets, and a statement waiting for them has no timeout of its own.
+// of its answer. The second needs a timeout of TCP: an answer that is not read
+// fills the sockets, and a statement waiting for them has no timeout of its
+// own.
 func (t *Table) beginSQL(holdFor time.Duration) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" +
 		catalog.Environment + ";\n" +
@@ -65,7 +66,7 @@ func (t *Table) awaitLaneSQL(lane int, patience time.Duration) string {
 const fetchColumns = 4
 
 // fetchSQL reads the first rows of the lanes and locks them. A row locked
-// elsewhere, or changed since the statement began, comes with the key only.
+// elsewhere, or changed since the statement began, comes with its key only.
 // held names the lanes out of all; it may be all of them. Rows of the keys
 // without are left out.
 func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
@@ -82,10 +83,9 @@ func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true" + again
 }
 
-// headSQL lists the rows to claim. headSQL passes over rows of other lanes, but
-// over no more than a claim of all lanes would take. Otherwise a long backlog
-// of one lane would be read through again and again by the holders of the
-// others.
+// headSQL lists the rows to claim. It passes over rows of other lanes, but over
+// no more than a claim of all lanes would take. Otherwise a long backlog of one
+// lane would be read through again and again by the holders of the others.
 func (t *Table) headSQL(held []int, all, limit int, without []string) string {
 	key := pgsql.Name(t.key)
 	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"

@@ -45,9 +45,9 @@ type Table struct {
 	pendingWanted string   // the same as an index should have it; "" for no condition
 }
 
-// ReadTable finds out about an outbox table: the columns, how the rows are
-// ordered and which index finds the unpublished ones. A fault for an operator
-// is an error of class failure.Config with the SQL that does.
+// ReadTable finds out about an outbox table: its columns, how its rows are
+// ordered and which index finds the unpublished ones. A fault an operator must
+// mend is an error of class failure.Config, with the SQL for that.
 func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transform.EventOptions, router *transform.Router, name pg.Table) (*Table, error) {
 	info, ok, err := catalog.ReadTable(ctx, conn, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transfor
 	return t, t.chooseIndex(ctx, conn)
 }
 
-// choosePending decides how a row tells it is published.
+// choosePending decides how a row tells that it is published.
 func (t *Table) choosePending(opts Options, cs columns) error {
 	flag, time := marks(opts)
 	at, hasAt, err := time.in(t.Name, cs, "remove "+time.key)
@@ -134,7 +134,8 @@ func (t *Table) choosePending(opts Options, cs columns) error {
 }
 
 // addMarks are the statements that add the columns which published rows are
-// marked in. They are for a table of which no row tells whether published.
+// marked in. They are for a table in which no row tells whether it is
+// published.
 func (t *Table) addMarks(opts Options) string {
 	alter, published := "ALTER TABLE "+t.Name.Quoted(), pgsql.Name(opts.Published)
 	return alter + " ADD COLUMN " + published + " boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS " + pgsql.Name(opts.PublishedAt) + " timestamptz; " +
@@ -172,8 +173,8 @@ func readColumns(ctx context.Context, conn *pgx.Conn, table uint32) (columns, er
 // Condition is the SQL condition of unpublished rows.
 func (t *Table) Condition() string { return t.pending }
 
-// Grants are the statements giving a role what polling needs. FOR UPDATE asks
-// for UPDATE on at least one column.
+// Grants are the statements that give a role what polling needs. FOR UPDATE
+// asks for UPDATE on at least one column.
 func (t *Table) Grants(role string) []string {
 	role = pgsql.Name(role)
 	grants := []string{"GRANT USAGE ON SCHEMA " + pgsql.Name(t.Name.Schema) + " TO " + role}
@@ -188,7 +189,8 @@ func (t *Table) Grants(role string) []string {
 	return append(grants, "GRANT "+privileges+" ON "+t.Name.Quoted()+" TO "+role)
 }
 
-// Marked are the columns a published row is marked in; none where deleted.
+// Marked are the columns a published row is marked in; none where it is
+// deleted.
 func (t *Table) Marked() []string {
 	if t.deletes {
 		return nil

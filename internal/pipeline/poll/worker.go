@@ -23,7 +23,7 @@ const lookEvery = 10 * time.Second
 var stallWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
 // worker claims, publishes and marks one batch after the other, on a separate
-// connection. run is the only goroutine.
+// connection. run is its only goroutine.
 type worker struct {
 	*Pipeline
 	number  int             // 0 is the one that polls
@@ -60,7 +60,8 @@ func newWorker(working context.Context, r *Pipeline, number int) (*worker, error
 	}, nil
 }
 
-// run works until ctx ends (nil) or an error a new connection cannot fix.
+// run works until ctx ends (nil) or an error that a new connection does not
+// mend.
 func (w *worker) run(ctx context.Context) error {
 	one := func(ctx context.Context) error {
 		if w.number > 0 && !w.parked(ctx) {
@@ -87,7 +88,7 @@ func (w *worker) parked(ctx context.Context) bool {
 	}
 }
 
-// session is a single connection's life. session returns why it ended.
+// session is a single connection's life. It returns why it ended.
 func (w *worker) session(ctx context.Context) error {
 	conn, err := catalog.ConnectPooled(ctx, w.url)
 	if err != nil {
@@ -146,7 +147,7 @@ func (w *worker) lookAway() {
 	}
 }
 
-// round does one batch of each table where there is something, and reports
+// round does one batch of each table in which there is something, and reports
 // whether anything was published.
 func (w *worker) round(ctx context.Context) (found bool, err error) {
 	waiting := false
@@ -251,8 +252,8 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 }
 
 // meant is the error of a table this instance would publish once more. A worker
-// looks at the start only: an instance with a mistake starting later must not
-// stop this one.
+// looks at its start only: an instance with a mistake that starts later must
+// not stop this one.
 func (w *worker) meant(ctx context.Context, t *Table) error {
 	if w.alone {
 		return nil

@@ -18,11 +18,11 @@ const (
 
 var errTimeout = errors.New("errors.drain_timeout has passed")
 
-// Drain bounds the wait for everything in flight when a connector stops, which
-// it does not stop itself. Drain returns nil once done is closed. Drain returns
-// why it gave up if timeout has passed, or if delivery waits for topics not
-// existing: no wait would bring them. missing lists those topics; it is called
-// from this goroutine.
+// Drain bounds the wait for everything in flight when a connector stops; it
+// does not stop that itself. It returns nil once done is closed, or why it gave
+// up if timeout has passed, or if delivery waits for topics that do not exist:
+// no wait would bring them. missing lists those topics; it is called from this
+// goroutine.
 func Drain(done <-chan struct{}, timeout time.Duration, missing func() []string) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

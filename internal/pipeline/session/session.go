@@ -1,6 +1,6 @@
-// Package session keeps a source connected to the server: one session after the
+// Package session keeps a source connected to its server: one session after the
 // other, until there is a reason that a new one does not remove. It also has
-// what any source is at the time (Role), and bounds the wait at a stop (Drain).
+// what any source is at the time (Role), and bounds its wait at a stop (Drain).
 //
 // Non-goals: what a session does.
 package session
@@ -21,7 +21,7 @@ const reset = 30 * time.Second
 // waits are those between sessions.
 var waits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
 
-// Metrics is told what any source does. Metrics is called from several
+// Metrics is told what any source does. Its methods are called from several
 // goroutines and must not block.
 type Metrics interface {
 	// Reconnected counts new connections after a broken one; side is postgres,
@@ -33,12 +33,12 @@ type Metrics interface {
 	Role(role string)
 	// Capacity is told how many bytes may be in flight at most.
 	Capacity(bytes int64)
-	// Observe hands over everything read when metrics are collected.
+	// Observe hands over what is read when metrics are collected.
 	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)
 }
 
-// Keep runs one session after the other. Keep returns nil once ctx has ended,
-// and a session's error where that is final or not transient. failed is told of
+// Keep runs one session after the other. It returns nil once ctx has ended, and
+// a session's error where that is final or not transient. failed is told of
 // every other error, and how long Keep waits then.
 func Keep(ctx context.Context, one func(context.Context) error, final error, failed func(err error, wait time.Duration)) error {
 	retry := backoff.Series{Range: waits}
