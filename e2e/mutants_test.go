@@ -116,13 +116,13 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "takes an error of EndTxn for a commit",
-		patches: []patch{{"sink/transaction.go", `return unsettled(fmt.Errorf("commit the transaction: %w", err))`, "_ = err"}},
+		patches: []patch{{"sink/transact.go", `return unsettled(fmt.Errorf("commit the transaction: %w", err))`, "_ = err"}},
 		test:    "TestE2EExactlyOnce$/^EndTxn_lost_until_the_timeout",
 		finds:   "(lost|torn|premature): |ended by itself",
 	},
 	{
 		mistake: "takes an error of EndTxn for an abort",
-		patches: []patch{{"sink/transaction.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
+		patches: []patch{{"sink/transact.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
 			"\t\tif errors.Is(err, ErrUnsettled) {\n\t\t\tx.k.client.Close()\n\t\t\tx.k.client, _ = kgo.NewClient(x.k.clientOpts...)\n\t\t\tx.k.partitions.reset()\n\t\t\tx.enlisted = nil\n\t\t\tcontinue\n\t\t}\n\t\tif !again"}},
 		test:  "TestE2EExactlyOnce$/^answers_to_EndTxn_lost_until_the_client_gives_up",
 		finds: "came again",
@@ -135,7 +135,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "answers a fencing by fencing",
-		patches: []patch{{"sink/transaction.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
+		patches: []patch{{"sink/transact.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
 			"\t\tif errors.Is(err, ErrFenced) {\n\t\t\tx.k.client.Close()\n\t\t\tx.k.client, _ = kgo.NewClient(x.k.clientOpts...)\n\t\t\tx.k.partitions.reset()\n\t\t\tx.enlisted = nil\n\t\t\tcontinue\n\t\t}\n\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again"}},
 		test:  "TestE2EExactlyOnce$/^spare_takes_over",
 		finds: "came again|reordered: ",
@@ -154,7 +154,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "reads the checkpoint up to the last stable offset",
-		patches: []patch{{"internal/kafkalog/partition.go", "stable >= 0 && stable < l.end", "stable < 0"}},
+		patches: []patch{{"internal/broker/kafkalog/partition.go", "stable >= 0 && stable < l.end", "stable < 0"}},
 		test:    "TestE2EExactlyOnceBesideAnotherTransaction",
 		finds:   "came again|ended by itself",
 	},

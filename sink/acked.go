@@ -201,7 +201,7 @@ func (k *Kafka) remade(name string, a *acked, id topicID) {
 		zap.String("topic", name), zap.String("acknowledged_ends", a.String()),
 		zap.Stringer("id", id), zap.Stringer("former_id", a.id),
 		zap.String("remedy", "publish again what consumers have not read: the outbox table and the positions of consumers tell which events these are"))
-	k.observer.topicRemade(name)
+	k.observer.TopicRemade(name)
 	k.ledger.Lock()
 	defer k.ledger.Unlock()
 	a.id, a.ends = id, nil
@@ -232,7 +232,7 @@ func likely(id topicID) string {
 func lostRemedy(cfg Options, topic string, partition int32, end int64) string {
 	last := ""
 	if end > 0 {
-		last = fmt.Sprintf(" The header cdc-lsn of the last record that is left tells where the gap begins: %s.", command("kafka-console-consumer", cfg,
+		last = fmt.Sprintf(" The header cdc-lsn of the last record that is left tells where the gap begins: %s.", cfg.Tools().Command("kafka-console-consumer",
 			fmt.Sprintf("--topic '%s' --partition %d --offset %d --max-messages 1 --property print.headers=true", topic, partition, end-1)))
 	}
 	return "set min.insync.replicas to 2 or more and unclean.leader.election.enable to false." + last +

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
 const (
@@ -174,7 +174,7 @@ const dialTimeout = 10 * time.Second
 // for every connection, so that renewed certificates need no restart; they are
 // read once here, so that a wrong one is found at the start. There are no
 // writes without the lease; nil: always.
-func dialer(cfg TLS, held *lease.Lease) (mute.DialFunc, error) {
+func dialer(cfg TLS, held *lease.Lease) (broker.DialFunc, error) {
 	plain := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return dialPlain(ctx, network, addr, held)
 	}
@@ -194,7 +194,7 @@ func dialer(cfg TLS, held *lease.Lease) (mute.DialFunc, error) {
 }
 
 func dialPlain(ctx context.Context, network, addr string, held *lease.Lease) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, mute.Address(ctx, addr))
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, broker.Address(ctx, addr))
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func dialPlain(ctx context.Context, network, addr string, held *lease.Lease) (ne
 }
 
 // dialTLS does what tls.Dialer would, over a plain connection.
-func dialTLS(ctx context.Context, plain mute.DialFunc, network, addr string, conf *tls.Config) (net.Conn, error) {
+func dialTLS(ctx context.Context, plain broker.DialFunc, network, addr string, conf *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := plain(ctx, network, addr)

@@ -8,8 +8,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Await implements Transactor. An event that can never be written is left to
-// Transact.
+// Await returns once the topics of the entries exist, which may take an operator.
+// Transact does not wait for them as a rule. If a transaction is prepared, Await calls end
+// before it waits, which is to Transact something. An event that can never be written is
+// left to Transact.
 func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() error) error {
 	ctx, release := x.k.connections.guard(ctx)
 	defer release()
@@ -74,7 +76,7 @@ func (x *Transactions) lookAside(ctx context.Context, s *search) (done, open boo
 		return false, false, x.k.stop(ctx, err)
 	}
 	if t != nil {
-		x.k.observer.topicUsed(s.name)
+		x.k.observer.TopicUsed(s.name)
 	}
 	return t != nil || err != nil, x.enlisted != nil, nil
 }

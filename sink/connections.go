@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"strconv"
 	"sync"
@@ -26,6 +27,9 @@ const (
 	// reportEvery is the time between two log lines about trouble without an end that is
 	// noticed.
 	reportEvery = 30 * time.Second
+	// outageForgotten is how long after its last failure an address is forgotten: the
+	// cluster has none of its brokers there any more, or no request goes to it.
+	outageForgotten = time.Hour
 )
 
 // connections watches the attempts to connect to brokers. The client would
@@ -43,9 +47,9 @@ type connections struct {
 	refuse context.CancelCauseFunc
 
 	mu      sync.Mutex
-	brokers map[int32]*trouble        // those whose last attempt failed, by node id
-	outages map[string]*digest.Outage // by address
-	cut     map[int32]bool            // those that hung up during the login
+	brokers map[int32]*trouble // those whose last attempt failed, by node id
+	outages map[string]*outage // by address
+	cut     map[int32]bool     // those that hung up during the login
 
 	throttled time.Time  // when that was last logged
 	waits     []throttle // the last ones
@@ -54,8 +58,14 @@ type connections struct {
 // trouble is a series of failed attempts to connect to one broker.
 type trouble struct{ refusals int }
 
+// outage is that of an address.
+type outage struct {
+	*digest.Outage
+	last time.Time // failure
+}
+
 func newConnections(cfg Options, log *zap.Logger, observer *Observer) *connections {
-	c := &connections{cfg: cfg, log: log, observer: observer, brokers: make(map[int32]*trouble), outages: make(map[string]*digest.Outage), cut: make(map[int32]bool)}
+	c := &connections{cfg: cfg, log: log, observer: observer, brokers: make(map[int32]*trouble), outages: make(map[string]*outage), cut: make(map[int32]bool)}
 	c.final, c.refuse = context.WithCancelCause(context.Background())
 	return c
 }
@@ -85,7 +95,7 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 	delete(c.cut, broker.NodeID)
 	t := c.brokers[broker.NodeID]
 	if t != nil {
-		c.observer.reconnect()
+		c.observer.Reconnect()
 	}
 	if err == nil {
 		delete(c.brokers, broker.NodeID)
@@ -106,7 +116,7 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 // but some of what speaks its protocol only hangs up.
 func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	if err == nil && kmsg.Key(key) == kmsg.Produce {
-		c.observer.answered()
+		c.observer.Answered()
 	}
 	if kmsg.Key(key) == kmsg.SASLAuthenticate && errors.Is(err, io.EOF) {
 		c.mu.Lock()
@@ -117,7 +127,7 @@ func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, 
 
 // OnBrokerThrottle implements kgo.HookBrokerThrottle.
 func (c *connections) OnBrokerThrottle(broker kgo.BrokerMetadata, wait time.Duration, _ bool) {
-	c.observer.throttled(wait)
+	c.observer.Throttled(wait)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waits = append(c.waits, throttle{time.Now(), wait}); len(c.waits) > throttlesKept {
@@ -126,7 +136,7 @@ func (c *connections) OnBrokerThrottle(broker kgo.BrokerMetadata, wait time.Dura
 	if now := time.Now(); now.Sub(c.throttled) >= reportEvery {
 		c.throttled = now
 		c.log.Warn("Kafka throttles the connector: a quota is used up", zap.Int32("broker", broker.NodeID), zap.Duration("wait", wait),
-			zap.String("remedy", QuotaCommand(c.cfg)))
+			zap.String("remedy", c.cfg.Tools().RaiseQuota()))
 	}
 }
 
@@ -169,10 +179,13 @@ func (c *connections) failed(t *trouble, addr string, err error) {
 		c.refuse(failure.Configf(remedy, "connect to Kafka broker %s: %w", addr, err))
 		return
 	}
+	now := time.Now()
+	maps.DeleteFunc(c.outages, func(_ string, o *outage) bool { return now.Sub(o.last) > outageForgotten })
 	o := c.outages[addr]
 	if o == nil {
-		o = digest.NewOutage(c.log.With(zap.String("broker", addr)), "connected to Kafka broker again")
+		o = &outage{Outage: digest.NewOutage(c.log.With(zap.String("broker", addr)), "connected to Kafka broker again")}
 		c.outages[addr] = o
 	}
+	o.last = now
 	o.Failed("cannot connect to Kafka broker, retrying", &failure.Error{Remedy: absenceRemedy(c.cfg, err), Err: err})
 }

@@ -168,7 +168,7 @@ func (k *Kafka) open(ctx context.Context, t *topic, name string) (*topic, error)
 	if t.round != k.rounds {
 		if now := time.Now(); now.Sub(t.told) >= useEvery {
 			t.told = now
-			k.observer.topicUsed(name)
+			k.observer.TopicUsed(name)
 		}
 		if n := t.known.n.Load(); n > t.partitions {
 			k.changed(t, n)

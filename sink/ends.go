@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 )
 
 // mostEnds bounds how many partitions a checkpoint remembers: those of the topics that
@@ -33,17 +33,6 @@ var comparePatience = 5 * time.Second
 
 // comparedAtOnce is how many topics brokers are asked for at a time.
 const comparedAtOnce = 8
-
-// Acknowledged is a Sink that knows what brokers have acknowledged, also before a start.
-type Acknowledged interface {
-	// Ends are how far the logs of topics reach at least. It may be called beside Deliver.
-	Ends() checkpoint.Ends
-	// Compare compares the ends of a checkpoint with what brokers have now. Only the first
-	// call does anything.
-	Compare(ctx context.Context, ends checkpoint.Ends) error
-}
-
-var _ Acknowledged = (*Kafka)(nil)
 
 // text is how a checkpoint has the id.
 func (id topicID) text() string {
@@ -61,7 +50,7 @@ func parseTopicID(text string) (id topicID) {
 	return id
 }
 
-// Ends implements Acknowledged. It leaves out markers that brokers may not have written
+// Ends are how far the logs of topics reach at least. It may be called beside Deliver. It leaves out markers that brokers may not have written
 // yet: they are no events. The caller may change what it returns.
 func (k *Kafka) Ends() checkpoint.Ends {
 	k.ledger.Lock()
@@ -87,9 +76,9 @@ func (k *Kafka) Ends() checkpoint.Ends {
 	return all
 }
 
-// Compare implements Acknowledged. Compared ends also count as acknowledged
-// from now on, so a partition without an answer yet is compared at the next
-// write.
+// Compare compares the ends of a checkpoint with what brokers have now. Only the first
+// call does anything. Compared ends also count as acknowledged from now on, so a partition
+// without an answer yet is compared at the next write.
 func (k *Kafka) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	if k.compared {
 		return nil
@@ -125,10 +114,12 @@ func (k *Kafka) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	return c.Loss(k.cfg)
 }
 
-// Ends implements Transactor.
+// Ends are how far the logs of topics reach at least. It may be called at any time
+// before Close.
 func (x *Transactions) Ends() checkpoint.Ends { return x.k.Ends() }
 
-// Compare implements Transactor.
+// Compare compares what brokers had acknowledged, as the checkpoint says, with what
+// they have now. It is called once after Claim.
 func (x *Transactions) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	leave, err := x.enter(ctx)
 	if err != nil {

@@ -2,12 +2,13 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // enlistPatience bounds the wait for the markers of the last transaction, from the
@@ -40,55 +41,24 @@ func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
 	if err != nil {
 		return
 	}
-	req := enlistment(wanted)
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.id, id, epoch
+	topics := wanted.byTopic()
 	retry := backoff.Series{Range: marked}
 	for {
-		resp, err := req.RequestWith(ctx, x.k.client)
-		if err != nil {
-			return
-		}
-		switch refusedWith(resp) {
-		case 0:
+		switch err := broker.Enlist(ctx, x.k.client, x.id, id, epoch, topics); {
+		case err == nil:
 			x.enlisted.add(wanted)
 			return
-		case kerr.ConcurrentTransactions.Code:
-			if retry.Pause(ctx) != nil {
-				return
-			}
-		default:
+		case !errors.Is(err, kerr.ConcurrentTransactions) || retry.Pause(ctx) != nil:
 			return
 		}
 	}
 }
 
-// enlistment is the request for the partitions.
-func enlistment(wanted partitions) *kmsg.AddPartitionsToTxnRequest {
-	req := kmsg.NewPtrAddPartitionsToTxnRequest()
-	topics := make(map[string]int)
-	for p := range wanted {
-		i, ok := topics[p.topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[p.topic] = i
-			t := kmsg.NewAddPartitionsToTxnRequestTopic()
-			t.Topic = p.topic
-			req.Topics = append(req.Topics, t)
-		}
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p.number)
+// byTopic are the numbers of partitions.
+func (p partitions) byTopic() map[string][]int32 {
+	topics := make(map[string][]int32)
+	for one := range p {
+		topics[one.topic] = append(topics[one.topic], one.number)
 	}
-	return req
-}
-
-// refusedWith is the code of an error in the answer, or 0. While the coordinator is busy
-// with the last transaction, it says so of all partitions alike.
-func refusedWith(resp *kmsg.AddPartitionsToTxnResponse) int16 {
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if p.ErrorCode != 0 {
-				return p.ErrorCode
-			}
-		}
-	}
-	return 0
+	return topics
 }

@@ -105,7 +105,7 @@ func badEvent(err error) *transform.BadEvent {
 func (k *Kafka) badEvent(topic string, err error) *transform.BadEvent {
 	bad := badEvent(err)
 	if bad.Reason == transform.ReasonRecordTooLarge {
-		bad.Err = failure.Configf(ConfigCommand(k.cfg, topic, fmt.Sprint(MaxMessageBytes, "=", k.cfg.MaxRecordBytes)), "%w", bad.Err)
+		bad.Err = failure.Configf(k.cfg.Tools().Set(topic, fmt.Sprint(MaxMessageBytes, "=", k.cfg.MaxRecordBytes)), "%w", bad.Err)
 	}
 	return bad
 }
@@ -136,9 +136,9 @@ const lossRemedy = "the broker no longer has records that it had acknowledged, o
 func writeRemedy(err error, cfg Options, topic string) string {
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return AllowCommand(cfg, "Write --operation Describe", topic)
+		return cfg.Tools().Allow("Write --operation Describe", topic)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return AllowCommand(cfg, "IdempotentWrite", "")
+		return cfg.Tools().Allow("IdempotentWrite", "")
 	case errors.Is(err, kerr.UnsupportedCompressionType), errors.Is(err, kerr.UnsupportedForMessageFormat):
 		return fmt.Sprintf("set sink.kafka.compression to a codec that the broker takes (now %s)", cfg.Compression)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
 var _ Sink = (*Kafka)(nil)
@@ -108,6 +107,7 @@ func newProducer(cfg Options, opts []Option, more ...kgo.Opt) (*Kafka, error) {
 	for _, opt := range opts {
 		opt(k)
 	}
+	k.observer.complete()
 	k.connections = newConnections(cfg, k.log, &k.observer)
 	k.connections.lease = k.lease
 	k.onDone = func(rec *kgo.Record, err error) {
@@ -144,14 +144,14 @@ func ClientOpts(cfg Options) ([]kgo.Opt, error) {
 	return clientOpts(cfg, dial)
 }
 
-func clientOpts(cfg Options, dial mute.DialFunc) ([]kgo.Opt, error) {
+func clientOpts(cfg Options, dial broker.DialFunc) ([]kgo.Opt, error) {
 	auth, err := mechanism(cfg.SASL)
 	if err != nil {
 		return nil, err
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.Dialer(mute.Dialer(dial)),
+		kgo.Dialer(broker.Dialer(dial)),
 		kgo.DisableClientMetrics(),
 		// An outbox may be quiet for minutes, and a first event should not
 		// wait for TLS and SASL. Brokers close after ten minutes, common load

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
@@ -153,11 +154,9 @@ func createOn(t *testing.T, c *kafkatest.Cluster, name string, broker int32) {
 // busy reports whether the coordinator still waits for the last transaction's markers.
 func busy(t *testing.T, x *Transactions, topic string) bool {
 	t.Helper()
-	req := enlistment(partitions{{topic, 0}: true})
 	id, epoch, err := x.k.client.ProducerID(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.id, id, epoch
-	return refusedWith(must.Get(req.RequestWith(deadline(t), x.k.client))(t)) == kerr.ConcurrentTransactions.Code
+	return errors.Is(broker.Enlist(deadline(t), x.k.client, x.id, id, epoch, map[string][]int32{topic: {0}}), kerr.ConcurrentTransactions)
 }

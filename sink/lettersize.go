@@ -40,7 +40,7 @@ func LargestLetter(cfg Options) int { return int(cfg.MaxRecordBytes) + letterOve
 // LargerLettersCommand returns the command of Kafka's own tools that makes the topic
 // take dead letters as large as the connector can send.
 func LargerLettersCommand(cfg Options, topic string) string {
-	return ConfigCommand(cfg, topic, MaxMessageBytes+"="+strconv.Itoa(int(requestBytes(cfg))))
+	return cfg.Tools().Set(topic, MaxMessageBytes+"="+strconv.Itoa(int(requestBytes(cfg))))
 }
 
 // letterLimit is how long dead letters may be, as far as brokers refused longer ones.

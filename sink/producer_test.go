@@ -58,7 +58,7 @@ func TestProducerIDRefusedForGoodIsConfiguration(t *testing.T) {
 	asked := c.unnumbered(-1, kerr.ClusterAuthorizationFailed)
 	k, _ := newKafka(t, c.config())
 	err := k.Deliver(deadline(t), events("orders", 200), noReject(t))
-	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != AllowCommand(k.cfg, "IdempotentWrite", "") {
+	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != k.cfg.Tools().Allow("IdempotentWrite", "") {
 		t.Errorf("got %v, remedy %q", err, failure.RemedyOf(err))
 	}
 	if n := asked.Hits(); n != broker.Refusals {

@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -71,7 +71,9 @@ func identify(r *kgo.Record) (id identity) {
 	return id
 }
 
-// Recall implements Transactor.
+// Recall finds out what consumers see of transactions that may count in part.
+// Transact leaves that out until Settled is called. Recall returns those that do
+// count in part, or may.
 func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtful) (torn []checkpoint.Doubtful, err error) {
 	x.Settled()
 	if len(doubtful) == 0 {
@@ -113,7 +115,7 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	return torn, nil
 }
 
-// Settled implements Transactor.
+// Settled says that all events of those transactions count now.
 func (x *Transactions) Settled() { x.visible = nil }
 
 // leaveOut reports whether consumers see the record already, and so often that this one
@@ -148,10 +150,10 @@ func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic 
 		switch {
 		case errors.Is(err, kerr.TopicAuthorizationFailed) && !d.Committed:
 			x.k.log.Warn("not allowed to read what the last Kafka transaction wrote, so that it cannot be told whether brokers committed a part of it",
-				zap.String("topic", topic), zap.String("remedy", AllowCommand(x.k.cfg, "Read", topic)))
+				zap.String("topic", topic), zap.String("remedy", x.k.cfg.Tools().Allow("Read", topic)))
 			return nil, nil
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
-			return nil, failure.Configf(AllowCommand(x.k.cfg, "Read", topic), "%w", err)
+			return nil, failure.Configf(x.k.cfg.Tools().Allow("Read", topic), "%w", err)
 		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing():
 			return nil, nil // it was deleted, so that nobody sees it
 		case err == nil || !kerr.IsRetriable(err):

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
 // renew replaces the client if a broker refused it a producer id, because such
@@ -77,7 +76,7 @@ func (b *writeBarrier) close() { b.mu.Lock() }
 func (b *writeBarrier) open() { b.mu.Unlock() }
 
 // dialer returns dial with the barrier in each of its connections.
-func (b *writeBarrier) dialer(dial mute.DialFunc) mute.DialFunc {
+func (b *writeBarrier) dialer(dial broker.DialFunc) broker.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

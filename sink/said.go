@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -122,7 +122,7 @@ func (r *answers) note(resp *kmsg.ProduceResponse) {
 }
 
 // dialer returns dial with connections that read refusals.
-func (r *answers) dialer(dial mute.DialFunc) mute.DialFunc {
+func (r *answers) dialer(dial broker.DialFunc) broker.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

@@ -93,50 +93,30 @@ type Observer struct {
 	Answered func()
 }
 
-func (o *Observer) throttled(wait time.Duration) {
-	if o.Throttled != nil {
-		o.Throttled(wait)
+// complete gives members that are not set one that does nothing.
+func (o *Observer) complete() {
+	if o.Reconnect == nil {
+		o.Reconnect = func() {}
 	}
-}
-
-func (o *Observer) answered() {
-	if o.Answered != nil {
-		o.Answered()
+	if o.PartitionsChanged == nil {
+		o.PartitionsChanged = func(string, int32, int32) {}
 	}
-}
-
-func (o *Observer) topicUsed(topic string) {
-	if o.TopicUsed != nil {
-		o.TopicUsed(topic)
+	if o.TopicRemade == nil {
+		o.TopicRemade = func(string) {}
 	}
-}
-
-func (o *Observer) reconnect() {
-	if o.Reconnect != nil {
-		o.Reconnect()
+	if o.TopicWaiting == nil {
+		o.TopicWaiting = func(string, bool) {}
 	}
-}
-
-func (o *Observer) partitionsChanged(topic string, from, to int32) {
-	if o.PartitionsChanged != nil {
-		o.PartitionsChanged(topic, from, to)
+	if o.Refused == nil {
+		o.Refused = func(string, string) {}
 	}
-}
-
-func (o *Observer) refused(reason, remedy string) {
-	if o.Refused != nil {
-		o.Refused(reason, remedy)
+	if o.TopicUsed == nil {
+		o.TopicUsed = func(string) {}
 	}
-}
-
-func (o *Observer) topicRemade(topic string) {
-	if o.TopicRemade != nil {
-		o.TopicRemade(topic)
+	if o.Throttled == nil {
+		o.Throttled = func(time.Duration) {}
 	}
-}
-
-func (o *Observer) topicWaiting(topic string, waiting bool) {
-	if o.TopicWaiting != nil {
-		o.TopicWaiting(topic, waiting)
+	if o.Answered == nil {
+		o.Answered = func() {}
 	}
 }

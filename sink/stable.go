@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
@@ -84,12 +82,11 @@ func (s *StableOffsets) look(ctx context.Context, limit time.Duration) (HeldBack
 	if len(topics) == 0 {
 		return HeldBack{}, nil
 	}
-	admin := broker.Admin(s.cluster.client)
-	stable, err := admin.ListCommittedOffsets(ctx, topics...)
+	stable, err := broker.StableOffsets(ctx, s.cluster.client, topics...)
 	if err != nil {
 		return HeldBack{}, fmt.Errorf("list the last stable offsets: %w", err)
 	}
-	ends, err := admin.ListEndOffsets(ctx, topics...)
+	ends, err := broker.EndOffsets(ctx, s.cluster.client, topics...)
 	if err != nil {
 		return HeldBack{}, fmt.Errorf("list the ends of topics: %w", err)
 	}
@@ -98,22 +95,18 @@ func (s *StableOffsets) look(ctx context.Context, limit time.Duration) (HeldBack
 
 // judge compares a look with those before. A transaction that began between the
 // two questions of a look shows as one that is open.
-func (s *StableOffsets) judge(now time.Time, stable, ends kadm.ListedOffsets) (worst HeldBack) {
+func (s *StableOffsets) judge(now time.Time, stable, ends broker.Offsets) (worst HeldBack) {
 	held := map[partition]hold{}
-	ends.Each(func(end kadm.ListedOffset) {
-		low, ok := stable.Lookup(end.Topic, end.Partition)
-		if !ok || low.Err != nil || end.Err != nil || low.Offset >= end.Offset {
-			return
-		}
-		p := partition{end.Topic, end.Partition}
+	for _, b := range broker.HeldBack(stable, ends) {
+		p := partition{b.Topic, b.Partition}
 		h, open := s.held[p]
-		if !open || h.at != low.Offset {
-			h = hold{low.Offset, now}
+		if !open || h.at != b.Stable {
+			h = hold{b.Stable, now}
 		}
 		held[p] = h
-		worst.Records = max(worst.Records, end.Offset-low.Offset)
+		worst.Records = max(worst.Records, b.End-b.Stable)
 		worst.For = max(worst.For, now.Sub(h.since))
-	})
+	}
 	s.held = held
 	return worst
 }

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
@@ -43,8 +43,8 @@ func TestHeldBackByAnotherTransaction(t *testing.T) {
 
 // A pipeline that works has transactions one after the other: its offsets move.
 func TestMovingOffsetsAreNotHeldBack(t *testing.T) {
-	listed := func(offset int64) kadm.ListedOffsets {
-		return kadm.ListedOffsets{"t": {0: {Topic: "t", Offset: offset}}}
+	listed := func(offset int64) broker.Offsets {
+		return broker.Offsets{"t": {0: {At: offset}}}
 	}
 	s := &StableOffsets{}
 	began := time.Now()

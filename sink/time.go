@@ -141,11 +141,11 @@ func (k *Kafka) untimely(ctx context.Context, s *batch) (asked bool) {
 	reason := fmt.Sprintf("brokers do not take records of topic %q with the time of this machine, %s%s: %v",
 		rec.Topic, rec.Timestamp.UTC().Format(time.RFC3339), settings, cause)
 	remedy := "set the clocks of this machine and of the brokers right (NTP); or let brokers set the time: " +
-		ConfigCommand(k.cfg, rec.Topic, "message.timestamp.type=LogAppendTime")
+		k.cfg.Tools().Set(rec.Topic, "message.timestamp.type=LogAppendTime")
 	k.complain("Kafka refuses records for their time, retrying", zap.String("topic", rec.Topic), zap.Int32("partition", rec.Partition),
 		zap.String("error", reason), zap.String("remedy", remedy))
 	k.refusing = true
-	k.observer.refused(reason, remedy)
+	k.observer.Refused(reason, remedy)
 	return false
 }
 
@@ -153,6 +153,6 @@ func (k *Kafka) untimely(ctx context.Context, s *batch) (asked bool) {
 func (k *Kafka) goOn() {
 	if k.refusing {
 		k.refusing = false
-		k.observer.refused("", "")
+		k.observer.Refused("", "")
 	}
 }

@@ -192,7 +192,7 @@ func (k *Kafka) found(name string, as located) {
 	k.topics[name] = &topic{name: name, partitions: as.partitions, known: k.partitions.count(name), acked: known}
 	if k.waiting[name] {
 		delete(k.waiting, name)
-		k.observer.topicWaiting(name, false)
+		k.observer.TopicWaiting(name, false)
 		k.log.Info("topic exists now", zap.String("topic", name), zap.Int32("partitions", as.partitions))
 	}
 }
@@ -227,7 +227,7 @@ func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	}
 	if !k.waiting[name] {
 		k.waiting[name] = true
-		k.observer.topicWaiting(name, true)
+		k.observer.TopicWaiting(name, true)
 		k.log.Warn("waiting for a missing topic",
 			zap.String("topic", name), zap.String("remedy", CreateCommand(k.cfg, name)))
 	}
@@ -241,27 +241,11 @@ func (k *Kafka) lookupFailed(err error, name string) error {
 	case errors.Is(err, kerr.InvalidTopicException):
 		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: wrapped}
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return failure.Configf(AllowCommand(k.cfg, "Write --operation Describe", name), "%w", wrapped)
+		return failure.Configf(k.cfg.Tools().Allow("Write --operation Describe", name), "%w", wrapped)
 	case errors.Is(err, kgo.ErrClientClosed):
 		return wrapped
 	}
 	return passingError{wrapped}
-}
-
-// CreateRequest returns the request for a topic as cfg wants topics to be; the
-// broker gives up on it after timeout.
-func CreateRequest(cfg Options, name string, timeout time.Duration) *kmsg.CreateTopicsRequest {
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = int32(timeout / time.Millisecond)
-	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions, t.ReplicationFactor = name, cfg.TopicPartitions, cfg.ReplicationFactor
-	for key, value := range cfg.TopicConfig {
-		c := kmsg.NewCreateTopicsRequestTopicConfig()
-		c.Name, c.Value = key, &value
-		t.Configs = append(t.Configs, c)
-	}
-	req.Topics = append(req.Topics, t)
-	return req
 }
 
 // createdWith are the options that a topic is created with, of events or of dead letters.
@@ -295,9 +279,11 @@ func createTopic(ctx context.Context, client kmsg.Requestor, cfg Options, use Us
 }
 
 func requestTopic(ctx context.Context, client kmsg.Requestor, cfg Options, name string, try bool) (created bool, err error) {
-	req := CreateRequest(cfg, name, createTimeout)
-	req.ValidateOnly = try
-	_, err = broker.CreateTopic(ctx, client, req)
+	if topic := NewTopic(cfg, name); try {
+		_, err = broker.TryTopic(ctx, client, topic, createTimeout)
+	} else {
+		err = broker.CreateTopic(ctx, client, topic, createTimeout)
+	}
 	switch {
 	case err == nil:
 		return !try, nil
@@ -318,7 +304,7 @@ func notCreated(cfg Options, err error, name string) error {
 	case kafka == kerr.InvalidTopicException:
 		return &transform.BadEvent{Reason: transform.ReasonIllegalTopic, Err: err}
 	case kafka == kerr.TopicAuthorizationFailed, kafka == kerr.ClusterAuthorizationFailed:
-		return failure.Configf(AllowCommand(cfg, "Create", name), "%w", err)
+		return failure.Configf(cfg.Tools().Allow("Create", name), "%w", err)
 	}
 	return failure.Configf("correct sink.kafka.topic_partitions, replication_factor or topic_config, or create it: "+
 		CreateCommand(cfg, name), "%w", err)
@@ -341,7 +327,7 @@ func (k *Kafka) forget(name string, err error) {
 func (k *Kafka) changed(t *topic, partitions int32) {
 	k.log.Warn("topic has another number of partitions, keys move", zap.String("topic", t.name),
 		zap.Int32("from", t.partitions), zap.Int32("to", partitions))
-	k.observer.partitionsChanged(t.name, t.partitions, partitions)
+	k.observer.PartitionsChanged(t.name, t.partitions, partitions)
 	t.partitions = partitions
 }
 

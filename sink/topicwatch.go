@@ -176,7 +176,7 @@ func (w *topicWatch) trouble(use Use, t *kmsg.MetadataResponseTopic, least map[s
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return mayPass(CreateCommand(w.cfg, use.Topic)+"; if events no longer go there, restart the connector", MissingTopicText+use.Topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return failure.Configf(AllowCommand(w.cfg, allow, use.Topic), "topic %q: %w", use.Topic, err)
+		return failure.Configf(w.cfg.Tools().Allow(allow, use.Topic), "topic %q: %w", use.Topic, err)
 	case errors.Is(err, kerr.InvalidTopicException):
 		return nil // a bad event
 	case err != nil:
@@ -184,7 +184,7 @@ func (w *topicWatch) trouble(use Use, t *kmsg.MetadataResponseTopic, least map[s
 	}
 	for _, op := range operations {
 		if !broker.Permits(t.AuthorizedOperations, op) {
-			return failure.Configf(AllowCommand(w.cfg, allow, use.Topic), "the broker does not allow to %s topic %q", verbs[op], use.Topic)
+			return failure.Configf(w.cfg.Tools().Allow(allow, use.Topic), "the broker does not allow to %s topic %q", verbs[op], use.Topic)
 		}
 	}
 	return w.partitions(use.Topic, t, least)
@@ -206,10 +206,10 @@ func (w *topicWatch) partitions(topic string, t *kmsg.MetadataResponseTopic, lea
 	}
 	switch {
 	case len(headless) > 0:
-		return mayPass("start the brokers of "+command("kafka-topics", w.cfg, fmt.Sprintf("--describe --topic '%s'", topic)),
+		return mayPass(w.cfg.Tools().StartBrokers(topic),
 			fmt.Sprintf("topic %q has no leader for partitions %v", topic, headless))
 	case len(short) > 0:
-		return mayPass("start the brokers of "+command("kafka-topics", w.cfg, fmt.Sprintf("--describe --topic '%s'", topic)),
+		return mayPass(w.cfg.Tools().StartBrokers(topic),
 			fmt.Sprintf("topic %q has %d replicas in sync of partitions %v, but min.insync.replicas is %d", topic, copies, short, least[topic]))
 	}
 	return nil

@@ -31,7 +31,7 @@ func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) 
 		case err == nil:
 			return nil
 		case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-			return failure.Configf(AllowTransactionsCommand(cfg, id), "%w", err)
+			return failure.Configf(cfg.Tools().AllowTransactions(id), "%w", err)
 		case kerr.IsRetriable(err) && retry.Pause(ctx) == nil:
 			continue
 		}
@@ -46,7 +46,8 @@ func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) 
 // usablePatience bounds the questions of Transactions.Usable.
 const usablePatience = 5 * time.Second
 
-// Usable implements Transactor.
+// Usable tells why the transactional id could not be claimed, as far as that shows
+// without a claim. It may be called again and again before Claim, and changes nothing.
 func (x *Transactions) Usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, usablePatience)
 	defer cancel()

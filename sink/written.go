@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -87,7 +86,7 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 			return end.offset, nil
 		}
 		listed, err := x.askEnds(ctx, endTimeout, topic)
-		switch answer, ok := listed.Lookup(topic, partition); {
+		switch answer, ok := listed[partition]; {
 		case ok && answer.Err == nil:
 			continue
 		case ok:
@@ -99,7 +98,7 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing():
 			return 0, nil // it was deleted, which the transaction finds out
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
-			return 0, failure.Configf(AllowCommand(x.k.cfg, "Write --operation Describe", topic), "ask for the ends of topic %q: %w", topic, err)
+			return 0, failure.Configf(x.k.cfg.Tools().Allow("Write --operation Describe", topic), "ask for the ends of topic %q: %w", topic, err)
 		case !broker.MayPass(err):
 			return 0, unsettled(fmt.Errorf("ask for the end of partition %d of topic %q: %w", partition, topic, err))
 		}
@@ -112,16 +111,16 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 }
 
 // askEnds asks for the ends of a topic's partitions, and notes those that brokers say.
-func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic string) (kadm.ListedOffsets, error) {
+func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic string) (map[int32]broker.Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	listed, err := broker.Admin(x.k.client).ListEndOffsets(ctx, topic)
-	for partition, listed := range listed[topic] {
-		if listed.Err == nil { // a broker that does not lead any more may say less than it should
-			x.noteEnd(x.k.acked[topic], partition, listed.Offset)
+	listed, err := broker.EndOffsets(ctx, x.k.client, topic)
+	for partition, end := range listed[topic] {
+		if end.Err == nil { // a broker that does not lead any more may say less than it should
+			x.noteEnd(x.k.acked[topic], partition, end.At)
 		}
 	}
-	return listed, err
+	return listed[topic], err
 }
 
 // noteEnd notes that all that was committed to the partition is before the offset, unless

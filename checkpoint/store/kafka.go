@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 )
 
 // kafka keeps checkpoints as Kafka Connect keeps its offsets: the last record
@@ -26,11 +25,10 @@ type kafka struct {
 	client *kgo.Client // asks
 	writer *kgo.Client // writes; the same as client until brokers refuse it; used by Save
 	opts   []kgo.Opt
-	admin  *kadm.Client
 	base   string // what the topics of all keys begin with
 	topic  string // the key's
 	key    string
-	who    string // our name at the brokers, for ACL commands
+	tools  broker.Tools
 	link   *link
 	height height
 }
@@ -56,10 +54,10 @@ const saveRetries = 20
 // NewKafka returns the store that keeps the checkpoint as the last record under
 // key in Topic(base, key). It creates the topic where it is missing, and refuses one
 // that is not compacted or has several partitions. opts are for a client of the
-// store's own; the store overrides those that concern producing. principal is
-// the name of that client at the brokers, for remedies. NewKafka blocks until a
+// store's own; the store overrides those that concern producing. tools
+// are for remedies. NewKafka blocks until a
 // broker answers, the client gives up or ctx ends.
-func NewKafka(ctx context.Context, opts []kgo.Opt, base, key, principal string) (checkpoint.Store, error) {
+func NewKafka(ctx context.Context, opts []kgo.Opt, base, key string, tools broker.Tools) (checkpoint.Store, error) {
 	link := new(link)
 	opts = append(append([]kgo.Opt(nil), opts...),
 		kgo.WithHooks(link),
@@ -79,7 +77,7 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, base, key, principal string) 
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint store: %w", err)
 	}
-	k := &kafka{client: client, writer: client, opts: opts, admin: broker.Admin(client), base: base, topic: Topic(base, key), key: key, who: principal, link: link}
+	k := &kafka{client: client, writer: client, opts: opts, base: base, topic: Topic(base, key), key: key, tools: tools, link: link}
 	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()
@@ -208,29 +206,15 @@ func (k *kafka) classify(err error, operation string) error {
 	case errors.Is(err, kerr.InvalidTopicException):
 		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return failure.Configf(k.allow(topicOperations, "--topic '"+k.topic+"'"),
+		return failure.Configf(k.tools.Allow(TopicOperations, k.topic),
 			"not allowed to %s it: %w", operation, err)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return failure.Configf(k.allow(operation, "--cluster"),
+		return failure.Configf(k.tools.Allow(operation, ""),
 			"not allowed to %s: %w", operation, err)
 	}
 	return err
 }
 
-// topicOperations are all operations on the topic. A remedy names all of them:
+// TopicOperations are all operations on the topic. A remedy names all of them:
 // with only the refused one allowed, the next one would be refused.
-const topicOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
-
-// allow returns the command that lets the connector do operations.
-func (k *kafka) allow(operations, resource string) string {
-	return k.command("kafka-acls", "--add --allow-principal '"+k.who+"' --operation "+operations+" "+resource)
-}
-
-// command returns a command line of one of Kafka's own tools.
-func (k *kafka) command(tool, args string) string {
-	broker := "<broker>"
-	if seeds, ok := k.client.OptValue(kgo.SeedBrokers).([]string); ok && len(seeds) > 0 {
-		broker = seeds[0]
-	}
-	return fmt.Sprintf("%s.sh --bootstrap-server %s %s", tool, broker, args)
-}
+const TopicOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"

@@ -22,7 +22,7 @@ func TestE2EKafkaLoadBesideADeposedLeader(t *testing.T) {
 		kafkatest.OneController(), kafkatest.Setting("min.insync.replicas", "1"))
 	open := func(opts ...kgo.Opt) checkpoint.Store {
 		opts = append([]kgo.Opt{kgo.SeedBrokers(c.Brokers...)}, opts...)
-		s := must.Get(NewKafka(limited(t), opts, testBase, "a", "User:cdc"))(t)
+		s := must.Get(NewKafka(limited(t), opts, testBase, "a", testTools))(t)
 		t.Cleanup(s.Close)
 		return s
 	}

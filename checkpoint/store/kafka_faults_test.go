@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -122,7 +121,7 @@ const never = 10 * time.Minute
 func TestKafkaLoadAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	addr, asked := kafkatest.Silent(t)
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)))(t)
-	k := &kafka{client: client, writer: client, admin: kadm.NewClient(client), topic: "checkpoints", key: "a"}
+	k := &kafka{client: client, writer: client, topic: "checkpoints", key: "a"}
 	defer k.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -136,7 +135,7 @@ func TestKafkaOpenAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	wantEnd(t, func() error {
-		_, err := NewKafka(ctx, []kgo.Opt{kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)}, "checkpoints", "a", "User:cdc")
+		_, err := NewKafka(ctx, []kgo.Opt{kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)}, "checkpoints", "a", testTools)
 		return err
 	}, func() { <-asked; cancel() })
 }

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 )
 
 const cleanupPolicy = "cleanup.policy"
@@ -21,11 +20,14 @@ const cleanupPolicy = "cleanup.policy"
 // because a checkpoint may be older than any retention. It is compacted often:
 // the cleaner leaves the active segment alone, so segments are as small as
 // brokers allow (1 MiB since Kafka 4.0, a few thousand checkpoints).
-var topicConfig = map[string]*string{
-	cleanupPolicy:               kadm.StringPtr("compact"),
-	"segment.bytes":             kadm.StringPtr("1048576"),
-	"min.cleanable.dirty.ratio": kadm.StringPtr("0.1"),
+var topicConfig = map[string]string{
+	cleanupPolicy:               "compact",
+	"segment.bytes":             "1048576",
+	"min.cleanable.dirty.ratio": "0.1",
 }
+
+// createTimeout is what brokers have for the creation.
+const createTimeout = 15 * time.Second
 
 // topicPatience is how long a topic that was just created may stay unknown to
 // the brokers, and topicPoll how often they are asked.
@@ -41,48 +43,47 @@ const leastAsked = 10
 
 // ensureTopic checks the topic or creates it.
 func (k *kafka) ensureTopic(ctx context.Context) error {
-	detail, err := k.describe(ctx)
+	topic, err := k.describe(ctx)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return k.createTopic(ctx)
 	}
 	if err != nil {
 		return k.classify(err, "Describe")
 	}
-	return k.checkTopic(ctx, detail)
+	return k.checkTopic(ctx, topic)
 }
 
 // describe returns the topic's metadata; a topic that cannot be used now is an
 // error.
-func (k *kafka) describe(ctx context.Context) (kadm.TopicDetail, error) {
-	topics, err := k.admin.ListTopics(ctx, k.topic)
+func (k *kafka) describe(ctx context.Context) (kafkalog.Topic, error) {
+	topic, err := kafkalog.Describe(ctx, k.client, k.topic)
 	if err != nil {
-		return kadm.TopicDetail{}, err
+		return kafkalog.Topic{}, err
 	}
-	return topics[k.topic], kafkalog.Usable(topics[k.topic], 0)
+	return topic, topic.Usable(0)
 }
 
 func (k *kafka) createTopic(ctx context.Context) error {
-	const brokerDefault = -1
-	_, err := k.admin.CreateTopic(ctx, 1, brokerDefault, topicConfig, k.topic)
+	err := broker.CreateTopic(ctx, k.client, broker.NewTopic{Name: k.topic, Partitions: 1, Replicas: -1, Settings: topicConfig}, createTimeout)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return fmt.Errorf("create it: %w", k.classifyCreate(err))
 	}
-	var detail kadm.TopicDetail
+	var topic kafkalog.Topic
 	err = untilKnown(ctx, topicPatience, func(ctx context.Context) (err error) {
-		detail, err = k.describe(ctx)
+		topic, err = k.describe(ctx)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("wait for it after creation: %w", err)
 	}
-	return k.checkTopic(ctx, detail)
+	return k.checkTopic(ctx, topic)
 }
 
 func (k *kafka) classifyCreate(err error) error {
 	for _, refused := range []error{kerr.InvalidReplicationFactor, kerr.InvalidConfig, kerr.PolicyViolation} {
 		if errors.Is(err, refused) {
 			return failure.Configf("create it as the cluster's rules want it: "+
-				k.command("kafka-topics", "--create --topic '"+k.topic+"' --partitions 1 --config cleanup.policy=compact"), "%w", err)
+				k.tools.Create(broker.NewTopic{Name: k.topic, Partitions: 1, Settings: map[string]string{cleanupPolicy: "compact"}}), "%w", err)
 		}
 	}
 	return k.classify(err, "Create")
@@ -106,8 +107,8 @@ func untilKnown(ctx context.Context, patience time.Duration, f func(context.Cont
 
 // checkTopic refuses a topic that would lose the checkpoint, or the order of
 // two checkpoints (failure mode 36).
-func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
-	if n := len(detail.Partitions); n != 1 {
+func (k *kafka) checkTopic(ctx context.Context, topic kafkalog.Topic) error {
+	if n := len(topic.Leaders); n != 1 {
 		return failure.Configf("set checkpoint.topic to a name that is free (cdc-outbox creates it), or to a topic of one partition",
 			"it has %d partitions, not 1", n)
 	}
@@ -120,7 +121,7 @@ func (k *kafka) checkTopic(ctx context.Context, detail kadm.TopicDetail) error {
 		return fmt.Errorf("read its configuration: %w", k.classify(err, "DescribeConfigs"))
 	}
 	if policy != "compact" {
-		return failure.Lossf(k.command("kafka-configs", "--alter --entity-type topics --entity-name '"+k.topic+"' --add-config cleanup.policy=compact"),
+		return failure.Lossf(k.tools.Set(k.topic, cleanupPolicy+"=compact"),
 			"its cleanup.policy is %q, not compact: the broker deletes checkpoints when they are old", policy)
 	}
 	return nil

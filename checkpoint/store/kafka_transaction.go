@@ -9,7 +9,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 )
 
 // openPatience is how long a load waits for the end of transactions: longer than

@@ -81,7 +81,7 @@ func (k *kafka) renew() error {
 func (k *kafka) unnumbered(refusal *kerr.Error) error {
 	err := fmt.Errorf("get a producer id: %w", refusal)
 	if refusal == kerr.ClusterAuthorizationFailed {
-		return failure.Configf(k.allow("IdempotentWrite", "--cluster"), "%w", err)
+		return failure.Configf(k.tools.Allow("IdempotentWrite", ""), "%w", err)
 	}
 	return err
 }

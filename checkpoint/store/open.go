@@ -10,22 +10,23 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // Open opens the store that cfg chooses. key names the checkpoint where cfg.Key
-// is empty; by convention it is database/slot. kafka and principal are for
+// is empty; by convention it is database/slot. kafka and tools are for
 // StoreKafka, see NewKafka, and url the database for StorePostgres; the other stores ignore
 // them. It blocks until the store answers or ctx ends.
-func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, principal, url string) (checkpoint.Store, error) {
+func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, tools broker.Tools, url string) (checkpoint.Store, error) {
 	if cfg.Key != "" {
 		key = cfg.Key
 	}
 	switch cfg.Store {
 	case StoreKafka:
-		return NewKafka(ctx, kafka, cfg.Topic, key, principal)
+		return NewKafka(ctx, kafka, cfg.Topic, key, tools)
 	case StorePostgres:
 		return NewPostgres(ctx, url, cfg.Table, key)
 	case StoreFile:

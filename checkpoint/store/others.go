@@ -13,8 +13,9 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/kafkalog"
 )
 
 // SecondReader is the verdict about a slot, seen, that no checkpoint knows, if the tables or
@@ -106,12 +107,13 @@ func (p *postgres) others(ctx context.Context) (all []checkpoint.Checkpoint, err
 // may abort counts, too: its slot is the same.
 func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return await.Answer(ctx, func() (all []checkpoint.Checkpoint, err error) {
-		topics, err := k.admin.ListTopics(ctx)
+		known, err := broker.AllTopics(ctx, k.client)
 		if err != nil {
 			return nil, err
 		}
-		for _, topic := range topics.Names() {
-			if topic == k.topic || !strings.HasPrefix(topic, k.base+".") || kafkalog.Usable(topics[topic], 0) != nil {
+		for i := range known.Topics {
+			topic := *known.Topics[i].Topic
+			if topic == k.topic || !strings.HasPrefix(topic, k.base+".") || kafkalog.TopicOf(&known.Topics[i]).Usable(0) != nil {
 				continue
 			}
 			records, err := k.lastIn(ctx, topic)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -225,7 +226,7 @@ func limited(t *testing.T) context.Context {
 func TestOpenNamesTheCheckpoint(t *testing.T) {
 	cfg := Options{Store: StoreFile, Path: filepath.Join(t.TempDir(), "c.json")}
 	open := func(cfg Options, key string) checkpoint.Store {
-		s := must.Get(Open(t.Context(), cfg, key, nil, "", ""))(t)
+		s := must.Get(Open(t.Context(), cfg, key, nil, broker.Tools{}, ""))(t)
 		t.Cleanup(s.Close)
 		return s
 	}
@@ -235,7 +236,7 @@ func TestOpenNamesTheCheckpoint(t *testing.T) {
 	cfg.Key = "app/slot" // wins over the default
 	wantLoad(t, open(cfg, "app/other"), sample(1))
 
-	if _, err := Open(t.Context(), Options{Store: "paper"}, "a", nil, "", ""); err == nil {
+	if _, err := Open(t.Context(), Options{Store: "paper"}, "a", nil, broker.Tools{}, ""); err == nil {
 		t.Error("opened a store that does not exist")
 	}
 	wantNone(t, open(Options{Store: StoreNone}, "a"))

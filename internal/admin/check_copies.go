@@ -44,7 +44,7 @@ func (d *doctor) copies(ctx context.Context, c *cluster) {
 		remedy := ""
 		if v == singleCopy || v == maybeSingleCopy {
 			remedy = "three replicas and " + minInSync + " 2; replicas: kafka-reassign-partitions.sh, or create the topic with --replication-factor 3; then: " +
-				sink.ConfigCommand(c.cfg, topics[v][0], minInSync+"=2")
+				c.cfg.Tools().Set(topics[v][0], minInSync+"=2")
 		}
 		d.add("kafka.copies", v.outcome, strings.Join(topics[v], ", ")+": "+v.text, remedy)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -95,7 +94,7 @@ func (d *doctor) letters(ctx context.Context, c *cluster, topic string) {
 		return
 	}
 	if strings.Contains(settings[policy], "compact") {
-		d.warn("kafka.dead_letter_cleanup", sink.ConfigCommand(c.cfg, topic, policy+"=delete"),
+		d.warn("kafka.dead_letter_cleanup", c.cfg.Tools().Set(topic, policy+"=delete"),
 			"topic %q is compacted: a dead letter without a key is refused, which stops the pipeline, and of those with one key the last is kept", topic)
 	}
 	largest, err := strconv.Atoi(settings[sink.MaxMessageBytes])
@@ -124,13 +123,13 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 		}
 		d.ok(name, "topic %q does not exist; run will create it", topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Describe --operation Write", topic), "topic %q: %w", topic, err))
+		d.fail(name, failure.Configf(c.cfg.Tools().Allow("Describe --operation Write", topic), "topic %q: %w", topic, err))
 	case err != nil:
 		d.fail(name, fmt.Errorf("topic %q: %w", topic, err))
 	case !state.may(kmsg.ACLOperationWrite):
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, "Write", topic), "topic %q exists, but the broker does not allow to write to it", topic))
+		d.fail(name, failure.Configf(c.cfg.Tools().Allow("Write", topic), "topic %q exists, but the broker does not allow to write to it", topic))
 	case c.cfg.Delivery == sink.DeliveryExactlyOnce && !state.may(kmsg.ACLOperationRead):
-		d.warn(name, sink.AllowCommand(c.cfg, "Read", topic),
+		d.warn(name, c.cfg.Tools().Allow("Read", topic),
 			"topic %q, %d partitions, may be written to, but not read: if brokers commit a Kafka transaction in a part of its partitions only, it cannot be told which events consumers see already", topic, state.partitions)
 	default:
 		d.ok(name, "topic %q, %d partitions, may be written to", topic, state.partitions)
@@ -153,11 +152,11 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 		}
 		d.ok(name, "topic %q does not exist; run will create it, compacted", topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, topic), "topic %q: %w", topic, err))
+		d.fail(name, failure.Configf(c.cfg.Tools().Allow(store.TopicOperations, topic), "topic %q: %w", topic, err))
 	case err != nil:
 		d.fail(name, fmt.Errorf("topic %q: %w", topic, err))
 	case !state.may(kmsg.ACLOperationWrite) || !state.may(kmsg.ACLOperationRead):
-		d.fail(name, failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, topic), "the broker does not allow to read and write topic %q", topic))
+		d.fail(name, failure.Configf(c.cfg.Tools().Allow(store.TopicOperations, topic), "the broker does not allow to read and write topic %q", topic))
 	default:
 		d.ok(name, "topic %q may be read and written to", topic)
 	}
@@ -186,7 +185,7 @@ func (c *cluster) connect(ctx context.Context) error {
 		return err
 	}
 	if c.patience == 0 {
-		c.patience = min(max(leastPatience, mute.Patience(ctx, c.cfg.Brokers)+time.Second), mostPatience)
+		c.patience = min(max(leastPatience, broker.Patience(ctx, c.cfg.Brokers)+time.Second), mostPatience)
 	}
 	if c.client, err = broker.Connect(opts...); err != nil {
 		return err
@@ -243,7 +242,7 @@ func (c *cluster) creatable(ctx context.Context, topic string) error {
 	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
 		return nil
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return failure.Configf(sink.AllowCommand(c.cfg, "Create", topic)+", or create it: "+sink.CreateCommand(c.cfg, topic),
+		return failure.Configf(c.cfg.Tools().Allow("Create", topic)+", or create it: "+sink.CreateCommand(c.cfg, topic),
 			"topic %q does not exist and may not be created: %w", topic, err)
 	}
 	return failure.Configf(sink.CreateCommand(c.cfg, topic), "topic %q does not exist and could not be created: %w", topic, err)
@@ -251,7 +250,5 @@ func (c *cluster) creatable(ctx context.Context, topic string) error {
 
 // validate asks the cluster how it would create a topic.
 func (c *cluster) validate(ctx context.Context, cfg sink.Options, topic string) (*kmsg.CreateTopicsResponseTopic, error) {
-	req := sink.CreateRequest(cfg, topic, c.patience)
-	req.ValidateOnly = true
-	return broker.CreateTopic(ctx, c.client, req)
+	return broker.TryTopic(ctx, c.client, sink.NewTopic(cfg, topic), c.patience)
 }

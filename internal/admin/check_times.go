@@ -135,7 +135,7 @@ func (d *doctor) recordTimes(ctx context.Context) {
 		case !d.asksForTimes():
 			d.publishedTimes(name, t)
 		case t.err != nil:
-			d.warn(name, sink.AllowCommand(*d.cfg.Sink.Kafka, "DescribeConfigs", t.topic)+"; or set event.record_time to published",
+			d.warn(name, d.cfg.Sink.Kafka.Tools().Allow("DescribeConfigs", t.topic)+"; or set event.record_time to published",
 				"retention.ms of topic %q is not known (%v), so that records with a time of before may be deleted as soon as they are acknowledged", t.topic, t.err)
 		default:
 			d.askedTimes(name, t, oldest)
@@ -153,7 +153,7 @@ func (d *doctor) publishedTimes(name string, t topicTimes) {
 	const keeps = "records have the time at which they are written, so that none is deleted early"
 	for _, bound := range []sink.Bound{t.Before, t.After} {
 		if bound.Max > 0 && bound.Max <= clocksApart {
-			d.warn(name, sink.ConfigCommand(*d.cfg.Sink.Kafka, t.topic, bound.Setting+"=3600000"),
+			d.warn(name, d.cfg.Sink.Kafka.Tools().Set(t.topic, bound.Setting+"=3600000"),
 				"%s of topic %q is %s: a clock that is further off, or a broker that is away for longer, has records refused until they are written again", bound.Setting, t.topic, bound.Max)
 			return
 		}
@@ -170,7 +170,7 @@ func (d *doctor) askedTimes(name string, t topicTimes, oldest backlogAge) {
 	}
 	const instead = "those have the time at which they are written, and the header cdc-timestamp has the other"
 	replaced := func(setting string, bound time.Duration, text string, args ...any) {
-		d.warn(name, sink.ConfigCommand(kafka, t.topic, fmt.Sprintf("%s=%d", setting, bound.Milliseconds()))+"; or set event.record_time to published",
+		d.warn(name, kafka.Tools().Set(t.topic, fmt.Sprintf("%s=%d", setting, bound.Milliseconds()))+"; or set event.record_time to published",
 			text+"; "+instead, args...)
 	}
 	switch {

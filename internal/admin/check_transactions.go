@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// transactionTopic is where brokers keep what they know of transactions.
-	transactionTopic = "__transaction_state"
 	// transactionFeature is the version of transactions that a cluster runs. From
 	// 2 on, a late request of an aborted transaction cannot become part of the
 	// next one (KIP-890).
@@ -70,7 +68,7 @@ func (d *doctor) transactionVersion(ctx context.Context, c *cluster) {
 		return
 	}
 	if level < safeTransactions {
-		d.warn(name, "Apache Kafka 4.1 or later: "+sink.FeatureCommand(c.cfg, transactionFeature, safeTransactions),
+		d.warn(name, "Apache Kafka 4.1 or later: "+c.cfg.Tools().Upgrade(transactionFeature, safeTransactions),
 			"%s is %d: brokers may take a late request of an aborted transaction for a part of the next one", transactionFeature, level)
 		return
 	}
@@ -81,21 +79,21 @@ func (d *doctor) transactionVersion(ctx context.Context, c *cluster) {
 // transactions. It skips a topic that is not there yet.
 func (d *doctor) transactionCopies(ctx context.Context, c *cluster) {
 	const name = "kafka.transaction_copies"
-	state, err := c.lookup(ctx, transactionTopic)
+	state, err := c.lookup(ctx, broker.TransactionTopic)
 	if err != nil {
-		d.skip(name, fmt.Sprintf("%s: %v", transactionTopic, err))
+		d.skip(name, fmt.Sprintf("%s: %v", broker.TransactionTopic, err))
 		return
 	}
-	least, err := c.leastInSync(ctx, transactionTopic)
+	least, err := c.leastInSync(ctx, broker.TransactionTopic)
 	if err != nil {
 		d.skip(name, err.Error())
 		return
 	}
 	if v := judgeCopies(state.replicas, least); v != enoughCopies {
-		d.warn(name, "three replicas and "+minInSync+" 2: kafka-reassign-partitions.sh, and "+sink.ConfigCommand(c.cfg, transactionTopic, minInSync+"=2"),
+		d.warn(name, "three replicas and "+minInSync+" 2: kafka-reassign-partitions.sh, and "+c.cfg.Tools().Set(broker.TransactionTopic, minInSync+"=2"),
 			"%s has %d replicas and %s %d: with one broker's disk the outcome of transactions is lost, so that events may be lost or repeated",
-			transactionTopic, state.replicas, minInSync, least)
+			broker.TransactionTopic, state.replicas, minInSync, least)
 		return
 	}
-	d.ok(name, "%s has %d replicas, of which %d must be in sync", transactionTopic, state.replicas, least)
+	d.ok(name, "%s has %d replicas, of which %d must be in sync", broker.TransactionTopic, state.replicas, least)
 }

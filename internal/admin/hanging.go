@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
@@ -18,28 +17,25 @@ import (
 // known are the producer ids of those that coordinators have open. Its producer
 // has been silent for a while. With an error that isPartly there may be some, too.
 func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Duration) (Transactions, error) {
-	admin := broker.Admin(c.client)
 	missing := &unasked{}
-	held, err := heldPartitions(ctx, admin, missing)
+	held, err := c.heldPartitions(ctx, missing)
 	if err != nil || len(held) == 0 {
 		return nil, cmp.Or(err, missing.err(c.cfg))
 	}
-	if away, err := coordinatorsAway(ctx, admin); err == nil && away > 0 { // one of theirs would look as if it hung
-		missing.note(fmt.Sprintf("%d partitions of topic %q", away, transactionState), kerr.LeaderNotAvailable)
+	if away, err := broker.CoordinatorsAway(ctx, c.client); err == nil && away > 0 { // one of theirs would look as if it hung
+		missing.note(fmt.Sprintf("%d partitions of topic %q", away, broker.TransactionTopic), kerr.LeaderNotAvailable)
 		return nil, missing.err(c.cfg)
 	}
-	described, err := admin.DescribeProducers(ctx, held)
+	producers, err := broker.Producers(ctx, c.client, held)
 	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("describe producers: %w", err)
 	}
 	var all Transactions
-	described.EachPartition(func(p kadm.DescribedProducersPartition) {
-		for _, producer := range p.ActiveProducers.Sorted() {
-			if t, ok := hangs(producer, known, silent); ok {
-				all = append(all, t)
-			}
+	for _, p := range producers {
+		if t, ok := hangs(p, known, silent); ok {
+			all = append(all, t)
 		}
-	})
+	}
 	slices.SortFunc(all, func(a, b Transaction) int { return a.compare(b) })
 	return all, missing.err(c.cfg)
 }
@@ -50,17 +46,17 @@ const stateHanging = "Hanging"
 // hangs is the transaction of a producer in a partition, if there is one that
 // no coordinator knows. A transaction just begun, or just ended, is not hanging
 // yet.
-func hangs(p kadm.DescribedProducer, known []int64, silent time.Duration) (Transaction, bool) {
-	age := time.Since(time.UnixMilli(p.LastTimestamp))
-	if p.CurrentTxnStartOffset < 0 || age < silent || slices.Contains(known, p.ProducerID) {
+func hangs(p broker.Producer, known []int64, silent time.Duration) (Transaction, bool) {
+	age := time.Since(p.Last)
+	if p.Open < 0 || age < silent || slices.Contains(known, p.ID) {
 		return Transaction{}, false
 	}
 	return Transaction{
-		ID:     fmt.Sprintf("producer %d/%d", p.ProducerID, p.ProducerEpoch),
+		ID:     fmt.Sprintf("producer %d/%d", p.ID, p.Epoch),
 		State:  stateHanging,
 		Age:    age,
 		Topics: []string{p.Topic},
-		Remedy: hiddenOrHanging + Start{p.Topic, p.Partition, p.CurrentTxnStartOffset}.command(),
+		Remedy: hiddenOrHanging + Start{p.Topic, p.Partition, p.Open}.command(),
 	}, true
 }
 
@@ -75,23 +71,21 @@ const settled = time.Minute
 
 // heldPartitions are the partitions of the cluster with an open transaction, but for
 // those that cannot be asked for, which are missing.
-func heldPartitions(ctx context.Context, admin *kadm.Client, missing *unasked) (kadm.TopicsSet, error) {
-	stable, err := admin.ListCommittedOffsets(ctx)
+func (c *cluster) heldPartitions(ctx context.Context, missing *unasked) ([]broker.Held, error) {
+	stable, err := broker.StableOffsets(ctx, c.client)
 	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("list the last stable offsets: %w", err)
 	}
-	ends, err := admin.ListEndOffsets(ctx)
+	ends, err := broker.EndOffsets(ctx, c.client)
 	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("list the ends of topics: %w", err)
 	}
-	var set kadm.TopicsSet
-	ends.Each(func(end kadm.ListedOffset) {
-		if end.Err != nil && end.Partition >= 0 {
-			missing.note(partitionsOf(end.Topic, []int32{end.Partition}), end.Err)
+	for topic, partitions := range ends {
+		for partition, end := range partitions {
+			if end.Err != nil && partition >= 0 {
+				missing.note(broker.Partitions(topic, partition), end.Err)
+			}
 		}
-		if low, ok := stable.Lookup(end.Topic, end.Partition); ok && low.Err == nil && end.Err == nil && low.Offset < end.Offset {
-			set.Add(end.Topic, end.Partition)
-		}
-	})
-	return set, nil
+	}
+	return broker.HeldBack(stable, ends), nil
 }

@@ -9,17 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
-
-// openStates are the states of a transaction that holds consumers back.
-var openStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 
 // Transaction is one that holds back consumers that read what is committed.
 type Transaction struct {
@@ -175,45 +170,37 @@ func transactional(ctx context.Context, cfg *config.Config) (c *cluster, id stri
 // open lists the transactions that are not finished. With an error that isPartly it lists
 // those of which brokers tell.
 func (c *cluster) open(ctx context.Context, ours string) (all Transactions, err error) {
-	admin := broker.Admin(c.client)
 	missing := &unasked{}
-	listed, err := admin.ListTransactions(ctx, nil, openStates)
+	listed, err := broker.OpenTransactions(ctx, c.client)
 	if err := missing.take(err); err != nil {
 		return nil, fmt.Errorf("list transactions: %w", err)
 	}
-	if ids := listed.TransactionalIDs(); len(ids) > 0 {
-		described, err := admin.DescribeTransactions(ctx, ids...)
-		if err := missing.take(err); err != nil {
-			return nil, fmt.Errorf("describe transactions: %w", err)
-		}
-		for _, d := range described.Sorted() {
-			if d.Err == nil && slices.Contains(openStates, d.State) { // else it has ended meanwhile
-				all = append(all, c.transaction(d, ours))
-			}
-		}
+	described, err := broker.DescribeTransactions(ctx, c.client, listed)
+	if err := missing.take(err); err != nil {
+		return nil, fmt.Errorf("describe transactions: %w", err)
+	}
+	for _, d := range described {
+		all = append(all, c.transaction(d, ours))
 	}
 	if len(missing.of) > 0 { // one of theirs would look as if it hung
 		return all, missing.err(c.cfg)
 	}
 	var known []int64
 	for _, l := range listed {
-		known = append(known, l.ProducerID)
+		known = append(known, l.Producer)
 	}
 	hanging, err := c.hanging(ctx, known, settled)
 	return append(all, hanging...), err
 }
 
 // transaction is one that its coordinator describes.
-func (c *cluster) transaction(d kadm.DescribedTransaction, ours string) Transaction {
-	t := Transaction{
-		ID: d.TxnID, Ours: d.TxnID == ours, State: d.State,
-		Timeout: time.Duration(d.TimeoutMillis) * time.Millisecond, Topics: d.Topics.Topics(),
-	}
-	if d.StartTimestamp > 0 {
-		t.Age = max(0, time.Since(time.UnixMilli(d.StartTimestamp)))
+func (c *cluster) transaction(d broker.Transaction, ours string) Transaction {
+	t := Transaction{ID: d.ID, Ours: d.ID == ours, State: d.State, Timeout: d.Timeout, Topics: d.Topics}
+	if !d.Began.IsZero() {
+		t.Age = max(0, time.Since(d.Began))
 	}
 	if t.State != "Ongoing" && t.Age >= settled { // ended already, so that no claim can end it
-		t.Remedy = sink.EndingRemedy(c.cfg, t.ID)
+		t.Remedy = c.cfg.Tools().Coordinator(t.ID)
 	}
 	return t
 }

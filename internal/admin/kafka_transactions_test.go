@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -151,7 +152,7 @@ func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
 	}
 	read := acl(kmsg.ACLResourceTypeTopic, "t", kmsg.ACLOperationRead)
-	state := acl(kmsg.ACLResourceTypeTopic, transactionState, kmsg.ACLOperationDescribe)
+	state := acl(kmsg.ACLResourceTypeTopic, broker.TransactionTopic, kmsg.ACLOperationDescribe)
 	f.withKafka(kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "t"), kfake.Superuser("PLAIN", "admin", "pw"),
 		kfake.User("PLAIN", "blind", "pw"), kfake.User("PLAIN", "half-blind", "pw", read),
 		kfake.User("PLAIN", "reader", "pw", read, state),
@@ -206,7 +207,7 @@ func TestE2ETransactionWithoutItsCoordinatorIsNotAborted(t *testing.T) {
 	must.OK(t, err)
 	defer c.client.Close()
 	await.Until(t, "the coordinator's partitions have no leader", func() bool {
-		away, err := coordinatorsAway(t.Context(), kadm.NewClient(c.client))
+		away, err := broker.CoordinatorsAway(t.Context(), c.client)
 		return err == nil && away > 0
 	})
 	if shown, err := c.hanging(t.Context(), nil, 0); len(shown) > 0 || !isPartly(err) {

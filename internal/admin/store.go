@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // loadCheckpoint reads the stored checkpoint into v, without creating what it
@@ -98,14 +97,10 @@ func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.St
 		return fmt.Errorf("topic %q: %w", topic, err)
 	}
 	if !state.may(kmsg.ACLOperationWrite) {
-		return failure.Configf(sink.AllowCommand(c.cfg, checkpointOperations, topic), "the broker does not allow to write to topic %q", topic)
+		return failure.Configf(c.cfg.Tools().Allow(store.TopicOperations, topic), "the broker does not allow to write to topic %q", topic)
 	}
 	return nil
 }
-
-// checkpointOperations are what the checkpoint's topic is used for, as an ACL
-// command has them.
-const checkpointOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"
 
 // storeName says where the checkpoint is kept.
 func storeName(cfg *config.Config) string {

@@ -3,7 +3,6 @@ package broker
 import (
 	"errors"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -32,6 +31,3 @@ func MayPass(err error) bool {
 	refusal, answered := errors.AsType[*kerr.Error](err)
 	return !answered || refusal.Retriable
 }
-
-// Admin asks through the client, which stays the caller's to close.
-func Admin(client *kgo.Client) *kadm.Client { return kadm.NewClient(client) }

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,15 +21,12 @@ func TestQuestionsAboutATopic(t *testing.T) {
 	if _, err := broker.TopicSettings(ctx, client, "orders"); !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("settings of a topic that does not exist: %v", err)
 	}
-	req := kmsg.NewPtrCreateTopicsRequest()
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = "orders", 2, 1
-	setting := kmsg.NewCreateTopicsRequestTopicConfig()
-	setting.Name, setting.Value = "retention.ms", kmsg.StringPtr("60000")
-	topic.Configs = append(topic.Configs, setting)
-	req.Topics = append(req.Topics, topic)
-	must.Get(broker.CreateTopic(ctx, client, req))(t)
-	if _, err := broker.CreateTopic(ctx, client, req); !errors.Is(err, kerr.TopicAlreadyExists) {
+	orders := broker.NewTopic{Name: "orders", Partitions: 2, Replicas: 1, Settings: map[string]string{"retention.ms": "60000"}}
+	if tried := must.Get(broker.TryTopic(ctx, client, orders, time.Minute))(t); tried.NumPartitions != 2 {
+		t.Errorf("it would be created with %d partitions", tried.NumPartitions)
+	}
+	must.OK(t, broker.CreateTopic(ctx, client, orders, time.Minute))
+	if err := broker.CreateTopic(ctx, client, orders, time.Minute); !errors.Is(err, kerr.TopicAlreadyExists) {
 		t.Errorf("a topic that exists, created: %v", err)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -68,9 +69,36 @@ func Topic(ctx context.Context, of kmsg.Requestor, name string) (*kmsg.MetadataR
 	return &resp.Topics[0], kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }
 
-// CreateTopic asks brokers to create the one topic of the request, or to validate it. The
-// error is also their refusal, with the sentence that they give for it.
-func CreateTopic(ctx context.Context, of kmsg.Requestor, req *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponseTopic, error) {
+// NewTopic is a topic to create. -1 is the broker's default of a number.
+type NewTopic struct {
+	Name       string
+	Partitions int32
+	Replicas   int16
+	Settings   map[string]string
+}
+
+// CreateTopic asks brokers to create a topic within the time. The error is also their
+// refusal, with the sentence that they give for it.
+func CreateTopic(ctx context.Context, of kmsg.Requestor, topic NewTopic, within time.Duration) error {
+	_, err := createTopic(ctx, of, topic, within, false)
+	return err
+}
+
+// TryTopic asks how brokers would create a topic, which they do not.
+func TryTopic(ctx context.Context, of kmsg.Requestor, topic NewTopic, within time.Duration) (*kmsg.CreateTopicsResponseTopic, error) {
+	return createTopic(ctx, of, topic, within, true)
+}
+
+func createTopic(ctx context.Context, of kmsg.Requestor, topic NewTopic, within time.Duration, try bool) (*kmsg.CreateTopicsResponseTopic, error) {
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = topic.Name, topic.Partitions, topic.Replicas
+	for key, value := range topic.Settings {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = key, &value
+		t.Configs = append(t.Configs, c)
+	}
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Topics, req.TimeoutMillis, req.ValidateOnly = append(req.Topics, t), int32(within/time.Millisecond), try
 	resp, err := req.RequestWith(ctx, of)
 	if err != nil {
 		return nil, err

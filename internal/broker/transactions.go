@@ -44,6 +44,30 @@ func Claimable(ctx context.Context, of kmsg.Requestor, id string) error {
 	return err
 }
 
+// Enlist tells the coordinator of partitions, by topic, of the producer's open transaction.
+// While the coordinator is busy with the one before, it says so of all partitions alike.
+func Enlist(ctx context.Context, of kmsg.Requestor, id string, producer int64, epoch int16, topics map[string][]int32) error {
+	req := kmsg.NewPtrAddPartitionsToTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = id, producer, epoch
+	for topic, partitions := range topics {
+		t := kmsg.NewAddPartitionsToTxnRequestTopic()
+		t.Topic, t.Partitions = topic, partitions
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := req.RequestWith(ctx, of)
+	if err != nil {
+		return err
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				return kerr.ErrorForCode(p.ErrorCode)
+			}
+		}
+	}
+	return nil
+}
+
 // Feature returns the finalized level of a feature of the cluster, as a broker has it; 0:
 // it has none.
 func Feature(ctx context.Context, of kmsg.Requestor, name string) (int16, error) {

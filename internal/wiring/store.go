@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -26,14 +27,14 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 		return nil, err
 	}
 	var kafka []kgo.Opt
-	principal := ""
+	var tools broker.Tools
 	if cfg.Checkpoint.Store == store.StoreKafka {
 		if kafka, err = sink.ClientOpts(*cfg.Sink.Kafka); err != nil {
 			return nil, err
 		}
-		principal = sink.Principal(*cfg.Sink.Kafka)
+		tools = cfg.Sink.Kafka.Tools()
 	}
-	store, err := store.Open(ctx, cfg.Checkpoint, key, kafka, principal, cfg.Source.URL.Reveal())
+	store, err := store.Open(ctx, cfg.Checkpoint, key, kafka, tools, cfg.Source.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoint store: %w", explain(cfg, err))
 	}

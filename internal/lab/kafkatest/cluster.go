@@ -84,7 +84,7 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		if n > 0 && o.oneController {
 			a.settings = append(a.settings, "process.roles=broker", "controller.quorum.voters=0@"+c.control.Addr())
 		}
-		testserver.Start(t, "Kafka", nil, func(ctx context.Context) (broker, error) { return a, a.Resume(ctx) })
+		testserver.Start(t, "Kafka", nil, func(ctx context.Context) (server, error) { return a, a.Resume(ctx) })
 		c.all = append(c.all, a)
 	}
 	testserver.DoStart(t, "start the cluster", c.gather)

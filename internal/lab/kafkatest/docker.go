@@ -12,7 +12,7 @@ import (
 // kafkaImage returns Apache Kafka's own image.
 func kafkaImage() string { return "apache/kafka:" + version() }
 
-func startContainer(ctx context.Context, o options) (broker, error) {
+func startContainer(ctx context.Context, o options) (server, error) {
 	port, err := freeport.Take() // the broker has to be told
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func TestABrokerThatEndsIsNotWaitedFor(t *testing.T) {
 	t.Setenv("PATH", programs)
 	a := must.Get(startReal(t, options{}))(t)
 	defer func() { must.OK(t, a.Stop(t.Context(), syscall.SIGKILL)) }()
-	b := &Broker{Brokers: []string{a.Addr()}, broker: a, all: []broker{a}}
+	b := &Broker{Brokers: []string{a.Addr()}, server: a, all: []server{a}}
 	err := b.awaitReady(t.Context())
 	if !errors.Is(err, await.ErrExited) || !strings.Contains(err.Error(), "java is not installed") {
 		t.Errorf("%v, want %v and the reason", err, await.ErrExited)

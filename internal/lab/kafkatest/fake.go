@@ -66,19 +66,19 @@ type disguised struct {
 
 func (d disguised) Addr() net.Addr { return d.address }
 
-// Addr implements broker.
+// Addr implements server.
 func (f *fake) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port)) }
 
-// Stop implements broker.
+// Stop implements server.
 func (f *fake) Stop(context.Context, syscall.Signal) error { return f.Close() }
 
-// Resume implements broker.
+// Resume implements server.
 func (f *fake) Resume(context.Context) error { return f.run() }
 
-// Ended implements broker: it does not end by itself.
+// Ended implements server: it does not end by itself.
 func (f *fake) Ended(context.Context) error { return nil }
 
-// Close implements broker.
+// Close implements server.
 func (f *fake) Close() error {
 	if f.cluster != nil {
 		f.cluster.Close()

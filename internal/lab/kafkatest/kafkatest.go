@@ -85,15 +85,15 @@ func Advertised(address string) Option {
 type Broker struct {
 	// Brokers are the addresses to give a client.
 	Brokers  []string
-	broker   broker   // nil in a Cluster
-	all      []broker // one, or a Cluster's
+	server   server   // nil in a Cluster
+	all      []server // one, or a Cluster's
 	replicas int16    // of topics
 	users    []string // see Logins
 }
 
-// broker is what the kinds of broker have in common. An answer after a start is
+// server is what the kinds of broker have in common. An answer after a start is
 // awaited here.
-type broker interface {
+type server interface {
 	Addr() string
 	Stop(ctx context.Context, sig syscall.Signal) error
 	Resume(ctx context.Context) error
@@ -110,8 +110,8 @@ func Start(t testing.TB, opts ...Option) *Broker {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	inner := testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (broker, error) { return start(ctx, t, o) })
-	b := &Broker{Brokers: []string{inner.Addr()}, broker: inner, all: []broker{inner}, replicas: 1, users: o.users}
+	inner := testserver.Start(t, "Kafka", errNoApache, func(ctx context.Context) (server, error) { return start(ctx, t, o) })
+	b := &Broker{Brokers: []string{inner.Addr()}, server: inner, all: []server{inner}, replicas: 1, users: o.users}
 	testserver.Do(t, "start Kafka", b.awaitReady)
 	if b.users != nil {
 		testserver.Do(t, "add logins", b.addScram)
@@ -119,7 +119,7 @@ func Start(t testing.TB, opts ...Option) *Broker {
 	return b
 }
 
-func start(ctx context.Context, t testing.TB, o options) (broker, error) {
+func start(ctx context.Context, t testing.TB, o options) (server, error) {
 	if !Real() && !o.apache {
 		testserver.Used("Kafka", "kfake")
 		return startFake(t.TempDir(), o)
@@ -159,20 +159,20 @@ func tell(contained bool) {
 // again.
 func (b *Broker) Kill(t testing.TB) {
 	t.Helper()
-	testserver.Do(t, "kill Kafka", func(ctx context.Context) error { return b.broker.Stop(ctx, syscall.SIGKILL) })
+	testserver.Do(t, "kill Kafka", func(ctx context.Context) error { return b.server.Stop(ctx, syscall.SIGKILL) })
 }
 
 // Stop stops the broker; clients see connections refused.
 func (b *Broker) Stop(t testing.TB) {
 	t.Helper()
-	testserver.Do(t, "stop Kafka", func(ctx context.Context) error { return b.broker.Stop(ctx, syscall.SIGTERM) })
+	testserver.Do(t, "stop Kafka", func(ctx context.Context) error { return b.server.Stop(ctx, syscall.SIGTERM) })
 }
 
 // Resume starts a stopped broker again.
 func (b *Broker) Resume(t testing.TB) {
 	t.Helper()
 	testserver.Do(t, "start Kafka again", func(ctx context.Context) error {
-		if err := b.broker.Resume(ctx); err != nil {
+		if err := b.server.Resume(ctx); err != nil {
 			return err
 		}
 		return b.awaitReady(ctx)
@@ -197,8 +197,8 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	return await.Ready(ctx, nil, func(ctx context.Context) error {
-		for _, broker := range b.all {
-			if err := broker.Ended(ctx); err != nil {
+		for _, server := range b.all {
+			if err := server.Ended(ctx); err != nil {
 				return err
 			}
 		}

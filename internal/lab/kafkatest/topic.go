@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
 // CreateTopic creates a topic. settings are topic settings; nil means none.
@@ -52,7 +52,7 @@ func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 			return plain(ctx, network, b.Brokers[0])
 		}
 	}
-	own := append(login(b.users), kgo.SeedBrokers(b.Brokers...), kgo.Dialer(mute.Dialer(dial)))
+	own := append(login(b.users), kgo.SeedBrokers(b.Brokers...), kgo.Dialer(broker.Dialer(dial)))
 	return kgo.NewClient(append(own, opts...)...)
 }
 

@@ -10,13 +10,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
+// Transactor writes events in transactions; see sink.Transactions.
+type Transactor interface {
+	Transact(ctx context.Context, entries []sink.Entry, mark *kgo.Record) ([]sink.Refusal, error)
+	Await(ctx context.Context, entries []sink.Entry, end func() error) error
+}
+
 // Transact writes n items in one transaction, each bad one as errors.on_bad_event
 // says. mark makes the record that counts the first of them; it goes into the
 // transaction, too. Transact returns how many items are dealt with, from the
 // front: all of them, or those before a bad event that stops the pipeline and
 // what is joined to it. After an error that is no such stop, done is 0, and nobody
 // knows what counts.
-func (d *Delivery) Transact(ctx context.Context, out sink.Transactor, n int, at func(i int) *Item, mark func(done int) (*kgo.Record, error)) (done int, err error) {
+func (d *Delivery) Transact(ctx context.Context, out Transactor, n int, at func(i int) *Item, mark func(done int) (*kgo.Record, error)) (done int, err error) {
 	for {
 		entries, index, done, stop := d.entries(n, at)
 		if done == 0 {
@@ -40,8 +46,8 @@ func (d *Delivery) Transact(ctx context.Context, out sink.Transactor, n int, at 
 	}
 }
 
-// Await returns once the topics exist that the items go to. See sink.Transactor for end.
-func (d *Delivery) Await(ctx context.Context, out sink.Transactor, n int, at func(i int) *Item, end func() error) error {
+// Await returns once the topics exist that the items go to. See sink.Transactions for end.
+func (d *Delivery) Await(ctx context.Context, out Transactor, n int, at func(i int) *Item, end func() error) error {
 	entries, _, _, _ := d.entries(n, at)
 	return out.Await(ctx, entries, end)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// transactor is a sink.Transactor in memory. It is its own Marker.
+// transactor is a Transactor in memory. It is its own Marker.
 type transactor struct {
 	refuses map[string]bool // ids
 	prepare func()          // done while the next transaction is prepared; may be nil

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -33,7 +34,7 @@ func (d *database) useBrokers(brokers []string) (*sink.Kafka, checkpoint.Store) 
 	d.t.Helper()
 	d.kafka.Brokers = brokers
 	opts := must.Get(sink.ClientOpts(*d.kafka))(d.t)
-	store := must.Get(store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, "User:cdc"))(d.t)
+	store := must.Get(store.NewKafka(d.t.Context(), opts, d.opts.Checkpoint.Topic, d.opts.Slot, broker.Tools{}))(d.t)
 	d.t.Cleanup(store.Close)
 	return d.kafkaSink(), store
 }

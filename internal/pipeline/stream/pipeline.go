@@ -115,7 +115,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	compare := func(context.Context, checkpoint.Ends) error { return nil }
 	if p.Transactions != nil {
 		compare = p.Transactions.Sink.Compare
-	} else if out, ok := p.Sink.(sink.Acknowledged); ok {
+	} else if out, ok := p.Sink.(acknowledged); ok {
 		compare, r.checkpointer.ends = out.Compare, out.Ends
 	}
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)

@@ -45,7 +45,7 @@ type source struct {
 	kept         checkpoint.Store // for what is asked beside loads and saves
 	transactions *Transactions    // nil: delivery is at least once
 	health       *Health
-	// compare compares what brokers had acknowledged with what they have; see sink.Acknowledged.
+	// compare compares what brokers had acknowledged with what they have; see acknowledged.
 	compare func(context.Context, checkpoint.Ends) error
 	routes  func(ctx context.Context, ends checkpoint.Ends) error // nil: nobody asks
 	metrics session.Metrics

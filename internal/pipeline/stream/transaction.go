@@ -23,7 +23,7 @@ import (
 // the checkpoint that counts them are one Kafka transaction. docs/internals/protocol.md has
 // the protocol.
 type Transactions struct {
-	Sink   sink.Transactor
+	Sink   Transactor
 	Marker store.Marker
 }
 

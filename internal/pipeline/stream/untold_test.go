@@ -157,7 +157,7 @@ func TestALossThatIsFoundWhileItRunsIsRemembered(t *testing.T) {
 // losing is a transactor whose brokers have lost records.
 type losing struct{ *transactor }
 
-// Transact implements sink.Transactor.
+// Transact implements Transactor.
 func (x *losing) Transact(ctx context.Context, entries []sink.Entry, mark *kgo.Record) ([]sink.Refusal, error) {
 	if len(entries) > 0 {
 		return nil, failure.Lossf("compare", "brokers have lost records")

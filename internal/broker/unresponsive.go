@@ -1,6 +1,4 @@
-// Package mute keeps a Kafka client from brokers that take connections and say
-// nothing.
-package mute
+package broker
 
 import (
 	"context"
@@ -21,8 +19,8 @@ const (
 	firstAnswer = 3 * time.Second
 	// longestAnswer is what that grows to. A client of franz-go waits ten seconds.
 	longestAnswer = 9 * time.Second
-	// muteFor is how long a broker that did not give it is not connected to.
-	muteFor = 5 * time.Second
+	// avoidedFor is how long a broker that did not give it is not connected to.
+	avoidedFor = 5 * time.Second
 	// forgetAfter is how long it is known that a broker needs more time.
 	forgetAfter = 10 * time.Minute
 )
@@ -48,7 +46,7 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // and begins anew would not get to the time a slow broker needs.
 func Dialer(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		able := silent.answering(addresses(ctx, addr))
+		able := silences.answering(addresses(ctx, addr))
 		if len(able) == 0 {
 			// The client tells by the kind of this error that it was not
 			// connected.
@@ -62,27 +60,27 @@ func Dialer(dial DialFunc) DialFunc {
 
 // listen connects to one address of a broker.
 func listen(ctx context.Context, dial DialFunc, network, addr, address string) (net.Conn, error) {
-	patience, dialled := silent.patience(address), time.Now()
+	patience, dialled := silences.patience(address), time.Now()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := dial(limited, network, addr)
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() && ctx.Err() == nil {
-		silent.add(address)
+		silences.add(address)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &unheard{
 		Conn: conn, patience: patience,
-		mute:   func() { silent.add(address) },
-		answer: func() { silent.answered(address, time.Since(dialled)) },
+		silent:   func() { silences.add(address) },
+		answered: func() { silences.answered(address, time.Since(dialled)) },
 	}, nil
 }
 
-var silent = mutes{brokers: make(map[string]silence)}
+var silences = unresponsive{brokers: make(map[string]silence)}
 
-// mutes are the brokers not answering in time.
-type mutes struct {
+// unresponsive are the brokers not answering in time.
+type unresponsive struct {
 	mu      sync.Mutex
 	brokers map[string]silence // by address
 }
@@ -94,46 +92,46 @@ type silence struct {
 }
 
 // patience is how long the broker may take.
-func (m *mutes) patience(addr string) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s, ok := m.brokers[addr]; ok {
+func (u *unresponsive) patience(addr string) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s, ok := u.brokers[addr]; ok {
 		return s.patience
 	}
 	return firstAnswer
 }
 
-func (m *mutes) add(addr string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (u *unresponsive) add(addr string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(m.brokers, func(_ string, s silence) bool { return now.Sub(s.until) > forgetAfter })
-	s, ok := m.brokers[addr]
+	maps.DeleteFunc(u.brokers, func(_ string, s silence) bool { return now.Sub(s.until) > forgetAfter })
+	s, ok := u.brokers[addr]
 	if !ok {
 		s.patience = firstAnswer
 	}
 	if !now.Before(s.until) { // else it is another connection's, of the same silence
-		m.brokers[addr] = silence{now.Add(muteFor), min(2*s.patience, longestAnswer)}
+		u.brokers[addr] = silence{now.Add(avoidedFor), min(2*s.patience, longestAnswer)}
 	}
 }
 
 // answered notes how long the broker took.
-func (m *mutes) answered(addr string, took time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (u *unresponsive) answered(addr string, took time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if took < firstAnswer {
-		delete(m.brokers, addr)
+		delete(u.brokers, addr)
 	}
 }
 
-// unheard is a connection whose first answer has to come soon. mute is called if
-// it does not, and answer if it does.
+// unheard is a connection whose first answer has to come soon. silent is called if
+// it does not, and answered if it does.
 type unheard struct {
 	net.Conn
-	patience     time.Duration
-	mute, answer func()
-	heard        atomic.Bool
-	limit        atomic.Pointer[time.Time] // of the first answer; nil: nobody waits for it yet
+	patience         time.Duration
+	silent, answered func()
+	heard            atomic.Bool
+	limit            atomic.Pointer[time.Time] // of the first answer; nil: nobody waits for it yet
 }
 
 // SetReadDeadline implements net.Conn.
@@ -155,10 +153,10 @@ func (c *unheard) Read(p []byte) (int, error) {
 	switch {
 	case n > 0:
 		if !c.heard.Swap(true) {
-			c.answer()
+			c.answered()
 		}
 	case !c.heard.Load() && errors.Is(err, os.ErrDeadlineExceeded) && c.late():
-		c.mute()
+		c.silent()
 	}
 	return n, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,9 +21,9 @@ var ErrOpenTransaction = errors.New("a transaction is open in it, so that its la
 type Partition struct {
 	client     *kgo.Client
 	topic      string
-	id         kadm.TopicID
+	id         [16]byte
 	number     int32
-	leader     kadm.PartitionDetail // asked for everything, in its epoch
+	leader     Leader // asked for everything, in its epoch
 	start, end int64
 	raw        bool
 }
@@ -34,19 +33,19 @@ type Partition struct {
 // in the latest epoch known to any broker: a leader that knows another epoch
 // refuses.
 func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...int32) ([]*Partition, error) {
-	detail, err := newest(ctx, client, topic)
+	known, err := newest(ctx, client, topic)
 	if err != nil {
 		return nil, err
 	}
 	var logs []*Partition
 	led := make(map[int32][]*Partition)
 	for _, p := range partitions {
-		if err := Usable(detail, p); err != nil {
+		if err := known.Usable(p); err != nil {
 			return nil, err
 		}
-		l := &Partition{client: client, topic: topic, id: detail.ID, number: p, leader: detail.Partitions[p]}
+		l := &Partition{client: client, topic: topic, id: known.ID, number: p, leader: known.Leaders[p]}
 		logs = append(logs, l)
-		led[l.leader.Leader] = append(led[l.leader.Leader], l)
+		led[l.leader.Node] = append(led[l.leader.Node], l)
 	}
 	for _, logs := range led {
 		if err := bound(ctx, logs); err != nil {
@@ -54,20 +53,6 @@ func Open(ctx context.Context, client *kgo.Client, topic string, partitions ...i
 		}
 	}
 	return logs, nil
-}
-
-// Usable is why a partition cannot be read now.
-func Usable(topic kadm.TopicDetail, partition int32) error {
-	switch p, ok := topic.Partitions[partition]; {
-	case topic.Topic == "":
-		return kerr.UnknownTopicOrPartition
-	case topic.Err != nil:
-		return topic.Err
-	case !ok:
-		return kerr.UnknownTopicOrPartition
-	default:
-		return p.Err
-	}
 }
 
 // The timestamps standing for the ends of a log in requests for offsets.
@@ -98,7 +83,7 @@ func offsets(ctx context.Context, logs []*Partition, at int64) (map[int32]int64,
 	topic.Topic = logs[0].topic
 	for _, l := range logs {
 		part := kmsg.NewListOffsetsRequestTopicPartition()
-		part.Partition, part.CurrentLeaderEpoch, part.Timestamp = l.number, l.leader.LeaderEpoch, at
+		part.Partition, part.CurrentLeaderEpoch, part.Timestamp = l.number, l.leader.Epoch, at
 		topic.Partitions = append(topic.Partitions, part)
 	}
 	req := kmsg.NewPtrListOffsetsRequest()
@@ -179,7 +164,7 @@ func (l *Partition) parse(part *kmsg.FetchResponseTopicPartition, from int64) ([
 func (l *Partition) fetch(ctx context.Context, from int64) (*kmsg.FetchResponse, error) {
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.Partition = l.number
-	part.CurrentLeaderEpoch = l.leader.LeaderEpoch
+	part.CurrentLeaderEpoch = l.leader.Epoch
 	part.FetchOffset = from
 	part.PartitionMaxBytes = 1 << 20
 	topic := kmsg.NewFetchRequestTopic()

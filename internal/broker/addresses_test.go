@@ -1,4 +1,4 @@
-package mute_test
+package broker_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
 // never is longer than anybody waits.
@@ -18,13 +18,13 @@ const never = time.Minute
 // named has a name with these addresses.
 func named(t *testing.T, hosts ...string) {
 	t.Helper()
-	t.Cleanup(mute.SetLookup(func(context.Context, string) ([]string, error) { return hosts, nil }))
+	t.Cleanup(broker.SetLookup(func(context.Context, string) ([]string, error) { return hosts, nil }))
 }
 
 // A name with several addresses is connected to if one of them answers, whatever the
 // others do, and soon the next time.
 func TestNameOfWhichMostAddressesAreSilent(t *testing.T) {
-	for name, silent := range map[string]mute.DialFunc{
+	for name, silent := range map[string]broker.DialFunc{
 		"take connections": slow(never),
 		"drop packets": func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
@@ -35,8 +35,8 @@ func TestNameOfWhichMostAddressesAreSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			named(t, "192.0.2.11", "192.0.2.12", "192.0.2.13", "192.0.2.14")
 			port := address()[len("192.0.2.1"):]
-			dial := mute.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if mute.Address(ctx, addr) == "192.0.2.14"+port {
+			dial := broker.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if broker.Address(ctx, addr) == "192.0.2.14"+port {
 					return slow(0)(ctx, network, addr)
 				}
 				return silent(ctx, network, addr)
@@ -62,7 +62,7 @@ func TestNameOfWhichAllAddressesAreSilent(t *testing.T) {
 	named(t, "192.0.2.11", "192.0.2.12")
 	port := address()[len("192.0.2.1"):]
 	synctest.Test(t, func(t *testing.T) {
-		dial := mute.Dialer(slow(never))
+		dial := broker.Dialer(slow(never))
 		for range 2 {
 			if err := ask(t, dial, "broker"+port); err == nil || errors.Is(err, syscall.EHOSTDOWN) {
 				t.Fatalf("ask = %v, want a wait in vain", err)

@@ -1,4 +1,4 @@
-package mute
+package broker
 
 import (
 	"context"
@@ -112,13 +112,13 @@ func race(ctx context.Context, addresses []string, dial func(ctx context.Context
 
 // answering are the addresses that may be connected to now, those of which no silence is
 // known first.
-func (m *mutes) answering(all []string) (able []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (u *unresponsive) answering(all []string) (able []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	now := time.Now()
 	var doubtful []string
 	for _, address := range all {
-		switch s, known := m.brokers[address]; {
+		switch s, known := u.brokers[address]; {
 		case !known:
 			able = append(able, address)
 		case !now.Before(s.until):

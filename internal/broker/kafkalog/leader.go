@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,13 +18,38 @@ import (
 // a read by as much.
 const answerTime = 3 * time.Second
 
+// Topic is what brokers know of a topic.
+type Topic struct {
+	ID      [16]byte
+	Leaders map[int32]Leader // by partition
+	Err     error
+}
+
+// Leader leads a partition in an epoch, or Err is why there is none.
+type Leader struct {
+	Node, Epoch int32
+	Err         error
+}
+
+// Usable is why a partition cannot be read now.
+func (t Topic) Usable(partition int32) error {
+	switch p, ok := t.Leaders[partition]; {
+	case t.Err != nil:
+		return t.Err
+	case !ok:
+		return kerr.UnknownTopicOrPartition
+	default:
+		return p.Err
+	}
+}
+
 // newest returns what brokers know of the topic: of each partition, the word of
 // the broker that knows of the latest leader. A leader deposed while it was cut
 // off from the others, but not from us, still answers as the leader, with the
 // end its log had then, and names itself if asked who leads. So every broker is
 // asked. Brokers not answering in time are passed over.
-func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDetail, error) {
-	known, err := describe(ctx, client, topic) // by any broker; now the client knows all of them
+func newest(ctx context.Context, client *kgo.Client, name string) (Topic, error) {
+	known, err := Describe(ctx, client, name) // by any broker; now the client knows all of them
 	if err != nil {
 		return known, err
 	}
@@ -38,14 +62,14 @@ func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDe
 	)
 	for _, one := range client.DiscoveredBrokers() {
 		asked.Go(func() {
-			detail, err := describe(ctx, one, topic)
+			topic, err := Describe(ctx, one, name)
 			if kgo.IsRetryableBrokerErr(err) { // the connection was idle, and is gone
-				detail, err = describe(ctx, one, topic)
+				topic, err = Describe(ctx, one, name)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil && split == nil {
-				known, split = later(known, detail)
+				known, split = later(known, topic)
 			}
 		})
 	}
@@ -53,36 +77,42 @@ func newest(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDe
 	return known, split
 }
 
-// describe asks for the leaders of the topic's partitions.
-func describe(ctx context.Context, of kmsg.Requestor, topic string) (detail kadm.TopicDetail, err error) {
-	resp, err := broker.Topics(ctx, of, topic)
+// Describe asks for the leaders of the topic's partitions. The error is none of the topic's.
+func Describe(ctx context.Context, of kmsg.Requestor, name string) (Topic, error) {
+	resp, err := broker.Topics(ctx, of, name)
 	if err != nil {
-		return detail, err
+		return Topic{}, err
 	}
-	for _, t := range resp.Topics {
-		detail = kadm.TopicDetail{Topic: topic, ID: t.TopicID, Err: kerr.ErrorForCode(t.ErrorCode), Partitions: kadm.PartitionDetails{}}
-		for _, p := range t.Partitions {
-			detail.Partitions[p.Partition] = kadm.PartitionDetail{Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Err: kerr.ErrorForCode(p.ErrorCode)}
-		}
+	if len(resp.Topics) == 0 {
+		return Topic{Err: kerr.UnknownTopicOrPartition}, nil
 	}
-	return detail, nil
+	return TopicOf(&resp.Topics[0]), nil
+}
+
+// TopicOf is a topic of a broker's answer.
+func TopicOf(t *kmsg.MetadataResponseTopic) Topic {
+	topic := Topic{ID: t.TopicID, Err: kerr.ErrorForCode(t.ErrorCode), Leaders: make(map[int32]Leader, len(t.Partitions))}
+	for _, p := range t.Partitions {
+		topic.Leaders[p.Partition] = Leader{p.Leader, p.LeaderEpoch, kerr.ErrorForCode(p.ErrorCode)}
+	}
+	return topic
 }
 
 // later returns the later of two brokers' knowledge of a topic. A partition
 // without a leader keeps the last epoch; brokers knowing no epochs say -1.
-func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
+func later(a, b Topic) (Topic, error) {
 	switch {
-	case b.Topic == "" || b.Err != nil:
+	case b.Err != nil:
 		return a, nil
-	case a.Topic == "" || a.Err != nil:
+	case a.Err != nil:
 		return b, nil
 	case a.ID != b.ID: // the topic was deleted and created, and the epochs with it
 		return a, kerr.InconsistentTopicID
 	}
-	for n, p := range b.Partitions {
-		q, ok := a.Partitions[n]
-		if !ok || p.LeaderEpoch > q.LeaderEpoch || p.LeaderEpoch == q.LeaderEpoch && q.Err != nil {
-			a.Partitions[n] = p
+	for n, p := range b.Leaders {
+		q, ok := a.Leaders[n]
+		if !ok || p.Epoch > q.Epoch || p.Epoch == q.Epoch && q.Err != nil {
+			a.Leaders[n] = p
 		}
 	}
 	return a, nil
@@ -93,10 +123,10 @@ func later(a, b kadm.TopicDetail) (kadm.TopicDetail, error) {
 // error, as they do if the broker answers that it is not the leader, or not in
 // the epoch asked for.
 func (l *Partition) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	resp, err := l.client.Broker(int(l.leader.Leader)).Request(ctx, req)
+	resp, err := l.client.Broker(int(l.leader.Node)).Request(ctx, req)
 	_, refused := errors.AsType[*kerr.Error](err)
 	if err == nil || refused || ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed) {
 		return resp, err
 	}
-	return nil, fmt.Errorf("%w: broker %d, the last that is known: %w", kerr.LeaderNotAvailable, l.leader.Leader, err)
+	return nil, fmt.Errorf("%w: broker %d, the last that is known: %w", kerr.LeaderNotAvailable, l.leader.Node, err)
 }

@@ -1,4 +1,4 @@
-package mute_test
+package broker_test
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/mute"
 )
 
 // A client waiting for such a broker does not ask the others meanwhile.
 func TestBrokerThatSaysNothingIsLeftAlone(t *testing.T) {
 	addr, _ := kafkatest.Silent(t)
-	dial := mute.Dialer(new(net.Dialer).DialContext)
+	dial := broker.Dialer(new(net.Dialer).DialContext)
 	conn := must.Get(dial(t.Context(), "tcp", addr))(t)
 	defer conn.Close()
 	must.Get(conn.Write([]byte{1}))(t)
@@ -46,7 +46,7 @@ func (c *talkative) Read(p []byte) (int, error)        { return len(p), nil }
 // for other brokers.
 func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 	below := &talkative{}
-	dial := mute.Dialer(func(context.Context, string, string) (net.Conn, error) { return below, nil })
+	dial := broker.Dialer(func(context.Context, string, string) (net.Conn, error) { return below, nil })
 	conn := must.Get(dial(t.Context(), "tcp", address()))(t)
 	later := time.Now().Add(time.Hour)
 	must.OK(t, conn.SetReadDeadline(later))
@@ -67,7 +67,7 @@ var addresses atomic.Int32
 func address() string { return fmt.Sprintf("192.0.2.1:%d", addresses.Add(1)) }
 
 // slow is a broker taking that long for the first answer.
-func slow(first time.Duration) mute.DialFunc {
+func slow(first time.Duration) broker.DialFunc {
 	return func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go func() {
@@ -83,7 +83,7 @@ func slow(first time.Duration) mute.DialFunc {
 }
 
 // ask connects to a broker and waits for the first answer, as long as franz-go does.
-func ask(t *testing.T, dial mute.DialFunc, addr string) error {
+func ask(t *testing.T, dial broker.DialFunc, addr string) error {
 	t.Helper()
 	conn, err := dial(t.Context(), "tcp", addr)
 	if err != nil {
@@ -103,13 +103,13 @@ func TestSlowBrokerIsConnectedToInTheEnd(t *testing.T) {
 		t.Run(first.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				addr := address()
-				for began := time.Now(); ask(t, mute.Dialer(slow(first)), addr) != nil; {
+				for began := time.Now(); ask(t, broker.Dialer(slow(first)), addr) != nil; {
 					if time.Since(began) > time.Minute {
 						t.Fatal("not connected to")
 					}
 					<-time.After(time.Second)
 				}
-				if err := ask(t, mute.Dialer(slow(first)), addr); err != nil {
+				if err := ask(t, broker.Dialer(slow(first)), addr); err != nil {
 					t.Errorf("the next connection: %v, want one that is given as much time", err)
 				}
 			})
@@ -122,7 +122,7 @@ func TestSlowBrokerThatRecoversIsExpectedToBeFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const never = 30 * time.Second // longer than anybody waits
 		addr, first := address(), never
-		dial := mute.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dial := broker.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return slow(first)(ctx, network, addr)
 		})
 		silence := func() time.Duration {
@@ -148,7 +148,7 @@ func TestSlowBrokerThatRecoversIsExpectedToBeFast(t *testing.T) {
 // connection.
 func TestBrokerThatDoesNotShakeHandsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dial := mute.Dialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		dial := broker.Dialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -64,9 +63,9 @@ func TestADeposedLeaderIsNotBelieved(t *testing.T) {
 
 	// So it is if the new leader was not known yet when the leader was asked
 	// for.
-	stale := must.Get(describe(limited(t), cut.leader, "t"))(t)
-	deposed := &Partition{client: client(before), topic: "t", id: stale.ID, leader: stale.Partitions[0]}
-	deposed.leader.LeaderEpoch++ // which only the next leader has
+	stale := must.Get(Describe(limited(t), cut.leader, "t"))(t)
+	deposed := &Partition{client: client(before), topic: "t", id: stale.ID, leader: stale.Leaders[0]}
+	deposed.leader.Epoch++ // which only the next leader has
 	if err := bound(limited(t), []*Partition{deposed}); !errors.Is(err, kerr.UnknownLeaderEpoch) {
 		t.Errorf("the deposed leader's bounds: %v", err)
 	}
@@ -157,21 +156,20 @@ func TestASilentBrokerIsPassedOver(t *testing.T) {
 }
 
 func TestLater(t *testing.T) {
-	topic := func(leader, epoch int32, err error) kadm.TopicDetail {
-		return kadm.TopicDetail{Topic: "t", Partitions: kadm.PartitionDetails{0: {Leader: leader, LeaderEpoch: epoch, Err: err}}}
+	topic := func(leader, epoch int32, err error) Topic {
+		return Topic{Leaders: map[int32]Leader{0: {leader, epoch, err}}}
 	}
 	led, gone := topic(0, 4, nil), topic(-1, 4, kerr.LeaderNotAvailable)
-	for name, c := range map[string]struct{ earlier, later kadm.TopicDetail }{
+	for name, c := range map[string]struct{ earlier, later Topic }{
 		"a new leader":               {led, topic(1, 5, nil)},
 		"a leader that is gone":      {led, topic(-1, 5, kerr.LeaderNotAvailable)},
 		"a leader that not all know": {gone, led},
-		"a topic that not all know":  {kadm.TopicDetail{Topic: "t", Err: kerr.UnknownTopicOrPartition}, led},
-		"an answer without topics":   {kadm.TopicDetail{}, led},
+		"a topic that not all know":  {Topic{Err: kerr.UnknownTopicOrPartition}, led},
 		"brokers without epochs":     {topic(0, -1, nil), topic(0, -1, nil)},
 		"one broker without epochs":  {topic(0, -1, nil), led},
 	} {
-		for _, both := range [][2]kadm.TopicDetail{{c.earlier, c.later}, {c.later, c.earlier}} {
-			both[0].Partitions = maps.Clone(both[0].Partitions) // which becomes what is later
+		for _, both := range [][2]Topic{{c.earlier, c.later}, {c.later, c.earlier}} {
+			both[0].Leaders = maps.Clone(both[0].Leaders) // which becomes what is later
 			if got, err := later(both[0], both[1]); err != nil || !reflect.DeepEqual(got, c.later) {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}

@@ -1,4 +1,4 @@
-package mute
+package broker
 
 import "context"
 

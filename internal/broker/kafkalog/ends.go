@@ -4,25 +4,24 @@ import (
 	"context"
 	"maps"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Ends returns the topic's id and where the logs of the partitions end, as far
 // as their leaders tell now: the high watermark, which is behind every
 // acknowledged record.
-func Ends(ctx context.Context, client *kgo.Client, topic string) (id kadm.TopicID, ends map[int32]int64, err error) {
-	detail, err := newest(ctx, client, topic)
+func Ends(ctx context.Context, client *kgo.Client, topic string) (id [16]byte, ends map[int32]int64, err error) {
+	known, err := newest(ctx, client, topic)
 	if err == nil {
-		err = detail.Err
+		err = known.Err
 	}
 	if err != nil {
 		return id, nil, err
 	}
 	led := make(map[int32][]*Partition)
-	for number, p := range detail.Partitions {
-		if Usable(detail, number) == nil {
-			led[p.Leader] = append(led[p.Leader], &Partition{client: client, topic: topic, number: number, leader: p})
+	for number, p := range known.Leaders {
+		if known.Usable(number) == nil {
+			led[p.Node] = append(led[p.Node], &Partition{client: client, topic: topic, number: number, leader: p})
 		}
 	}
 	ends = make(map[int32]int64)
@@ -34,7 +33,7 @@ func Ends(ctx context.Context, client *kgo.Client, topic string) (id kadm.TopicI
 	if len(ends) > 0 {
 		err = nil
 	}
-	return detail.ID, ends, err
+	return known.ID, ends, err
 }
 
 // endsOf adds the ends of partitions with one leader. A leader that cannot tell
