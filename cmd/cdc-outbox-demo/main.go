@@ -1,10 +1,10 @@
 // Command cdc-outbox-demo shows the connector on a single machine, with nothing
 // to configure. The exit codes are those of cdc-outbox: 0 for a demo whose
-// events all arrived, 1 for a passing error, 2 for bad usage or a machine
-// lacking something.
+// events all arrived, 1 for an error that may pass, 2 for bad usage or a
+// machine that lacks something.
 //
-// A separate program because of a Kafka broker and an installer of PostgreSQL,
-// of no use to a connector.
+// It is a separate program because it links a Kafka broker and an installer of
+// PostgreSQL, which no connector needs.
 package main
 
 import (

@@ -39,8 +39,8 @@ Example:
 // main.commit=…".
 var version, commit string
 
-// program is the process: given by the operating system in main, by memory in
-// tests.
+// program is the process, with its surroundings: those of the operating system
+// in main, memory in tests.
 type program struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
@@ -97,7 +97,7 @@ func (p *program) connect(ctx context.Context, cfg *config.Config) error {
 }
 
 // wantsColor is true on a terminal, unless NO_COLOR (https://no-color.org) or a
-// dumb terminal forbid colors.
+// dumb terminal forbids it.
 func (p *program) wantsColor() bool {
 	file, ok := p.stdout.(*os.File)
 	if !ok || p.getenv("NO_COLOR") != "" || p.getenv("TERM") == "dumb" {

@@ -42,7 +42,7 @@ type setupFlags struct {
 	writer, passwordEnv            *string
 }
 
-// roleFlag knows whether given.
+// roleFlag knows whether it was given.
 type roleFlag struct {
 	name  string
 	given bool
@@ -135,7 +135,7 @@ func decided[R interface {
 }
 
 // printScripts prints the SQL of each pipeline, under a heading: only the
-// configuration names the database.
+// configuration says which database the SQL is for.
 func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {
 	chosen, err := o.load(p)
 	if err != nil {
@@ -212,16 +212,16 @@ func statusVerb() verb {
 	}
 }
 
-// work is a verb's work for a single pipeline.
+// work is what a verb does for a single pipeline.
 type work func(context.Context, *config.Config) (report, error)
 
-// forEach is the action of a verb for each pipeline.
+// forEach is the action of a verb that does its work for each pipeline.
 func forEach(flags *flag.FlagSet, do work) action {
 	o := declareAdmin(flags)
 	return func(ctx context.Context, p *program) error { return o.each(ctx, p, do) }
 }
 
-// found is the work of a verb only looks.
+// found is the work of a verb that only looks.
 func found[R interface {
 	report
 	Err() error

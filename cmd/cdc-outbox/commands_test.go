@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
-// A remedy's command reads the file the command which failed has read, as the
+// A remedy's command reads the file that the failed command has read, in the
 // last line of a log in JSON, too, and is about the same pipeline.
 func TestRemediesCanBeTypedAsTheyAre(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)

@@ -10,7 +10,7 @@ import (
 )
 
 // modules are those the released program links, each with the reason. Each
-// further module makes the program larger and the build longer, and must be
+// further module makes the program larger and its build longer, and must be
 // kept up to date. The demo's have a program of their own, cmd/cdc-outbox-demo.
 var modules = map[string]string{
 	"github.com/cdc-outbox/cdc-outbox":               "the connector",
@@ -63,9 +63,9 @@ func TestLinkedModulesAreWanted(t *testing.T) {
 	}
 }
 
-// The packages text/template and html/template call methods by name: with a
-// series the linker keeps every exported method of the program, which then is a
-// fifth larger.
+// The packages text/template and html/template call methods by name: with one
+// of them the linker keeps every exported method of the program, which then is
+// a fifth larger.
 func TestNoTemplateIsLinked(t *testing.T) {
 	for _, pkg := range depend(t, "{{.ImportPath}}") {
 		if pkg == "text/template" {

@@ -47,8 +47,8 @@ func (v *verb) help(w io.Writer, flags *flag.FlagSet) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// dashes writes a flag as the users do: a dash before a single letter,
-// otherwise two.
+// dashes writes a flag as users do: a dash before a single letter, otherwise
+// two.
 func dashes(name string) string {
 	if len(name) == 1 {
 		return "-" + name

@@ -1,7 +1,7 @@
 // Command cdc-outbox publishes a PostgreSQL outbox table's rows to Kafka. The
 // verbs, flags and exit codes are the public contract: 0 for a clean stop, 1
-// for a passing error, 2 for bad usage or configuration, 3 when events may have
-// been lost.
+// for an error that may pass, 2 for bad usage or configuration, 3 when events
+// may have been lost.
 package main
 
 import (

@@ -9,10 +9,10 @@ import (
 
 // Limits of the heap beside the bytes in flight.
 const (
-	// baseMemory is for the runtime, the connections and a single batch in
-	// compression.
+	// baseMemory is for the runtime, the connections and one batch being
+	// compressed.
 	baseMemory = 8 << 20
-	// largeBatches is the addition for batches larger than in a stream with
+	// largeBatches is added where batches are larger than in a stream with
 	// at_least_once.
 	largeBatches = 8 << 20
 	gcPercent    = 200
@@ -31,8 +31,8 @@ func (p *program) boundMemory(cfg *config.Config) {
 }
 
 // memoryLimit counts the bytes in flight twice: as events, and as the record
-// batches made of them. Soft: near the limit the collector works harder and
-// never refuses memory.
+// batches made of them. The limit is soft: near it the collector works harder,
+// and never refuses memory.
 func memoryLimit(cfg *config.Config) int64 {
 	var limit int64
 	for _, p := range cfg.Each() {

@@ -10,9 +10,9 @@ import (
 )
 
 // checkOutput refuses to confirm events into nothing. If standard output was
-// closed before the start, Go's runtime has opened the null device in the
-// place, so no file gets the number. So a closed output and the null device
-// look the same.
+// closed before the start, Go's runtime has opened the null device in its
+// place, so no other file gets its number. So a closed output and the null
+// device look the same.
 func (p *program) checkOutput(cfg *config.Config) error {
 	out, ok := p.stdout.(*os.File)
 	if !ok {
@@ -36,7 +36,7 @@ func (p *program) checkOutput(cfg *config.Config) error {
 		"sink.stdout: standard output is closed, or %s: events would be confirmed and be nowhere", os.DevNull)
 }
 
-// surviveBrokenPipes makes a lost reader of standard output or standard error
-// an error of the write. By default SIGPIPE would end the process without a
-// drain, even for a lost log line.
+// surviveBrokenPipes makes it an error of the write if nobody reads standard
+// output or standard error any more. By default SIGPIPE would end the process
+// without a drain, even for a lost log line.
 func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

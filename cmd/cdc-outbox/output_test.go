@@ -137,7 +137,7 @@ func number(t *testing.T, url, sql string) (n int) {
 	return n
 }
 
-// A terminal that closes, and a supervisor that signals the process and the
+// A terminal that closes, and a supervisor that signals the process and its
 // group, end it with a drain; a log nobody reads does not end it.
 func TestSignalsDrain(t *testing.T) {
 	beProgram()
@@ -147,7 +147,7 @@ func TestSignalsDrain(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		signals []syscall.Signal
-		deaf    bool // standard error has lost the reader before
+		deaf    bool // standard error has lost its reader before
 	}{
 		{"SIGTERM", []syscall.Signal{syscall.SIGTERM}, false},
 		{"SIGTERM twice", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, false},

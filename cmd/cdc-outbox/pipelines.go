@@ -105,7 +105,7 @@ type pipelineReports []pipelineReport
 
 type pipelineReport struct {
 	report
-	command invocation.Invocation // completes the commands inside
+	command invocation.Invocation // completes the commands in the report
 }
 
 // WriteText implements report, with a heading for each.

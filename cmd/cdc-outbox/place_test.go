@@ -12,7 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
-// Failure mode 142. The last error of a service names the line to type there.
+// Failure mode 142. The error that ends the program as a service names the line
+// to type there.
 func TestRemedyNamesTheLineForThePlace(t *testing.T) {
 	for place, want := range map[invocation.Place]string{
 		invocation.Shell:      "`cdc-outbox setup -c outbox.yaml --set log.format=json --accept-gap`",

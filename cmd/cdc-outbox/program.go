@@ -17,17 +17,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
-// program is the process for the verbs: given by the operating system in main,
-// by memory in tests.
+// program is the process as the verbs see it: its surroundings are those of the
+// operating system in main, memory in tests.
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
-	// connect runs the connector until ctx ends or a failure; nil is pipeline.Run.
+	// connect runs the connector until ctx ends or it fails; nil is
+	// pipeline.Run.
 	connect func(context.Context, pipeline.Options) error
 	// command completes the commands in remedies, once flags are read.
 	command invocation.Invocation
 	// fatal takes the error ending the program, in place of stderr; nil until a
-	// configuration says the log is JSON.
+	// configuration says that the log is JSON.
 	fatal *zap.Logger
 }
 
@@ -37,20 +38,19 @@ type verb struct {
 	summary string // a single line
 	detail  string // paragraphs for the verb's help; may be empty
 	example string // lines, each a command or a comment
-	// prepare declares the flags and returns the action for the time after
-	// parsing.
+	// prepare declares the flags and returns what to do once they are parsed.
 	prepare func(*flag.FlagSet) action
 }
 
-// action does a verb's work. The error is printed, and the failure.Class is the
-// exit code.
+// action does a verb's work. Its error is printed, and the error's
+// failure.Class is the exit code.
 type action func(context.Context, *program) error
 
-// errHelp ends a command line asking for help.
+// errHelp ends a command line that asked for help and got it.
 var errHelp = errors.New("help")
 
-// run executes the command line and returns the exit code. run reports the
-// error, if any: the callees do not.
+// run executes the command line and returns the exit code. It reports the
+// error, if any: nothing that it calls does.
 func (p *program) run(ctx context.Context, args []string) int {
 	err := p.execute(ctx, args)
 	if err == nil || errors.Is(err, errHelp) {
@@ -80,7 +80,7 @@ func (p *program) execute(ctx context.Context, args []string) error {
 	return act(ctx, p)
 }
 
-// choose finds the verb and the arguments.
+// choose finds the verb and its arguments.
 func (p *program) choose(args []string) (verb, []string, error) {
 	if len(args) == 0 {
 		return verb{}, nil, failure.Configf("run cdc-outbox --help", "no verb given; the verbs are %s", strings.Join(verbNames(), ", "))
@@ -131,8 +131,8 @@ func moved(name string) error {
 	return nil
 }
 
-// harmless texts can be repeated in a message: not a URL with a password,
-// without the flag.
+// harmless matches what can be repeated in a message: not a URL with a password
+// that lost its flag.
 var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
 
 func unknownVerb(name string) error {
@@ -157,7 +157,7 @@ func (v *verb) usagef(format string, args ...any) error {
 	return failure.Configf("run cdc-outbox "+v.name+" --help", v.name+" "+format, args...)
 }
 
-// synonyms are flags of other programs, with our names.
+// synonyms are flags of other programs, with our names for them.
 var synonyms = map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"}
 
 // hints are for flags a verb does not need.
@@ -166,8 +166,8 @@ var hints = map[string]string{
 	"teardown dry-run": "leave it out: without --yes teardown changes nothing and says what it would do",
 }
 
-// flagError turns package flag's error into ours. The text is the only thing
-// telling an unknown flag.
+// flagError turns package flag's error into ours. Only the text tells an
+// unknown flag.
 func flagError(v verb, flags *flag.FlagSet, err error) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {

@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 )
 
-// report tells the error ending the program: the cause, then the remedy. The
-// last line of a JSON log, and otherwise two lines for a person. Also a
-// container's termination message in Kubernetes.
+// report tells the error ending the program: the cause, then the remedy. It is
+// the last line of a log in JSON, and otherwise two lines for a person.
+// Kubernetes shows it as a container's termination message.
 func (p *program) report(ctx context.Context, err error) {
 	if p.fatal != nil {
 		p.fatal.Error(ending(failure.ClassOf(err)), zap.Error(err),
@@ -23,8 +23,8 @@ func (p *program) report(ctx context.Context, err error) {
 	_, _ = io.WriteString(p.stderr, cli.Message(ctx, "cdc-outbox", err, p.command))
 }
 
-// ending explains the end of run: the outcome of events, and whether to start
-// again.
+// ending explains the end of run: what becomes of events, and whether to start
+// it again.
 func ending(c failure.Class) string {
 	switch c {
 	case failure.Loss:

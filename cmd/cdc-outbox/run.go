@@ -62,9 +62,8 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 }
 
 // announceStop logs that ctx ended: everything in flight may take a while to
-// drain, in silence otherwise. announceStop starts a goroutine when that
-// happens, which the returned function joins; after that function nothing is
-// logged.
+// drain, in silence otherwise. A goroutine does so when that happens; the
+// returned function joins it, and nothing is logged afterwards.
 func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
 	logged := make(chan struct{})
 	forget := context.AfterFunc(ctx, func() {

@@ -67,8 +67,8 @@ func txnAbortVerb() verb {
 	return v
 }
 
-// transactions is the report of those found. Beside an error, none found would
-// say too much.
+// transactions is the report of those found. Beside an error, "none" would say
+// more than anybody knows.
 func transactions(found admin.Transactions, err error) (report, error) {
 	if err != nil && len(found) == 0 {
 		return nil, err

@@ -108,8 +108,9 @@ func (c *cluster) allCoordinators(ctx context.Context) error {
 	return nil
 }
 
-// coordinated returns an error if a coordinator has a transaction of the producer
-// open: it ends that in all of its partitions. No partition must be ended alone.
+// coordinated returns an error if a coordinator has a transaction of the
+// producer open: the coordinator ends that in all of its partitions. One
+// partition must not be ended alone.
 func (c *cluster) coordinated(ctx context.Context, producer int64, ours string) error {
 	open, err := broker.OpenTransactions(ctx, c.client, producer)
 	if err != nil {

@@ -25,8 +25,8 @@ type AdoptReport struct {
 }
 
 // Adopt notes another program's slot in the checkpoint, so the next run goes on
-// from there, and notices a drop until then. Adopt changes nothing else, and
-// nothing at all without yes.
+// from the slot, and notices if it was dropped until then. Adopt changes
+// nothing else, and nothing at all without yes.
 func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, error) {
 	if cfg.Source.Mode != config.ModePoll && cfg.Checkpoint.Store == store.StoreNone {
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run",
@@ -51,7 +51,7 @@ func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, err
 		}
 		r.Holder = &holder
 	}
-	if err := d.mayReplicate(ctx, "read"); err != nil { // left to the next run
+	if err := d.mayReplicate(ctx, "read"); err != nil { // as the next run does
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
 	if !yes {
@@ -69,8 +69,8 @@ func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, err
 	return r, nil
 }
 
-// adoptable returns why the slot cannot be taken over, if so. An unknown past
-// is no reason.
+// adoptable returns why the slot cannot be taken over, if so. That nothing is
+// known of it is no reason.
 func (d *decision) adoptable() error {
 	switch {
 	case d.stored == nil && d.gone == nil && !d.Exists:

@@ -112,7 +112,7 @@ func TestAdoptInPollMode(t *testing.T) {
 	wantClass(t, err, failure.Config, "adopt needs a replication slot")
 }
 
-// Failure mode 182: the checkpoint of a slot read is gone.
+// Failure mode 182: the checkpoint of a slot that was read is gone.
 func TestCheckOfACheckpointThatVanished(t *testing.T) {
 	f := sound(t)
 	f.forget()

@@ -29,7 +29,7 @@ const (
 	Skipped Outcome = "skipped"
 )
 
-// Finding is the finding of a check.
+// Finding is the result of a check, with its reason.
 type Finding struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
@@ -132,7 +132,7 @@ func (r *CheckReport) next() string {
 }
 
 // doctor is a single run of Check. Findings of checks for later ones are kept
-// here; nil or false means the check failed.
+// here; nil or false means that the check failed.
 type doctor struct {
 	*session
 	report CheckReport
@@ -143,7 +143,7 @@ type doctor struct {
 	slot      *catalog.Slot // nil: missing
 	slotKnown bool
 	kafkaDown bool
-	refused   bool     // the checkpoint's topic was, as told
+	refused   bool     // the checkpoint's topic was refused, as reported
 	topics    []string // for rows in the tables
 	times     []topicTimes
 	ahead     time.Duration // of the database's clock to ours
@@ -162,7 +162,7 @@ func (d *doctor) warn(name, remedy, format string, args ...any) {
 	d.add(name, Warn, fmt.Sprintf(format, args...), remedy)
 }
 
-// amend replaces everything found under a name, once more is known.
+// amend replaces what was found under a name, once more is known.
 func (d *doctor) amend(name string, o Outcome, detail string) {
 	for i := range d.report.Findings {
 		if d.report.Findings[i].Name == name {

@@ -13,8 +13,8 @@ import (
 )
 
 // checkpoint opens the store, which has conditions of its own (failure mode
-// 36), and compares everything in it with the database as run does before it
-// streams.
+// 36), and compares the stored checkpoint with the database as run does before
+// it streams.
 func (d *doctor) checkpoint(ctx context.Context) {
 	const name = "checkpoint"
 	switch {
@@ -103,8 +103,8 @@ func (d *doctor) newSlot(ctx context.Context) {
 }
 
 // sameLog looks, while nobody reads the slot, whether the log is the one the
-// checkpoint is of: positions alone do not tell once a log put back has grown
-// past it.
+// checkpoint is of: positions alone do not tell once a restored log has grown
+// past the checkpoint.
 func (d *doctor) sameLog(ctx context.Context, s *session, v *view) {
 	const name = "checkpoint"
 	compared := "run compares the log itself when it starts"

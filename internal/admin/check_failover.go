@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
-// failover looks at every server a failover may go to. None of the others needs
-// the standbys, so the look has a separate limit. The faults harm nothing
-// before a failover: it is a warning.
+// failover looks at every server a failover may go to. None of the other checks
+// needs the standbys, so the look has a separate limit. A fault there harms
+// nothing before a failover: it is a warning.
 func (d *doctor) failover(ctx context.Context) {
 	const name = "failover"
 	if d.server == nil || d.server.InRecovery || !d.slotKnown {
@@ -39,8 +39,8 @@ func (d *doctor) failover(ctx context.Context) {
 	}
 }
 
-// readCandidates looks at the servers the configuration names. None if a single
-// one is named.
+// readCandidates looks at the servers the configuration names. There are none
+// if it names a single one.
 func readCandidates(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]catalog.Candidate, error) {
 	candidates, err := catalog.FindCandidates(ctx, cfg.Source.URL.Reveal(), cfg.Source.Standbys)
 	if err != nil || !candidates.Several() {
@@ -49,7 +49,7 @@ func readCandidates(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]
 	return candidates.Read(ctx, conn, cfg.Source.Slot)
 }
 
-// followers looks for standbys nobody has named.
+// followers looks for standbys that nobody has named.
 func (d *doctor) followers(ctx context.Context) {
 	const name = "failover"
 	followers, err := catalog.ReadFollowers(ctx, d.conn)

@@ -55,7 +55,7 @@ func (d *doctor) polledTable(ctx context.Context, t *poll.Table) {
 	d.vacuum(ctx, t)
 }
 
-// waiting are the rows not published.
+// waiting are the unpublished rows.
 func waiting(t *poll.Table) catalog.Snapshot {
 	return catalog.Snapshot{Table: t.Name, Relation: t.Relation, Where: t.Condition(), OrderBy: t.OrderBy()}
 }

@@ -88,7 +88,7 @@ func (d *doctor) plugin(ctx context.Context) {
 	}
 }
 
-// encoding says the outcome of text in a database not in UTF-8.
+// encoding says what becomes of text in a database that is not in UTF-8.
 func (d *doctor) encoding(ctx context.Context) {
 	const name = "postgresql.encoding"
 	encoding := d.conn.PgConn().ParameterStatus("server_encoding")
@@ -106,7 +106,7 @@ func (d *doctor) encoding(ctx context.Context) {
 	}
 }
 
-// walLimit: a slot keeps the log for as long as the reader is away.
+// walLimit: a slot keeps the log for as long as its reader is away.
 func (d *doctor) walLimit() {
 	const name = "postgresql.max_slot_wal_keep_size"
 	if limit := d.server.MaxSlotWALKeepSize; limit >= 0 {
@@ -118,7 +118,7 @@ func (d *doctor) walLimit() {
 		"-1, no limit: a connector or a Kafka that stays away fills the disk, which stops the database; with a limit the slot is lost instead, and events with it (exit code 3)")
 }
 
-// supported looks at the server's version, and for a server open to writes.
+// supported looks at the server's version, and whether it can be written to.
 func (d *doctor) supported(server catalog.Server) {
 	switch major := server.Major(); {
 	case major < oldestMajor:
@@ -207,8 +207,8 @@ func (d *doctor) timeouts(ctx context.Context) {
 	}
 }
 
-// transactionTimeout tells a limit of others, not the connector's. The login's
-// value is the value after a reset.
+// transactionTimeout says that a limit for others is not the connector's. The
+// login's value is what a reset would give.
 func (d *doctor) transactionTimeout(ctx context.Context) {
 	const name = "postgresql.transaction_timeout"
 	var limit string
@@ -235,14 +235,15 @@ func (d *doctor) synchronous(ctx context.Context) {
 	}
 }
 
-// Ages from which an open transaction is worth a warning: delaying the creation
-// of a slot, or having an existing slot retain WAL.
+// Ages from which an open transaction is worth a warning: it delays the
+// creation of a slot, or has an existing slot retain WAL.
 const (
 	blockingAge  = 10 * time.Second
 	retainingAge = time.Hour
 )
 
-// openTransactions warns of transactions older than limit, with the effect.
+// openTransactions warns of transactions older than limit, and names their
+// effect.
 func (d *doctor) openTransactions(ctx context.Context, limit time.Duration, effect string) {
 	const name = "postgresql.transactions"
 	var list []catalog.Writer

@@ -13,14 +13,14 @@ import (
 )
 
 // The rows routed to find topics are few, and read for a short time: an outbox
-// never emptied may be large.
+// that is never emptied may be large.
 const routedRows = 1000
 
 // routePatience is longer in tests.
 var routePatience = 3 * time.Second
 
-// routes finds the topics of rows in the table, and bad events among them. No
-// failure without the right to read the table: streaming does not need the
+// routes finds the topics of rows in the table, and bad events among them. A
+// role that may not read the table is no failure: streaming does not need that
 // right.
 func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	name := "rows " + s.Table.String()
@@ -59,7 +59,7 @@ func countReasons(bad map[transform.Reason]int) string {
 	return fmt.Sprint(parts)
 }
 
-// someRows has a separate connection, closed at the end of patience.
+// someRows has a separate connection, which is closed when patience runs out.
 func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()

@@ -64,7 +64,7 @@ func (d *doctor) slotState(ctx context.Context) {
 }
 
 // beingCreated is the error of a slot in creation, waiting for the named
-// transactions. beingCreated passes when they end.
+// transactions. The error passes when they end.
 func beingCreated(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	text := fmt.Sprintf("slot %q is still being created by pid %d; what is committed before it is there is not published", slot.Name, slot.ActivePID)
 	remedy := "wait until it is there"
@@ -89,7 +89,7 @@ func notCopied(slot catalog.Slot) string {
 	return ", which its last synchronisation did not bring up to date (" + slot.SyncSkipped + ")"
 }
 
-// patroni looks for a manager of the cluster dropping slots.
+// patroni looks for a manager of the cluster that drops slots.
 func (d *doctor) patroni(ctx context.Context) {
 	const name = "postgresql.patroni"
 	manages, err := catalog.Patroni(ctx, d.conn)

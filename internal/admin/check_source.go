@@ -44,8 +44,8 @@ func (d *doctor) outboxTables(ctx context.Context) {
 	}
 }
 
-// namesake warns of another table with a name differing in case only: there is
-// no other sign of events written there.
+// namesake warns of another table with a name differing in case only: nothing
+// else tells that events are written there.
 func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
 	var meant *catalog.MissingTable
 	err := catalog.Pooled(ctx, d.conn, func() (err error) {
@@ -69,8 +69,8 @@ type outboxTable struct {
 	unfit    error        // why the columns do not suffice, if so
 }
 
-// outboxTable returns nil for a missing table. The errors are an unreadable
-// table's.
+// outboxTable returns nil for a missing table. Its errors are those of a table
+// that cannot be read.
 func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, error) {
 	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
 	if err != nil || !ok {
@@ -131,7 +131,7 @@ func (d *doctor) publication(ctx context.Context) {
 	d.ok(name, "%s publishes %s", pub.Name, operations(pub))
 }
 
-// leftOut mentions column lists: a header with the column optional would be
+// leftOut mentions column lists: a header whose column is optional would be
 // missing without a word.
 func (d *doctor) leftOut(pub catalog.Publication) {
 	for _, m := range pub.Tables {
@@ -141,7 +141,8 @@ func (d *doctor) leftOut(pub catalog.Publication) {
 	}
 }
 
-// unseenUpdates mentions an option needing everything not published.
+// unseenUpdates mentions an option that needs updates, where they are not
+// published.
 func (d *doctor) unseenUpdates(pub catalog.Publication) {
 	if policy := d.cfg.Event.OnUpdate; policy != transform.UpdateWarn && !pub.Update && len(d.infos) > 0 {
 		d.warn("publication", "publish them where each published table has a replica identity: ALTER PUBLICATION "+pgsql.Name(pub.Name)+
@@ -150,8 +151,8 @@ func (d *doctor) unseenUpdates(pub catalog.Publication) {
 	}
 }
 
-// moved tells for partitioned tables whether a moving row is told from a new
-// row.
+// moved says of partitioned tables whether a row that moves is told from a new
+// one.
 func (d *doctor) moved(ctx context.Context, pub catalog.Publication) {
 	for _, info := range d.infos {
 		if !info.Partitioned {

@@ -11,7 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// awaitedStandbys looks for absent standbys in the way of the slot's stream.
+// awaitedStandbys looks for absent standbys that the server waits for before it
+// sends anything of the slot.
 func (d *doctor) awaitedStandbys(ctx context.Context) {
 	const name = "postgresql.synchronized_standby_slots"
 	if d.server.Major() < 17 || d.slot != nil && !d.slot.Failover {
@@ -28,14 +29,15 @@ func (d *doctor) awaitedStandbys(ctx context.Context) {
 	}
 }
 
-// awaited is the error of a standby that is away. awaited passes when that is
-// back.
+// awaited is the error of a standby that is away. The error passes when the
+// standby is back.
 func awaited(wait catalog.StandbyWait) error {
 	return &failure.Error{Class: failure.Transient, Remedy: wait.Remedy(), Err: fmt.Errorf("nothing gets through: %s", wait)}
 }
 
-// awaitedNow is the error of a slot without a stream at present, still in
-// creation, or behind an absent standby; nil for any other.
+// awaitedNow is the error of a slot of which the server sends nothing at
+// present, because it is still being created, or a standby is away; nil for any
+// other.
 func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	if slot.Creating() {
 		return beingCreated(ctx, conn, slot)
@@ -47,8 +49,9 @@ func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	return awaited(wait)
 }
 
-// pendingRestart looks for pending settings in the way of the server's next
-// start with the slot (slot.c, xlogrecovery.c).
+// pendingRestart looks for settings that the server's next start takes over,
+// and with which it would not start while the slot exists (slot.c,
+// xlogrecovery.c).
 func (d *doctor) pendingRestart(ctx context.Context) {
 	const name = "postgresql.pending_restart"
 	rows, _ := d.conn.Query(ctx, `SELECT name, setting FROM pg_settings WHERE pending_restart AND name IN ('wal_level', 'max_replication_slots', 'max_wal_senders') ORDER BY name`)

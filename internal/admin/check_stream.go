@@ -13,12 +13,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// creationPatience bounds the creation of the temporary slot, behind the
-// running transactions.
+// creationPatience bounds the creation of the temporary slot, which waits for
+// the running transactions.
 const creationPatience = 3 * time.Second
 
-// streams starts a stream from a slot going with the connection: a pooler may
-// take a replication connection, create a slot, and never answer the start.
+// streams starts a stream from a slot that goes with its connection: a pooler
+// may take a replication connection, create a slot, and never answer the start.
 func (d *doctor) streams(ctx context.Context) {
 	const name = "postgresql.stream"
 	switch {
@@ -60,8 +60,8 @@ func temporarySlot(beside, verb string) string {
 	return fmt.Sprintf("%.40s_%s_%08x", beside, verb, rand.Uint32())
 }
 
-// trialSlot creates a temporary slot. The server would not notice the end of
-// interest for long, so the creation is cancelled.
+// trialSlot creates a temporary slot. The server would not notice for long that
+// the creation is given up, so it is cancelled.
 func (d *doctor) trialSlot(ctx context.Context, repl *pgconn.PgConn, slot string) (at pg.LSN, err error) {
 	limited, cancel := context.WithTimeout(ctx, creationPatience)
 	defer cancel()

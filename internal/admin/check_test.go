@@ -319,8 +319,8 @@ func errWithRemedy(err error) error {
 	return &failure.Error{Class: failure.ClassOf(err), Remedy: "see the checks", Err: err}
 }
 
-// A publication the configuration names wrongly is told as that, by each verb,
-// and nothing is changed.
+// A publication that the configuration names wrongly is told as that, by each
+// verb, and nothing is changed.
 func TestAMistakenPublication(t *testing.T) {
 	f := sound(t)
 	f.save()

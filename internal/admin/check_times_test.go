@@ -143,7 +143,7 @@ func TestCheckComparesClocks(t *testing.T) {
 	}
 }
 
-// A database with the clock ahead by more than the topic takes.
+// A database whose clock is ahead by more than the topic takes.
 func TestCheckOfCommitTimesAhead(t *testing.T) {
 	cfg := config.Default()
 	cfg.Event.RecordTime = transform.RecordTimeCommit

@@ -18,7 +18,7 @@ import (
 type decision struct {
 	*view
 	*session
-	store checkpoint.Store // nil: without any, so empty
+	store checkpoint.Store // nil: there is none, and so no checkpoint
 }
 
 // openDecision looks at everything for a verb and changes nothing.
@@ -70,7 +70,8 @@ func (d *decision) look(ctx context.Context) error {
 	return nil
 }
 
-// checkpointAt is the first checkpoint at the view.
+// checkpointAt is a first checkpoint at the position, of the view's database
+// and slot.
 func (d *decision) checkpointAt(at pg.LSN) checkpoint.Checkpoint {
 	return d.session.checkpointAt(d.view, at)
 }
@@ -97,8 +98,8 @@ func (d *decision) close() {
 	d.session.close()
 }
 
-// ready makes sure the decision can be saved, before any change. ready creates
-// what the store lacks.
+// ready makes sure that the decision can be saved, before any change, and
+// creates what the store lacks.
 func (d *decision) ready(ctx context.Context) (err error) {
 	if d.store == nil {
 		if d.store, err = wiring.OpenStore(ctx, d.cfg); err != nil {
@@ -113,7 +114,7 @@ func (d *decision) owned() checkpoint.Owned {
 	return d.stored.OwnedUnder(d.scope(), d.Tables).Seen(d.Tables, d.End)
 }
 
-// save stores everything decided.
+// save stores the decision.
 func (d *decision) save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	if err := saveCheckpoint(ctx, d.store, cp); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)

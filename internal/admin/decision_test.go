@@ -33,8 +33,8 @@ func TestWithoutYesNoStoreIsCreated(t *testing.T) {
 	}
 }
 
-// "Done" means the next run goes on: a gap is not accepted while the tables
-// cannot be read, which would make another.
+// "Done" means that the next run goes on: a gap is not accepted while the
+// tables cannot be read, which would make another.
 func TestAcceptGapWantsTablesThatCanBeRead(t *testing.T) {
 	f := sound(t)
 	before := f.save()
@@ -83,7 +83,7 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 }
 
 // Setup says of it what run would, and does not advise to accept a gap that is
-// none, which would take the checkpoint from the connector.
+// none, which would take the checkpoint from its connector.
 func TestSetupNamesTheOtherServer(t *testing.T) {
 	f := sound(t)
 	cp := f.save()
@@ -149,7 +149,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	}
 }
 
-// A log put back has grown past the checkpoint, so positions do not tell. check
+// A restored log has grown past the checkpoint, so positions do not tell. check
 // says the same as run, which would not start.
 func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
 	f := sound(t)
@@ -166,15 +166,15 @@ func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
 	cp.Epoch++
 	f.put(cp)
 	f.wantCheck("checkpoint", Fail, "the server's log is not the one that was read up to")
-	// The server frees a slot a moment after it has heard the connection is
-	// closed.
+	// The server frees a slot a moment after it has heard that the connection
+	// is closed.
 	await.Until(t, "the slot to be free", func() bool { slot, _ := f.slot(); return !slot.Active })
 	if slot, _ := f.slot(); slot.ConfirmedFlush >= cp.LSN {
 		t.Errorf("check left the slot %+v", slot)
 	}
 }
 
-// Failure mode 75. A row of a table with the name only now is none.
+// Failure mode 75. A row of a table that has the name only now is no event.
 func TestSkipTransactionOfATableThatTookTheName(t *testing.T) {
 	f := sound(t)
 	f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR ALL TABLES`)

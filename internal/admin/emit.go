@@ -16,8 +16,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
-// emitSQL has places for create's values, as {name}. Not text/template's: calls
-// of methods by name would have the linker keep every method of the program.
+// emitSQL has places for create's values, as {name}. They are not those of
+// text/template: it calls methods by name, so the linker would have to keep
+// every method of the program.
 //
 //go:embed emit.sql
 var emitSQL string
@@ -53,7 +54,7 @@ func emitFunctions(cfg *config.Config) []emitFunction {
 	return []emitFunction{{base, "jsonb"}, {base + "_text", "text"}, {base + "_bytes", "bytea"}}
 }
 
-// signature is the function's for callers.
+// signature is the function with its schema and types, as SQL names it.
 func (f emitFunction) signature(schema string) string {
 	return pgsql.Name(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
 }
@@ -97,8 +98,8 @@ const (
 	emitCurrent
 )
 
-// find looks for the function in all schemas: perhaps chosen by an operator. Of
-// several, the first to replace.
+// find looks for the function in all schemas: an operator may have chosen one.
+// Of several, it returns the first that has to be replaced.
 func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
 	_, body := f.text(cfg, emitSchema)
 	var current bool
@@ -145,7 +146,7 @@ func (s *setup) ensureEmit(ctx context.Context) error {
 	return nil
 }
 
-// emit checks the functions. They are of no use: the producer library writes
+// emit checks the functions. Nobody needs them: the producer library writes
 // messages without.
 func (d *doctor) emit(ctx context.Context) {
 	if d.cfg.Source.Mode != config.ModeMessage {

@@ -180,8 +180,8 @@ func TestSetupOfMessageMode(t *testing.T) {
 	f.wantTeardown("checkpoint dropped", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
 }
 
-// A function with the body right may still be called otherwise than it should
-// be, and one in another schema is the one that applications may call.
+// A function with the right body may still be called otherwise than it should
+// be, and applications may call one in another schema.
 func TestSetupMendsTheFunctions(t *testing.T) {
 	f := soundMessages(t)
 	const signature = `outbox_emit(text, text, text, jsonb, jsonb, uuid)`
@@ -240,7 +240,7 @@ func TestTailOfMessages(t *testing.T) {
 }
 
 // Whoever drains a table and goes on with messages alone keeps the slot, and so
-// everything in it.
+// the events in it.
 func TestFromATableToMessages(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode = config.ModeMessage

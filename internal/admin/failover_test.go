@@ -60,8 +60,8 @@ func TestCheckLooksAtTheStandbys(t *testing.T) {
 	f.wantFailover(OK, "has a copy of the slot")
 }
 
-// A slot nobody reads is copied for good once it has moved on. Until then the
-// copy would not survive a promotion.
+// A slot that nobody reads is copied for good once it has moved on. Until then
+// the copy would not survive a promotion.
 func TestCheckNamesACopyThatIsTemporary(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	f := newFixture(t, pair.Primary.NewDatabase(t))
@@ -75,7 +75,7 @@ func TestCheckNamesACopyThatIsTemporary(t *testing.T) {
 	f.wantFailover(OK, "has a copy of the slot")
 }
 
-// A slot another program made may be no failover slot.
+// A slot that another program made may be no failover slot.
 func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
 	f := newFixture(t, pgtest.Start(t, pgtest.Since(t, 17)).NewDatabase(t))
 	f.setup()
@@ -108,7 +108,8 @@ func (f *fixture) wantStatus(words ...string) {
 	must.Contain(f.t, text(f.t, Status(f.ctx(), f.Config)), words...)
 }
 
-// copied returns once the standby has a copy of the slot outliving a promotion.
+// copied returns once the standby has a copy of the slot that outlives a
+// promotion.
 func (f *fixture) copied(standby *pgx.Conn) {
 	f.t.Helper()
 	await.Until(f.t, "a copy of the slot", func() (synced bool) {

@@ -26,29 +26,29 @@ type GapOptions struct {
 	Snapshot bool
 }
 
-// GapReport is the accepted gap, with the work done.
+// GapReport says which gap an operator accepts, and what is done for it.
 type GapReport struct {
 	Reason string    `json:"reason"`         // why the connector stopped; empty without a reason to
 	From   string    `json:"from"`           // the last position known to be published; empty if none is
 	Saved  time.Time `json:"saved,omitzero"` // when From was
 	To     string    `json:"to"`             // where the stream goes on; before the work, the server's position
-	Slot   string    `json:"slot"`           // the outcome of the slot: kept, created, recreated
-	// ReadAgain tells the slot stands before From: the log between To and From is
-	// read again, without a gap.
+	Slot   string    `json:"slot"`           // what becomes of the slot: kept, created, recreated
+	// ReadAgain tells that the slot stands before From: the log between To and
+	// From is read again, without a gap.
 	ReadAgain bool `json:"read_again"`
 	Done      bool `json:"done"`
 	// Part is the transaction around From; empty: none is.
 	Part string `json:"part,omitempty"`
 	// PartAgain: the published part is published again.
 	PartAgain bool `json:"part_again,omitempty"`
-	// Kafka is brokers' lack of knowledge about acknowledged records; empty:
-	// nothing.
+	// Kafka says what brokers do not tell of the records they acknowledged;
+	// empty: nothing.
 	Kafka string `json:"kafka,omitempty"`
-	// Snapshot tells the next run publishes the rows in the outbox first.
+	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
-	// asTheyAre: no --snapshot could publish rows, without a table, or a store for
-	// the note.
+	// asTheyAre tells that no --snapshot could publish rows: there is no table,
+	// or no store for the note.
 	asTheyAre, retention bool
 	elsewhere            bool // From is a position of another server's log
 	resumes              bool // run goes on where the checkpoint is, also within a transaction
@@ -72,7 +72,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	}
 	defer d.close()
 	// Other obstacles of the next run must be corrected before the gap is
-	// accepted. A publication missing will be made of the tables.
+	// accepted. A missing publication will be made of the tables.
 	if err := errors.Join(d.Unfit(), d.mistaken()); err != nil {
 		return nil, fmt.Errorf("before a gap is accepted, what keeps the tables from being read must be corrected: %w", err)
 	}
@@ -91,10 +91,11 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	return report, d.closeGap(ctx, report, acknowledged)
 }
 
-// planGap decides the outcome of the slot. A readable slot is kept, with the
-// publication of the checkpoint. With the checkpoint's log still there, run
-// goes on at the checkpoint. Otherwise all of the slot's log is published, also
-// before the checkpoint, perhaps of another log.
+// planGap decides what becomes of the slot. It is kept if it can be read, and
+// the publication is the one the checkpoint knows. If it still has the log of
+// the checkpoint, run goes on at the checkpoint. Otherwise everything it still
+// has is published, also from before the checkpoint, which may be of another
+// log.
 func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
 		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
@@ -128,8 +129,8 @@ func (d *decision) planGap(ctx context.Context) *GapReport {
 	return r
 }
 
-// able returns reasons for a failure of the plan, and of the next run: the
-// rights, and run's own checks.
+// able returns why the plan, or the run after it, would fail: missing rights,
+// and what run checks before it reads.
 func (d *decision) able(ctx context.Context, r *GapReport) error {
 	errs := []error{d.mayReplicate(ctx, "read")}
 	if r.Slot != "kept" {
@@ -161,7 +162,7 @@ func (d *decision) bound(ctx context.Context, t pg.Table) error {
 	return err
 }
 
-// publishable returns why the publication missing cannot be made, if so.
+// publishable returns why the missing publication cannot be made, if so.
 func (d *decision) publishable(ctx context.Context) error {
 	infos, err := catalog.ReadTables(ctx, d.conn, d.cfg.Source.Tables)
 	if err != nil {
@@ -234,9 +235,9 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport, acknowledged *sin
 	return nil
 }
 
-// accepted is the checkpoint running goes on from. accepted keeps the stored
-// one's part about Kafka: events perhaps visible to consumers, and
-// acknowledgements of brokers.
+// accepted is the checkpoint that run goes on from. It keeps what the stored
+// one says of Kafka: what consumers may see already, and what brokers had
+// acknowledged.
 func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparison) checkpoint.Checkpoint {
 	cp := d.checkpointAt(at)
 	cp.Snapshot = r.Snapshot
@@ -280,7 +281,7 @@ func (r *GapReport) WriteText(w io.Writer) error {
 	return l.to(w)
 }
 
-// repeat is how everything planned is done.
+// repeat is how the plan is carried out.
 func (r *GapReport) repeat() string {
 	if r.Snapshot || r.asTheyAre {
 		return "repeat it with --yes"
@@ -288,8 +289,8 @@ func (r *GapReport) repeat() string {
 	return "repeat it with --yes --snapshot, or with --yes"
 }
 
-// from is the beginning of the gap, with the time of the checkpoint, for a
-// search of rows.
+// from is the beginning of the gap, with the time of the checkpoint, by which a
+// person finds rows.
 func (r *GapReport) from() string {
 	switch {
 	case r.From == "":
@@ -300,7 +301,8 @@ func (r *GapReport) from() string {
 	return fmt.Sprintf("%s (saved at %s)", r.From, r.Saved.Format(time.RFC3339))
 }
 
-// ways says the outcome of the rows in the outbox, with --snapshot and without.
+// ways says what becomes of the rows in the outbox, with --snapshot and
+// without.
 func (r *GapReport) ways(l *lines) {
 	const again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones."
 	without := "run publishes no row again that is in the outbox tables"
@@ -318,8 +320,8 @@ func (r *GapReport) ways(l *lines) {
 	}
 }
 
-// explain says everything missing, as far as known, and everything published
-// again.
+// explain says which events are missing, as far as that is known, and which are
+// published again.
 func (r *GapReport) explain(l *lines) {
 	switch {
 	case r.Reason != "":

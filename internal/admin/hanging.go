@@ -44,8 +44,8 @@ func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Durati
 const stateHanging = "Hanging"
 
 // hangs is the transaction of a producer in a partition, if there is one that
-// no coordinator knows. A transaction just begun, or just ended, is not hanging
-// yet.
+// no coordinator knows. A transaction that has just begun, or has just ended,
+// does not hang yet.
 func hangs(p broker.Producer, known []int64, silent time.Duration) (Transaction, bool) {
 	age := time.Since(p.Last)
 	if p.Open < 0 || age < silent || slices.Contains(known, p.ID) {

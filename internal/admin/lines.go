@@ -11,7 +11,7 @@ type lines struct{ strings.Builder }
 
 func (l *lines) printf(format string, args ...any) { fmt.Fprintf(l, format, args...) }
 
-// line prints a value behind the name.
+// line prints a value behind its name.
 func (l *lines) line(name, format string, args ...any) {
 	l.printf("%-12s %s\n", name, fmt.Sprintf(format, args...))
 }

@@ -23,7 +23,7 @@ func byKey(key, primary string) []string {
 }
 
 // Failure mode 99. Where rows that move to another partition would be published
-// again, check says so, and the remedy mends that.
+// again, check says so, and its remedy mends that.
 func TestCheckFindsMovesThatNothingTells(t *testing.T) {
 	const insertOnly = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert, update', publish_via_partition_root = true)`
 	const deletes = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert, delete', publish_via_partition_root = true)`
@@ -108,8 +108,8 @@ func TestCheckNamesUpdatesThatAreNotPublished(t *testing.T) {
 	f.wantNothingWrong()
 }
 
-// The transaction of a move running refuses can be passed over, and tail prints
-// no move.
+// The transaction of a move that run refuses can be passed over, and tail
+// prints no move.
 func TestMovesAreNoEventsToTheVerbs(t *testing.T) {
 	f := empty(t)
 	f.exec(byKey(`LIST (published)`, "id, published")...)

@@ -25,7 +25,7 @@ func pollFixture(t *testing.T) *fixture {
 	return f
 }
 
-// widespread is a schema polling work with as is.
+// widespread is a schema that polls work with as it is.
 const widespread = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
 	created_at timestamptz NOT NULL DEFAULT now(), published boolean NOT NULL DEFAULT false, published_at timestamptz)`
 
@@ -173,7 +173,7 @@ func TestCheckTakesAGeneratedKeyInPollMode(t *testing.T) {
 	f.wantCheck("table public.outbox", OK, "unpublished rows")
 }
 
-// Where there is no slot, a verb needing one says what takes over.
+// Where there is no slot, a verb that needs one says what to use instead.
 func TestNoVerbOfASlotInPollMode(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode = config.ModePoll

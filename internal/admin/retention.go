@@ -13,8 +13,8 @@ import (
 )
 
 // retentionGrants are retention's privileges on a table, beside the use of the
-// schema. For partitions the role must own the table, left to a person by
-// setup.
+// schema. For partitions the role must own the table, which setup leaves to a
+// person.
 func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	if cfg.Retention.After == 0 {
 		return nil
@@ -22,7 +22,7 @@ func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	return []string{"GRANT SELECT, DELETE ON " + t.Quoted() + to}
 }
 
-// retained is a table's state for retention, and for the operator.
+// retained is what retention, and its operator, need to know of a table.
 type retained struct {
 	exists, partitioned, hasDefault bool
 	byTime                          bool   // partitioned by ranges of a single time
@@ -65,7 +65,7 @@ func readRetained(ctx context.Context, conn *pgx.Conn, cfg *config.Config, t pg.
 	return r, nil
 }
 
-// retention checks the means to keep the tables small.
+// retention checks that the tables can be kept small.
 func (d *doctor) retention(ctx context.Context) {
 	if d.cfg.Retention.After == 0 {
 		return
@@ -124,7 +124,7 @@ func (d *doctor) retainedPartitions(name string, t pg.Table, r retained) {
 	}
 }
 
-// TableStatus is how large an outbox table is, with the partitions and indexes.
+// TableStatus is how large an outbox table is, with its partitions and indexes.
 type TableStatus struct {
 	Name       string `json:"name"`
 	Bytes      int64  `json:"bytes"`
@@ -133,8 +133,8 @@ type TableStatus struct {
 	Retention string `json:"retention,omitempty"`
 }
 
-// describeTables leaves out tables not existing: the publication's part says
-// so.
+// describeTables leaves out tables that do not exist: the publication's part
+// says so.
 func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]TableStatus, error) {
 	var list []TableStatus
 	for _, t := range cfg.Source.Tables {

@@ -52,7 +52,7 @@ func TestStatusShowsTheTablesSize(t *testing.T) {
 	must.Contain(t, text(t, Status(f.ctx(), f.Config)), "in 1 partitions, published rows go after 24h0m0s")
 }
 
-// repartitioned replaces the outbox with one partitioned in another way.
+// repartitioned replaces the outbox with a table partitioned in another way.
 func repartitioned(f *fixture, by string) {
 	f.exec(`ALTER TABLE outbox RENAME TO outbox_plain`, `CREATE TABLE outbox (LIKE outbox_plain) PARTITION BY `+by,
 		`ALTER PUBLICATION cdc_outbox SET TABLE outbox`, `ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = true)`)

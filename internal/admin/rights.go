@@ -41,9 +41,9 @@ func (s *session) grantReplication() string {
 	return "ALTER ROLE " + role + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + role + ";)"
 }
 
-// mayReplicate asks for the right to make, read or drop a slot. If not visible
-// in the role's attributes (Amazon RDS has a separate role), a connection
-// tells.
+// mayReplicate asks for the right to make, read or drop a slot. Where the
+// role's attributes do not show it (Amazon RDS has a separate role), a
+// connection does.
 func (s *session) mayReplicate(ctx context.Context, to string) error {
 	may, err := s.hasReplication(ctx)
 	if err != nil || may {

@@ -78,7 +78,7 @@ func Comment(text string) string {
 	return "-- " + strings.NewReplacer("\n", "\n-- ", "\r", " ").Replace(text) + "\n"
 }
 
-// createSchema is "" for public, there already.
+// createSchema is "" for public, which is there already.
 func createSchema(t pg.Table) string {
 	if t.Schema == "public" {
 		return ""
@@ -149,8 +149,8 @@ func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 	return sql
 }
 
-// grantSequences lets the role take from the sequences of the table's columns.
-// Identity columns' ask for no right.
+// grantSequences lets the role take from the sequences that fill the table's
+// columns. Those of identity columns ask for no right.
 func grantSequences(t pg.Table, role string) string {
 	return "DO " + pgsql.Dollars("setup", " DECLARE taken regclass; BEGIN\n"+
 		"    FOR taken IN SELECT s.oid FROM pg_attrdef a JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid\n"+
@@ -193,7 +193,7 @@ func grantConnect(role string) string {
 		"END ")
 }
 
-// doUnless is a DO block running statements unless a query finds something.
+// doUnless is a DO block that runs statements unless a query finds something.
 func doUnless(query string, statements ...string) string {
 	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
 		"    IF NOT EXISTS ("+query+") THEN\n"+

@@ -30,7 +30,7 @@ func (s *session) secondReader(ctx context.Context, v *view, kept checkpoint.Sto
 }
 
 // secondReader is why run would not read a slot nobody has noted, if the same
-// is read from another.
+// events are read from another.
 func (d *doctor) secondReader(ctx context.Context, s *session, v *view) error {
 	var kept checkpoint.Store
 	if d.cfg.Checkpoint.Store != store.StoreNone {

@@ -31,7 +31,7 @@ func newSession(cfg *config.Config) (*session, error) {
 	return &session{cfg: cfg, router: router}, nil
 }
 
-// open returns a session connected, for close to end.
+// open returns a connected session, for close to end.
 func open(ctx context.Context, cfg *config.Config) (*session, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *session) connect(ctx context.Context, kind func(context.Context, string
 	return nil
 }
 
-// connectAsRun opens the kind of connection running uses.
+// connectAsRun opens the kind of connection that run uses.
 func (s *session) connectAsRun(ctx context.Context) error {
 	if s.polls() {
 		return s.connect(ctx, catalog.ConnectPooled)

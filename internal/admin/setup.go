@@ -20,13 +20,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// slotPatience is how long the creation of a slot may wait for transactions
-// running.
+// slotPatience is how long the creation of a slot may wait for running
+// transactions.
 const slotPatience = 30 * time.Second
 
 // SetupOptions are the choices of Setup beside the configuration.
 type SetupOptions struct {
-	Schema Schema // of a table created; required
+	Schema Schema // of a table that is created; required
 	Role   string // a role to create or complete; empty: none
 	Writer string // a role of the service writing events; empty: none
 	// Password is set for Role; empty: none.
@@ -66,7 +66,7 @@ type setup struct {
 // Setup creates everything missing for the connector to run: outbox tables or,
 // in message mode, functions writing messages, publication, checkpoint store,
 // role and slot. Its SQL is that of Script. Setup may be repeated. It first
-// makes sure it can do all, and otherwise changes nothing. On an error the
+// makes sure that it can do all, and otherwise changes nothing. On an error the
 // steps say how far it got.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
 	session, err := open(ctx, cfg)
@@ -117,7 +117,7 @@ func (s *setup) ensureTables(ctx context.Context) error {
 	return nil
 }
 
-// namesake warns of a table with the name of the one created.
+// namesake warns of a table that has the name of the one to be created.
 func (s *setup) namesake(ctx context.Context, t pg.Table) (warning string, err error) {
 	other, err := catalog.FindNamesake(ctx, s.conn, t)
 	if err != nil || !other.SameName {
@@ -169,7 +169,8 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	return v.Unfit()
 }
 
-// movable adds rows which move between partitions would be published again.
+// movable adds to detail that rows which move between partitions would be
+// published again.
 func (s *setup) movable(ctx context.Context, v *catalog.View, detail string) (string, error) {
 	for _, info := range v.Tables {
 		warning, err := s.movesUnseen(ctx, *v.Publication, info)
@@ -239,7 +240,8 @@ func (s *setup) giveRole(ctx context.Context, grants []string) error {
 	return nil
 }
 
-// ensureWriter gives the role of the service writing events what that takes.
+// ensureWriter gives the role of the service that writes events the rights it
+// takes.
 func (s *setup) ensureWriter(ctx context.Context) error {
 	if s.opts.Writer == "" {
 		return nil
@@ -269,8 +271,8 @@ func (s *setup) openCheckpoint(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the checkpoint store, and creates the topic or table where
-// missing.
+// openStore opens the checkpoint store, and creates its topic or table where it
+// is missing.
 func (s *setup) openStore(ctx context.Context) (err error) {
 	if s.store, err = wiring.OpenStore(ctx, s.cfg); err != nil {
 		return err
@@ -285,7 +287,7 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		return err
 	}
 	if v.elsewhere() {
-		v.stored, v.mismatch = nil, nil // it is of a database only set up
+		v.stored, v.mismatch = nil, nil // it is of a database that was only set up
 	}
 	if v.Exists {
 		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String()+s.unnoted(v))
@@ -320,7 +322,7 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 	return s.note(ctx, v, at, v.Horizon)
 }
 
-// note has the checkpoint know the slot made, so the first run notices if
+// note has the checkpoint know the new slot, so the first run notices if it was
 // dropped, or made anew, until then.
 func (s *setup) note(ctx context.Context, v *view, at pg.LSN, horizon uint64) error {
 	if s.cfg.Checkpoint.Store == store.StoreNone {
@@ -335,7 +337,7 @@ func (s *setup) note(ctx context.Context, v *view, at pg.LSN, horizon uint64) er
 	return nil
 }
 
-// unnoted is what there is to say of a slot no checkpoint knows.
+// unnoted is what there is to say of a slot that no checkpoint knows.
 func (s *setup) unnoted(v *view) string {
 	if v.stored != nil || v.begun != nil || v.Slot.Active || s.cfg.Checkpoint.Store == store.StoreNone {
 		return ""
@@ -344,9 +346,9 @@ func (s *setup) unnoted(v *view) string {
 }
 
 // leaveSlot leaves the slot to the first run, which publishes a snapshot. The
-// snapshot must be the slot's first position's, and ends with the creating
-// session: of a slot made here, rows coming before the first run would be
-// published twice, and rows going before it never.
+// snapshot must be of the position at which the slot begins, and ends with the
+// session that creates the slot: of a slot made here, rows that come before the
+// first run would be published twice, and rows that go before it never.
 //
 // Where the same is read from another slot already, the store says that this one is meant.
 func (s *setup) leaveSlot(ctx context.Context, v *view) error {
@@ -366,7 +368,7 @@ func (s *setup) leaveSlot(ctx context.Context, v *view) error {
 	return nil
 }
 
-// missingSlot is the error of a slot running must not create.
+// missingSlot is the error of a slot that run must not create.
 func missingSlot(cfg *config.Config) error {
 	remedy := "run `cdc-outbox setup`, or set source.create to true"
 	if cfg.Source.Snapshot == config.SnapshotInitial {
@@ -376,8 +378,8 @@ func missingSlot(cfg *config.Config) error {
 }
 
 // promiseDelivery notes, where each event is to be delivered once, that nothing
-// was delivered yet. promiseDelivery does so before there is a slot: nobody can
-// tell later whether a slot without a checkpoint was read.
+// was delivered yet. It is called before there is a slot: nobody can tell later
+// whether a slot without a checkpoint was read.
 func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) error {
 	if !wiring.ExactlyOnce(s.cfg) {
 		return nil

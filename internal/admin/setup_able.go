@@ -18,8 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// able returns reasons for a failure of later steps, before the first change in
-// PostgreSQL. The checkpoint store is opened last, perhaps creating the topic.
+// able returns why a later step would fail, before the first change in
+// PostgreSQL. The checkpoint store is opened last, which may create its topic.
 func (s *setup) able(ctx context.Context) error {
 	err := s.tablesFit(ctx)
 	if err == nil {
@@ -115,7 +115,7 @@ func (s *setup) perform(ctx context.Context, checkpoints string) error {
 	return denied(s.ensureWriter(ctx), "do it as a superuser, or as the owner of the tables")
 }
 
-// denied adds the remedy to the error of a right missing.
+// denied adds the remedy to the error of a missing right.
 func denied(err error, remedy string) error {
 	if pgsql.State(err) == pgerrcode.InsufficientPrivilege && failure.RemedyOf(err) == "" {
 		return failure.Configf(remedy, "%w", err)
@@ -124,7 +124,7 @@ func denied(err error, remedy string) error {
 }
 
 // reachCheckpoint opens the checkpoint store, and refuses another slot's
-// checkpoint. A table missing is left to openCheckpoint: the schema may be
+// checkpoint. A missing table is left to openCheckpoint: its schema may be
 // missing, too.
 func (s *setup) reachCheckpoint(ctx context.Context) error {
 	if s.cfg.Checkpoint.Store == store.StorePostgres {
@@ -154,14 +154,14 @@ func (s *setup) writerExists(ctx context.Context) error {
 	return err
 }
 
-// mayPublish asks for the rights to make the publication, if missing, and
-// otherwise to add missing tables.
+// mayPublish asks for the rights to make a missing publication, or to add the
+// tables an existing one lacks.
 func (s *setup) mayPublish(ctx context.Context) error {
 	pub, exists, err := catalog.ReadPublication(ctx, s.conn, s.cfg.Source.Publication)
 	if err != nil {
 		return err
 	}
-	var infos []catalog.TableInfo // of the existing tables outside
+	var infos []catalog.TableInfo // of the existing tables outside the publication
 	var lacks []string
 	for _, t := range s.cfg.Source.Tables {
 		if err := pub.Excepts(t); err != nil {
@@ -216,8 +216,9 @@ func (s *setup) mayAdd(ctx context.Context, pub catalog.Publication, infos []cat
 	return nil
 }
 
-// refuseMistaken refuses to create a publication under another name than the
-// slot's: the next start would take the publication for recreated.
+// refuseMistaken refuses to create a publication in place of the one that was
+// read, if that has another name: the next start would take it for a recreated
+// one.
 func (s *setup) refuseMistaken(ctx context.Context) error {
 	v := &view{}
 	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || !v.Exists {

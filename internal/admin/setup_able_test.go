@@ -74,8 +74,8 @@ func TestSetupWantsTheRightsFirst(t *testing.T) {
 	}
 }
 
-// Failure mode 161: a store silent or refusing ends setup before PostgreSQL is
-// changed.
+// Failure mode 161: a store that does not answer, or refuses, ends setup before
+// PostgreSQL is changed.
 func TestSetupWantsTheStoreFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
 		store  func(f *fixture)
@@ -170,7 +170,7 @@ func TestSetupRehearses(t *testing.T) {
 	}
 }
 
-// A checkpoint table may be in a schema setup makes.
+// A checkpoint table may be in a schema that setup makes.
 func TestSetupMakesTheSchemaOfTheCheckpointTable(t *testing.T) {
 	f := empty(t)
 	f.Source.Tables = []pg.Table{{Schema: "app", Name: "outbox"}}

@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Existing objects stay, everything missing is created, and the role has all
-// rights of a connector.
+// Existing objects stay, missing ones are created, and the role may do
+// everything the connector needs.
 func TestSetup(t *testing.T) {
 	for _, schema := range []Schema{SchemaDebezium, SchemaSnake} {
 		t.Run(string(schema), func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestStepsText(t *testing.T) {
 	}
 }
 
-// With source.snapshot: initial the slot is left to the run publishing the
-// snapshot of the position. Where it was made by somebody else, and there is no
+// With source.snapshot: initial the slot is left to the run that publishes the
+// snapshot of its position. Where it was made by somebody else, and there is no
 // checkpoint, only an operator can tell.
 func TestSetupLeavesTheSlotToTheSnapshot(t *testing.T) {
 	f := empty(t)
@@ -113,9 +113,9 @@ func TestSetupLeavesTheSlotToTheSnapshot(t *testing.T) {
 	f.wantCheck("checkpoint", OK, "fits the database")
 }
 
-// Setup takes no UPDATE and no DELETE from the application, in partitions made
-// later neither, and check has nothing to say. Where the publication is one
-// that does, check says so.
+// Setup takes no UPDATE and no DELETE from the application, nor in partitions
+// made later, and check has nothing to say. Where a publication does take them,
+// check says so.
 func TestSetupLeavesUpdatesToTheApplication(t *testing.T) {
 	const columns = `aggregatetype text, aggregateid text, type text, payload jsonb, n int DEFAULT 1`
 	for name, tt := range map[string]struct {
@@ -187,7 +187,7 @@ func TestCheckNamesTablesWhoseUpdatesAreRefused(t *testing.T) {
 	}
 }
 
-// A publication another slot may read is named as such.
+// A publication that another slot may read is named as such.
 func TestSetupWarnsOfASharedPublication(t *testing.T) {
 	f := sound(t)
 	second := *f.Config
@@ -201,8 +201,9 @@ func TestSetupWarnsOfASharedPublication(t *testing.T) {
 	}
 }
 
-// The service writing events gets what that takes, and the connector's role a
-// password it can log in with, both from setup and from what it prints.
+// The service that writes events gets the rights it takes, and the connector's
+// role a password it can log in with, both from setup and from the script it
+// prints.
 func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModeMessage, config.ModePoll} {
 		for _, how := range []string{"executed", "printed"} {
@@ -248,8 +249,8 @@ func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 	wantClass(t, err, failure.Config, "nobody")
 }
 
-// A column a sequence fills asks the writer for the right to that one, too,
-// unless it is an identity.
+// A column that a sequence fills asks the writer for the right to the sequence,
+// too, unless the column is an identity.
 func TestSetupGrantsTheWriterWhatFillsColumns(t *testing.T) {
 	f := empty(t)
 	f.exec(`CREATE SEQUENCE "Places"`,

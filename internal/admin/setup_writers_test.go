@@ -16,7 +16,7 @@ import (
 
 // Failure mode 76. A transaction that has written to a table before it joins a
 // publication would be published in part, or not at all. setup waits for it,
-// not for ever, and says for whom; the SQL and check's remedy do the same.
+// not for ever, and says for whom; its SQL and check's remedy do the same.
 func TestATableJoinsThePublicationBehindItsWriters(t *testing.T) {
 	join := map[string]func(f *fixture) error{
 		"setup": func(f *fixture) error {

@@ -36,13 +36,13 @@ type SkipReport struct {
 	landmark checkpoint.Landmark
 }
 
-// SkippedEvent is an event of a transaction passed over.
+// SkippedEvent is an event of the transaction that is passed over.
 type SkippedEvent struct {
 	Seq   uint32 `json:"seq"`
 	Table string `json:"table"`
 	ID    string `json:"id"`
-	// Reason is why it cannot be published; empty: nothing but the brokers, not
-	// asked, can refuse it.
+	// Reason is why it cannot be published; empty: nothing but the brokers,
+	// which were not asked, can refuse it.
 	Reason transform.Reason `json:"reason,omitempty"`
 }
 
@@ -58,10 +58,11 @@ func ParseSkip(text string) (pg.LSN, error) {
 	return at, nil
 }
 
-// SkipTransaction has the next run pass over the refused transaction with the
-// commit record at the position. The transaction is noted in the checkpoint,
-// and no position moved: earlier transactions are published as always. Without
-// yes, only a report. SkipTransaction refuses while the slot is in use.
+// SkipTransaction has the next run pass over a transaction that run refuses,
+// given by the position of its commit record. The transaction is noted in the
+// checkpoint, and no position is moved: earlier transactions are published as
+// always. Without yes there is only a report. SkipTransaction refuses while the
+// slot is in use.
 func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes bool) (*SkipReport, error) {
 	d, err := openIdle(ctx, cfg)
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *skip) read(ctx context.Context) (*SkipReport, error) {
 	return s.find(ctx, stream)
 }
 
-// replayed streams from the slot again everything read of it.
+// replayed streams everything read of the slot from it again.
 func (d *decision) replayed(ctx context.Context, past checkpoint.Past) (*wal.Stream, error) {
 	repl, err := d.replication(ctx)
 	if err != nil {
@@ -225,8 +226,8 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 	}
 }
 
-// ours reports whether run reads events from the row's table: by the name of
-// the time, or by the checkpoint's knowledge.
+// ours reports whether run reads events from the row's table: by the table's
+// name at that time, or by what the checkpoint knows of it.
 func (s *skip) ours(row *pg.Row) bool {
 	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
 }
@@ -284,8 +285,8 @@ func (r *SkipReport) note(row *pg.Row, e SkippedEvent) {
 	}
 }
 
-// reached ends the transaction in the report, if with events, and reports
-// whether the search is over. The server has sent everything up to end.
+// reached ends the transaction in the report, if it has events, and reports
+// whether it is the wanted one. The server has sent everything up to end.
 func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 	if _, err := s.replay.Reached(end); err != nil {
 		return false, err

@@ -100,8 +100,8 @@ func TestSkipMessage(t *testing.T) {
 	}
 }
 
-// Failure mode 144. A row larger than any sent is named as such, and of one
-// brokers may refuse nothing is promised.
+// Failure mode 144. A row larger than any that is sent is named as such, and
+// nothing is promised of one that brokers may refuse.
 func TestSkipTransactionWithARowThatIsTooLarge(t *testing.T) {
 	f := empty(t)
 	f.withKafka()

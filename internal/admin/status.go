@@ -53,7 +53,7 @@ type StatusReport struct {
 	class failure.Class
 	bad   bool
 	polls bool
-	still bool // the slot is behind, and the confirmed position does not move
+	still bool // the slot is behind, and its confirmed position does not move
 }
 
 // Problem is an error in a report.
@@ -101,7 +101,7 @@ type SlotStatus struct {
 	// Copy is there on a standby: that the slot is a copy of the primary's and, from
 	// PostgreSQL 19 on, why it is not up to date.
 	Copy string `json:"copy,omitempty"`
-	// Awaits is an absent standby in the stream's way.
+	// Awaits is an absent standby without which the server sends nothing.
 	Awaits *Problem `json:"awaits,omitempty"`
 }
 
@@ -122,7 +122,8 @@ type CheckpointStatus struct {
 	Timeline   int32     `json:"timeline"`
 	Database   string    `json:"database"`
 	Slot       string    `json:"slot"`
-	// Snapshot: rows in the outbox before are still to be published.
+	// Snapshot tells that rows which were in the outbox before the slot are
+	// still to be published.
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 
@@ -150,8 +151,8 @@ func Status(ctx context.Context, cfg *config.Config) *StatusReport {
 	return r
 }
 
-// askTransactions looks for open transactions. Neither they nor a Kafka not
-// answering keep the slot from being read, so they are not in the verdict.
+// askTransactions looks for open transactions. Neither they nor a silent Kafka
+// keep the slot from being read, so they are not in the verdict.
 func (r *StatusReport) askTransactions(ctx context.Context, cfg *config.Config) {
 	if cfg.Sink.Kafka == nil || cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
 		return
@@ -235,7 +236,7 @@ func (r *StatusReport) Err() error {
 	return &failure.Error{Class: r.class, Err: errBad[r.class]}
 }
 
-// errBad is an error of each class; the verdict explains.
+// errBad are the errors of the classes; the verdict explains them.
 var errBad = map[failure.Class]error{
 	failure.Transient: errors.New("events do not get through, or it is not known whether they do"),
 	failure.Config:    errors.New("the connector would not start"),

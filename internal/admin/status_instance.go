@@ -18,15 +18,16 @@ import (
 // memory, or not at all.
 const instancePatience = 2 * time.Second
 
-// InstanceStatus is what the connector says of itself listening at http.listen
-// on this machine. InstanceStatus knows what the servers do not show, such as a
-// topic an event waits for.
+// InstanceStatus is what the connector that listens at http.listen on this
+// machine says of itself. It knows what the servers do not show, such as a
+// topic that an event waits for.
 type InstanceStatus struct {
 	Address string `json:"address"`
 	Role    string `json:"role"`
 	Phase   string `json:"phase,omitempty"` // empty in poll mode
 	Ready   bool   `json:"ready"`
-	// Reasons are the obstacles to readiness, with Remedies: as on the page.
+	// Reasons are why it is not ready, Remedies what to do about that: as on
+	// its page.
 	Reasons  []string `json:"reasons,omitempty"`
 	Remedies []string `json:"remedies,omitempty"`
 }
@@ -58,8 +59,8 @@ func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 	return &InstanceStatus{Address: address, Role: state.Role, Phase: state.Phase, Ready: state.Ready, Reasons: state.Reasons, Remedies: state.Remedies}
 }
 
-// instanceState is the part of a connector's /status telling the owner, and
-// whether events get through.
+// instanceState is the part of a connector's /status that tells whose it is,
+// and whether events get through.
 type instanceState struct {
 	Role     string   `json:"role"`
 	Phase    string   `json:"phase"` // empty in poll mode
@@ -70,7 +71,8 @@ type instanceState struct {
 	Remedies []string `json:"remedies"`
 }
 
-// reads reports whether the connector visibly belongs to the configuration.
+// reads reports whether the connector belongs to the configuration, as far as
+// that shows.
 func (s instanceState) reads(cfg *config.Config) bool {
 	if cfg.Source.Mode == config.ModePoll {
 		return s.Mode == config.ModePoll
@@ -82,20 +84,20 @@ func (s instanceState) reads(cfg *config.Config) bool {
 // active connector saves a position every few seconds.
 const standsStill = 30 * time.Second
 
-// watched is how long a slot is watched that seems to stand still: after a
+// watched is how long a slot that seems to stand still is watched: after a
 // quiet time the checkpoint is old, and the first event is a moment away from
-// the confirmation. A position that passed no event is confirmed within a few
+// its confirmation. A position that passed no event is confirmed within a few
 // seconds.
 var watched = 10 * time.Second
 
-// unspoken reports whether the connector reading the slot does not answer here:
-// as the best source. A spare knows nothing of the active connector.
+// unspoken reports whether the connector that reads the slot, the best source,
+// does not answer here. A spare knows nothing of the active connector.
 func (r *StatusReport) unspoken() bool {
 	return r.Instance == nil || r.Instance.Role == role.Standby
 }
 
-// unread reports whether nobody reads the slot although behind, and has been
-// read: not within the moments a restart takes.
+// unread reports whether nobody reads the slot although it is behind, and has
+// been read: not within the moments a restart takes.
 func (r *StatusReport) unread() bool {
 	if r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.Checkpoint == nil {
 		return false
@@ -104,8 +106,8 @@ func (r *StatusReport) unread() bool {
 	return !slot.Active && slot.LagBytes > 0 && r.Checkpoint.AgeSeconds >= standsStill.Seconds()
 }
 
-// suspect reports whether the slot is behind with the last confirmation long
-// ago, or unknown.
+// suspect reports whether the slot is behind and its last confirmation was long
+// ago, or at an unknown time.
 func (r *StatusReport) suspect() bool {
 	if !r.unspoken() || r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.CheckpointError != nil {
 		return false
@@ -114,7 +116,8 @@ func (r *StatusReport) suspect() bool {
 	return slot.Active && slot.Awaits == nil && slot.LagBytes > 0 && (r.Checkpoint == nil || r.Checkpoint.AgeSeconds >= standsStill.Seconds())
 }
 
-// goesOn watches for, and reports, a change of the confirmed position.
+// goesOn watches the slot for a while, and reports whether its confirmed
+// position moves.
 func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, watched)
 	defer cancel()
@@ -132,7 +135,8 @@ func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
 
 // stuck says why events do not get through although the slot is being read; ""
 // if they do. The connector itself knows best. Without an answer, or with a
-// spare's, a slot behind and at a standstill means stuck.
+// spare's, a slot that is behind and stands still means that the connector is
+// stuck.
 func (r *StatusReport) stuck() string {
 	if !r.unspoken() {
 		if r.Instance.Ready {
@@ -158,7 +162,7 @@ func (r *StatusReport) stuck() string {
 
 const lookThere = "look at /readyz of the connector that reads it, and at cdc-outbox check"
 
-// spare says why the spare answering could not take over; "" if it could, or
+// spare says why the spare that answers could not take over; "" if it could, or
 // none answers.
 func (r *StatusReport) spare() string {
 	if i := r.Instance; i != nil && i.Role == role.Standby && !i.Ready {

@@ -30,7 +30,7 @@ func instanceAt(t *testing.T, status string) (listen string) {
 }
 
 // An event that cannot be delivered holds the slot, which the servers do not
-// show. The remedy is the connector's page's.
+// show. The remedy is that of the connector's page.
 func TestStatusOfAStuckConnector(t *testing.T) {
 	const missing = "topic does not exist: outbox.event.order"
 	const notReady = `"ready": false, "reasons": ["` + missing + `"], "remedies": ["kafka-topics.sh --create", "free the disk"]`
@@ -151,7 +151,7 @@ func TestStatusBesideASpareThatIsNotReady(t *testing.T) {
 	}
 }
 
-// put saves a checkpoint as is.
+// put saves a checkpoint as it is.
 func (f *fixture) put(cp checkpoint.Checkpoint) {
 	f.t.Helper()
 	opened := must.Get(wiring.OpenStore(f.ctx(), f.Config))(f.t)

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// The verb check finds a pooler taking replication connections without
-// streaming.
+// The verb check finds a pooler that takes replication connections, and cannot
+// stream.
 func TestCheckStartsAStream(t *testing.T) {
 	f := sound(t)
 	f.wantCheck("postgresql.stream", OK, "starts")

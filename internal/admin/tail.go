@@ -33,8 +33,9 @@ type TailOptions struct {
 var errEnough = errors.New("enough events")
 
 // Tail prints events as the connector would publish them, from now on until ctx
-// ends (nil) or the limit is reached. Tail confirms nothing: the slot is
-// separate and temporary. A row for a bad event is printed with the reason.
+// ends (nil) or the limit is reached. Tail confirms nothing: its slot is its
+// own and temporary. A row that would be a bad event is printed with the
+// reason.
 func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	if opts.FromTable && len(cfg.Source.Tables) == 0 {
 		return noTable("tail --from-table", "`cdc-outbox tail` shows them as they come")
@@ -70,7 +71,7 @@ type tail struct {
 	printed int
 	held    held // from the stream only, as the next two
 	moves   transform.Moves
-	apart   []uint32 // the tables partitioned
+	apart   []uint32 // the partitioned tables
 }
 
 // printer writes an event; bad is nil for a good one. *sink.Stdout has the same
@@ -116,7 +117,7 @@ func (t *tail) show(ctx context.Context, ev *transform.Event, bad *transform.Bad
 }
 
 // fromTables prints the rows of each table, in the order of a snapshot; in poll
-// mode the unpublished, as if published.
+// mode the unpublished ones, as they would be published.
 func (t *tail) fromTables(ctx context.Context) error {
 	if !t.polls() {
 		if err := t.snapshots(ctx); err != nil {
@@ -230,13 +231,13 @@ func (t *tail) publicationReady(ctx context.Context) error {
 	return v.Unfit()
 }
 
-// open creates and streams the temporary slot, on a single connection.
+// open creates the temporary slot and streams from it, on a single connection.
 func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 	server, err := catalog.ReadServer(ctx, t.conn)
 	if err != nil {
 		return nil, err
 	}
-	if server.InRecovery && server.Major() < 16 { // without decoding
+	if server.InRecovery && server.Major() < 16 { // it cannot decode
 		return nil, onStandby()
 	}
 	if open, err := readTransactions(ctx, t.conn); err == nil && len(open) > 0 {

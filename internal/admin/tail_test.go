@@ -54,7 +54,7 @@ func TestTailFromTheStream(t *testing.T) {
 	f.exec(`CREATE TABLE other (id int)`, `ALTER PUBLICATION cdc_outbox ADD TABLE other`)
 	f.hold()
 	before, _ := f.slot()
-	// Another in a container has the same process id.
+	// Another tail in a container has the same process id.
 	taken := fmt.Sprintf("%s_tail_%d", f.Source.Slot, os.Getpid())
 	f.exec(fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`, taken))
 	defer f.exec(fmt.Sprintf(`SELECT pg_drop_replication_slot('%s')`, taken))
@@ -71,7 +71,7 @@ func TestTailFromTheStream(t *testing.T) {
 	}
 }
 
-// A transaction running publishes as a whole says how many events it has; one
+// A transaction that run publishes as a whole says how many events it has; one
 // that is too large does not, and is printed nevertheless.
 func TestTailSaysHowManyEventsATransactionHas(t *testing.T) {
 	f := sound(t)
@@ -116,8 +116,8 @@ func TestTailRefuses(t *testing.T) {
 	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "publication", "does not exist")
 }
 
-// tail runs Tail in the background and returns once everything committed from
-// now on is printed. tail ends with ctx at the latest.
+// tail runs Tail in the background and returns once Tail prints everything
+// committed from now on. Tail ends with ctx at the latest.
 func (f *fixture) tail(ctx context.Context, opts TailOptions) (done <-chan error) {
 	f.t.Helper()
 	notes, w := io.Pipe()

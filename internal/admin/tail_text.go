@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// consolePrinter prints an event for a person: the topic, then the headers,
-// then the value.
+// consolePrinter prints an event for a person: where it goes, then its headers,
+// then its value.
 type consolePrinter struct{ w io.Writer }
 
 func (p consolePrinter) print(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
@@ -33,8 +33,8 @@ func (p consolePrinter) print(_ context.Context, ev *transform.Event, bad *trans
 	return err
 }
 
-// showText shows text as is, unless breaking the line or disturbing the
-// terminal. showText shows null as null.
+// showText shows text as it is, unless that would break the line or disturb the
+// terminal, and null as null.
 func showText(v []byte) string {
 	if v == nil {
 		return "null"

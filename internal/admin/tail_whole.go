@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// held are the events of the transaction in reading, if published as a whole by
-// run: how many they are is known at the commit.
+// held are the events of the transaction being read, if run publishes it as a
+// whole: their number is known at the commit.
 type held struct {
 	limit   int64 // in bytes; a larger transaction is not a whole. 0: nothing is held
 	skips   bool  // bad events are not published, so not counted
@@ -23,7 +23,7 @@ type heldEvent struct {
 	bad *transform.BadEvent
 }
 
-// newHeld holds the same as run.
+// newHeld returns a held that holds transactions where run does.
 func newHeld(cfg *config.Config) held {
 	kafka := cfg.Sink.Kafka
 	if kafka == nil || !kafka.TransactionBoundaries || !cfg.Event.PositionHeaders {
@@ -46,7 +46,8 @@ func (t *tail) hold(ctx context.Context, ev *transform.Event, bad *transform.Bad
 	return nil
 }
 
-// committed prints everything held, with the header saying how many they are.
+// committed prints the held events, with the header that says how many they
+// are.
 func (t *tail) committed(ctx context.Context) error {
 	total := len(t.held.events)
 	for _, e := range t.held.events {
@@ -64,7 +65,7 @@ func (t *tail) committed(ctx context.Context) error {
 	return t.release(ctx)
 }
 
-// release prints everything held.
+// release prints the held events.
 func (t *tail) release(ctx context.Context) error {
 	events := t.held.events
 	t.held.events, t.held.bytes = nil, 0

@@ -21,12 +21,12 @@ import (
 
 // Teardown drops the checkpoint, the slot and, unless somebody else may need
 // it, the publication. Teardown refuses while the slot is in use, and drops
-// nothing unless able to drop all. Without yes, no change: the steps list the
-// objects.
+// nothing unless it can drop all. Without yes it changes nothing, and the steps
+// say what it would drop.
 //
-// The order is chosen for the case that a step fails. A slot without the
+// The order is chosen for the case that a step fails. A slot without its
 // checkpoint is still readable from where it is, and another teardown can drop
-// the rest. A checkpoint without the slot, or a slot without the publication,
+// the rest. A checkpoint without its slot, or a slot without its publication,
 // would look like a loss.
 func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
 	session, err := open(ctx, cfg)
@@ -54,7 +54,7 @@ func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) 
 	return t.steps, nil
 }
 
-// do drops everything planned once all is planned.
+// do carries the plans out once all are made.
 func (t *teardown) do(ctx context.Context, plans ...func(context.Context) error) error {
 	for _, plan := range plans {
 		if err := plan(ctx); err != nil {
@@ -76,7 +76,7 @@ type object struct {
 
 type teardown struct {
 	*session
-	store checkpoint.Store // nil: without any, so empty
+	store checkpoint.Store // nil: there is none, and so no checkpoint
 	yes   bool
 
 	server catalog.Server // not in poll mode
@@ -92,7 +92,7 @@ func (t *teardown) close() {
 	}
 }
 
-// carryOut drops everything planned, if told to.
+// carryOut drops what is planned, if told to.
 func (t *teardown) carryOut(ctx context.Context) error {
 	for _, o := range t.plan {
 		step := Step{Object: o.kind, Name: o.name, Action: "missing"}
@@ -134,8 +134,8 @@ func (t *teardown) writable(ctx context.Context) error {
 	return err
 }
 
-// planCheckpoint plans to forget the stored position. The topic or table stays:
-// others may use the publication too.
+// planCheckpoint plans to forget the stored position. Its topic or table stays:
+// others may use it too.
 func (t *teardown) planCheckpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
@@ -273,8 +273,8 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	return nil
 }
 
-// planEmit says the outcome of the functions writing messages: like the tables,
-// they are the applications'.
+// planEmit says what becomes of the functions that write messages: like the
+// tables, they are the applications'.
 func (t *teardown) planEmit(ctx context.Context) error {
 	if t.cfg.Source.Mode != config.ModeMessage {
 		return nil

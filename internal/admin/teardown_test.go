@@ -44,8 +44,8 @@ func TestTeardown(t *testing.T) {
 	}
 }
 
-// A publication somebody else may need stays, with the reason: who reads it
-// would stop with a loss.
+// A publication that somebody else may need stays, with the reason: whoever
+// reads it would stop with a loss.
 func TestTeardownKeepsAPublicationOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		before []string
@@ -78,7 +78,7 @@ func TestTeardownKeepsAPublicationOfOthers(t *testing.T) {
 	}
 }
 
-// A slot read belongs to the reader, whom the refusal names.
+// A slot in use belongs to its reader, whom the refusal names.
 func TestActiveSlotIsLeftAlone(t *testing.T) {
 	f := sound(t)
 	f.save()
@@ -92,7 +92,7 @@ func TestActiveSlotIsLeftAlone(t *testing.T) {
 	f.wantAllThere()
 }
 
-// Failure mode 52: a slot of somebody else with the name stays, and so does all
+// Failure mode 52: somebody else's slot of the name stays, and so does all
 // else, as the configuration is wrong.
 func TestSlotOfSomebodyElseIsLeftAlone(t *testing.T) {
 	for name, c := range map[string]struct{ create, words string }{
@@ -139,7 +139,7 @@ func (f *fixture) wantAllThere() {
 	f.publication()
 }
 
-// An impossible step keeps teardown from the others.
+// A step that is not possible keeps teardown from the others.
 func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		attributes    string
@@ -184,7 +184,7 @@ func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 	}
 }
 
-// With Kafka away nothing is dropped: a checkpoint without the slot would be a
+// With Kafka away nothing is dropped: a checkpoint without its slot would be a
 // loss for the next run.
 func TestTeardownWithoutKafka(t *testing.T) {
 	f := empty(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // readTransactions lists the cluster's writing transactions, those open for
-// longest first, and then those of an age the role may not see.
+// longest first, and then those whose age the role may not see.
 func readTransactions(ctx context.Context, conn *pgx.Conn) ([]catalog.Writer, error) {
 	list, err := catalog.ReadWriters(ctx, conn)
 	for i := range list {
@@ -60,8 +60,8 @@ func describeTransactions(list []catalog.Writer) string {
 	return strings.Join(texts, ", ")
 }
 
-// endTransactions are the statements ending them; a prepared one can only be
-// ended in a separate database.
+// endTransactions are the statements that end them; a prepared one can only be
+// ended in its own database.
 func endTransactions(list []catalog.Writer) []string {
 	var sql []string
 	for _, t := range list[:min(len(list), mostTransactions)] {

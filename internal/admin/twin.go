@@ -15,8 +15,8 @@ import (
 
 // refuseTwin is SQL that refuses to create the table beside one whose name
 // differs in upper and lower case only: the application would go on to write to
-// that one, and the connector would read an empty table. refuseTwin does
-// nothing where the table is there.
+// that one, and the connector would read an empty table. The SQL does nothing
+// where the table is there.
 func refuseTwin(t pg.Table) string {
 	return "DO " + pgsql.Dollars("setup", strings.NewReplacer(
 		"{{schema}}", pgsql.Literal(t.Schema), "{{name}}", pgsql.Literal(t.Name)).Replace(` DECLARE

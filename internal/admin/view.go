@@ -147,7 +147,7 @@ func (s *session) compare(ctx context.Context, v *view, seen checkpoint.Server) 
 	return s.source().MissingPublication(ctx, s.conn, v.read())
 }
 
-// read is the fingerprint of the publication read; "" for none.
+// read is the fingerprint of the publication that was read; "" for none.
 func (v *view) read() string {
 	if v.stored == nil {
 		return ""
@@ -155,8 +155,8 @@ func (v *view) read() string {
 	return v.stored.Publication
 }
 
-// mistaken is the error of a publication the configuration names wrongly: the
-// one meant is there, so nothing is lost.
+// mistaken is the error of a publication that the configuration names wrongly:
+// the right one is there, so nothing is lost.
 func (v *view) mistaken() error {
 	if missing, ok := errors.AsType[*catalog.MissingPublication](v.mismatch); ok && missing.Meant != "" {
 		return v.mismatch

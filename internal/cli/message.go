@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
-// Message tells a person about the error ending the program: the cause, then
-// the remedy, each on a line. command completes the commands in both.
+// Message tells a person about the error ending the program: its cause, then
+// its remedy, each on a line. command completes the commands in both.
 func Message(ctx context.Context, program string, err error, command invocation.Invocation) string {
 	text := "error: " + indented(command.In(err.Error())) + "\n"
 	if cause, ok := errors.AsType[Stopped](context.Cause(ctx)); ok && errors.Is(err, context.Canceled) {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Stopped is the cause of a context a signal ended.
+// Stopped is the cause of a context that a signal ended.
 type Stopped struct{ Signal os.Signal }
 
 func (s Stopped) Error() string { return "stopped by signal: " + s.Signal.String() }
 
-// doubled is the time for repetitions of the first signal: GNU timeout and some
-// supervisors signal the process and then the group.
+// doubled is how long after the first signal others count as the same one: GNU
+// timeout and some supervisors signal the process and then its group.
 const doubled = time.Second
 
-// CatchSignals returns the signals to stop the process. SIGHUP, of a closing
-// terminal, is among them, unless the process was started to outlive the
+// CatchSignals returns the signals that stop the process. SIGHUP, sent when a
+// terminal closes, is among them, unless the process was started to outlive the
 // terminal (nohup).
 func CatchSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 2)
@@ -29,10 +29,10 @@ func CatchSignals() <-chan os.Signal {
 	return signals
 }
 
-// StopOn returns a context the first signal ends, with Stopped as the cause. A
-// second, later than doubled, means the operator will not wait for a drain:
-// exit is called with 1. The goroutine waiting lives as long as the process, or
-// until signals is closed.
+// StopOn returns a context that the first signal ends, with Stopped as its
+// cause. A second, later than doubled, means that the operator will not wait
+// for a drain: StopOn calls exit with 1. Its goroutine lives as long as the
+// process, or until signals is closed.
 func StopOn(ctx context.Context, signals <-chan os.Signal, exit func(int)) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {

@@ -18,7 +18,7 @@ func (l *loader) chooseTables() {
 }
 
 // choosePolling turns off the options of a slot: there is no position to keep,
-// or for headers.
+// nor one to put into headers.
 func (l *loader) choosePolling() {
 	if l.cfg.Source.Mode != ModePoll {
 		return
@@ -82,7 +82,8 @@ func (l *loader) validateCheckpoint() {
 	}
 }
 
-// validateLetters refuses dead letters among checkpoints, also among others'.
+// validateLetters refuses dead letters among checkpoints, also those of other
+// connectors.
 func (l *loader) validateLetters() {
 	topic := l.cfg.Errors.DeadLetterTopic
 	if l.cfg.Errors.OnBadEvent != transform.BadEventDeadLetter || l.cfg.Checkpoint.Store == store.StoreKafka && topic == l.cfg.Checkpoint.Topic {
@@ -95,9 +96,9 @@ func (l *loader) validateLetters() {
 	}
 }
 
-// validateDelivery refuses combinations without exactly-once delivery. The
-// checkpoint has to be in the transaction of the events, and a crash must leave
-// nothing only the table knows.
+// validateDelivery refuses what cannot be delivered exactly once. The
+// checkpoint has to be in the transaction of its events, and a crash must leave
+// nothing that only the table knows.
 func (l *loader) validateDelivery() {
 	if l.cfg.Sink.Kafka == nil || l.cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
 		return
@@ -143,7 +144,8 @@ func internalTopics(connectors []*Config) []string {
 	return topics
 }
 
-// validateRouting compiles the routing of a configuration in order otherwise.
+// validateRouting compiles the routing of a configuration that has no other
+// faults.
 func (l *loader) validateRouting() {
 	if len(l.problems.List) > 0 {
 		return

@@ -1,5 +1,5 @@
 // Package config holds the connector's whole configuration in a single struct:
-// the defaults, where read from, the validation and the redaction.
+// its defaults, sources, validation and redaction.
 //
 // The loader is our own. It tells the line of each value, all problems at once
 // with a remedy each, and never a secret; it merges pipelines, variables and
@@ -11,7 +11,8 @@
 //
 //  1. A Config returned by Load has passed Validate: no other package checks a
 //     value again.
-//  2. Load reports all problems at once, each with key, value and remedy.
+//  2. Load reports every problem it finds at once, each with key, value and
+//     remedy.
 //  3. A Secret never shows the value through fmt, JSON, YAML or a log.
 //
 // Non-goals: reading a Debezium connector's configuration, reloading at run
@@ -44,32 +45,33 @@ type Config struct {
 	Retention  retention.Options      `yaml:"retention"`
 	HTTP       page.Options           `yaml:"http"`
 	Log        Log                    `yaml:"log"`
-	// Pipelines are several connectors in a single process, by name under the key
-	// pipelines; empty for a single connector, described by the rest. With
-	// pipelines, the rest holds the common part.
+	// Pipelines are several connectors in a single process, by name under the
+	// key pipelines; empty for a single connector, which the rest describes.
+	// With pipelines, the rest holds what they have in common.
 	Pipelines []Pipeline `yaml:"-"`
 }
 
-// Source is the database, tables, slot and publication to read.
+// Source says which database, tables, slot and publication to read.
 type Source struct {
 	// URL is a libpq connection string, as a URL or as key=value pairs.
 	// Required.
 	URL setting.Secret `yaml:"url"`
-	// Standbys are further hosts for a failover, not in URL, each as host or
-	// host:port. Only the copy of the slot is looked at there.
+	// Standbys are hosts that a failover may go to and URL does not name, each
+	// as host or host:port. Only the copy of the slot is looked at there.
 	Standbys []string `yaml:"standbys"`
-	// Password is as is, without any encoding. A password in the URL prevails.
-	// Validate puts the password into the URL.
+	// Password is written as it is, without any encoding. A password in the URL
+	// prevails. Validate puts the password into the URL.
 	Password setting.Secret `yaml:"password"`
-	// Tables are the outbox tables, each in the form of pg.ParseTable. With
-	// ModeMessage they are read beside the messages, and there is none by default.
+	// Tables are the outbox tables, each as pg.ParseTable reads it. With
+	// ModeMessage they are read beside the messages, and there is none by
+	// default.
 	Tables []pg.Table `yaml:"tables"`
 	// Siblings are the slots of the other pipelines of the process.
 	Siblings    []string `yaml:"-"`
 	Slot        string   `yaml:"slot"`
 	Publication string   `yaml:"publication"`
-	// Create makes run create the publication and the slot where they are missing
-	// on a first start. Create never recreates a slot lost.
+	// Create makes run create the publication and the slot where they are
+	// missing on a first start. It never recreates a lost slot.
 	Create bool `yaml:"create"`
 	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
 	// slot nor a publication.
@@ -108,7 +110,7 @@ type Sink struct {
 // Stdout writes JSON lines to standard output. Stdout has no options.
 type Stdout struct{}
 
-// Errors is the policy for events never to be published as they are.
+// Errors is the policy for events that can never be published as they are.
 type Errors struct {
 	// OnBadEvent is transform.BadEventStop, BadEventDeadLetter or BadEventSkip.
 	OnBadEvent      string `yaml:"on_bad_event"`

@@ -27,8 +27,8 @@ var (
 
 func (f *field) secret() bool { return f.value.Type() == secretType }
 
-// IsSecret reports whether the value of a key must not be shown. An unknown
-// key's may be anything.
+// IsSecret reports whether the value of a key must not be shown. The value of
+// an unknown key may be anything.
 func IsSecret(key string) bool {
 	if of, ok := strings.CutPrefix(key, "pipelines."); ok {
 		_, key, _ = strings.Cut(of, ".")
@@ -75,7 +75,7 @@ func (fs *fields) add(section reflect.Value, prefix string) {
 	}
 }
 
-// nestedSection returns value's struct, direct or by pointer. A pointer to an
+// nestedSection returns the struct that value is or points to. A pointer to an
 // empty struct is not a section but a switch.
 func nestedSection(value reflect.Value) (reflect.Value, bool) {
 	switch {

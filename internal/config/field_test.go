@@ -81,7 +81,7 @@ func TestEveryKeyIsSettable(t *testing.T) {
 }
 
 // TestVariablesAreDistinct also keeps keys from looking like the variables that
-// Kubernetes injects, ignored.
+// Kubernetes injects, which are ignored.
 func TestVariablesAreDistinct(t *testing.T) {
 	defaults := Default()
 	seen := map[string]string{}

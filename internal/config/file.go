@@ -18,7 +18,7 @@ import (
 
 // readFile merges the YAML file. The node tree is walked rather than decoded
 // into the struct: the tree has the line of each value, duplicate keys and the
-// text before YAML's guesses about the type (no: stays no, 0123 stays 0123).
+// text before YAML's guesses about its type (no: stays no, 0123 stays 0123).
 func (l *loader) readFile(path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -52,9 +52,9 @@ func (l *loader) readFile(path string) {
 // tabbed is a line indented with a tab.
 var tabbed = regexp.MustCompile(`(?m)^ *\t+ *[^\s#]`)
 
-// syntaxProblem is the YAML library's message without quotations from the file:
-// perhaps a secret, as for an unquoted password beginning with *, an unknown
-// anchor to YAML.
+// syntaxProblem is the YAML library's message without what it quotes from the
+// file: that may be a secret, as for an unquoted password that begins with *,
+// an unknown anchor to YAML.
 func syntaxProblem(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.Contains(text, "anchor") {
@@ -63,7 +63,7 @@ func syntaxProblem(err error) string {
 	return text
 }
 
-// section merges the keys of a mapping. A null means: not set.
+// section merges the keys of a mapping. A null sets nothing.
 func (l *loader) section(path, prefix string, node *yaml.Node) {
 	node = resolve(node)
 	if isNull(node) {
@@ -142,8 +142,8 @@ func shown(f *field, node *yaml.Node) string {
 	return display(node.Value)
 }
 
-// suggestKey names the key meant, looking first in the same section, then for
-// the same last name anywhere.
+// suggestKey names the key that was probably meant, looking first in the same
+// section, then for the same last name anywhere.
 func (l *loader) suggestKey(key string) string {
 	parent, name := cutLast(key)
 	if first, _, _ := strings.Cut(key, "."); l.pipeline != "" && slices.Contains(processSections, first) {
@@ -175,8 +175,8 @@ func (l *loader) suggestKey(key string) string {
 
 var plainKey = regexp.MustCompile(`^[\w.-]{1,100}$`)
 
-// printableKey is key, unless unlike a key: after a typing error perhaps a
-// value, and a secret.
+// printableKey is key, unless it does not look like a key: after a typing error
+// it may be a value, and a secret.
 func printableKey(key string) string {
 	if plainKey.MatchString(key) {
 		return key

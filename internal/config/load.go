@@ -8,21 +8,21 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Options says where Load reads from. No other source counts, except the files
-// named in the configuration and, for source.url, libpq's rules (PGPASSWORD,
-// ~/.pgpass and the like).
+// Options says where Load reads from. There is no other source, except the
+// files that the configuration names and, for source.url, what libpq's rules
+// add (PGPASSWORD, ~/.pgpass and the like).
 type Options struct {
 	// File is the path of the YAML file; empty means none.
 	File string
-	// Environ is the environment, as by os.Environ: the source of ${VAR} and of
-	// CDC_OUTBOX_… overrides.
+	// Environ is the environment, as os.Environ returns it: the source of
+	// ${VAR} and of CDC_OUTBOX_… overrides.
 	Environ []string
 	// Set are overrides key=value from the command line; the last of a key wins,
 	// over everything else.
 	Set []string
 }
 
-// Load reads, merges and validates the configuration. The error is a *Problems
+// Load reads, merges and validates the configuration. Its error is a *Problems
 // with all faults, of class failure.Config.
 func Load(opts Options) (*Config, error) {
 	l := read(opts, "")
@@ -60,7 +60,7 @@ func (c *Config) Validate() error {
 	return l.problems.err()
 }
 
-// given is the origin of a key's value, with the value as written there.
+// given is where a key's value came from, and how it was written there.
 type given struct {
 	origin string
 	shown  string
@@ -70,21 +70,21 @@ type given struct {
 	within string
 }
 
-// loader merges the layers into cfg and collects the fault.
+// loader merges the layers into cfg and collects the problems.
 type loader struct {
 	cfg      *Config
 	fields   *fields
 	environ  map[string]string
 	given    map[string]given // by key, sections included
 	problems Problems
-	unread   bool // the file could not be read: with unknown effect
+	unread   bool // the file could not be read: what it would set is unknown
 
 	pipelines []pipelineNode // those in the file
-	pipeline  string         // the pipeline in reading; empty for the top level
+	pipeline  string         // the pipeline being read; empty for the top level
 }
 
-// read merges defaults, file, environment and flags. Then the same for a
-// pipeline, unless pipeline is empty.
+// read merges defaults, file, environment and flags. Then it does the same for
+// a pipeline, unless pipeline is empty.
 func read(opts Options, pipeline string) *loader {
 	cfg := Default()
 	l := &loader{
@@ -130,9 +130,9 @@ func environment(environ []string) map[string]string {
 	return vars
 }
 
-// chooseSink drops the default Kafka sink when another is named, and so the
-// default checkpoint store, in Kafka. A pipeline's own sink takes the place of
-// the top level's.
+// chooseSink drops the default Kafka sink when another is named, and with it
+// the default checkpoint store, which is in Kafka. A pipeline's own sink takes
+// the place of the top level's.
 func (l *loader) chooseSink() {
 	if l.cfg.Sink.Stdout == nil {
 		return
@@ -176,7 +176,7 @@ func (l *loader) report(key, text, remedy string) {
 	l.add(Problem{Origin: g.origin, Key: name, Value: g.shown, Text: text, Remedy: remedy})
 }
 
-// reportError reports an error with a separate remedy.
+// reportError reports an error with its own remedy.
 func (l *loader) reportError(key string, err error) {
 	remedy := failure.RemedyOf(err)
 	if remedy == "" {
@@ -185,8 +185,8 @@ func (l *loader) reportError(key string, err error) {
 	l.report(key, err.Error(), remedy)
 }
 
-// unknown adds a problem about a key not existing. The value is never shown:
-// perhaps the secret of a mistyped key.
+// unknown adds a problem about a key that does not exist. Its value is never
+// shown: it may be the secret of a mistyped key.
 func (l *loader) unknown(origin, key, remedy string) {
 	l.add(Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})
 }

@@ -56,8 +56,8 @@ func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
 	}
 }
 
-// A password is used as it is written in source.password, and no part of one
-// not encoded in a URL is shown.
+// A password is used as it is written in source.password, and no part of a
+// password that is not encoded in a URL is shown.
 func TestPasswords(t *testing.T) {
 	const password = `p@ss/w#1 '+%\`
 	for _, url := range []string{"postgres://cdc@h:5432/app", "postgres://cdc@h:5432/app?sslmode=disable", "postgres:///app?user=cdc", "user=cdc dbname=app"} {
@@ -150,7 +150,7 @@ func optionsIn(t *testing.T, file string) Options {
 	return opts
 }
 
-// dump lists the keys with the values not the defaults.
+// dump lists the keys whose values are not the defaults.
 func dump(t *testing.T, cfg *Config) string {
 	t.Helper()
 	defaults, shown := Default(), *cfg

@@ -62,7 +62,7 @@ func (l *loader) readVariables() {
 }
 
 // readFlags merges key=value overrides. An argument in another form is not
-// repeated in the message: perhaps a secret.
+// repeated in the message: it may be a secret.
 func (l *loader) readFlags(set []string) {
 	for _, assignment := range set {
 		key, text, ok := strings.Cut(assignment, "=")
@@ -93,8 +93,8 @@ func (l *loader) flag(key, text string) {
 	l.override(flagOrigin, f, text)
 }
 
-// override stores a value coming as a single string. Taken as is, without
-// substitution: the shell has substituted.
+// override stores a value that comes as a single string. It is taken as it is,
+// without substitution: a shell has done that.
 func (l *loader) override(origin string, f *field, text string) {
 	g := given{origin: origin}
 	if !f.secret() {

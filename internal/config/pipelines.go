@@ -17,8 +17,8 @@ import (
 type Pipeline struct {
 	// Name is the key under pipelines; empty for a configuration without.
 	Name string
-	// Config is complete: missing settings come from the top level. HTTP and Log
-	// are the process's, and there are no pipelines inside.
+	// Config is complete: what the pipeline does not set comes from the top
+	// level. HTTP and Log are the process's, and Pipelines is empty.
 	Config *Config
 }
 
@@ -46,7 +46,7 @@ type pipelineNode struct {
 	node *yaml.Node
 }
 
-// readPipelines notes the pipelines of the file, in the order.
+// readPipelines notes the pipelines of the file, in its order.
 func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
 	node = resolve(node)
 	if isNull(node) {
@@ -121,7 +121,7 @@ func (l *loader) name(key string) string {
 	return within + "." + key
 }
 
-// pipelineOf returns the pipeline a full path names, if it exists.
+// pipelineOf returns the pipeline that a full path names, if it exists.
 func (l *loader) pipelineOf(key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, pipelinesKey+".")
 	if !ok {
@@ -131,7 +131,7 @@ func (l *loader) pipelineOf(key string) (name string, ok bool) {
 	return name, slices.Contains(l.pipelineNames(), name)
 }
 
-// suggestPipelineKey is the remedy for a flag naming no pipeline.
+// suggestPipelineKey is the remedy for a flag that names no pipeline.
 func (l *loader) suggestPipelineKey(key string) string {
 	names := l.pipelineNames()
 	if len(names) == 0 {
@@ -174,7 +174,7 @@ func (l *loader) adopt(found Problems) {
 	}
 }
 
-// place is a resource for a single pipeline.
+// place is a resource that only one pipeline can have.
 type place struct {
 	key, value string
 	within     string // where value is among others; may be secret

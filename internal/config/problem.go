@@ -12,14 +12,14 @@ type Problem struct {
 	// Origin is where the value was given: file:line, an environment variable
 	// or a flag; empty for a default.
 	Origin string
-	// Key is the dotted key; empty for a problem across keys.
+	// Key is the dotted key; empty when the problem is not about a single key.
 	Key string
 	// Value is the value as written, before substitution, quoted; empty for
-	// secrets and without meaning.
+	// secrets and where it says nothing.
 	Value string
-	// Text says the fault, without key and value.
+	// Text says what is wrong, without key and value.
 	Text string
-	// Remedy is the remedy.
+	// Remedy says what to do about it.
 	Remedy string
 }
 

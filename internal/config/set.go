@@ -20,7 +20,7 @@ var (
 	tablesType = reflect.TypeFor[[]pg.Table]()
 )
 
-// kind is the field's shape of YAML.
+// kind is the shape of YAML that the field takes.
 func (f *field) kind() yaml.Kind {
 	switch f.value.Kind() {
 	case reflect.Slice:
@@ -32,7 +32,7 @@ func (f *field) kind() yaml.Kind {
 	}
 }
 
-// set converts v to the field's type and stores the value. The errors name
+// set converts v to the field's type and stores the value. Its errors name
 // neither key nor value.
 func (f *field) set(v value) error {
 	if f.value.Type() == stdoutType {
@@ -130,8 +130,8 @@ func (f *field) setNumber(text string) error {
 	return nil
 }
 
-// byteUnits in the order of the search for a suffix: B is last, as the end of
-// the others.
+// byteUnits are in the order of the search for a suffix: B is last because the
+// others end in it.
 var byteUnits = []struct {
 	suffix string
 	factor int64

@@ -90,11 +90,11 @@ func checkURL(text setting.Secret) error {
 	return catalog.CheckParameters(text.Reveal())
 }
 
-// encodePassword is the remedy for a password not fitting into a URL.
+// encodePassword is the remedy for a password that does not fit into a URL.
 const encodePassword = "write the password as it is in source.password, or percent-encode its special characters (%40 for @, %2F for /, %23 for #)"
 
-// unencoded tells whether a URL has a character, most likely in the password,
-// ending the part with the password too early, or too late.
+// unencoded tells whether a URL has a character, most likely in its password,
+// that ends the part with the password too early, or too late.
 func unencoded(text string) bool {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {
@@ -128,7 +128,8 @@ func withPassword(text, password setting.Secret) setting.Secret {
 }
 
 // passwordFor is source.password, unless the URL came with a flag and the
-// password did not: somebody else's URL, for example an administrator's.
+// password did not: that URL is somebody else's, for example an
+// administrator's.
 func (l *loader) passwordFor(password setting.Secret) setting.Secret {
 	if l.given["source.url"].origin == flagOrigin && l.given["source.password"].origin != flagOrigin {
 		return ""
@@ -148,7 +149,8 @@ func hasPassword(text string) bool {
 	return has || parsed.Query().Has("password")
 }
 
-// urlReasons are pgconn's reasons holding nothing of the connection string.
+// urlReasons are those of pgconn's reasons that hold nothing of the connection
+// string.
 var urlReasons = []string{
 	"failed to parse as URL", "failed to parse as keyword/value", "invalid port", "could not match",
 	"invalid connect_timeout", "invalid sslcertmode", "unknown target_session_attrs value",
@@ -164,7 +166,7 @@ func urlProblem(err error) string {
 	// The part up to the last quote is the connection string.
 	text = text[strings.LastIndexByte(text, '`')+1:]
 	for _, reason := range []string{"failed to configure TLS", "failed to read service"} {
-		// These wrap the error of a file or of sslmode, worth showing.
+		// These wrap the error of a file or of sslmode, which is worth showing.
 		if cause := errors.Unwrap(err); strings.Contains(text, reason) && cause != nil {
 			return fmt.Sprintf("%s: %v", reason, cause)
 		}

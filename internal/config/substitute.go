@@ -13,9 +13,9 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // substitute replaces ${NAME} by the environment variable, ${file:PATH} by the
 // file's contents without the last line end, and $$ by one dollar. Any other
-// dollar stays. PATH may have variables itself. substitute works on values
-// after YAML was parsed and what it inserts is not looked at again, so no
-// secret can change the configuration's shape.
+// dollar stays. PATH may have variables itself. It works on values after YAML
+// was parsed, and does not look again at what it inserts, so no secret can
+// change the configuration's shape.
 func substitute(text string, environ map[string]string) (string, error) {
 	var b strings.Builder
 	for {
@@ -45,8 +45,8 @@ func substitute(text string, environ map[string]string) (string, error) {
 	}
 }
 
-// cutReference cuts text at the brace closing the reference in front, perhaps
-// with others inside.
+// cutReference cuts text at the brace that closes the reference in front, which
+// may have others inside.
 func cutReference(text string) (reference, after string, closed bool) {
 	open := 1
 	for i, c := range text {
@@ -63,11 +63,11 @@ func cutReference(text string) (reference, after string, closed bool) {
 	return "", "", false
 }
 
-// credentials is the variable with the folder of a systemd unit's credentials.
-// The folder is there only while the unit runs.
+// credentials is the variable that names the folder of a systemd unit's
+// credentials. The folder is there only while the unit runs.
 const credentials = "CREDENTIALS_DIRECTORY"
 
-// asService is the remedy of a credential looked for outside of the unit.
+// asService is the remedy for a credential looked for outside of its unit.
 const asService = "systemd gives credentials to the service alone: run the verb as the service with cdc-outbox-verb, which lies beside the unit; or "
 
 func lookUp(reference string, environ map[string]string) (string, error) {

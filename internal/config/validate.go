@@ -17,8 +17,8 @@ func (l *loader) validate() {
 	l.validateObservability()
 }
 
-// validatePipeline judges the options of each pipeline. Each part judges the
-// options itself.
+// validatePipeline judges the options of each pipeline. Each part judges its
+// own.
 func (l *loader) validatePipeline() {
 	report := l.reporter()
 	l.validateSource(report)

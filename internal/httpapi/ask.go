@@ -8,11 +8,11 @@ import (
 	"net/http"
 )
 
-// mostAnswered bounds everything read of an answer.
+// mostAnswered bounds how much of an answer is read.
 const mostAnswered = 1 << 20
 
-// Ask returns the answer of the connector listening at address, see Address,
-// with any status. Ask blocks until the answer is there or ctx ends.
+// Ask returns the answer of the connector that listens at address, see Address,
+// whatever its status is. Ask blocks until the answer is there or ctx ends.
 func Ask(ctx context.Context, address, path string) (status int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {

@@ -3,7 +3,8 @@
 //
 // Invariants:
 //
-//  1. All is read-only: every path takes GET and HEAD only.
+//  1. Nothing changes the connector's state: every path takes GET and HEAD
+//     only.
 //  2. Asking never waits for PostgreSQL or Kafka: Health answers from memory.
 //  3. Explanations of a state are told only under a name of the server:
 //     otherwise a foreign site's script, with a DNS name for our address, could
@@ -41,7 +42,7 @@ const (
 	maxHeaderBytes  = 16 << 10
 )
 
-// Health is the endpoints' content. The methods are called concurrently and
+// Health is what the endpoints show. Its methods are called concurrently and
 // must not block.
 type Health interface {
 	// Live returns why the process should be restarted, or nil.
@@ -64,7 +65,8 @@ type Page interface {
 	Run(ctx context.Context)
 }
 
-// Server answers on an address. Made by Listen, for a single Serve, or Close.
+// Server answers on an address. Make it with Listen; Serve it once, or Close
+// it.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -72,8 +74,8 @@ type Server struct {
 }
 
 // Listen binds the address, host:port as in http.listen; port 0 is any free
-// one. Listen does not answer before Serve. An address that cannot be had is a
-// failure.Config error: waiting does not fix it.
+// one. The server does not answer before Serve. An address that cannot be had
+// is a failure.Config error: waiting does not fix it.
 func Listen(address string, health Health, metrics prometheus.Gatherer, page Page, logger *zap.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -94,15 +96,15 @@ func Listen(address string, health Health, metrics prometheus.Gatherer, page Pag
 	}, nil
 }
 
-// Addr is the address bound.
+// Addr is the address that is bound.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close releases the address of a server not served.
+// Close releases the address of a server that is not served.
 func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve answers until ctx ends, lets requests under way finish for a moment,
 // and returns nil. Serve returns early with an error only if the listener
-// breaks. Serve runs and joins the page beside.
+// breaks. It runs the page beside, and joins it.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	var page sync.WaitGroup
@@ -156,7 +158,7 @@ func cause(err error) error {
 // serverLog passes net/http's complaints about clients on at Debug.
 func serverLog(logger *zap.Logger) *log.Logger {
 	std, err := zap.NewStdLogAt(logger, zap.DebugLevel)
-	if err != nil { // only for a level not existing
+	if err != nil { // only for a level that does not exist
 		return nil
 	}
 	return std

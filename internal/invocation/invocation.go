@@ -1,10 +1,10 @@
-// Package invocation completes our commands in remedies, ready to be typed:
-// without the configuration file of the failed command, another configuration
-// counts, or none; without --set, another slot or database; without the
-// pipeline, all of them; and typed in another Place, the service's credentials
-// are missing.
+// Package invocation completes our commands in remedies, so that they can be
+// typed as they are: without the configuration file of the failed command, a
+// command reads another configuration, or none; without its --set, it is about
+// another slot or database; without its pipeline, about all of them; and typed
+// in the wrong Place, it lacks the service's credentials.
 //
-// Non-goals: the environment, the shell's.
+// Non-goals: the environment, which is the shell's.
 package invocation
 
 import (
@@ -16,12 +16,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Invocation is a command line's part about the configuration. The zero value
-// changes nothing. Invocation may be used concurrently.
+// Invocation is what a command line says of the configuration to read. The zero
+// value changes nothing. An Invocation may be used concurrently.
 type Invocation struct {
 	File     string // given with -c; empty if not
 	Set      string // of Overrides
-	Pipeline string // a message's only pipeline; empty for all
+	Pipeline string // the only one that a message is about; empty for all
 	Place    Place  // where the program runs
 	// Connector is of Place.Connector.
 	Connector string
@@ -42,11 +42,11 @@ func Overrides(assignments []string, secret func(key string) bool) string {
 	return b.String()
 }
 
-// ownCommand is a command of ours in a text, with the beginning, and the place
-// of added flags.
+// ownCommand matches a command of ours in a text, with what it begins with, and
+// the beginning of its flags, where it has been completed.
 var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|tail|run|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
-// In returns the text with the commands completed; completed commands stay as
+// In returns the text with its commands completed; completed commands stay as
 // they are.
 func (i Invocation) In(text string) string {
 	return i.complete(text, func(s string) string { return s })
@@ -89,10 +89,10 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 	})
 }
 
-// plain is text unchanged by a shell.
+// plain is text that a shell takes as it is.
 var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 
-// quote returns the word for a shell.
+// quote returns the word, quoted for a shell.
 func quote(word string) string {
 	if plain.MatchString(word) {
 		return word
@@ -100,7 +100,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Log returns a logger completing the commands in fields named remedy.
+// Log returns a logger that completes the commands in fields named remedy.
 func (i Invocation) Log(log *zap.Logger) *zap.Logger {
 	if i == (Invocation{}) {
 		return log
@@ -116,7 +116,8 @@ type core struct {
 
 func (c core) With(fields []zapcore.Field) zapcore.Core { return core{c.Core.With(fields), c.in} }
 
-// Check must be our own: the embedded core's would write alone.
+// Check must be our own: that of the embedded core would have that core write
+// alone.
 func (c core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(entry.Level) {
 		return checked.AddCore(entry, c)

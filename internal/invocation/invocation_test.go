@@ -84,7 +84,8 @@ func TestPlaceOf(t *testing.T) {
 	}
 }
 
-// Failure mode 163. Typed as is, a remedy is about the connector that gave it.
+// Failure mode 163. Typed as it is, a remedy is about the connector that gave
+// it.
 func TestConnector(t *testing.T) {
 	for _, tt := range []struct {
 		place                invocation.Place

@@ -2,9 +2,9 @@ package invocation
 
 import "regexp"
 
-// Place is the program's environment, and decides on the way to type a command
-// of ours. In a service's own place a command would lack the credentials, user
-// and state.
+// Place is where the program runs, which decides how a person types a command
+// of ours. Outside of a service's own place a command would lack the service's
+// credentials, user and state.
 type Place uint8
 
 // The places.
@@ -17,7 +17,7 @@ const (
 	Systemd
 )
 
-// PlaceOf tells the place by a process's environment, the id and the parent's.
+// PlaceOf tells the place by a process's environment, its id and its parent's.
 // Only a container's first process, and a process started by systemd itself, is
 // a service: a shell in a container, or the child of another service, has the
 // same environment.
@@ -51,8 +51,9 @@ func (p Place) program() string {
 // or a Job add.
 var podName = regexp.MustCompile(`^(.+)-[^-]+-[^-]+$`)
 
-// Connector is a command's way to name the connector, other than the manifests'
-// own: in Kubernetes by the namespace and the Deployment of the pod.
+// Connector is how a command names the connector, unless it is the one of the
+// manifests as they are: in Kubernetes by the namespace and the Deployment of
+// the pod.
 func (p Place) Connector(getenv func(string) string) string {
 	namespace, pod := getenv("POD_NAMESPACE"), podName.FindStringSubmatch(getenv("POD_NAME"))
 	if p != Kubernetes || namespace == "" || pod == nil || namespace == "cdc-outbox" && pod[1] == "cdc-outbox" {

@@ -26,7 +26,7 @@ func (m *Metrics) Backlog(rows int64, oldest time.Duration) {
 	b.oldest.Set(oldest.Seconds())
 }
 
-// BacklogUnknown makes Backlog's values NaN.
+// BacklogUnknown makes the values of Backlog NaN.
 func (m *Metrics) BacklogUnknown() {
 	if b := &m.backlog; b.rows != nil {
 		b.rows.Set(math.NaN())

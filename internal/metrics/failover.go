@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// failoverGauges are about the servers a failover may go to. None while nobody
-// looks, nor for a server not meant to have a copy of the slot.
+// failoverGauges are about the servers a failover may go to. There are none
+// while nobody looks, nor for a server that is not to have a copy of the slot.
 type failoverGauges struct{ ready, lag *prometheus.GaugeVec }
 
 func (f *failoverGauges) register(m *Metrics) {
@@ -15,7 +15,7 @@ func (f *failoverGauges) register(m *Metrics) {
 	f.lag = m.gaugeVec("failover_lag_bytes", "Log that the standby's copy of the slot is behind the slot.", "host")
 }
 
-// Failover sets the slot's state after a failover, in place of former values.
+// Failover sets how a failover would find the slot, in place of former values.
 func (m *Metrics) Failover(list []catalog.Candidate) {
 	m.failover.ready.Reset()
 	m.failover.lag.Reset()

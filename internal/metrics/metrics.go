@@ -9,7 +9,8 @@
 //  3. Pipelines of a single process do not share numbers: with several, each
 //     series of a pipeline has the label pipeline.
 //
-// The packages of internal/pipeline see it through interfaces of their own.
+// The packages of internal/pipeline see Metrics through interfaces of their
+// own.
 //
 // Non-goals: logging, deciding what is healthy.
 package metrics
@@ -32,7 +33,7 @@ const namespace = "cdc_outbox"
 
 // Metrics are those of a single pipeline; Set.Pipeline makes them. All methods
 // may be called concurrently and none blocks for longer than a map look-up.
-// They keep no arguments.
+// They keep nothing of their arguments.
 type Metrics struct {
 	registry prometheus.Registerer
 
@@ -139,22 +140,23 @@ func (m *Metrics) Published(events []*transform.Event) {
 }
 
 // observeLatency leaves out events without a commit time, such as a
-// non-transactional message. A commit in the future of our clock counts as now.
+// non-transactional message. A commit in the future of this machine's clock
+// counts as now.
 func (m *Metrics) observeLatency(now, commit time.Time) {
 	if !commit.IsZero() {
 		m.publishLatency.Observe(max(0, now.Sub(commit)).Seconds())
 	}
 }
 
-// DeadLettered counts a bad event with the dead letter durable.
+// DeadLettered counts a bad event whose dead letter is durable.
 func (m *Metrics) DeadLettered(reason transform.Reason) {
 	m.deadLettered.WithLabelValues(string(reason)).Inc()
 }
 
-// Skipped counts a bad event dropped by order of the operator.
+// Skipped counts a bad event that was dropped by order of the operator.
 func (m *Metrics) Skipped(reason transform.Reason) { m.skipped.WithLabelValues(string(reason)).Inc() }
 
-// Warned counts an event published in an unexpected way.
+// Warned counts an event that is published, but not as one would expect.
 func (m *Metrics) Warned(warning transform.Warning) { m.warned.WithLabelValues(string(warning)).Inc() }
 
 // Ignored counts a change other than an insert: update, delete or truncate.
@@ -191,7 +193,7 @@ func (m *Metrics) Connected(side string, ok bool) {
 	m.connected.WithLabelValues(side).Set(indicator(ok))
 }
 
-// Disconnected takes Connected back: nobody looks any more.
+// Disconnected forgets the states set by Connected: nobody looks any more.
 func (m *Metrics) Disconnected() { m.connected.Reset() }
 
 // Role sets the present role: starting, standby, active, stopping or failed.
@@ -220,7 +222,7 @@ func (m *Metrics) Throttled(wait time.Duration) { m.throttled.Add(wait.Seconds()
 // TopicsUnusable sets how many topics in use cannot be written to.
 func (m *Metrics) TopicsUnusable(n int) { m.topicsUnusable.Set(float64(n)) }
 
-// TopicsMissing sets how many topics events wait for do not exist.
+// TopicsMissing sets how many topics do not exist that events wait for.
 func (m *Metrics) TopicsMissing(n int) { m.topicsMissing.Set(float64(n)) }
 
 // CheckpointSaved counts an attempt to save a checkpoint, by the outcome.
@@ -232,8 +234,9 @@ func (m *Metrics) CheckpointSaved(err error) {
 	m.saves.Inc()
 }
 
-// Slot sets the server's figures of the slot: flush is the end of the log, lag
-// the time since the commit of the oldest unconfirmed event, 0 without one.
+// Slot sets the server's figures of the slot: flush is the end of the server's
+// log, lag the time since the commit of the oldest unconfirmed event, 0 without
+// one.
 func (m *Metrics) Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration) {
 	m.slot.set(slot, flush, lag)
 }

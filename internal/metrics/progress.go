@@ -23,7 +23,7 @@ func (m *Metrics) Observe(received, confirmed func() pg.LSN, inFlightEvents, inF
 }
 
 // ObserveCheckpoint names the function asked for the age of the oldest
-// acknowledged position not saved, as Observe does.
+// acknowledged position that is not saved, as Observe does.
 func (m *Metrics) ObserveCheckpoint(age func() time.Duration) { m.checkpointAge.Store(&age) }
 
 func (m *Metrics) registerProgress() {
@@ -57,16 +57,16 @@ func (m *Metrics) gaugeFunc(name, help string, read func(*progress) float64) {
 		}))
 }
 
-// ObserveUnconfirmed names the function telling the time since the server has
-// had something not confirmed, in place of an earlier function; see Observe.
+// ObserveUnconfirmed names the function that tells for how long the server has
+// had something unconfirmed, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveUnconfirmed(oldest func() time.Duration) { m.unconfirmed.Store(&oldest) }
 
-// ObserveStandstill names the function telling the number of sessions failed at
-// a single position, in place of an earlier function; see Observe.
+// ObserveStandstill names the function that tells how many sessions have failed
+// at the same position, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveStandstill(failures func() int) { m.standstill.Store(&failures) }
 
-// ObserveReady names the function telling whether events get through, or would,
-// in place of an earlier function; see Observe.
+// ObserveReady names the function that tells whether events get through, or
+// would, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveReady(ready func() bool) { m.ready.Store(&ready) }
 
 func (m *Metrics) registerHealth() {

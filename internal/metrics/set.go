@@ -10,7 +10,7 @@ import (
 // PipelineLabel tells pipelines apart where a process runs several.
 const PipelineLabel = "pipeline"
 
-// Set is a process's metrics: the process's, and the pipelines'. Safe for
+// Set is a process's metrics: its own, and those of its pipelines. Safe for
 // concurrent use.
 type Set struct {
 	process, pipelines *prometheus.Registry
@@ -38,7 +38,7 @@ func (s *Set) Gatherer() prometheus.Gatherer {
 func (s *Set) Pipelines() prometheus.Gatherer { return s.pipelines }
 
 // Pipeline returns the metrics of a single pipeline, at zero, with every series
-// with the labels known in advance. All carry the name as the label pipeline,
+// whose labels are known in advance. All carry the name as the label pipeline,
 // or no such label if the name is empty. A name may be used once.
 func (s *Set) Pipeline(name string) *Metrics {
 	var to prometheus.Registerer = s.pipelines

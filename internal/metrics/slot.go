@@ -37,7 +37,8 @@ func (s *slotGauges) set(slot catalog.Slot, flush pg.LSN, lag time.Duration) {
 	s.safeBytes.Set(safeBytes(slot))
 }
 
-// distance is 0 for a position unknown or beyond end, read earlier.
+// distance is 0 for a position that is unknown, or beyond end, which was read
+// earlier.
 func distance(from, end pg.LSN) float64 {
 	if from == 0 || from > end {
 		return 0

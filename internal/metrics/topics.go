@@ -7,8 +7,8 @@ import (
 )
 
 // mostTopics bounds the series of a byTopic: a route may give each aggregate a
-// separate topic. Further topics are counted together, under a label impossible
-// as a topic's name.
+// separate topic. Further topics are counted together, under a label that no
+// topic can have as its name.
 const (
 	mostTopics  = 1000
 	otherTopics = "(others)"

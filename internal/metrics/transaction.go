@@ -63,7 +63,7 @@ func (m *Metrics) registerTransactions() {
 }
 
 // TransactionOpen sets since when a Kafka transaction is open; the zero time
-// means none.
+// means that none is.
 func (m *Metrics) TransactionOpen(since time.Time) {
 	if since.IsZero() {
 		m.kafkaTxns.since.Store(nil)
@@ -72,7 +72,8 @@ func (m *Metrics) TransactionOpen(since time.Time) {
 	m.kafkaTxns.since.Store(&since)
 }
 
-// HeldBack sets how far consumers of everything committed are held back.
+// HeldBack sets how far consumers that read only committed records are held
+// back.
 func (m *Metrics) HeldBack(records int64, stands time.Duration) {
 	m.kafkaTxns.behind.Set(float64(records))
 	m.kafkaTxns.held.Set(stands.Seconds())
@@ -88,8 +89,8 @@ func (m *Metrics) TransactionCommitted(records int, bytes int64, took time.Durat
 // TransactionAborted counts an aborted Kafka transaction.
 func (m *Metrics) TransactionAborted() { m.kafkaTxns.aborts.Inc() }
 
-// BeganAnew counts a drop of everything in flight, by another holder of the
-// transactional id or not.
+// BeganAnew counts that everything in flight was dropped, and whether another
+// producer had the transactional id.
 func (m *Metrics) BeganAnew(fenced bool) {
 	m.kafkaTxns.anew.Inc()
 	if fenced {

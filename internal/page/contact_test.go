@@ -139,8 +139,8 @@ func TestE2EHiddenPageRaisesNoAlarm(t *testing.T) {
 	says(t, tab, "#contact", "live")
 }
 
-// A token opening nothing is named as such, and forgotten: one no header can
-// carry would keep the page from asking at all.
+// A token that opens nothing is named as such, and forgotten: one that no
+// header can carry would keep the page from asking at all.
 func TestE2EPageNamesAWrongToken(t *testing.T) {
 	o := DefaultOptions()
 	o.Token = "0123456789abcdef"

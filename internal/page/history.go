@@ -19,7 +19,7 @@ const (
 // concurrent use.
 type history struct {
 	fine, coarse ring
-	folding      []sample // samples of fine for the next of coarse
+	folding      []sample // samples of fine that make up the next of coarse
 	latest       sample   // of fine; nothing is known before the first
 	folded       *sample  // of coarse, if completed by the latest
 }

@@ -21,15 +21,15 @@ const (
 
 // viewer is an open page.
 type viewer struct {
-	events  bool   // allowed to see them
-	from    string // the address, without a port
+	events  bool   // it may see events
+	from    string // its address, without a port
 	number  uint64 // in the order of arrival
 	updates chan []byte
-	gone    chan struct{} // closed when another has the place
+	gone    chan struct{} // closed when another has its place
 	stop    []func()      // of watching
 }
 
-// hello is the first message: all not changing, and the past.
+// hello is the first message: everything that does not change, and the past.
 type hello struct {
 	Version   string    `json:"version"`
 	Host      string    `json:"host"`
@@ -41,7 +41,7 @@ type hello struct {
 	Pipelines []past    `json:"pipelines"`
 }
 
-// past is a pipeline, and the past of the charts.
+// past is a pipeline, and the past of its charts.
 type past struct {
 	Pipeline
 	Fine   *ring `json:"fine"`
@@ -59,8 +59,8 @@ type present struct {
 	Status json.RawMessage `json:"status"` // as in /status
 	// Now is the latest sample: a rate is the same all over the page.
 	Now sample `json:"now"`
-	// Charted marks a new Now: a point of the charts; the last hour's have Coarse,
-	// if not null.
+	// Charted says that Now is new: the charts have a point for it, and those
+	// of the last hour have Coarse, where it is not null.
 	Charted  bool               `json:"charted"`
 	Coarse   *sample            `json:"coarse,omitempty"`
 	Totals   map[string]float64 `json:"totals"`
@@ -90,9 +90,9 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	v, first := p.enter(p.guard.showsEvents(r), from)
 	defer p.leave(v)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold updates back
-	w.Header().Set("Connection", "close")     // a leaving viewer's does not stay
+	w.Header().Set("Connection", "close")     // the connection of a viewer that has to go does not stay
 	to := http.NewResponseController(w)
-	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request; already read
+	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request, which has been read
 	send := func(event string, data []byte) bool {
 		_ = to.SetWriteDeadline(time.Now().Add(writeTimeout))
 		for _, part := range [][]byte{[]byte("event: " + event + "\ndata: "), data, []byte("\n\n")} {
@@ -235,7 +235,7 @@ func (p *Page) present(i int, r *reading, charted bool) present {
 	return out
 }
 
-// encode returns JSON. Everything encoded here always can be.
+// encode returns JSON. Whatever is encoded here always can be.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 )
 
-// reading is a pipeline's part of /metrics at a single moment.
+// reading is what /metrics says of a pipeline at a single moment.
 type reading struct {
 	// values are gauges and counters by name without the prefix; a metric with
 	// labels is added up.
@@ -25,7 +25,7 @@ type reading struct {
 
 // read gathers the metrics of all pipelines, by name.
 func read(from prometheus.Gatherer) map[string]*reading {
-	families, _ := from.Gather() // present series count; /metrics shows the error
+	families, _ := from.Gather() // what is there counts; /metrics shows the error
 	pipelines := map[string]*reading{}
 	for _, family := range families {
 		name := strings.TrimPrefix(family.GetName(), metrics.Prefix)
@@ -48,7 +48,7 @@ func (r *reading) add(name string, m *dto.Metric) {
 		}
 		return
 	}
-	value := m.GetCounter().GetValue() + m.GetGauge().GetValue() // a series
+	value := m.GetCounter().GetValue() + m.GetGauge().GetValue() // one of them is there
 	r.values[name] += value
 	if name == "events_published_total" {
 		r.topics[label(m, "topic")] = value
@@ -124,7 +124,8 @@ func (r *reading) since(before *reading, seconds float64) (v [columns]float32) {
 		if before == nil || seconds <= 0 {
 			return nan
 		}
-		// A lower counter has begun anew: so has the position of another log.
+		// A counter that fell has begun anew: so has the position of another
+		// log.
 		return float32(max(0, r.values[name]-before.values[name]) / seconds)
 	}
 	gauge := func(names ...string) float32 {

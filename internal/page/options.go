@@ -10,10 +10,10 @@ import (
 
 // Options are the section http.
 type Options struct {
-	// Listen is the address of all answered over HTTP; empty for none.
+	// Listen is the address for everything over HTTP; empty for none.
 	Listen string `yaml:"listen"`
-	// Token is a browser's secret for keys and recent events not shown by Events
-	// alone; empty for no token.
+	// Token is what a browser must know to see keys and recent events where
+	// Events alone does not show them; empty for no token.
 	Token setting.Secret `yaml:"token"`
 	// Events is EventsLoopback, EventsAlways or EventsNever: the browsers allowed
 	// to see keys and recent events without a token.
@@ -21,8 +21,8 @@ type Options struct {
 	// Payloads shows recent events with their payloads, to viewers allowed to see
 	// them.
 	Payloads bool `yaml:"payloads"`
-	// Hosts are names of the address in browsers, beside localhost, the machine's
-	// own name and IP addresses.
+	// Hosts are names under which browsers reach this address, beside
+	// localhost, the machine's own name and IP addresses.
 	Hosts []string `yaml:"hosts"`
 	// Peers are the URLs of other instances' pages, to link to.
 	Peers []string `yaml:"peers"`
@@ -35,7 +35,7 @@ const (
 	EventsNever    = "never"
 )
 
-// DefaultOptions are the meaning of an empty section.
+// DefaultOptions are what an empty section means.
 func DefaultOptions() Options {
 	return Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}
 }
@@ -43,7 +43,7 @@ func DefaultOptions() Options {
 // leastToken is how long a token must be: guesses are unlimited.
 const leastToken = 16
 
-// Validate reports faults, except in Listen.
+// Validate reports what cannot work, except in Listen.
 func (o *Options) Validate(report setting.Report) {
 	report.OneOf("http.events", o.Events, EventsLoopback, EventsAlways, EventsNever)
 	switch token := o.Token.Reveal(); {

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//  1. It says nothing that /status and /metrics do not: both are the only
+//  1. It says nothing that /status and /metrics do not: both are its only
 //     sources for states and numbers.
 //  2. The page changes nothing, and loads nothing from elsewhere.
 //  3. Memory is bounded: an hour of samples, some events, some viewers.
@@ -31,25 +31,26 @@ import (
 //go:embed static
 var static embed.FS
 
-// Pipeline is a connector for the page. All members are required.
+// Pipeline is a connector as the page sees it. All members are required.
 type Pipeline struct {
-	// Name is empty for the only of a configuration without pipelines.
+	// Name is empty for the only connector of a configuration without
+	// pipelines.
 	Name string `json:"name"`
-	// Mode, Tables, Slot and Publication are source's; the last two are empty with
-	// polling. Sink says where events go.
+	// Mode, Tables, Slot and Publication are those of source; the last two are
+	// empty with polling. Sink says where events go.
 	Mode        string   `json:"mode"`
 	Tables      []string `json:"tables"`
 	Slot        string   `json:"slot"`
 	Publication string   `json:"publication"`
 	Sink        string   `json:"sink"`
-	// Status returns the pipeline's part of /status. Status is called concurrently
+	// Status returns the pipeline's part of /status. It is called concurrently
 	// and must not block.
 	Status func() any `json:"-"`
-	// Recent remembers the events. Recent is shared with the delivery.
+	// Recent remembers the pipeline's events. It is shared with the delivery.
 	Recent *delivery.Recent `json:"-"`
 }
 
-// Page is a single process's page. Made by New, for a single Run.
+// Page is a process's page. Make it with New, and Run it once.
 type Page struct {
 	guard     *guard
 	version   string
@@ -102,7 +103,7 @@ func file(name string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
-		_, _ = w.Write(content) // a client gone away is not our problem
+		_, _ = w.Write(content) // a client that went away is not our problem
 	}
 }
 
@@ -122,8 +123,8 @@ func (p *Page) Run(ctx context.Context) {
 	}
 }
 
-// step runs every second. Without viewers, a sample for the charts every other
-// time.
+// step runs every second. Without viewers it takes a sample for the charts,
+// every other time.
 func (p *Page) step(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +145,7 @@ func (p *Page) sample(now time.Time, reading map[string]*reading) {
 		if r := reading[pipeline.Name]; r != nil {
 			p.past[i].add(sample{at: float64(now.Unix()), values: r.since(p.sampled[pipeline.Name], now.Sub(p.at).Seconds())})
 		}
-		pipeline.Status() // notes since when ready
+		pipeline.Status() // notes since when the pipeline is ready
 	}
 	p.sampled, p.at = reading, now
 }

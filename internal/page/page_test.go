@@ -59,8 +59,8 @@ func (s served) get(path, host string, header ...string) *httptest.ResponseRecor
 	return w
 }
 
-// A page a foreign site's script could read, after its DNS server has given
-// this machine's address for its own name, would hand out events.
+// A page that a foreign site's script could read, after the site's DNS server
+// has given this machine's address for its own name, would hand out events.
 func TestForeignNamesAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		host    string

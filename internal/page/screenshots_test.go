@@ -94,8 +94,8 @@ type camera struct {
 	dir string
 }
 
-// open opens the page, and waits until updated so many times: the charts need a
-// past.
+// open opens the page, and waits until it was updated so many times: the charts
+// need a past.
 func (camera *camera) open(t *testing.T, c connector, updates int) *browser.Tab {
 	t.Helper()
 	tab := browser.Open(t)

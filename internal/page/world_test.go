@@ -145,7 +145,7 @@ func writer(t *testing.T, db string, statement string) (stop func()) {
 			case <-ctx.Done():
 				return
 			}
-			_, _ = conn.Exec(ctx, statement, i) // a server stopped is part of some tests
+			_, _ = conn.Exec(ctx, statement, i) // a stopped server is part of some tests
 		}
 	})
 	stop = func() {

@@ -15,21 +15,21 @@ import (
 type Fault struct {
 	// Key is the whole dotted key.
 	Key string
-	// Item is the item of a list, from 1; 0 for the whole value.
+	// Item is the faulty item of a list, from 1; 0 for the whole value.
 	Item int
-	// Text says the fault, without key and value.
+	// Text says what is wrong, without key and value.
 	Text string
-	// Remedy is the remedy.
+	// Remedy says what to do about it.
 	Remedy string
 }
 
-// Report takes the fault, as often as there is something.
+// Report takes a fault, and is called for each.
 type Report func(Fault)
 
 // Problem reports a fault of the whole value.
 func (r Report) Problem(key, text, remedy string) { r(Fault{Key: key, Text: text, Remedy: remedy}) }
 
-// OneOf reports a value not allowed.
+// OneOf reports a value that is not among those allowed.
 func (r Report) OneOf(key, got string, allowed ...string) {
 	if slices.Contains(allowed, got) {
 		return
@@ -44,14 +44,14 @@ func (r Report) OneOf(key, got string, allowed ...string) {
 	r.Problem(key, text, remedy)
 }
 
-// Between reports a duration beyond the bounds, allowed themselves.
+// Between reports a duration beyond the bounds, which are allowed themselves.
 func (r Report) Between(key string, got, lowest, highest time.Duration) {
 	if got < lowest || got > highest {
 		r.Problem(key, fmt.Sprintf("must be between %v and %v", lowest, highest), "write a duration within these bounds")
 	}
 }
 
-// Number reports a number beyond the bounds, allowed themselves.
+// Number reports a number beyond the bounds, which are allowed themselves.
 func (r Report) Number(key string, got, lowest, highest int) {
 	if got < lowest || got > highest {
 		r.Problem(key, fmt.Sprintf("must be between %d and %d", lowest, highest), "write a number within these bounds")

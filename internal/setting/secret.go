@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Secret is a string not to be shown: every way of printing it gives a
+// Secret is a string that must not be shown: every way of printing it gives a
 // placeholder. Only Reveal returns the value.
 type Secret string
 
@@ -23,7 +23,7 @@ func (s Secret) String() string {
 }
 
 // Format implements fmt.Formatter: the placeholder for every verb, also for
-// verbs without a Stringer in fmt.
+// verbs for which fmt would not ask a Stringer.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 // MarshalText implements encoding.TextMarshaler, for JSON and YAML.

@@ -32,7 +32,7 @@ func TopicCharacter(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// Topic reports a name no Kafka topic can have.
+// Topic reports a name that no Kafka topic can have.
 func (r Report) Topic(key, name string) {
 	if CheckTopic(name) != nil {
 		r.Problem(key, "is not a legal topic name", "use 1 to 249 letters, digits, dots, hyphens or underscores")
