@@ -30,6 +30,9 @@
 //
 // Non-goals: deciding when to save or confirm (pipeline), mutual exclusion of two
 // connectors (the replication slot is the lock), history of checkpoints.
+//
+// Signatures here have internal types and may change with any release; package
+// connector is for other programs.
 package checkpoint
 
 import (

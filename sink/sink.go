@@ -27,6 +27,9 @@
 //
 // Non-goals: lingering (the pipeline decides what is handed over when), the
 // human-readable console output.
+//
+// Signatures here have internal types and may change with any release; package
+// connector is for other programs.
 package sink
 
 import (

@@ -38,4 +38,7 @@
 //
 // Non-goals: choosing partitions by key (the sink's partitioner does), checking
 // that topics exist, events of operations other than INSERT, schemas and Avro.
+//
+// Signatures here have internal types and may change with any release; package
+// connector is for other programs.
 package transform

@@ -18,4 +18,7 @@
 //
 // Non-goals: questions to the catalogs, creating slots and publications
 // (internal/catalog), what is to be confirmed (checkpoint).
+//
+// Signatures here have internal types and may change with any release; package
+// connector is for other programs.
 package wal

@@ -10,4 +10,7 @@
 //  3. Each load and save ends with its context.
 //
 // Non-goals: when to save, the meaning of a checkpoint (checkpoint).
+//
+// Signatures here have internal types and may change with any release; package
+// connector is for other programs.
 package store

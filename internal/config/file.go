@@ -16,9 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// readFile merges the YAML file. The node tree is walked rather than decoded
-// into the struct: the tree has the line of each value, duplicate keys and the
-// text before YAML's guesses about its type (no: stays no, 0123 stays 0123).
+// readFile merges the YAML file.
 func (l *loader) readFile(path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -26,6 +24,13 @@ func (l *loader) readFile(path string) {
 		l.add(Problem{Origin: path, Text: "cannot be read: " + setting.Reason(err), Remedy: "name a readable file with -c or CDC_OUTBOX_CONFIG"})
 		return
 	}
+	l.readYAML(path, text)
+}
+
+// readYAML merges the YAML text. The node tree is walked rather than decoded
+// into the struct: the tree has the line of each value, duplicate keys and the
+// text before YAML's guesses about its type (no: stays no, 0123 stays 0123).
+func (l *loader) readYAML(path string, text []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
 	switch err := decoder.Decode(&document); {

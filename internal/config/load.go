@@ -12,8 +12,10 @@ import (
 // files that the configuration names and, for source.url, what libpq's rules
 // add (PGPASSWORD, ~/.pgpass and the like).
 type Options struct {
-	// File is the path of the YAML file; empty means none.
+	// File is the path of the YAML file; empty means none. With Text, which is the
+	// content then, it is only a name for errors.
 	File string
+	Text []byte
 	// Environ is the environment, as os.Environ returns it: the source of
 	// ${VAR} and of CDC_OUTBOX_… overrides.
 	Environ []string
@@ -93,7 +95,10 @@ func read(opts Options, pipeline string) *loader {
 		environ: environment(opts.Environ),
 		given:   map[string]given{},
 	}
-	if opts.File != "" {
+	switch {
+	case opts.Text != nil:
+		l.readYAML(opts.File, opts.Text)
+	case opts.File != "":
 		l.readFile(opts.File)
 	}
 	l.readEnvironment(opts.Environ)
