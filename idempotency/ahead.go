@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// early is the knowledge of a message's claim before the Run asks for a claim.
-// After an early request, beside the completion of the message before, the
-// claim may be live, or the answer to a duplicate. Otherwise, a claim may have
-// been granted all the same: the owner's next request gets the same claim.
+// early is what is known of a message's claim before its Run asks for it. After
+// an early request, beside the completion of the message before, the claim may
+// be live, or the answer to a duplicate. Otherwise, a claim may have been
+// granted all the same: the owner's next request gets the same claim.
 type early struct {
 	*Processor
 	message Message
@@ -34,8 +34,8 @@ func (e *early) Live() bool { return e.live }
 // answered reports whether the claim need not be asked for.
 func (e *early) answered() bool { return e.live || e.claim.Outcome == storage.Duplicate }
 
-// Drop implements ahead.Claim. A claim not given back is still our process's,
-// by the owner.
+// Drop implements ahead.Claim. A claim that is not given back remains this
+// process's, under the same owner.
 func (e *early) Drop(ctx context.Context) {
 	if !e.Live() {
 		return
@@ -51,7 +51,7 @@ func (e *early) Drop(ctx context.Context) {
 // idle transaction. Others are of use while the lease lasts.
 const keptFor = time.Second
 
-// aged reports whether too late for the claim's message to begin.
+// aged reports whether it is too late for the claim's message to begin.
 func (e *early) aged() bool {
 	age := time.Since(e.asked)
 	return age > e.options.Lease-e.options.Margin || e.transactor != nil && age > keptFor

@@ -22,7 +22,7 @@ type attempt struct {
 	ran     bool         // the handler was called
 	failure error        // the handler's
 	turn    *ahead.Turn  // nil unless messages come in turn
-	pending *Pending     // left by an earlier Run or, later, by ours
+	pending *Pending     // left by an earlier Run or, later, by this one
 }
 
 // result returns the attempt's Result.
@@ -100,7 +100,7 @@ func (a *attempt) call(ctx context.Context, handler Handler) ([]byte, error) {
 	return value, err
 }
 
-// call returns the handler's error; a panic is an error.
+// call calls the handler; a panic is an error.
 func call(ctx context.Context, handler Handler) (value []byte, err error) {
 	err = usercode.Call(func() (err error) {
 		value, err = handler(ctx)

@@ -27,14 +27,14 @@ func fingerprint(version string, text []byte) storage.Fingerprint {
 }
 
 // FingerprintJSON is version j1: SHA-256 over a canonical form of the JSON
-// document, so the order of members, white space, escapes and the way a number
-// is written (1, 1.0, 10e-1) make no difference. The form is in the spirit of
-// RFC 8785 but keeps numbers exact, where the RFC rounds them to binary64:
-// different integers beyond 2^53 stay different.
+// document, so that the order of members, white space, escapes and the way a
+// number is written (1, 1.0, 10e-1) make no difference. The form is in the
+// spirit of RFC 8785 but keeps numbers exact, where the RFC rounds them to
+// binary64: different integers beyond 2^53 stay different.
 //
 // An ambiguous payload has no canonical form: invalid JSON, members named
-// twice, unpaired surrogates, nesting beyond 1000 levels. The fingerprint is
-// the bytes', also of version j1, so different from all others.
+// twice, unpaired surrogates, nesting beyond 1000 levels. Its fingerprint is
+// that of the bytes, also of version j1, and so still differs from all others.
 func FingerprintJSON(payload []byte) storage.Fingerprint {
 	text, err := canonicalJSON(payload)
 	if err != nil {

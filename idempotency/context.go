@@ -9,9 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// FenceFrom returns the fencing token of the lease of the handler with the
-// context: to be stored with the handler's writes elsewhere, and compared
-// there.
+// FenceFrom returns the fencing token of the lease under which the handler with
+// this context runs: to be stored with the handler's writes elsewhere, and
+// compared there.
 func FenceFrom(ctx context.Context) (int64, bool) {
 	lease, ok := storage.LeaseFrom(ctx)
 	return lease.Fence, ok
@@ -22,13 +22,13 @@ type transientError struct{ error }
 // Unwrap returns the handler's error.
 func (e transientError) Unwrap() error { return e.error }
 
-// Transient wraps a handler's error: the message is not to blame, but
-// something the handler needs, such as a database out of service. The message
-// is tried again, after a wait growing from Options.FirstRetry to LastRetry,
-// until success or another failure: such an attempt brings no dead letter
-// nearer. Transient returns nil for nil. The text of the error stays as is.
-// Terminal outdoes it. An error of PostgreSQL by a pooler, after losing
-// prepared statements, needs no wrapping.
+// Transient wraps a handler's error: the message is not to blame, but something
+// the handler needs, such as a database out of service. The message is tried
+// again, after a wait growing from Options.FirstRetry to LastRetry, until it
+// succeeds or fails otherwise: such an attempt brings no dead letter nearer.
+// Transient returns nil for nil. The text of the error stays as is. Terminal
+// outdoes it. An error of PostgreSQL caused by a pooler that lost prepared
+// statements needs no wrapping.
 func Transient(err error) error {
 	if err == nil {
 		return nil
@@ -43,7 +43,7 @@ func isTransient(err error) bool {
 	return (errors.As(err, &e) || pgsql.LostStatement(err)) && !isTerminal(err)
 }
 
-// advised says the remedy for a handler's error coming from a pooler.
+// advised adds the remedy to a handler's error that comes from a pooler.
 func advised(err error) error {
 	if !pgsql.LostStatement(err) {
 		return err

@@ -16,10 +16,10 @@
 //     only the recording is tried again (Pending).
 //  5. An attempt is counted when claimed. An attempt taking the process down is
 //     not forgotten, nor counted as a failure: the attempt vanished, and the
-//     message runs alone until an outcome.
+//     message runs alone until it has an outcome.
 //
-// Beyond every store: work outside the store's own transaction may happen twice
-// when a process dies between the work and the completion. Only
+// What no store can give: work outside the store's own transaction may happen
+// twice when a process dies between the work and the completion. Only
 // postgres.Transactional closes the gap, for work in the same database; the
 // package guard helps where the work is a change of state.
 //

@@ -15,7 +15,7 @@ import (
 // result.
 func ExampleProcessor() {
 	processor, err := idempotency.New(idempotency.Options{
-		Store: memory.New(memory.Options{}), // in earnest one others share
+		Store: memory.New(memory.Options{}), // in earnest, one that others share
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("dead letter:", d.Message.Key, d.Reason)
 			return nil

@@ -13,12 +13,12 @@ import (
 )
 
 // A Processor failing open asks the store so: once, and not for long. After
-// failures about silentKeys keys there are no questions, except in the
+// failures about silentKeys keys it is not asked any more, except in the
 // background.
 const (
 	silentKeys = 3
-	// openPatience bounds a call while the store is thought to be there: a third
-	// of a second at the discovery of an outage.
+	// openPatience bounds a call while the store is thought to be there: an
+	// outage is found out within a third of a second.
 	openPatience = 250 * time.Millisecond
 	// silentPatience bounds the settlement of everything claimed before.
 	silentPatience = 40 * time.Millisecond

@@ -46,8 +46,8 @@ func (o *open) next(h idempotency.Handler) (idempotency.Result, time.Duration) {
 	return r, time.Since(begun)
 }
 
-// A store that is silent costs a message next to nothing after the first
-// second, and one refusing nothing at all.
+// A silent store costs a message next to nothing after the first second, and a
+// store that refuses costs nothing at all.
 func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
 	all := always(storage.OpClaim, storage.OpComplete, storage.OpFail, storage.OpExtend)
 	for name, test := range map[string]struct {

@@ -11,13 +11,13 @@ import (
 )
 
 // hold extends a lease during the work: until release is called, in a living
-// process, even for work after the end of the context. Somebody else would
-// begin the same work otherwise.
+// process, even if the work goes on after the end of its context. Somebody else
+// would begin the same work otherwise.
 //
 // The server's clock is not known here, but the lease began after the request:
 // on the local, monotonic clock the lease lasts until asked+Lease at least. The
 // context of the work ends Margin earlier, by a separate timer, so a hanging
-// store delays nothing; not so with FailOpen, where a store hanging is no
+// store delays nothing; not so with FailOpen, where a hanging store is no
 // reason to end the work.
 type hold struct {
 	// ctx is the work's. The cause wraps ErrLeaseLost if the lease was, or may

@@ -26,11 +26,12 @@ type Observer struct {
 	// any goroutine.
 	HandlerStuck func(m Message, stuck bool)
 	// DeadLetterFailed: the message's dead letter could not be kept, because of
-	// err. The message and all behind wait until then.
+	// err. The message and all behind it wait until the dead letter is durable.
 	DeadLetterFailed func(m Message, err error)
 	// FailOpen: the handler is about to run unclaimed, because of err.
 	FailOpen func(m Message, err error)
-	// Shadow: the message's result and error without Options.Shadow.
+	// Shadow: the result and error the message would have had without
+	// Options.Shadow.
 	Shadow func(m Message, would Result, err error)
 	// StoreCall: a call of the store took so long, with the error. Tell answers
 	// from failures by Answered.

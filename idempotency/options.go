@@ -36,34 +36,34 @@ type Options struct {
 	// Margin is how long before the lease may be lost the handler's context ends;
 	// a tenth of Lease if 0. The handler must stop within Margin.
 	Margin time.Duration
-	// Timeout bounds the asking of the store: the patience with a claim or a
-	// settlement before the store counts as unavailable, Run's patience with a
-	// Transactor's connection, and the life of Run beyond the context. A third of
-	// Lease if 0, 10 s with a Transactor.
+	// Timeout bounds the asking of the store: how long a claim or a settlement is
+	// repeated before the store counts as unavailable, how long Run waits for a
+	// Transactor's connection, and how long it may outlive its context. A third
+	// of Lease if 0, 10 s with a Transactor.
 	Timeout time.Duration
 	// HandlerTimeout bounds a call of the handler: then the context ends, and if
 	// the handler returns an error, the attempt has failed. No bound if 0. A
 	// handler going on all the same keeps the lease, and is told of by
 	// Observer.HandlerStuck. With postgres.Transactional at most IdleTimeout.
 	HandlerTimeout time.Duration
-	// Retention is how long a settled key is kept. Retention must be longer than
-	// the time of possible deliveries: the topic's retention, if the offsets may
-	// be reset. A week if 0.
+	// Retention is how long a settled key is kept. It must be longer than the
+	// time within which a message can be delivered again: the topic's retention,
+	// if its offsets may be reset. A week if 0.
 	Retention time.Duration
 	// MaxAttempts is the number of failures before a message is given up; 12 if 0,
 	// no bound if negative.
 	MaxAttempts int
-	// MaxVanished is the number of a message's attempts without an outcome, after
-	// the death of their process, before the message is given up; 10 if 0, no
-	// bound if negative, or if MaxAttempts is.
+	// MaxVanished is how many attempts at a message may end without an outcome,
+	// because their process died, before it is given up; 10 if 0, no bound if
+	// negative, or if MaxAttempts is.
 	MaxVanished int
-	// FirstRetry is the wait after the first failed attempt; doubled up to
-	// LastRetry, and drawn from the upper half. A second and a minute if 0. With
-	// the defaults a message is given up after three to six minutes.
+	// FirstRetry is the wait after the first failed attempt; it doubles up to
+	// LastRetry and is drawn from the upper half. A second and a minute if 0.
+	// With the defaults a message is given up after three to six minutes.
 	FirstRetry, LastRetry time.Duration
-	// DeadLetter makes a message given up durable elsewhere. DeadLetter returns
-	// nil once the message is durable. DeadLetter may be called again for a
-	// message without a settlement afterwards. Required unless MaxAttempts is
+	// DeadLetter makes a message that is given up durable elsewhere. It returns
+	// nil once the message is durable, and may be called again for a message
+	// that could not be settled afterwards. Required unless MaxAttempts is
 	// negative: otherwise nothing is given up, a terminal error is retried like
 	// any other, and a message with a bad key, or contradicting the key, is not
 	// done either.
@@ -95,8 +95,8 @@ type Options struct {
 	Observer Observer
 }
 
-// Defaults for a Transactor: the transaction keeps others away, also while
-// completed, so the lease only says how long a message waits after a crash.
+// Defaults for a Transactor: the transaction keeps others away, also while it
+// is completed, so the lease only says how long a message waits after a crash.
 const (
 	transactionLease   = 10 * time.Second
 	transactionTimeout = 10 * time.Second

@@ -7,7 +7,7 @@ import (
 )
 
 // Pending is the unfinished part of a Run: a claim without an answer, or behind
-// another claim, perhaps the same; a handler's success without the store's
+// another claim, perhaps itself; a handler's success without the store's
 // confirmation, or a given-up message without a dead letter. Pending is
 // Result.Pending. The message's next Run goes on from there if the Message has
 // it: it asks for the same claim, not for one more, and does not call a handler

@@ -77,7 +77,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 }
 
 // A handler's outcome is settled when the store is back, in the same lease,
-// though over, and without a second dead letter.
+// though it is over, and without a second dead letter.
 func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		op      storage.Operation

@@ -11,23 +11,24 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Processor is the Runner around a Store. Made by New. Safe for concurrent use.
+// Processor is the Runner around a Store. Make one with New. It is safe for
+// concurrent use.
 //
 // Around a Transactor, what the handler writes in the transaction is committed
 // together with the key's completion, or not at all: success is never Pending,
 // and Lost leaves nothing behind there. If a commit is not answered, Run asks
-// the outcome of it; if that cannot be told, the result is Unavailable, and the
+// for its outcome; if that cannot be told, the result is Unavailable, and the
 // next Run finds out.
 //
-// A panic of the handler is recovered, and is an error like any other; the
+// A panic of the handler is recovered, and is an error like any other; its
 // stack is had by errors.As of an interface with the method Stack() []byte.
 //
-// A fatal error takes the process down, and so the other messages in work. All
-// of their attempts count as vanished, and such a message is run alone from
-// then on: it waits until no other Run of the same Processor holds a claim, and
-// others wait for it, each up to Lease. So only the message that is the reason
-// vanishes again, until given up after MaxVanished. Consumers of a single
-// process should share a Processor for that.
+// What cannot be recovered takes the process down, and with it the other
+// messages in work. All of their attempts count as vanished, and such a message
+// is run alone from then on: it waits until no other Run of the same Processor
+// holds a claim, and others wait for it, each up to Lease. So only the message
+// that is the reason vanishes again, until given up after MaxVanished.
+// Consumers of a single process should share a Processor for that.
 type Processor struct {
 	options Options
 	store   storage.Store

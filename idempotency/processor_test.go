@@ -87,7 +87,7 @@ func TestAnOutageOfMinutesBuriesNothing(t *testing.T) {
 }
 
 // A handler saying the message is not to blame is called again for as long as
-// it says so, and the message has all of the attempts afterwards.
+// it says so, and the message has all of its attempts afterwards.
 func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2

@@ -33,8 +33,8 @@ type Handler func(ctx context.Context) (result []byte, err error)
 type Runner interface {
 	// Run claims the message's key, runs the handler and settles the key. Run
 	// blocks until then and may be called concurrently; handler is called at most
-	// once, on the caller's goroutine. A message contradicting the key is given up
-	// here, too.
+	// once, on the caller's goroutine. A message that contradicts its key is given
+	// up here, too.
 	//
 	// The error is nil when the message is finished (Result.Done). Otherwise the
 	// message must be given to Run again, after Result.Wait, with Result.Pending
@@ -51,7 +51,7 @@ type Result struct {
 	// Value is the handler's result: the run's or, for a duplicate, the stored
 	// value.
 	Value []byte
-	// Reason is the reason, for people, of a message given up.
+	// Reason says, for people, why the message was given up, if it was.
 	Reason string
 	// Wait is how long not to try again, where the message is not done.
 	Wait time.Duration
@@ -103,7 +103,7 @@ type DeadLetter struct {
 	Reason   error
 }
 
-// Loss is a lease lost while, or after, the handler ran. The side effects may
+// Loss is a lease lost while, or after, the handler ran. Its side effects may
 // have happened, and somebody else may do the same work too.
 type Loss struct {
 	Message Message

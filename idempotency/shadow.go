@@ -11,8 +11,8 @@ import (
 func (p *Processor) Shadow() bool { return p.options.Shadow }
 
 // shadow has the message decided upon, tells the observer, and lets the handler
-// run whatever was decided. The handler runs in the caller's context: without
-// an end by the lease, or waits.
+// run whatever was decided. The handler runs in the caller's context: no lease
+// ends it, and it waits for nobody.
 func (p *Processor) shadow(ctx context.Context, m Message, handler Handler) (Result, error) {
 	var (
 		ran     bool

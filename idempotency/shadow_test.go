@@ -108,7 +108,7 @@ func TestDeathsUnderAShadowAreForgotten(t *testing.T) {
 	})
 }
 
-// Neither a silent store, nor somebody else's lease, nor a lease lost is
+// Neither a silent store, nor somebody else's lease, nor a lost lease is
 // anything to the handler, nor to those who watch for messages handled twice.
 func TestAShadowIsInNobodysWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {

@@ -7,8 +7,8 @@ import (
 )
 
 // watchStuck calls tell(true) if the work still runs when the context has been
-// over for patience. The caller calls stop when the work has ended; for
-// tell(false) after tell(true). tell is called once at a time.
+// over for patience. The caller calls stop when the work has ended; that calls
+// tell(false) if tell(true) was called. tell is called once at a time.
 func watchStuck(ctx context.Context, patience time.Duration, tell func(stuck bool)) (stop func()) {
 	w := &overtime{tell: tell}
 	unwatch := context.AfterFunc(ctx, func() { w.overdue(patience) })

@@ -47,8 +47,8 @@ func (a *attempt) transact(handler Handler) (Result, error) {
 	}
 }
 
-// release rolls an open transaction back. No other question to the store comes
-// before: perhaps there is no other connection.
+// release rolls the transaction back, unless it is committed. Nothing else is
+// asked of the store before: it may have no other connection.
 func (a *attempt) release() {
 	if a.work != nil {
 		a.work.Release(a.ctx)

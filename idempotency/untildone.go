@@ -15,7 +15,7 @@ const unwaited = 100 * time.Millisecond
 // RunUntilDone runs the message until finished, with the waits Run asks for:
 // for loops with message after message from a client of any kind. The error is
 // nil once the message is Done, and may be acknowledged; otherwise ctx has
-// ended, and the error joins the cause with the last attempt's.
+// ended, and the error joins its cause with the last attempt's.
 func (p *Processor) RunUntilDone(ctx context.Context, m Message, handler Handler) (Result, error) {
 	for {
 		r, err := p.Run(ctx, m, handler)

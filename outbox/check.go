@@ -33,7 +33,7 @@ var (
 	errNoValue  = errors.New("is nil: use NoPayload for an event without one")
 )
 
-// checker makes rows of events and collects the fault.
+// checker makes rows of events and collects their faults.
 type checker struct {
 	opts     *Options
 	message  bool // not a row: PostgreSQL leaves the payload as it is

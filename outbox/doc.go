@@ -24,8 +24,8 @@
 //
 //  1. No statement reaches the database unless all events of a call are valid;
 //     an [InvalidError] lists everything that is wrong with them.
-//  2. Events are written in the order given, also the connector's order for a
-//     single key.
+//  2. Events are written in the order given, and the connector publishes those
+//     of a key in this order.
 //  3. Only an open transaction is taken, by type: a pool or a connection does not
 //     compile. The package begins, commits and rolls back nothing.
 //  4. An event's id is known to the caller, and no other is ever made for it.

@@ -12,7 +12,7 @@ type sqlStater interface {
 	SQLState() string
 }
 
-// remedies say the remedy for an error of the server, by its SQLSTATE
+// remedies tell what to do about an error of the server, by its SQLSTATE
 // (PostgreSQL documentation, "PostgreSQL Error Codes").
 var remedies = map[string]string{
 	"22001": "the column is shorter than the value; the library's limit is 255 characters",                                                     // string_data_right_truncation

@@ -9,13 +9,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// insertSQL are the statements of an insert. A single row has a separate
-// statement: by far the most frequent case, in half the time.
+// insertSQL are the statements of an insert. A single row, by far the most
+// frequent case, has a statement of its own, which takes half the time.
 type insertSQL struct{ one, many string }
 
 // encoded is the first parameter where rows have other characters than ASCII:
-// with 22P02, the statement fails on a connection of another encoding. pgx
-// leaves the encoding to the server, whose default is the database's.
+// it makes the statement fail, with 22P02, on a connection of another encoding,
+// which would store other characters. pgx leaves the encoding to the server,
+// whose default is the database's.
 const encoded = "(CASE WHEN pg_catalog.pg_client_encoding() IN ('UTF8', 'SQL_ASCII') THEN $1::text " +
 	"ELSE pg_catalog.concat('the client_encoding of this connection is ', pg_catalog.pg_client_encoding()) END)"
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ErrInvalid is in each InvalidError, for errors.Is.
+// ErrInvalid is what errors.Is finds in an InvalidError.
 var ErrInvalid = errors.New("invalid event")
 
 // Problem is a fault of a single event.
@@ -15,12 +15,12 @@ type Problem struct {
 	Event int
 	// Field is the field of Event; for a header, Headers["name"].
 	Field string
-	// Err says the fault. Err holds no part of a payload, except for an error of a
-	// payload's own MarshalJSON.
+	// Err says what is wrong. It holds no part of a payload, except for an error
+	// of a payload's own MarshalJSON.
 	Err error
 }
 
-// Error tells event, field and the fault.
+// Error tells the event, the field and the fault.
 func (p Problem) Error() string { return fmt.Sprintf("event %d: %s %v", p.Event, p.Field, p.Err) }
 
 // Unwrap returns Err.

@@ -19,7 +19,7 @@ const (
 
 // Partition is a partition of an outbox table partitioned by the time of
 // writing, as in PartitionedSchema. Table.Partition makes a Partition; for
-// another span, make it by hand.
+// another span, make one by hand.
 type Partition struct {
 	// Table is the partitioned table.
 	Table Table
@@ -30,7 +30,8 @@ type Partition struct {
 }
 
 // Partition returns the partition for a moment; t.Partition(span, p.To) follows
-// p. An error means a name too long, or no statement for the span or the table.
+// p. An error means that the name would be too long, or that there is no
+// statement for the span or the table.
 func (t Table) Partition(span Span, at time.Time) (Partition, error) {
 	t = t.withDefaults()
 	at = at.UTC()
@@ -63,7 +64,7 @@ const bodyQuote = "$partition$"
 // to attach a table locks out neither readers nor writers of the others. The
 // lock is the attachment's; taken first, it makes a second process wait and
 // see. Identity columns belong to the partitioned table: PostgreSQL 17 and
-// later attach no table with another.
+// later refuse to attach a table with one of its own.
 const createPartition = `DO ` + bodyQuote + `
 BEGIN
     LOCK TABLE ONLY %[1]s IN SHARE UPDATE EXCLUSIVE MODE;
@@ -75,9 +76,9 @@ END
 ` + bodyQuote
 
 // SQL is the statement creating the partition unless it exists. Run it as the
-// table's owner, ahead of time. SQL waits for other changes to the table's
+// table's owner, ahead of time. It waits for other changes to the table's
 // definition, not for transactions writing events, except for those that wrote
-// to the default partition; that one is searched for rows belonging into the
+// to the default partition; that one is searched for rows that belong into the
 // new one, and such a row is an error.
 func (p Partition) SQL() string {
 	table := p.Table.withDefaults()

@@ -8,15 +8,15 @@ import (
 )
 
 // PayloadType is the type of payloads, and so of their column. For messages
-// JSONB and JSON are the same, except for everything refused.
+// JSONB and JSON are the same, except for what is refused.
 type PayloadType uint8
 
 // The types of payload.
 const (
 	// JSONB is JSON for a column of type jsonb. PostgreSQL stores the meaning:
-	// consumers see other spaces, and members in another order. JSONB refuses more
-	// than JSON does, which is refused here: the escape \u0000, half a surrogate
-	// pair, numbers beyond those of the type numeric.
+	// consumers see other spaces, and members in another order. It refuses more
+	// than it does of JSON, and so does this package: the escape \u0000, half a
+	// surrogate pair, numbers beyond those of the type numeric.
 	JSONB PayloadType = iota
 	// JSON is JSON for a column of type json or text, kept byte for byte.
 	JSON

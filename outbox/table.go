@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// Table names an outbox table and the columns, each as the catalog has it:
+// Table names an outbox table and its columns, each as the catalog has it:
 // names are quoted, so upper case is kept. The zero value is the table of
 // Schema.
 type Table struct {
@@ -20,14 +20,14 @@ type Table struct {
 	Name string
 	// Columns are the names of the columns; Debezium's if empty.
 	Columns Columns
-	// NoHeaders tells the table has no column for headers. Events must not have
-	// any then.
+	// NoHeaders tells that the table has no column for headers. Events must not
+	// have any then.
 	NoHeaders bool
 }
 
 // Columns are the columns written. All others need a default. Their types: uuid
-// or text for ID, text or varchar for AggregateType, AggregateID and Type,
-// PayloadType's for Payload, jsonb or json for Headers.
+// or text for ID, text or varchar for AggregateType, AggregateID and Type, what
+// PayloadType says for Payload, jsonb or json for Headers.
 type Columns struct {
 	ID            string // id
 	AggregateType string // aggregatetype

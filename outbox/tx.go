@@ -16,17 +16,17 @@ type PGXTx[R any] interface {
 	Rollback(ctx context.Context) error
 }
 
-// SQLTx is an open transaction of database/sql: *sql.Tx or a type with it
-// embedded, such as *sqlx.Tx. *sql.DB and *sql.Conn have no Commit, and so do
-// not fit. The driver may be pgx's stdlib or lib/pq.
+// SQLTx is an open transaction of database/sql: *sql.Tx or a type that embeds
+// it, such as *sqlx.Tx. *sql.DB and *sql.Conn have no Commit, and so do not
+// fit. The driver may be pgx's stdlib or lib/pq.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	Commit() error
 	Rollback() error
 }
 
-// Tx is an open transaction for a Writer, made by PGX or SQL. As the
-// transaction inside, not for concurrent use.
+// Tx is an open transaction for a Writer, made by PGX or SQL. Like the
+// transaction inside, it is not for concurrent use.
 type Tx struct {
 	exec func(ctx context.Context, statement string, args ...any) error // nil: there was no transaction
 }

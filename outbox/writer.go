@@ -26,9 +26,8 @@ type Options struct {
 	// Payload is the type of payloads and of their column. The default is JSONB.
 	Payload PayloadType
 	// MaxBytes bounds payload, aggregate id and headers of an event together. The
-	// default is DefaultMaxBytes. A payload counts in PostgreSQL's form, the
-	// published form: jsonb has a space after each colon and comma, and 1e3 as
-	// 1000.
+	// default is DefaultMaxBytes. A payload counts in PostgreSQL's form, which is
+	// published: jsonb has a space after each colon and comma, and 1e3 as 1000.
 	MaxBytes int
 	// ContextHeaders returns headers for all events of a call, such as the trace
 	// context: see package tracing. An event's own headers prevail. ContextHeaders
@@ -36,8 +35,8 @@ type Options struct {
 	ContextHeaders func(ctx context.Context) map[string]string
 }
 
-// Writer writes events to a single place. Made by New; the zero value has the
-// default Options. Writer keeps no transaction and no event, and is safe for
+// Writer writes events to one place. Make one with New; the zero value has the
+// default Options. It keeps no transaction and no event, and is safe for
 // concurrent use.
 type Writer struct {
 	opts                  Options
@@ -88,8 +87,8 @@ func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID
 // Emit writes the events as transactional logical messages, in the order given,
 // and returns their ids in that order. No table is touched: a message exists in
 // the WAL only, and is read by a connector in message mode with the same
-// prefix. A message before the slot's creation is lost, unnoticed. Emit is
-// otherwise like Write.
+// prefix. A message written before the slot's creation is lost, unnoticed. Emit
+// is otherwise like Write.
 func (w *Writer) Emit(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID, error) {
 	if tx.exec == nil {
 		return nil, errNoTx

@@ -144,7 +144,7 @@ func (s *table) Inspect(_ context.Context, key storage.Key) (r storage.Record, e
 	return r, s.change(key, func(found storage.Record) (storage.Record, error) { r = found; return found, nil })
 }
 
-// A key with the completion not answered holds up its own order only.
+// A key whose completion is not answered holds up its own order only.
 func TestACompletionThatHangsHoldsNobodyElseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := works(t, "a", func(*Config) {},

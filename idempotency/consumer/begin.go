@@ -46,8 +46,8 @@ func (b *beginnings) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offset
 	return nil
 }
 
-// adjust changes two beginnings with records passed over: an offset of a former
-// topic, and the end, where the group has no offset of a new partition.
+// adjust changes two beginnings that would pass over records: an offset of a
+// former topic, and the end, where the group has no offset of a new partition.
 func (b *beginnings) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	ids, err := b.currentIDs(ctx, slices.Collect(maps.Keys(offsets)))
 	if err != nil {
@@ -90,7 +90,7 @@ func (b *beginnings) discard(t *kmsg.OffsetFetchResponseGroupTopic, id topicID, 
 // atEnd is where a group without offsets begins, if the client's options say so.
 const atEnd = -1
 
-// pin notes the end where a group begins there (kgo.ConsumeResetOffset), as the
+// pin notes the end where a group begins there (kgo.ConsumeResetOffset), as its
 // first offset. Otherwise records arriving while the partition is with nobody
 // would be passed over. A new partition begins at the start in a group with
 // offsets of the topic.

@@ -13,8 +13,8 @@ import (
 )
 
 // awaitBrokers returns nil once a broker has accepted this client and the
-// topics may be read; an error if hopeless, or ctx's cause. The client itself
-// would retry in silence.
+// topics may be read; otherwise a lasting error, or ctx's cause. The client
+// itself would retry in silence.
 func (s *session) awaitBrokers(ctx context.Context) error {
 	waits := backoff.Series{Range: s.scheduler.waits}
 	for {

@@ -53,8 +53,8 @@ func (c *committer) commitLocked(ctx context.Context, ids map[string][]int32) er
 	return nil
 }
 
-// note takes the broker's answer. A partition without mention is not committed.
-// From version 10 on, topics have ids there.
+// note takes the broker's answer. A partition it does not mention is not
+// committed. From version 10 on, topics have ids there.
 func (c *committer) note(at positions, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) error {
 	names := map[[16]byte]string{}
 	for _, t := range req.Topics {
@@ -98,7 +98,8 @@ func (c *committer) commitLast(ctx context.Context, ids map[string][]int32) erro
 	}
 }
 
-// expelled reports whether a commit failed for want of membership.
+// expelled reports whether a commit failed because the group no longer has this
+// member.
 func expelled(err error) bool {
 	return errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.FencedMemberEpoch)
 }

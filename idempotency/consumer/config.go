@@ -39,43 +39,45 @@ type Config struct {
 	// except ConsumeResetOffset.
 	Options []kgo.Opt
 
-	// Once makes Handler act once; Runner and Handler are required; Scope is Group
-	// if empty.
+	// Once makes Handler act once. Once.Runner and Handler are required;
+	// Once.Scope is Group if empty.
 	Once    Once
 	Handler Handler
 	// Middleware wraps the guarded handler, the first outermost.
 	Middleware []func(Process) Process
-	// MiddlewareKeepsRecords says the middlewares hand on each record as is: the
-	// same *kgo.Record, with all data for Once.ID and Once.Fingerprint. Then a
-	// message can be claimed during the completion of the message before, and
-	// before the middlewares have seen it. A changed message would be known with
-	// another payload, and become a dead letter.
+	// MiddlewareKeepsRecords says that the middlewares hand on each record as
+	// is: the same *kgo.Record, with all that Once.ID and Once.Fingerprint read.
+	// Then a message can be claimed during the completion of the message before,
+	// and before the middlewares have seen it. A changed message would be known
+	// with another payload, and become a dead letter.
 	MiddlewareKeepsRecords bool
 
-	// KeyOrder: records of a partition with the same Kafka key are handled in
-	// turn, and those without a key. Otherwise all of a partition are.
+	// KeyOrder: records with the same Kafka key in a partition are handled one
+	// after another, and so are those without a key. Otherwise all of a
+	// partition are.
 	KeyOrder bool
 	// Concurrency is how many records are handled at once, of different partitions
 	// or, with KeyOrder, keys. With postgres.Transactional each of them takes a
-	// connection of the pool; with another in the pool, a message spares the next
+	// connection of the pool; with one more in the pool, a message spares the next
 	// a round trip. Default: 16.
 	Concurrency int
 	// MaxBufferedRecords and MaxBufferedBytes bound everything taken on of each
-	// partition before the first of it is finished. Records beyond wait, and no
-	// more is fetched of the partition: a fetch of it is bounded by the client's
-	// option FetchMaxPartitionBytes, or by the size of a single batch; the
-	// client's own reading ahead by FetchMaxBytes and MaxConcurrentFetches.
+	// partition before the first of it is finished. Records beyond that wait,
+	// and no more is fetched of the partition: a fetch of it is bounded by the
+	// client's option FetchMaxPartitionBytes, or by the size of a single batch;
+	// the client's own reading ahead by FetchMaxBytes and MaxConcurrentFetches.
 	// Defaults: 1000 and 8 MiB.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int
 
 	// CommitInterval is the time between commits. Everything handled since the
-	// last is delivered, and skipped, again after a crash. Default: a second.
+	// last one is delivered, and skipped, again after a crash. Default: a
+	// second.
 	CommitInterval time.Duration
 	// RevokeTimeout is how long handlers may go on when their partition is taken
 	// away, before their contexts end; then they are waited for as long again. The
-	// group's rebalance timeout is three times as long, with a third for the
-	// commit. Default: 20 s.
+	// group's rebalance timeout is three times as long, which leaves a third for
+	// the commit. Default: 20 s.
 	RevokeTimeout time.Duration
 	// DrainTimeout is how long handlers may go on when Run is to stop.
 	// Default: 20 s.

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Consumer is a member of a consumer group handling each record once.
+// Consumer is a member of a consumer group, and handles each record once.
 type Consumer struct {
 	cfg     Config
 	process Process
@@ -35,8 +35,8 @@ func New(cfg Config) (*Consumer, error) {
 // fetching ends, handlers may go on for Config.DrainTimeout, then their
 // contexts end with ErrCutOff; everything finished is committed, and the group
 // left. Run returns earlier, in the same order, with a lasting error: missing
-// authorization, a topic missing despite Config.RequireTopics, a batch too
-// large to decompress, another group's scope.
+// authorization, a missing topic with Config.RequireTopics, a batch too large
+// to decompress, another group's scope.
 //
 // All goroutines have ended when Run returns; so Run waits for a handler
 // ignoring the context, though the group does not. Run may be called again,

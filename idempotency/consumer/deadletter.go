@@ -19,18 +19,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
-// DeadLetterTopic returns a function for idempotency.Options writing dead
-// letters to the topic. A dead letter has the original key, value and headers,
+// DeadLetterTopic returns a function that writes dead letters to the topic, for
+// idempotency.Options. A dead letter has the original key, value and headers,
 // then package deadletter's; the timestamp is now, so the topic's retention
 // counts from here.
 //
-// The function returns nil when all in-sync replicas have the dead letter.
-// DeadLetterTopic blocks until then, until the context ends, or for half a
-// minute. An interrupted dead letter may have been written, or may still be;
-// the next attempt writes another. The client remains the caller's; required
-// are all acks, and no Close before the consumer has stopped. A topic that does
-// not exist, may not be seen, or is compacted is an error; brokers not
-// answering within five seconds are not. A compacted topic refuses records
+// The function returns nil when all in-sync replicas have the dead letter. It
+// blocks until then, until the context ends, or for half a minute. An
+// interrupted dead letter may have been written, or may still be; the next
+// attempt writes it again. The client remains the caller's; it must require all
+// acks, and must not be closed before the consumer has stopped. A topic that
+// does not exist, may not be seen, or is compacted is an error; brokers that do
+// not answer within five seconds are not. A compacted topic refuses records
 // without a key, and forgets all but the last of each key.
 //
 // The topic must take records 2 KiB larger, for the headers, than the topics

@@ -1,5 +1,6 @@
 // Package consumer handles records of Kafka once, as a member of a consumer
-// group (Consumer) or within a poll loop of your own (Once). Built on franz-go.
+// group (Consumer) or within a poll loop of your own (Once). It is built on
+// franz-go.
 //
 //	broker ⇄ kgo.Client      fetches, heartbeats, rebalances: its own goroutines
 //	            │ PollFetches, on Run's goroutine; AllowRebalance at once after
@@ -37,32 +38,31 @@
 //	Unavailable                     the lane waits, longer each time; if three lanes in a row get no
 //	                                answer, all wait, and one at a time tries, until the store answers
 //
-// At the start, Run waits for brokers not answering, with a warning. A lasting
-// error (a wrong password, a forbidden group) ends Run.
+// At the start, Run waits, with a warning, for brokers that do not answer. A
+// lasting error (a wrong password, a forbidden group) ends Run.
 //
 // Failing closed, as here, is the default; failing open is an option of the
 // Runner. A record without a usable id, or with a known id and another payload,
-// never runs: the Runner's dead letters take it.
+// is never run: it goes to the Runner's dead letters.
 //
 // # Slow handlers
 //
 // Heartbeats are sent in the background, and polling goes on while handlers
 // run, so there is no max.poll.interval.ms: a handler may take hours without
 // the group noticing, and the lease is extended all the while. A rebalance,
-// however, waits up to Config.RevokeTimeout and then ends the context.
+// however, waits for it up to Config.RevokeTimeout and then ends the context.
 //
 // Invariants:
 //
-//  1. No offset is committed beyond a record not finished.
+//  1. No offset is committed beyond an unfinished record.
 //  2. Records of a partition (PartitionOrder) or of a key in a partition
 //     (KeyOrder) are handled in turn, in the order of their offsets, also
 //     across retries, as long as the partition is not lost.
-//  3. A partition is given up only when none of the handlers runs, or they have
+//  3. A partition is given up only when none of its handlers runs, or they have
 //     ignored the end of their contexts for RevokeTimeout; no commit comes
 //     afterwards.
-//  4. Everything held in memory is bounded per partition: by everything not
-//     finished, everything finished behind it, and a single fetch not taken on
-//     yet.
+//  4. The memory of a partition is bounded: unfinished records, finished ones
+//     behind them, and one fetch not taken on yet.
 //  5. A record is never skipped because an id, a store or a dead-letter topic
 //     is missing.
 //

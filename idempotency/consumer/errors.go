@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ErrCutOff is the cause (context.Cause) of a handler's context ended early by
-// the group or by a stop, according to the text. The other cause is
+// ErrCutOff is the cause (context.Cause) of a handler's context that the group
+// or a stop has ended early; its text says which. The other cause is
 // idempotency.ErrLeaseLost.
 var ErrCutOff = errors.New("handling was cut off")
 
@@ -25,7 +25,7 @@ var (
 	errStopping = fmt.Errorf("%w: the consumer is stopping", ErrCutOff)
 )
 
-// hopeless lists answers of brokers not changing when asked again.
+// hopeless lists brokers' answers that do not change when asked again.
 var hopeless = []error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
@@ -33,7 +33,7 @@ var hopeless = []error{
 	kerr.FencedInstanceID, kerr.InvalidSessionTimeout, kerr.UnsupportedVersion,
 }
 
-// advised says the remedy for an error the name alone does not tell.
+// advised adds the remedy to an error whose name alone does not tell it.
 func advised(err error) error {
 	if errors.Is(err, kerr.InconsistentGroupProtocol) {
 		return fmt.Errorf("%w: the group has members, of another client perhaps, that divide partitions in another way: "+

@@ -14,7 +14,7 @@ import (
 // for different records. The record's slices are the handler's to read, not to
 // change: a retry and the dead letter use them again.
 //
-// The context must be heeded: it ends, with an error of the package as the
+// It must heed its context, which ends, with an error of this package as the
 // cause, when the partition is taken away or the consumer stops, and with
 // storage.ErrLeaseLost before the lease can be lost. A panic is an error.
 type Handler func(ctx context.Context, r *kgo.Record) error
@@ -22,8 +22,8 @@ type Handler func(ctx context.Context, r *kgo.Record) error
 // Process is a single attempt at a record: claim, handle, settle. The record is
 // finished if the result is Done; otherwise the record must be given to Process
 // again, after the result's Wait. Once.Wrap makes a Process of a Handler;
-// middlewares, such as package tracing's, wrap a Process, and return
-// afterwards.
+// middlewares, such as package tracing's, wrap a Process, and return after it
+// has.
 type Process func(ctx context.Context, r *kgo.Record) (idempotency.Result, error)
 
 // delivery is the context's knowledge of the record in process.
@@ -54,11 +54,11 @@ func deliveryFrom(ctx context.Context) *delivery {
 	return d
 }
 
-// SetResult makes the bytes the result of the context's handler, to be called
-// on the handler's goroutine: the store keeps them with the record's key, and
-// Result.Value has them, of the record and of later ones with the same id, for
-// middlewares. The last call counts. SetResult fails if the context is not a
-// handler's.
+// SetResult makes the bytes the result of the handler with this context. The
+// store keeps them with the record's key; they are Result.Value for this record
+// and for later ones with the same id, where a middleware finds them. SetResult
+// must be called on the handler's goroutine. The last call counts. SetResult
+// fails if the context is not a handler's.
 func SetResult(ctx context.Context, result []byte) error {
 	d := deliveryFrom(ctx)
 	if d == nil || !d.handled {
@@ -68,8 +68,8 @@ func SetResult(ctx context.Context, result []byte) error {
 	return nil
 }
 
-// RecordFrom returns the record being processed, or nil outside of Process. For
-// hooks of the Runner.
+// RecordFrom returns the record being processed, or nil outside of Process.
+// Hooks of the Runner find their record with it.
 func RecordFrom(ctx context.Context) *kgo.Record {
 	if d := deliveryFrom(ctx); d != nil {
 		return d.record

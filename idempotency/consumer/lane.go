@@ -94,7 +94,7 @@ func (s *scheduler) laneKey(r *kgo.Record) string {
 	return ""
 }
 
-// lane returns the lane of the key, new if without records now.
+// lane returns the lane of the key, a new one if it has no records now.
 func (p *partition) lane(key string) *lane {
 	l := p.lanes[key]
 	if l == nil {

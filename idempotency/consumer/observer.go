@@ -21,7 +21,7 @@ type Observer struct {
 	// Committed: a commit ended after elapsed.
 	Committed func(elapsed time.Duration, err error)
 	// Abandoned: the contexts of so many handlers were ended, because of a
-	// rebalance or a stop not waiting any longer.
+	// rebalance or a stop that did not wait any longer.
 	Abandoned func(handlers int)
 }
 

@@ -19,8 +19,8 @@ type Once struct {
 	// Runner claims and settles keys. Required.
 	Runner idempotency.Runner
 	// Scope names the consumer in the store: see storage.Key. Required, except in
-	// a Config: the group's name if empty. To be set before the group is renamed:
-	// renaming the group must not rename the scope.
+	// a Config, where it is the group's name if empty. Set it before the group is
+	// renamed: renaming the group must not rename the scope.
 	Scope string
 	// ID returns the id of a record's message; Header("id") if nil, as in records
 	// of cdc-outbox and the Debezium outbox event router. An error means the

@@ -41,7 +41,7 @@ func (s *scheduler) closePartitions(ids map[string][]int32) []*partition {
 	return parts
 }
 
-// forget drops partitions closed. Their handlers change nothing any more.
+// forget drops closed partitions. Their handlers change nothing any more.
 func (s *scheduler) forget(parts []*partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

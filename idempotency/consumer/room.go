@@ -70,7 +70,7 @@ func (r *room) makeWay(ctx context.Context) {
 	r.pause(func(*partition) bool { return true })
 }
 
-// pause pauses the full partitions and chosen.
+// pause pauses the partitions that are full and chosen.
 func (r *room) pause(chosen func(*partition) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *room) release(parts []*partition) {
 	}
 }
 
-// anyFull reports whether a partition is full still fetched. If so, slack will
+// anyFull reports whether a full partition is still fetched. If so, slack will
 // be signalled.
 func (s *scheduler) anyFull() bool {
 	s.mu.Lock()

@@ -169,8 +169,8 @@ func (s *scheduler) job(l *lane) job {
 // following decides on the worker's next job: the first record of the lane that
 // has been ready for longest or, if none is, the second of its own. following
 // returns the record if it may be claimed now, or nil. Another lane's is the
-// worker's from then on: the completion of a single message is all keeping it
-// waiting. With own, no other lane is taken.
+// worker's from then on: the completion of a single message is all that keeps
+// it waiting. With own, no other lane is taken.
 func (s *scheduler) following(j *job, own bool) *kgo.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,7 +332,7 @@ func (s *scheduler) passed(l *lane) bool {
 	return true
 }
 
-// started is told a probing job's handler runs: the store answered.
+// started is told that a probing job's handler runs: the store answered.
 func (s *scheduler) started(j job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,7 +357,7 @@ func (s *scheduler) park(l *lane, wait time.Duration) {
 	l.timer = timer
 }
 
-// unparkLocked lets a lane waiting go on.
+// unparkLocked lets a waiting lane go on.
 func (s *scheduler) unparkLocked(l *lane) {
 	if l.partition.closing || l.state != laneWaiting {
 		return

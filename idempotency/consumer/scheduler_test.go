@@ -347,7 +347,7 @@ func TestAWorkerGoesOnWithTheLaneThatWasReady(t *testing.T) {
 	}
 }
 
-// silence has other lanes find out the store is silent.
+// silence has other lanes find out that the store is silent.
 func silence(s *scheduler, _ *lane) {
 	for n := range silentLanes {
 		other := &lane{key: fmt.Sprint(n)}

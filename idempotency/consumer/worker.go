@@ -54,8 +54,8 @@ func (s *session) do(j job) (next *job) {
 	return done.next
 }
 
-// attempt processes the record. The Runner recovers the handler's panics;
-// middlewares and the functions reading a record are left to it.
+// attempt processes the record. The Runner recovers the handler's panics; those
+// of middlewares and of functions reading a record are attempt's.
 func (s *session) attempt(ctx context.Context, r *kgo.Record) (result idempotency.Result, err error) {
 	panicked := usercode.Call(func() error {
 		result, err = s.process(ctx, r)

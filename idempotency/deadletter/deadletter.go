@@ -1,5 +1,5 @@
-// Package deadletter has a dead letter's headers beside the record itself: for
-// writers with a Kafka client of their own, and for readers.
+// Package deadletter names the headers that a dead letter has beside the record
+// itself: for writers with a Kafka client of their own, and for readers.
 package deadletter
 
 import (
@@ -16,7 +16,7 @@ import (
 const (
 	HeaderReason    = "cdc-dlq-reason"    // a Reason
 	HeaderError     = "cdc-dlq-error"     // the error, for people
-	HeaderScope     = "cdc-dlq-scope"     // the consumer
+	HeaderScope     = "cdc-dlq-scope"     // the consumer that gave the record up
 	HeaderAttempts  = "cdc-dlq-attempts"  // how often the handler was called; 0 if never
 	HeaderTopic     = "cdc-dlq-topic"     // where the record was read
 	HeaderPartition = "cdc-dlq-partition" // likewise

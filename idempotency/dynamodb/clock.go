@@ -12,7 +12,7 @@ import (
 // than a round trip by answers on both sides of a change of second.
 //
 // Of the local clock only differences are used, and time.Now's are monotonic: a
-// wall clock set or wrong does no harm.
+// wall clock that is wrong, or set, does no harm.
 
 const (
 	// dateResolution is the resolution of the header Date (RFC 9110, section
@@ -28,7 +28,7 @@ const (
 	maxJump = 200 * time.Millisecond
 )
 
-// instant is the knowledge of the server's clock: not before earliest and not
+// instant is what is known of the server's clock: not before earliest and not
 // after latest. Leases of others are judged by earliest: none ends too soon.
 // Slack makes up for the error of our own times.
 type instant struct{ earliest, latest time.Time }

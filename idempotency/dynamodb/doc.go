@@ -38,9 +38,9 @@
 //
 // Invariants:
 //
-//  1. Each change is a conditional write on everything read, or on the lease
-//     the caller holds. A write failing because an earlier write of the same
-//     call was carried out, the answer lost, counts as carried out.
+//  1. Each change is a conditional write on what was read, or on the lease the
+//     caller holds. A write failing because an earlier write of the same call
+//     was carried out, the answer lost, counts as carried out.
 //  2. No read is eventually consistent.
 //  3. Whether a record is forgotten is part of the condition. DynamoDB's time
 //     to live, perhaps days late, only clears up, and at the earliest a minute
@@ -50,9 +50,9 @@
 //
 // # Time
 //
-// DynamoDB offers no clock to the conditions. Bounds are in the header Date of
-// each answer: at first to a second and a round trip, soon to little more than
-// a round trip. After a minute without an answer, or a suspension of the
+// DynamoDB offers no clock to the conditions. The header Date of each answer
+// bounds the time: at first to a second and a round trip, soon to little more
+// than a round trip. After a minute without an answer, or a suspension of the
 // machine, a client reads a key first. Of the local clock only differences
 // count, so a client with the clock off by hours does no harm.
 //

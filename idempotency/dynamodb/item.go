@@ -32,8 +32,8 @@ const (
 	attrTTL         = "ttl"
 )
 
-// ttlSlack is the least time of a record after the end: a client with a late
-// estimate of the time still sees the fence.
+// ttlSlack is how long a record stays at least after its end, so that a client
+// whose estimate of the time is late still sees the fence.
 const ttlSlack = time.Minute
 
 // maxResultBytes bounds a result: DynamoDB's limit for an item, 400 KB with the
@@ -88,7 +88,7 @@ func encode(r storage.Record, version string) attributes {
 	return a
 }
 
-// ttl is the last second of an item before DynamoDB may delete the item.
+// ttl is the second after which DynamoDB may delete an item.
 func ttl(expiresAt time.Time) int64 { return expiresAt.Add(ttlSlack).Unix() + 1 }
 
 // decode is the inverse of encode. An item lacking attributes, as a

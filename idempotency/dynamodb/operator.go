@@ -160,8 +160,9 @@ func (s *Store) forget(ctx context.Context, f storage.Filter, current item) (boo
 	}
 }
 
-// aged returns the record for the filter's judgement: without a limit of age,
-// even a record of a client with a later estimate of the time counts.
+// aged returns the record as the filter is to judge it: without a limit of age,
+// a record counts even if a client whose estimate of the time is later has just
+// written it.
 func aged(r storage.Record, f storage.Filter) storage.Record {
 	if f.UnchangedFor == 0 {
 		r.UpdatedAt = time.Time{}

@@ -22,8 +22,8 @@ var (
 type settlement struct {
 	lease storage.Lease
 	apply func(r storage.Record, now instant) (storage.Record, error)
-	// changes are the attributes of a transition on a record held by the lease,
-	// without reading the record. None if the record must be read.
+	// changes are the attributes that the transition may change without reading
+	// the record, if the lease holds it; none if it must be read.
 	changes []string
 }
 
@@ -77,8 +77,8 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 	return s.settle(ctx, "fail", how)
 }
 
-// settle applies a settlement: first unseen, on the condition the lease holds
-// the record; on a failed condition, to the record returned.
+// settle applies a settlement: first unseen, on the condition that the lease
+// holds the record; if that fails, to the record returned.
 func (s *Store) settle(ctx context.Context, verb string, how settlement) error {
 	key := how.lease.Key
 	if err := how.lease.Validate(); err != nil {

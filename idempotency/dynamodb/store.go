@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Client is a Store's part of the AWS SDK's *dynamodb.Client. The retries may
-// stay as they are: a write carried out although the answer was lost is
-// recognised.
+// Client is the part of the AWS SDK's *dynamodb.Client that a Store needs. Its
+// retries may stay as they are: a write carried out although the answer was
+// lost is recognised.
 type Client interface {
 	GetItem(context.Context, *sdk.GetItemInput, ...func(*sdk.Options)) (*sdk.GetItemOutput, error)
 	PutItem(context.Context, *sdk.PutItemInput, ...func(*sdk.Options)) (*sdk.PutItemOutput, error)
@@ -47,9 +47,9 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an storage.Store and Operator in a table of DynamoDB. The methods
-// block for the calls they make, one each unless commented otherwise, and are
-// safe for concurrent use. Made by New.
+// Store is an storage.Store and Operator in a table of DynamoDB. Its methods
+// block for the calls they make, one unless their comment says otherwise, and
+// are safe for concurrent use. Make one with New.
 type Store struct {
 	client Client
 	table  string
@@ -63,9 +63,9 @@ var (
 	_ storage.Checker  = (*Store)(nil)
 )
 
-// New returns a store in the table, in the form of CreateTable's; Check
-// verifies. New makes no call yet. The client stays the caller's; not a caching
-// client (DAX).
+// New returns a store in the table, which must be as CreateTable makes it;
+// Check verifies that. New makes no call yet. The client stays the caller's,
+// and must not be DAX's, which caches.
 func New(client Client, o Options) (*Store, error) {
 	switch {
 	case usercode.IsNil(client):
@@ -131,7 +131,7 @@ func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, e
 }
 
 // pad lengthens a duration by the store's possible error about the time, so
-// nobody ends a lease too soon.
+// that nobody takes it for over too soon.
 func (s *Store) pad(d time.Duration, now instant) time.Duration {
 	pad := now.latest.Sub(now.earliest) + s.margin
 	if d > math.MaxInt64-pad {
@@ -140,8 +140,8 @@ func (s *Store) pad(d time.Duration, now instant) time.Duration {
 	return d + pad
 }
 
-// due returns the record with a Retryable key due at once due by every estimate
-// of the time.
+// due returns the record so that a Retryable key due at once is due by every
+// estimate of the time.
 func due(r storage.Record) storage.Record {
 	if r.State == storage.Retryable && !r.RetryAt.After(r.UpdatedAt) {
 		r.RetryAt = time.Time{}

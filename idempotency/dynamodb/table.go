@@ -54,7 +54,7 @@ func (s *Store) CreateTable(ctx context.Context) error {
 	return nil
 }
 
-// enableTTL leaves another attribute's time to live alone: Check tells.
+// enableTTL leaves another attribute's time to live alone: Check tells of it.
 func enableTTL(ctx context.Context, client Client, table string) error {
 	out, err := client.DescribeTimeToLive(ctx, &sdk.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil {

@@ -82,9 +82,9 @@ func (s *Store) replace(ctx context.Context, current item, next storage.Record, 
 	return item{}, true, nil
 }
 
-// update writes the named attributes of next, on condition of next's owner: the
-// last claim is the owner's, not settled and not forgotten. Otherwise nothing
-// is written and the present record returned.
+// update writes the named attributes of next, on the condition that next's
+// owner has the key: the last claim is the owner's, not settled and not
+// forgotten. Otherwise nothing is written and the present record returned.
 func (s *Store) update(ctx context.Context, next storage.Record, changes []string, now instant) (found item, done bool, err error) {
 	version := storage.NewOwner()
 	e := expression{}

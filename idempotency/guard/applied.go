@@ -17,9 +17,9 @@ var schema string
 // defaultApplied is the table's name unless Applied names another.
 const defaultApplied = "applied_events"
 
-// Applied remembers which events were applied, in Schema's table. For events
-// without a recognisable trace: balances, counters, appended rows. Applied is a
-// value, safe for concurrent use.
+// Applied remembers which events were applied, in Schema's table. Use it where
+// a repetition leaves no trace to be recognised by: balances, counters,
+// appended rows. Applied is a value, safe for concurrent use.
 type Applied struct {
 	// Table is table or schema.table; defaultApplied if empty. Names are taken
 	// as they are.
@@ -30,8 +30,8 @@ func (a Applied) name() string { return cmp.Or(a.Table, defaultApplied) }
 
 func (a Applied) table() string { return table(a.name()) }
 
-// Schema returns the SQL creating the table where missing: two statements, for
-// a single call without parameters.
+// Schema returns the SQL creating the table where it is missing: two
+// statements, which drivers run in a single call without parameters.
 func (a Applied) Schema() string {
 	const index = "_applied_at"
 	last := a.name()[strings.LastIndexByte(a.name(), '.')+1:]
@@ -40,7 +40,7 @@ func (a Applied) Schema() string {
 
 // First remembers the event and tells whether the event is new within the
 // scope, the consumer's name: two consumers each apply an event once. While
-// another transaction applies the same event, First waits for the other's end.
+// another transaction applies the same event, First waits for its end.
 func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool, error) {
 	inserted, err := tx.exec(ctx, `INSERT INTO `+a.table()+` (scope, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
 		scope, eventID)

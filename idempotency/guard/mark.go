@@ -12,12 +12,12 @@ import (
 // up; what the transaction did must be rolled back.
 var ErrFenced = errors.New("fenced off: a later holder of the lease was here")
 
-// Mark is a growing column, of type bigint: a version or a fencing number. Mark
-// is a value, safe for concurrent use.
+// Mark is a column, of type bigint, that only grows: a version or a fencing
+// number. Mark is a value, safe for concurrent use.
 type Mark struct {
 	// Table is table or schema.table. Names are taken as they are.
 	Table string
-	// Key is the identifying column of a row.
+	// Key is the column that identifies a row.
 	Key string
 	// Column is the mark. NULL is below every number.
 	Column string
@@ -29,10 +29,10 @@ func (m Mark) Validate() error {
 	return named(map[string]string{"Table": m.Table, "Key": m.Key, "Column": m.Column})
 }
 
-// Advance raises the row's mark to the version of an event. True means a new
-// event, to be applied; false an event applied before, or older than an applied
-// event. A row not existing is ErrNoRow. After true the row is locked until the
-// transaction ends.
+// Advance raises the row's mark to the version of an event. True means that the
+// event is the newest so far and is to be applied; false that it, or a newer
+// one, was applied before. A missing row is ErrNoRow. After true the row is
+// locked until the transaction ends.
 //
 // Versions passed over come back as false, so the event must carry the whole
 // state, not a difference.
@@ -46,9 +46,9 @@ func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, 
 
 // Fence raises the row's mark to a fencing number (see idempotency.FenceFrom; 0
 // is none, and errUnusable), or returns ErrFenced if it is greater already. The
-// same number may come any number of times: the holder goes on. A row not
-// existing is ErrNoRow. After nil the row is locked until the transaction ends,
-// so that later holders write after this one.
+// same number may come any number of times: the holder goes on. A missing row
+// is ErrNoRow. After nil the row is locked until the transaction ends, so that
+// later holders write after this one.
 func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 	if fence <= 0 {
 		return fmt.Errorf("fence row %v of %s: %w: %d is no fencing number: the handler runs without a claim (FenceFrom returned false)",
@@ -64,7 +64,7 @@ func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 	return nil
 }
 
-// raise sets a mark of NULL, or of the comparison asked for.
+// raise sets the mark if it is NULL or compares with the value as asked.
 func (m Mark) raise(ctx context.Context, tx Tx, id any, value int64, compare string) (bool, error) {
 	if err := m.Validate(); err != nil {
 		return false, err

@@ -22,9 +22,9 @@ type PGXTx[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) e
 	Rollback(ctx context.Context) error
 }
 
-// SQLTx is an open transaction of database/sql: *sql.Tx or a type with it
-// embedded. *sql.DB and *sql.Conn have no Commit, and so do not fit. The driver
-// must be PostgreSQL's, with $1 for a parameter.
+// SQLTx is an open transaction of database/sql: *sql.Tx or a type that embeds
+// it. *sql.DB and *sql.Conn have no Commit, and so do not fit. The driver must
+// be for PostgreSQL and take $1 for a parameter.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -32,14 +32,14 @@ type SQLTx interface {
 	Rollback() error
 }
 
-// Tx is an open transaction for the guards, made by PGX or SQL. As the
-// transaction inside, not for concurrent use.
+// Tx is an open transaction for the guards, made by PGX or SQL. Like the
+// transaction inside, it is not for concurrent use.
 type Tx struct {
 	exec  func(ctx context.Context, sql string, args ...any) (affected int64, err error)
 	query func(ctx context.Context, sql string, args ...any) interface{ Scan(dest ...any) error }
 }
 
-// PGX makes a Tx of a transaction of pgx, not nil.
+// PGX makes a Tx of a transaction of pgx, which must not be nil.
 func PGX[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) error }](tx PGXTx[R, W]) Tx {
 	return Tx{
 		exec: func(ctx context.Context, sql string, args ...any) (int64, error) {
@@ -55,7 +55,7 @@ func PGX[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) err
 	}
 }
 
-// SQL makes a Tx of a transaction of database/sql, not nil.
+// SQL makes a Tx of a transaction of database/sql, which must not be nil.
 func SQL(tx SQLTx) Tx {
 	return Tx{
 		exec: func(ctx context.Context, sql string, args ...any) (int64, error) {
@@ -75,8 +75,8 @@ func SQL(tx SQLTx) Tx {
 // overtaken the row's creation; trying again later helps.
 var ErrNoRow = errors.New("there is no such row")
 
-// errSuppressed reports a fitting row, unchanged by the database: a trigger
-// returned NULL, a rule did something else, or a policy hides the row.
+// errSuppressed reports a row that fits but was not changed by the database: a
+// trigger returned NULL, a rule did something else, or a policy hides the row.
 var errSuppressed = errors.New("the database did not change the row: look for a trigger that returns NULL, a rule or a row security policy")
 
 // errUnusable reports a guard made wrong: a mistake in the program; nothing was

@@ -1,13 +1,13 @@
 // Package memory keeps idempotency keys in the process: Store alone, where a
 // duplicate after a restart is acceptable, and Layered with its Window in front
-// of another store, to spare writes of duplicates.
+// of another store, to spare it the writes that duplicates cause.
 //
 // Invariants:
 //
 //  1. A Store never evicts a record with a live lease.
 //  2. A Bloom filter's hit is never taken for a duplicate: a false answer would
 //     lose the message.
-//  3. A Layered store skips a message on a separate memory only with
+//  3. A Layered store skips a message on its own memory only with
 //     LayerOptions.Trust, and then only if this process completed the key.
 //
 // Non-goals: durability, sharing between processes.

@@ -25,16 +25,16 @@ type LayerOptions struct {
 	// MaxResultBytes bounds the results kept for Trust: larger results are asked
 	// of the store. 4 KiB if 0.
 	MaxResultBytes int
-	// Now is the clock for the end of Trust with the retention; time.Now if nil.
+	// Now is the clock by which Trust ends with the retention; time.Now if nil.
 	Now func() time.Time
 }
 
 // Layered is a Store with a Window in front. A claim of a message the Window
 // knows begins with Inspect, a read: if the store confirms it, that is the
-// answer; if not, the claim goes on as without a Window. Made by Layer. Safe
-// for concurrent use.
+// answer; if not, the claim goes on as without a Window. Make one with Layer.
+// It is safe for concurrent use.
 //
-// No Operator: an operator's requests go to the store itself.
+// It is no Operator: an operator's requests go to the store itself.
 type Layered struct {
 	storage.Store // extends and inspects
 	window        *Window
@@ -51,8 +51,8 @@ type granted struct {
 	attempts    int
 }
 
-// maxClaims bounds the claims in progress with the completion noted in the
-// Window.
+// maxClaims bounds the claims in progress whose completion the Window learns
+// of.
 const maxClaims = 4096
 
 // Layer puts the window in front of the store. A window may serve several.

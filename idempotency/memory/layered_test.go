@@ -225,7 +225,7 @@ func BenchmarkWindowHitRate(b *testing.B) {
 }
 
 func ExampleLayer() {
-	store := memory.New(memory.Options{}) // in earnest one others share
+	store := memory.New(memory.Options{}) // in earnest, one that others share
 	layered, err := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
 	if err != nil {
 		fmt.Println(err)

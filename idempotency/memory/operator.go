@@ -24,8 +24,8 @@ func (s *Store) Release(_ context.Context, key storage.Key) (storage.Record, err
 	return before, err
 }
 
-// Purge implements storage.Operator. Purge blocks other calls during the look
-// at all records.
+// Purge implements storage.Operator. Purge blocks other calls while it looks at
+// all records.
 func (s *Store) Purge(_ context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {
 		return 0, err

@@ -23,9 +23,9 @@ const evictionTries = 16
 
 // Options are all optional.
 type Options struct {
-	// Records bounds how many are kept; 100,000 if 0. Beyond, the least recently
-	// used record is forgotten, except with a live lease: live leases are bounded
-	// by the number of messages in work.
+	// Records bounds how many are kept; 100,000 if 0. Beyond that, the least
+	// recently used record is forgotten, unless its lease is live; live leases
+	// are bounded by the number of messages in work.
 	Records int
 	// MaxResultBytes bounds a result; 4 KiB if 0.
 	MaxResultBytes int
@@ -33,10 +33,10 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an storage.Store and Operator in the memory of a single process.
-// Store does not survive a restart and forgets the least recently used keys: a
-// later duplicate runs again. The methods do not block and ignore the context.
-// Made by New.
+// Store is an storage.Store and Operator in the memory of a single process. It
+// does not survive a restart and forgets the least recently used keys: a later
+// duplicate runs again. Its methods do not block and ignore the context. Make
+// one with New.
 type Store struct {
 	options Options
 

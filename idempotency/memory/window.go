@@ -23,7 +23,7 @@ type WindowOptions struct {
 	// least recently used is dropped. 10,000 if 0.
 	Exact int
 	// Filtered is the number of keys in a generation of the Bloom filter; a key is
-	// known for up to two generations, each with 1.8 bytes per key at the default
+	// known for one to two generations, each with 1.8 bytes per key at the default
 	// rate. A million if 0.
 	Filtered int
 	// FalsePositives is the rate of unknown keys taken for known in a full
@@ -52,8 +52,8 @@ func (h Hit) String() string {
 }
 
 // Window remembers messages completed lately, in bounded memory: the latest
-// exactly, more of them in two generations of a Bloom filter. Safe for
-// concurrent use. Made by NewWindow.
+// exactly, more of them in two generations of a Bloom filter. It is safe for
+// concurrent use. Make one with NewWindow.
 type Window struct {
 	options WindowOptions
 
@@ -65,7 +65,7 @@ type Window struct {
 	name              []byte
 }
 
-// entry is the knowledge of a message; vouched if completed by our process.
+// entry is what is known of a message; vouched if this process completed it.
 type entry struct {
 	vouched  bool
 	result   []byte
@@ -92,10 +92,10 @@ func NewWindow(o WindowOptions) *Window {
 	return &Window{options: o, exact: exact, current: filter(), previous: filter()}
 }
 
-// Add remembers a message completed.
+// Add remembers a completed message.
 func (w *Window) Add(m idempotency.Message) { w.add(m, entry{}) }
 
-// Lookup returns the knowledge of a message. A key with another fingerprint is
+// Lookup returns what is known of a message. A key with another fingerprint is
 // another message.
 func (w *Window) Lookup(m idempotency.Message) Hit {
 	hit, _ := w.lookup(m)

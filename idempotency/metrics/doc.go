@@ -22,7 +22,7 @@
 //	idempotency_consumer_handlers_abandoned_total   counter    cut off by a rebalance or a stop
 //
 // Claimed, in progress elsewhere and so on are outcomes of claims; completed,
-// failed and dead-lettered are dispositions of runs. A label with the values
+// failed and dead-lettered are dispositions of runs. A label whose values are
 // known beforehand has all of them from the start, so a rate sees the first
 // event.
 //

@@ -73,7 +73,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// announce makes the series known with the labels.
+// announce makes known the series with known labels.
 func (m *Metrics) announce() {
 	for o := storage.Claimed; o <= storage.GivenUp; o++ {
 		m.claims.WithLabelValues(o.String())

@@ -4,9 +4,9 @@
 // Store is a storage.Store for a Processor, like the stores in Redis and
 // DynamoDB. Transactional is also a storage.Transactor: claim first, then the
 // handler's writes, outgoing events of package outbox and the completion in a
-// single transaction. Exactly once in effect, for everything written through
-// Tx, as no other store. The business tables must therefore be in the same
-// database as the table of keys.
+// single transaction. It is exactly once in effect, for everything written
+// through Tx; no other store is. The business tables must therefore be in the
+// same database as the table of keys.
 //
 //	Run ─▶ claim: one statement, committed by itself     counts the attempt
 //	       begin, pg_try_advisory_xact_lock              keeps others away from now on
@@ -16,10 +16,10 @@
 //
 // An arrow is a round trip. Where the last message was not a new one, this one
 // may not be either: then the claim is asked for by itself, and begin comes
-// after the answer. The commit of a claim sharing the round trip waits neither
-// for the disk nor for a replica: the handler's commit, later in the log, waits
-// for both. A server crashing in between has forgotten the attempt, and rolled
-// the transaction back.
+// after the answer. The commit of a claim that shares its round trip waits
+// neither for the disk nor for a replica: the handler's commit, later in the
+// log, waits for both. A server crashing in between has forgotten the attempt,
+// and rolled the transaction back.
 //
 // Behind the arrow of a message's commit may be the claim and begin of the
 // worker's next message: the same statements, in transactions of their own, of
@@ -28,11 +28,12 @@
 //
 // Invariants:
 //
-//  1. A key is claimed by a single statement; settled by another that changes
-//     the row only if owner and fence are the claim's.
-//  2. A claim refused writes nothing.
-//  3. A statement locks one row at most, a claim the turn, except for Sweep and
-//     Purge, which pass over rows others have locked; so they cannot deadlock.
+//  1. A key is claimed by a single statement, and settled by another that
+//     changes the row only if owner and fence are the claim's.
+//  2. A refused claim writes nothing.
+//  3. A statement locks one row at most, a claim its turn before that, except
+//     for Sweep and Purge, which pass over rows others have locked; so they
+//     cannot deadlock.
 //  4. Time is the server's, of one clock_timestamp() per decision. Those by which
 //     claims of a key are granted are in the order of the claims.
 //  5. Under Transactional, effects and completion commit together. Neither
@@ -46,14 +47,14 @@
 //
 // A claim first reads. Unless the row says no, an INSERT … ON CONFLICT DO
 // UPDATE in the same statement decides, on the newest version of the row; if it
-// finds that somebody was faster, the statement is repeated. The cost is a
-// single round trip, and right under every default isolation level of the pool:
-// serialization failures are repeated as well.
+// finds that somebody was faster, the statement is repeated. That costs a
+// single round trip, and is right under every isolation level the pool may have
+// for its default: serialization failures are repeated as well.
 //
-// Claims writing take turns at a key, by an advisory lock of two integers
+// Claims that write take turns at a key, by an advisory lock of two integers
 // ending with the statement's commit, and read the clock in their turn. A
-// purged row's fence is gone with it; a claim reading the clock before that row
-// was claimed, and wrote after being purged, would have a smaller one
+// purged row's fence is gone with it; a claim that read the clock before that
+// row was claimed, and wrote after it was purged, would have a smaller one
 // otherwise.
 //
 // # Two consumers at once
@@ -97,9 +98,9 @@
 //     but the slot is swept by batch.
 //   - The role that sweeps must have TRUNCATE, or own the partitions; all of
 //     them must be granted by themselves, as the sweep addresses each.
-//   - To change a table from a single kind to the other, create the new one
-//     under another name, and let the old one be until the keys have expired
-//     only if no message can come again meanwhile.
+//   - To change a table from one kind to the other, create the new one under
+//     another name, and let the old one be until the keys have expired only if
+//     no message can come again meanwhile.
 //
 // # Durability
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// remedies say the remedy for an error of the server, by its SQLSTATE
+// remedies tell what to do about an error of the server, by its SQLSTATE
 // (PostgreSQL documentation, "PostgreSQL Error Codes"). Check tells more.
 var remedies = map[string]string{
 	pgerrcode.ReadOnlySQLTransaction: "the server accepts no writes: connect to the primary",

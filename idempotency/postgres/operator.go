@@ -62,7 +62,7 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 }
 
 // Purge implements storage.Operator. In a whole scope, Purge passes over
-// records in change. With an error, the count is of the records forgotten
+// records being changed. With an error, the count is of the records forgotten
 // before.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// poolerPatience bounds the search for a pooler: a single connection would let
-// us wait for ourselves.
+// poolerPatience bounds the search for a pooler: a pooler with a single
+// connection would let us wait for ourselves.
 const poolerPatience = 5 * time.Second
 
 const backendSQL = `SELECT pg_backend_pid()`
@@ -21,8 +21,8 @@ const backendSQL = `SELECT pg_backend_pid()`
 // preparedSQL is prepared by no one else.
 const preparedSQL = `SELECT $1::int -- looks for a pooler`
 
-// checkPooler finds a pooler between us and the server giving each transaction
-// another connection, where the pool's statements do not bear that. checkPooler
+// checkPooler finds a pooler between us and the server that gives each
+// transaction another connection, if the pool's statements do not bear that. It
 // asks two connections: in such a pooler, both have the same one of the
 // server's in turn.
 func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
@@ -44,8 +44,8 @@ func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 	}}
 }
 
-// losesStatements tells whether a statement a connection has prepared is gone
-// while another connection has the server connection with the statement.
+// losesStatements tells whether a statement that a connection has prepared is
+// gone while another connection has the server connection with the statement.
 func losesStatements(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	a, err := pool.Acquire(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ var (
 	schemaName = regexp.MustCompile(`\bidempotency_keys(_\w+)?\b`)
 )
 
-// Schema returns the statements creating the table where missing. They may be
-// run together. The name is taken as is: "Keys" is not "keys".
+// Schema returns the statements creating the table where it is missing. They
+// may be run together. The name is taken as is: "Keys" is not "keys".
 func Schema(o Options) (string, error) {
 	name, err := parseTable(o.Table)
 	if err != nil {

@@ -69,7 +69,7 @@ func asciiOnly(text string) string {
 }
 
 // settle changes the record the lease holds. If there is none, the call may be
-// a repetition of one with the answer lost; the record, read anew, tells.
+// a repetition of one whose answer was lost; the record, read anew, tells.
 func (s *Store) settle(ctx context.Context, verb string, lease storage.Lease, next storage.State, sql string, args ...any) error {
 	if err := lease.Validate(); err != nil {
 		return err

@@ -69,7 +69,8 @@ const (
 	// notAwaited lets the statement's commit not wait for the disk, nor for a
 	// replica. The first claim of a Transactional need not: the handler's commit
 	// waits for both, and a server forgetting the claim has forgotten the
-	// transaction, too. Beside, the attempt may be forgotten: see wary.
+	// transaction, too. Beside that, only the attempt may be forgotten: see
+	// wary.
 	notAwaited = `set_config('synchronous_commit', 'off', true) IS NOT NULL`
 
 	recordColumns = `k.state, k.fingerprint, k.owner, k.fence, k.attempts, k.vanished, k.excused, k.blocked_until,
@@ -91,7 +92,7 @@ const insertSQL = `
 // cost, and without a wait for other users of the row. Hence the look first:
 // the insert would wait for a change or deletion of the row without the key's
 // locks. A query without tables looks at the condition before anything else,
-// and so the time is taken behind the lock, and once, as volatile.
+// and so the time is taken behind the lock, and once, as it is volatile.
 var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 		SELECT clock_timestamp() AS now
 		WHERE CASE WHEN EXISTS (SELECT FROM {table} AS k WHERE {row}) THEN false
@@ -102,9 +103,9 @@ var claimFirstSQL = strings.ReplaceAll(insertSQL, "{moment}", `(
 
 // claimSQL claims a key in a single statement. If the row says no, nothing is
 // written and no transaction id is taken: a duplicate costs a read. If the row
-// says yes, or is missing, the insert decides, on the row of then. claimSQL
-// returns no row when somebody was faster in between, so the answer has to be
-// read anew.
+// says yes, or is missing, the insert decides, on the row as it is then.
+// claimSQL returns no row when somebody was faster in between, so the answer
+// has to be read anew.
 //
 // Grantable claims of a key take turns: moment is read behind an advisory lock,
 // lasting until the commit. A fence made of moment is greater than every
@@ -171,7 +172,7 @@ UPDATE {table} AS k SET
 WHERE {held} AND k.state = 'processing'`
 
 	// completeOrFailSQL fails, with pgerrcode.InvalidTextRepresentation, without a
-	// row to complete, so a commit behind does not commit.
+	// row to complete, so that a commit behind it does not commit.
 	completeOrFailSQL = `
 WITH completed AS (` + completeSQL + ` RETURNING k.fence)
 SELECT ('the lease is lost, completed ' || count(*))::integer FROM completed HAVING count(*) = 0`

@@ -31,8 +31,8 @@ type database interface {
 type Options struct {
 	// Table is table or schema.table, taken as is; idempotency_keys if empty.
 	Table string
-	// Partitioned says the table was made by the Schema of such Options.
-	// Partitioned is a property of the table: a store told wrong fails at once.
+	// Partitioned says that the table was made by the Schema of such Options.
+	// It is a property of the table: a store that is told wrong fails at once.
 	Partitioned bool
 	// MaxResultBytes bounds a result; 1 MiB if 0.
 	MaxResultBytes int
@@ -43,16 +43,18 @@ type Options struct {
 	// empty. Serialization failures are failed attempts.
 	Isolation pgx.TxIsoLevel
 	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
-	// Transactional's transactions: after the death of a client's machine, the
-	// server then frees the key, and everything else locked. A handler so long
-	// without the database also ends, as a failed attempt: set the same as the
-	// Processor's HandlerTimeout. A minute if 0; negative leaves the server's own.
+	// Transactional's transactions: when a client's machine vanishes, the server
+	// frees the key, and everything else locked, after that time. A handler that
+	// does without the database for so long also ends, as a failed attempt: let it
+	// be as long as the Processor's HandlerTimeout. A minute if 0; negative leaves
+	// the server's own.
 	IdleTimeout time.Duration
 }
 
-// Store is an storage.Store and Operator on a table. The methods block for a
-// single round trip (two where somebody else was faster in between), retry on
-// PostgreSQL's request, and may be called concurrently if the database's may.
+// Store is an storage.Store and Operator on a table. Its methods block for a
+// single round trip (two where somebody else was faster in between), retry by
+// themselves what PostgreSQL asks to be retried, and may be called concurrently
+// if the database's may.
 type Store struct {
 	db      database
 	table   tableName
@@ -119,8 +121,8 @@ func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimReq
 }
 
 // claim claims by a query of a single row, in turn with other claims of the
-// key; with a lock, only while nobody has the advisory lock. locked tells of a
-// lock held, without a claim.
+// key; with a lock, only while nobody has that advisory lock. locked tells that
+// somebody has it, and the key was not claimed.
 func (s *Store) claim(ctx context.Context, query func(sql string, args []any, a *claimAnswer) error, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, false, err

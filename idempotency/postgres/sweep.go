@@ -17,8 +17,8 @@ import (
 const (
 	// defaultSweepBatch is how many rows Sweep deletes in a single statement.
 	defaultSweepBatch = 1000
-	// rowsPerPage is about how many rows an 8 KiB page holds; only for the number
-	// of pages in a single batch.
+	// rowsPerPage is about how many rows an 8 KiB page holds; it only decides how
+	// many pages a batch looks at.
 	rowsPerPage = 25
 	// truncateLockTimeout is how long a claim of an old id may have to wait for a
 	// sweep waiting for another claim.
@@ -48,8 +48,8 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
-// Maintain implements storage.Maintainer: sweeps each Options.SweepEvery, the
-// first time after a random part, so processes do not sweep all at once.
+// Maintain implements storage.Maintainer: it sweeps each Options.SweepEvery,
+// the first time after a random part, so processes do not sweep all at once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	if s.options.SweepEvery == 0 {
 		return
@@ -62,17 +62,17 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 }
 
 // Sweep deletes the expired rows and returns how many. Expired rows have no
-// effect; they only take room. Sweep reads the whole table once and deletes at
-// most batch rows in a single statement (defaultSweepBatch if 0). Sweep waits
-// for nobody, and makes nobody wait for longer than such a statement. Have it
-// called (Options.SweepEvery, or the program's verb sweep) from a single
-// process or several; hourly is enough for most. With an error, the count is of
-// the rows deleted before.
+// effect; they only take room. It reads the whole table once and deletes at
+// most batch rows in a single statement (defaultSweepBatch if 0). It waits for
+// nobody, and makes nobody wait for longer than such a statement. Have it
+// called (Options.SweepEvery, or the program's verb sweep) from one process or
+// several; hourly is enough for most. With an error, the count is of the rows
+// deleted before.
 //
-// In a partitioned table, Sweep truncates the partitions with all rows expired
-// instead; the role must own them, or have TRUNCATE on them. During a last look
-// at such a partition, claims of ids from the day, at least the retention ago,
-// wait.
+// In a partitioned table, it truncates partitions instead, once all their rows
+// have expired; its role must own them, or have TRUNCATE on them. While it
+// looks a last time at such a partition, claims of ids from its day wait, a day
+// at least the retention ago.
 func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if batch <= 0 {
 		batch = defaultSweepBatch
@@ -84,7 +84,7 @@ func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if err := s.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return 0, fmt.Errorf("sweep %s: %w", s.table, err)
 	}
-	// The slots written to, or soon will be, with a day to spare for other clocks.
+	// The slots that are written to, or soon will be, with a day to spare for other clocks.
 	current := map[int]bool{otherSlot: true}
 	for _, days := range []int{-1, 0, 1} {
 		current[slotOfTime(now.Add(time.Duration(days)*slotSpan))] = true

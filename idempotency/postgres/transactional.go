@@ -17,23 +17,24 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
 )
 
-// defaultIdleTimeout is the default of Options.
+// defaultIdleTimeout is the default of Options.IdleTimeout.
 const defaultIdleTimeout = time.Minute
 
-// Transactional is a Store for handlers: everything written through Tx commits
-// together with the key's completion, or not at all.
+// Transactional is a Store in whose handlers everything written through Tx
+// commits together with the key's completion, or not at all.
 //
 // A message takes a single connection of the pool and two round trips beside
-// the handler's: the claim, counting the attempt and committed by itself, with
-// the begin of the transaction; and the completion with the commit. After a
-// known message, the next takes a round trip for the claim alone, and so a
-// duplicate no more.
+// the handler's: the claim, which counts the attempt and commits by itself,
+// with the begin of the transaction; and the completion with the commit. After
+// a message that was not new, the next takes a round trip for its claim alone,
+// so that a duplicate takes no more than that.
 //
-// With the next message at hand in a consumer's worker, the claim goes with the
-// present commit: a single round trip beside the handler's. Not so with a
-// message tried again, under a stricter isolation than read committed, also by
-// the server's default, on a pool that does something with a connection between
-// two users (PrepareConn, AfterRelease), or without another free connection.
+// Where a consumer's worker has the next message at hand, its claim goes with
+// the commit of this one: a single round trip beside the handler's. Not so with
+// a message tried again, under a stricter isolation than read committed, also
+// by the server's default, on a pool that does something with a connection
+// between two users (PrepareConn, AfterRelease), or without another free
+// connection.
 type Transactional struct {
 	*Store
 	pool  *pgxpool.Pool
@@ -43,7 +44,7 @@ type Transactional struct {
 	// ahead allows messages to share a connection in turn.
 	ahead bool
 	idle  string // the IdleTimeout in milliseconds, empty for the server's own
-	// fresh tells the last message was new, and so the next may be.
+	// fresh tells that the last message was new, and so the next may be.
 	fresh atomic.Bool
 	// troubled is when there was trouble last, nil if there was none.
 	troubled atomic.Pointer[time.Time]
@@ -60,7 +61,7 @@ func (x *Transactional) trouble() {
 	x.troubled.Store(&now)
 }
 
-// hasty tells whether the next message may be new, and the claim need not wait
+// hasty tells whether the next message may be new, and its claim need not wait
 // for the disk.
 func (x *Transactional) hasty(ctx context.Context) bool {
 	troubled := x.troubled.Load()
@@ -71,7 +72,7 @@ var _ storage.Transactor = (*Transactional)(nil)
 
 // NewTransactional returns a store on a table that Schema made, in the database
 // of the business tables, or an error naming the option that cannot work. The
-// pool stays the caller's; handlers must not wait for another of the
+// pool stays the caller's; handlers must not wait for another of its
 // connections, or all of them may wait for each other.
 func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	if usercode.IsNil(pool) {
@@ -105,8 +106,8 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 // Processor whose HandlerTimeout is longer is refused.
 func (x *Transactional) IdleTimeout() time.Duration { return max(0, x.options.IdleTimeout) }
 
-// spare tells whether a connection is free, so nobody waits for one: not for
-// one either kept for the next message, which may be the one that waits.
+// spare tells whether a connection is free, so nobody waits for one: nor for
+// one kept for the next message, which may be the one that waits.
 func (x *Transactional) spare() bool {
 	pool := x.pool.Stat()
 	return pool.AcquiredConns() < pool.MaxConns()

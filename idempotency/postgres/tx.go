@@ -22,7 +22,7 @@ var (
 	// errTxEnded: a handler ended the transaction by SQL of its own. The writes
 	// may be committed although the key is not completed.
 	errTxEnded = fmt.Errorf("%w, by SQL", storage.ErrEscaped)
-	// errTxFailed: a handler returned nil although one of the statements had
+	// errTxFailed: a handler returned nil although one of its statements had
 	// failed, after which PostgreSQL commits nothing. The transaction was rolled
 	// back.
 	errTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
@@ -37,8 +37,8 @@ type txKey struct{}
 // Transactional. For any other context, what it returns fails with
 // errNoTransaction whatever it is asked for; its Conn is nil, and its
 // LargeObjects fail with pgx.ErrTxClosed. It is for the handler's goroutine and
-// ends with the handler: one kept returns pgx.ErrTxClosed. Begin makes a
-// savepoint; Commit and Rollback make the attempt fail with errTxControl.
+// ends with the handler: one that is kept returns pgx.ErrTxClosed. Begin makes
+// a savepoint; Commit and Rollback make the attempt fail with errTxControl.
 func Tx(ctx context.Context) pgx.Tx {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
 		return tx

@@ -49,8 +49,8 @@ type work struct {
 var _ storage.Work = (*work)(nil)
 
 // Claim implements storage.Work. The attempt is counted in a separate
-// transaction, so that one taking the process down counts too. After a claim
-// not answered, the next is made on another connection.
+// transaction, so that one taking the process down counts too. After an
+// unanswered claim, the next is made on another connection.
 func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.conn == nil {
 		if w.conn, err = w.pool.Acquire(ctx); err != nil {
@@ -119,8 +119,8 @@ func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 	return err
 }
 
-// mostInARow bounds how many messages have a connection in turn: the pool does
-// not see it meanwhile.
+// mostInARow bounds how many messages have a connection one after another: the
+// pool does not see it meanwhile.
 const mostInARow = 32
 
 var _ ahead.Work = (*work)(nil)
@@ -129,7 +129,8 @@ var _ ahead.Work = (*work)(nil)
 // transaction committing this one, so both take one commit; and so with the
 // role, the search_path and the timeouts the handler has set locally. The claim
 // waits for no other user of the row, but for one who locks the table. If it
-// fails, so does the commit. A message tried again is committed without one.
+// fails, so does the commit. A message tried again is committed without a
+// claim.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.row++; w.row >= mostInARow || !w.first || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
 		return claim, w.Commit(ctx, result, retention)

@@ -139,7 +139,7 @@ func (v *view) scripts(ctx context.Context, node *goredis.Client) error {
 	return nil
 }
 
-// view is what a server tells of itself, and the faults of it.
+// view is what a server tells of itself, and its faults.
 type view struct {
 	server       string
 	info, config map[string]string

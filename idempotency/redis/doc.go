@@ -7,20 +7,20 @@
 //  1. A key is a single string, which the server forgets when the record's
 //     retention is over. There is no other data. A value that is no record is
 //     left alone, and an error.
-//  2. Every decision is made by the master, on the clock (TIME). The clocks of
+//  2. Every decision is made by the master, on its clock (TIME). The clocks of
 //     clients do not matter.
 //  3. A script that settles a key compares owner and fence in the same step.
 //  4. A script sent twice, because an answer was lost, does the work once.
 //
 // # What Redis can lose
 //
-// Redis answers before the replicas, and usually before the disk, have
-// everything written. A key lost is absent: the message is run again, and
-// nobody notices it is a duplicate. Fences grow beyond what was forgotten all
-// the same, because they follow the clock, and a holder from before the loss
-// gets ErrLeaseLost. So what the message leads to can still refuse the older of
-// two holders (FenceFrom), or be guarded by the state it changes (package
-// guard). Where a second run must not happen, use package postgres.
+// Redis answers before the replicas, and usually before the disk, have what was
+// written. A lost key is absent: its message is run again, and nobody notices
+// that it is a duplicate. Fences grow beyond what was forgotten all the same,
+// because they follow the clock, and a holder from before the loss gets
+// ErrLeaseLost. So what the message leads to can still refuse the older of two
+// holders (FenceFrom), or be guarded by the state it changes (package guard).
+// Where a second run must not happen, use package postgres.
 //
 //	event                              what happens                            remedy
 //	restart without persistence        all keys are lost                       appendonly yes
@@ -80,7 +80,7 @@
 // has both keys.
 //
 // Each call keeps its own answer, error and context. A pipeline that breaks
-// leaves those of the calls unanswered whose answers have not come, as a call
+// leaves those of its calls unanswered whose answers have not come, as a call
 // by itself would; they are repeated by the same owner as ever. A refused call
 // (an unknown script, a moved or foreign key) is repeated by itself. In a
 // cluster each master has pipelines of its own, so that one that is silent
@@ -108,7 +108,8 @@
 // USAGE says 296 and 232: it does not count the entry for the expiry.
 //
 // Non-goals: emulators without Lua's library struct (miniredis, fakeredis):
-// package memory is for tests; commands renamed; Redis before 7, proxies that
-// spread keys over servers for clients that do not know of it. A client sending
-// a script by the first key only would let a key be claimed twice.
+// package memory is for tests; renamed commands; Redis before 7, proxies that
+// spread keys over servers for clients that do not know of it. A proxy that
+// sends a script where its first key is, whatever the others are, would let a
+// key be claimed twice.
 package redis

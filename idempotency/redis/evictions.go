@@ -16,8 +16,8 @@ import (
 // evictionInterval is the time between two looks at the servers.
 const evictionInterval = time.Minute
 
-// Maintain implements storage.Maintainer: it reports keys a server evicted
-// since the last look, and that it cannot be asked.
+// Maintain implements storage.Maintainer: it reports keys that a server evicted
+// since the last look, and a server that cannot be asked.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	interval, seen := hook.Interval(ctx, evictionInterval), map[string]int64{}
 	for {

@@ -17,8 +17,8 @@ import (
 const (
 	// maxGathered is how many calls share a round trip at most.
 	maxGathered = 64
-	// maxShared is the size of a result sharing a round trip. The calls beside it
-	// would wait for a larger one.
+	// maxShared is the size of the largest result that shares a round trip. The
+	// calls beside it would wait for a larger one.
 	maxShared = 4 << 10
 )
 
@@ -46,9 +46,8 @@ type batch struct {
 	sent  chan struct{} // closed when all are answered, or have failed
 }
 
-// gathered is a call of a script. Everything in it does not change once it has
-// joined a batch, except for cmd, place and err, which are set when the batch
-// is sent.
+// gathered is a call of a script. Nothing in it changes once it has joined a
+// batch, except for cmd, place and err, which are set when the batch is sent.
 type gathered struct {
 	ctx    context.Context
 	script *goredis.Script
@@ -185,8 +184,8 @@ func (b *batch) send(server *goredis.Client) {
 
 // commands returns the calls in hand by script: a single command runs it on all
 // their keys. If the server wants a command's keys to be of one hash slot, each
-// call is a command. Completions go before claims: perhaps of the claimed key,
-// or the message before.
+// call is a command. Completions go before claims: one may be of the key that
+// is claimed, or of the message before.
 func (b *batch) commands() (commands [][]*gathered) {
 	for _, c := range b.calls {
 		if c.err = c.ctx.Err(); c.err != nil {

@@ -13,7 +13,7 @@ var escapeID = strings.NewReplacer("%", "%25", "}", "%7D")
 // escapePattern escapes SCAN's pattern characters.
 var escapePattern = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "^", `\^`, "-", `\-`)
 
-// name returns the server's key. Everything in braces is the hash tag of Redis
+// name returns the server's key. The part in braces is the hash tag of Redis
 // Cluster: keys of your own with the same tag are on the same node.
 func (s *Store) name(key storage.Key) string {
 	return s.options.Prefix + ":{" + key.Scope + "/" + escapeID.Replace(key.ID) + "}"

@@ -24,7 +24,7 @@ func (s *Store) Release(ctx context.Context, key storage.Key) (storage.Record, e
 
 // Purge implements storage.Operator. For a whole scope, Purge looks at all keys
 // of the server, or of each master of a cluster, in steps not blocking others
-// for long. Keys added meanwhile, or move to another node, may be missed. With
+// for long. Keys added meanwhile, or moved to another node, may be missed. With
 // an error, the count is of the keys forgotten before.
 func (s *Store) Purge(ctx context.Context, f storage.Filter) (int, error) {
 	if err := f.Validate(); err != nil {

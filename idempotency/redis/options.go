@@ -26,7 +26,7 @@ type Options struct {
 	Prefix string
 	// MaxResultBytes bounds a result; 1 MiB if 0. Results are the server's memory
 	// for the retention, and Redis, with a single thread, serves nobody else
-	// during the read of a result.
+	// while it reads a result.
 	MaxResultBytes int
 	// WaitReplicas makes a granted Claim and a Complete wait until so many
 	// replicas have it too (WAIT), and fail with errTooFewReplicas if they have

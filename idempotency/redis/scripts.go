@@ -11,9 +11,9 @@ import (
 var sources embed.FS
 
 // The first line of a script declares its rights. (Redis documentation,
-// "Scripting with Lua", "Eval scripts with flags".) A script with the line, and
-// without no-writes, is refused as a whole by a replica, and in the absence of
-// required replicas or the disk.
+// "Scripting with Lua", "Eval scripts with flags".) A script that has one, and
+// does not say no-writes, is refused as a whole by a replica, and while
+// replicas or the disk that the server insists on are missing.
 const (
 	// refusedWhenFull: nothing new is begun on a server at maxmemory.
 	refusedWhenFull = "#!lua\n"

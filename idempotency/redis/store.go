@@ -14,7 +14,7 @@ import (
 )
 
 // Store is an storage.Store and Operator in a Redis 7 server or later, a master
-// watched by Sentinel, a Redis Cluster, or Valkey. Made by New.
+// watched by Sentinel, a Redis Cluster, or Valkey. Make one with New.
 type Store struct {
 	client   goredis.UniversalClient
 	options  Options
@@ -110,11 +110,11 @@ func completionArgs(lease storage.Lease, result []byte, retention time.Duration)
 }
 
 // CompleteAndClaim is Complete and, in the same round trip, the Claim of
-// another key, each with an error of its own. For the next message of package
-// consumer. Neither is made, and err is ahead.ErrApart, unless a single server
-// has both keys, the call can share a round trip, and self is the store itself,
-// not a store around. A claim the server refuses is not asked for again: the
-// message will.
+// another key, each with an error of its own. It is for package consumer, which
+// claims the next message so. Neither is made, and err is ahead.ErrApart,
+// unless a single server has both keys, the call can share a round trip, and
+// self is the store itself, not one around it. A claim the server refuses is
+// not asked for again: its message's Run asks.
 func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
 	if self != storage.Store(s) || s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
@@ -162,8 +162,8 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 	return settled("fail", lease.Key, reply, err)
 }
 
-// Inspect implements storage.Store. A script, too: scripts are never sent to a
-// replica.
+// Inspect implements storage.Store. It is a script, too: scripts are never sent
+// to a replica.
 func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, error) {
 	return s.record(ctx, "inspect", inspectScript, key)
 }

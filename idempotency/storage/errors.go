@@ -44,13 +44,13 @@ var (
 	// ErrExhausted: the message reached the limit of failed or vanished attempts.
 	ErrExhausted = errors.New("attempts exhausted")
 	// ErrDeadLetter: the message's dead letter could not be kept. The message
-	// waits until then.
+	// waits until it is.
 	ErrDeadLetter = errors.New("keep dead letter")
 )
 
-// Answered tells whether a store's error, or nil, is an answer: its news of the
-// key is certain. Otherwise the store was out of reach, or the outcome is
-// unknown.
+// Answered tells whether a store's error, or nil, is an answer: what it says
+// about the key is certain. Otherwise the store was out of reach, or the
+// outcome is unknown.
 func Answered(err error) bool {
 	if err == nil {
 		return true

@@ -15,7 +15,7 @@ func (f Fingerprint) Version() string {
 }
 
 // Conflicts tells whether the two are of different payloads for sure: both set,
-// of a single version, and not equal.
+// of the same version, and not equal.
 func (f Fingerprint) Conflicts(other Fingerprint) bool {
 	return f != "" && other != "" && f != other && f.Version() == other.Version()
 }

@@ -10,8 +10,8 @@ import (
 // The state machine of a key, as functions of a Record and the server's time:
 // no I/O, no clock, no lock. A store with compare-and-set of whole records
 // reads a record, applies a transition and writes the outcome; stores computing
-// on the server (Lua, SQL) say the same in their language, held to it by the
-// suite storetest.
+// on the server (Lua, SQL) say the same in their language, and the suite
+// storetest holds them to it.
 //
 // Arguments are expected to be valid. A transition returning an error returns
 // the record as it was at now.

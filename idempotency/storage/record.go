@@ -33,8 +33,8 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// UnmarshalText sets the state by the name of String. An unknown name is an
-// error with the name.
+// UnmarshalText sets the state by its name, as String returns it. An unknown
+// name is an error that contains it.
 func (s *State) UnmarshalText(name []byte) error {
 	i := slices.Index(stateNames[:], string(name))
 	if i < 0 {
@@ -44,7 +44,7 @@ func (s *State) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// Record is a store's knowledge of a key. Times are the store's clock.
+// Record is what a store knows of a key. Times are the store's clock.
 type Record struct {
 	Key         Key
 	State       State
@@ -55,15 +55,15 @@ type Record struct {
 	// Attempts counts the claims granted, without those given back unused
 	// (Failure.Unrun): how often the handler was called.
 	Attempts int
-	// Vanished counts the attempts without an outcome, after the death, or a pause
-	// beyond the lease, of their process; Excused the failures through no fault of
-	// the message (Failure.Excused). The others failed, except perhaps for the
-	// last: running, or successful.
+	// Vanished counts the attempts that ended without an outcome, because their
+	// process died or was paused beyond the lease; Excused the failures through no
+	// fault of the message (Failure.Excused). The others failed, except perhaps
+	// for the last: running, or successful.
 	Vanished, Excused int
 	// LeaseUntil is set while Processing, RetryAt while Retryable.
 	LeaseUntil time.Time
 	RetryAt    time.Time
-	// Result is the completed attempt's. Owned by the caller.
+	// Result is the completed attempt's. It belongs to the caller.
 	Result []byte
 	// Reason is the last failure's.
 	Reason    string

@@ -9,14 +9,15 @@ import (
 // server, durable (as far as the server is) when it returns, and safe for
 // concurrent use, also by several processes. "Now" is the server's clock.
 //
-// After an error of another package, a method may have been carried out. Each
-// may be repeated with the same arguments: it then answers as it would have.
+// After an error other than those of this package, a method may have been
+// carried out. Each may be repeated with the same arguments: it then answers as
+// it would have.
 //
 // A record is forgotten a retention after the last change and is then Absent. A
-// fence still never repeats: the greater of the last fence plus one and the
-// server's clock in microseconds, so the fence grows beyond a forgotten record,
-// an emptied server or an empty replica, as long as clocks do not jump back
-// further.
+// fence still never repeats: it is the greater of the last fence plus one and
+// the server's clock in microseconds, so the fence grows beyond a forgotten
+// record, an emptied server or an empty replica, as long as clocks do not jump
+// back further.
 type Store interface {
 	// Claim asks for the key. A record with another fingerprint (when both are
 	// set) is ErrMismatch in every state. Otherwise:
@@ -48,13 +49,13 @@ type Store interface {
 	// not) is nil and changes nothing.
 	Fail(ctx context.Context, lease Lease, f Failure) error
 
-	// Inspect returns the record, with State Absent when there is none. Inspect
-	// reads everything written last, not a replica.
+	// Inspect returns the record, with State Absent when there is none. It
+	// reads what was written last, not a replica.
 	Inspect(ctx context.Context, key Key) (Record, error)
 }
 
-// Transactor is a Store completing a key in the transaction where the handler
-// works: both are there, or neither. A Processor finds out by itself.
+// Transactor is a Store that completes a key in the transaction in which the
+// handler works: both are there, or neither. A Processor finds out by itself.
 type Transactor interface {
 	Store
 
@@ -64,7 +65,8 @@ type Transactor interface {
 	Reserve(ctx context.Context) (Work, error)
 }
 
-// Work is the means of a message. A single goroutine at a time uses it.
+// Work is what Reserve has reserved for a message. One goroutine at a time uses
+// it.
 type Work interface {
 	// Claim is Store.Claim. While another handler of the key works beyond the
 	// lease the answer is InProgress.
@@ -88,8 +90,8 @@ type Work interface {
 // Maintainer is a Store, or a Runner, with periodic work. A consumer has the
 // work done.
 type Maintainer interface {
-	// Maintain does so until ctx ends, or returns if there is nothing to do.
-	// Errors are reported, and the work goes on.
+	// Maintain does the work until ctx ends, or returns if there is nothing to
+	// do. It reports errors, and goes on.
 	Maintain(ctx context.Context, report func(error))
 }
 
@@ -115,7 +117,7 @@ type Filter struct {
 	// States selects by state; empty means Completed and Failed: records neither
 	// running nor still to run.
 	States []State
-	// UnchangedFor selects records with the last change at least this old.
+	// UnchangedFor selects records whose last change is at least this old.
 	UnchangedFor time.Duration
 }
 
@@ -138,13 +140,13 @@ type Claim struct {
 	Outcome Outcome
 	// Lease is set when Claimed.
 	Lease Lease
-	// Attempts counts the granted claims, with the present.
+	// Attempts counts the granted claims, this one included.
 	Attempts int
 	// Vanished and Excused are the record's, set when Claimed.
 	Vanished, Excused int
 	// Wait is set for InProgress and NotDue, above 0.
 	Wait time.Duration
-	// Result is a Duplicate's. Owned by the caller.
+	// Result is a Duplicate's. It belongs to the caller.
 	Result []byte
 	// Reason is the last failure's, if any.
 	Reason string
@@ -192,15 +194,15 @@ func (o Outcome) String() string {
 type Lease struct {
 	Key   Key
 	Owner string
-	// Fence is the fencing token: greater than every earlier claim's of the key. A
-	// resource remembering the greatest fence can refuse a holder paused beyond
-	// the lease.
+	// Fence is the fencing token: greater than that of every earlier claim of the
+	// key. A resource that remembers the greatest it has seen can refuse a holder
+	// paused beyond the lease.
 	Fence int64
 }
 
 // Failure says how an attempt failed.
 type Failure struct {
-	// Terminal makes the key Failed; otherwise Retryable.
+	// Terminal makes the key Failed; otherwise it is Retryable.
 	Terminal bool
 	// Excused counts the attempt as failed through no fault of the message. Not
 	// for Terminal.

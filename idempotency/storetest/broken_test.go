@@ -34,11 +34,11 @@ type fault struct {
 	kept func(v verb, before, after storage.Record) (storage.Record, bool)
 	// claim alters the answer to a claim.
 	claim func(c *storage.Claim)
-	// request alters everything asked for.
+	// request alters what is asked for.
 	request func(r *storage.ClaimRequest)
 	// failure likewise.
 	failure func(f *storage.Failure)
-	// takes bounds how long a call is on the way, there as well as back. takes is
+	// takes bounds how long a call is on the way, there as well as back. It is
 	// none of a right store's faults.
 	takes time.Duration
 	// lags makes reading the clock and the rest two steps.
@@ -46,7 +46,7 @@ type fault struct {
 	// races makes reading and writing two steps.
 	races bool
 	// mixes swaps the answers of two claims made at the same time, as a pipeline
-	// does losing count.
+	// does that loses count.
 	mixes bool
 	// amnesia forgets the fences of forgotten records, and does not look at the
 	// clock for new ones.

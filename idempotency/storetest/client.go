@@ -10,7 +10,7 @@ import (
 )
 
 // client is a single process that works on keys, and makes mistakes on purpose.
-// client is for a single goroutine.
+// It is for a single goroutine.
 type client struct {
 	number   int
 	store    storage.Store
@@ -40,7 +40,7 @@ func (c *client) notes(key storage.Key) *notes {
 	return m
 }
 
-// next chooses the remedy for the key.
+// next chooses what to do with the key.
 func (c *client) next(key storage.Key) call {
 	m := c.notes(key)
 	held := m.held.Owner != ""
@@ -97,7 +97,7 @@ func (c *client) request() storage.ClaimRequest {
 	return r
 }
 
-// retention is long enough to outlive the history, or so short the key is
+// retention is long enough to outlive the history, or so short that the key is
 // forgotten in it.
 func (c *client) retention(least time.Duration) time.Duration {
 	if c.random.IntN(3) > 0 {

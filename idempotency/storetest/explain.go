@@ -9,9 +9,9 @@ import (
 )
 
 // explain returns an error unless, for each key, there is an order of the calls
-// answering them as they were answered. A call takes effect at a single moment
-// between the beginning and the end; calls that do not overlap keep their
-// order.
+// in which they are answered as they were. A call takes effect at a single
+// moment between the beginning and the end; calls that do not overlap keep
+// their order.
 func explain(o oracle, calls []call) error {
 	byKey := make(map[storage.Key][]call)
 	for _, c := range calls {

@@ -100,7 +100,7 @@ func violation(wrong call, before []call, beliefs []belief) error {
 	return fmt.Errorf("%s", text)
 }
 
-// The most of a violation to show.
+// The most that a violation shows.
 const (
 	maxBeliefs = 4
 	maxTail    = 20

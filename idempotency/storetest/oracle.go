@@ -63,8 +63,8 @@ func (o oracle) after(b belief, c call) []belief {
 	return possible
 }
 
-// leftBehind returns the record after a call that took b for forgotten. The
-// next state, with an exception: the store reads the clock first, and the call
+// leftBehind returns the record after a call that took b for forgotten. That is
+// next, with one exception: the store reads the clock first, and the call
 // changed nothing. Then b stays, because a later call may have read the clock
 // earlier, when b was not forgotten yet.
 func (o oracle) leftBehind(b, next belief, c call, when span) belief {
@@ -86,7 +86,7 @@ func (o oracle) before(when, limit span) span {
 	return span{when.lo, min(when.hi, limit.hi+o.tolerance-1)}
 }
 
-// known is after, once decided whether the record is forgotten.
+// known is after, once it is decided whether the record is forgotten.
 func (o oracle) known(b belief, c call, when span) []belief {
 	b.last = max(b.last, when.lo)
 	switch c.verb {

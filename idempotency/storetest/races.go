@@ -137,7 +137,7 @@ var races = []scenario{
 	}},
 }
 
-// ownAnswers takes the nth key through the life, beside others, and says which
+// ownAnswers takes the nth key through its life, beside others, and says which
 // answer was not its own. There is something different about each.
 func (b *bench) ownAnswers(n int) string {
 	key := storage.Key{Scope: b.key.Scope, ID: fmt.Sprintf("own-%d", n)}

@@ -8,7 +8,7 @@
 // and more than once. Options.Parent makes it a child instead.
 //
 // The span covers claim, handler and settlement; spans the handler starts from
-// the context are the children. The attributes follow the semantic conventions
+// its context are its children. Its attributes follow the semantic conventions
 // for messaging and Kafka, and beside them:
 //
 //	idempotency.disposition  what became of the message, see idempotency.Disposition

@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // Middleware returns a middleware for consumer.Config or a Process of your own.
-// To be put first.
+// Put it first.
 func Middleware(o Options) func(consumer.Process) consumer.Process {
 	if o.Provider == nil {
 		o.Provider = otel.GetTracerProvider()

@@ -1,9 +1,9 @@
 // Command cdc-outbox-idempotency is the operator's tool for the stores of
-// package idempotency: for a look at a message's record, another run, or to
-// forget the record. Verbs, flags and exit codes are public: 0 done, 1 a
-// passing error, 2 bad usage, or something an operator must fix.
+// package idempotency: it shows what a consumer's store knows of a message, has
+// it run again, or forgets it. Verbs, flags and exit codes are public: 0 done,
+// 1 an error that may pass, 2 bad usage, or something an operator must fix.
 //
-// A separate program because of every store's client.
+// It is a separate program because it links every store's client.
 package main
 
 import (

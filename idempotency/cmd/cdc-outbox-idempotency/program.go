@@ -15,11 +15,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
 
-// name is the program's name in users' shells.
+// name is what users type.
 const name = "cdc-outbox-idempotency"
 
-// program is the process for the verbs: given by the operating system in main,
-// by memory in tests.
+// program is the process as the verbs see it: from the operating system in
+// main, in memory in tests.
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
@@ -31,13 +31,12 @@ type verb struct {
 	summary string // a single line
 	detail  string // paragraphs for the verb's help; may be empty
 	example string // a single command
-	// prepare declares the flags and returns the action for the time after
-	// parsing.
+	// prepare declares the flags and returns what to do once they are parsed.
 	prepare func(*flag.FlagSet) action
 }
 
-// action does a verb's work. The error is printed, and the failure.Class is the
-// exit code.
+// action does a verb's work. Its error is printed, and the error's
+// failure.Class is the exit code.
 type action func(context.Context, *program) error
 
 func verbs() []verb {
@@ -137,8 +136,8 @@ func find(word string) (verb, error) {
 	return verb{}, failure.Configf(remedy, "unknown verb%s; the verbs are %s", quote(word), strings.Join(verbNames(), ", "))
 }
 
-// harmless texts can be repeated in a message: not a URL with a password,
-// without the flag.
+// harmless matches text that a message may repeat: not a URL with a password
+// that lost its flag.
 var harmless = regexp.MustCompile(`^-{0,2}[A-Za-z][\w-]{0,30}$`)
 
 func quote(word string) string {

@@ -1,13 +1,13 @@
 // Package ahead lets a message be claimed at the moment at which the one before
-// being completed, so each message takes a single round trip to the store, not
+// is completed, so each message takes a single round trip to the store, not
 // two.
 //
 // A caller handling messages in turn gives each Run a Turn, by the context. A
 // Runner claims the next message when it completes this one, and leaves the
 // claim in the Turn; it belongs to the next message's Turn then. So a claim is
-// never made before the handler of the message before has ended, and one
-// granted is followed by that message's Run, or dropped. A claim not answered
-// in time is left to the message's Run, which asks for the same owner.
+// never made before the handler of the message before has ended, and a granted
+// one is followed by that message's Run, or dropped. A claim not answered in
+// time is left to the message's Run, which asks for the same owner.
 package ahead
 
 import (
@@ -22,7 +22,7 @@ import (
 type Turn struct {
 	// Key is the message's.
 	Key storage.Key
-	// Next returns the next message, if free to be claimed. Next is asked when the
+	// Next returns the next message, if free to be claimed. It is called when the
 	// handler has succeeded. With own, only the next of the same order counts: if
 	// the completion hangs, that message has to wait in any case.
 	Next func(own bool) (key storage.Key, fingerprint storage.Fingerprint, ok bool)
@@ -36,8 +36,8 @@ type Turn struct {
 
 // Claim is a claim asked for ahead.
 type Claim interface {
-	// Live tells whether granted, with the message's means held: the message must
-	// be run at once, or the claim dropped.
+	// Live tells whether it was granted, and holds what its message takes: the
+	// message must be run at once, or the claim dropped.
 	Live() bool
 	// Drop gives a live claim back, as if never asked for. The knowledge of the
 	// claim remains useful to the message's Run.
@@ -72,8 +72,9 @@ type Store interface {
 // ErrApart is the error of a CompleteAndClaim not made.
 var ErrApart = errors.New("the completion and the claim have to be asked for apart")
 
-// ErrClaim is wrapped by the error of a commit failed, for certain or perhaps,
-// by the next message's claim, hence through no fault of the message.
+// ErrClaim is wrapped by the error of a commit that failed, or may have failed,
+// because of the next message's claim, and so through no fault of its own
+// message.
 var ErrClaim = errors.New("the next message's claim, which would have been committed with it, failed")
 
 type turnKey struct{}

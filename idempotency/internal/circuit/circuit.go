@@ -10,7 +10,7 @@
 // Failures count by what the calls are about: one key, say, that cannot be asked
 // for does not open the breaker, however often it is asked for.
 //
-// A probe cancelled makes way for the next call. A call that began while the
+// A cancelled probe makes way for the next call. A call that began while the
 // breaker was closed, and ends while it is not, changes nothing.
 package circuit
 
@@ -26,14 +26,14 @@ const (
 	HalfOpen State = "half-open"
 )
 
-// Breaker begins closed. Each call starting is told of by a separate C, and is
-// about a subject S. Breaker is not safe for concurrent use.
+// Breaker begins closed. Each starting call is told of by a C of its own, and
+// is about a subject S. Breaker is not safe for concurrent use.
 type Breaker[C, S comparable] struct {
 	failures int
 	wait     func(n int) time.Duration
 
 	state  State
-	failed map[S]struct{} // the subjects of calls failed in a row, while closed
+	failed map[S]struct{} // the subjects of calls that failed in a row, while closed
 	opened int            // times in a row
 	until  time.Time
 	prober *C
@@ -62,8 +62,8 @@ func (b *Breaker[C, S]) Starts(c C) {
 
 func (b *Breaker[C, S]) probes(c C) bool { return b.prober != nil && *b.prober == c }
 
-// Fails is told a call was not answered. Fails tells whether the failure opens
-// a closed breaker, and for how long; 0 if the call changes nothing.
+// Fails is told that a call was not answered. Fails tells whether the failure
+// opens a closed breaker, and for how long; 0 if the call changes nothing.
 func (b *Breaker[C, S]) Fails(c C, about S, now time.Time) (opens bool, wait time.Duration) {
 	switch {
 	case b.state == Closed:
@@ -81,15 +81,15 @@ func (b *Breaker[C, S]) Fails(c C, about S, now time.Time) (opens bool, wait tim
 	return opens, wait
 }
 
-// Cancelled is told a call was ended by the caller.
+// Cancelled is told that a call was ended by the caller.
 func (b *Breaker[C, S]) Cancelled(c C) {
 	if b.probes(c) {
 		b.prober = nil
 	}
 }
 
-// Passes is told a call was answered. Passes tells whether the answer closes
-// the breaker.
+// Passes is told that a call was answered. Passes tells whether the answer
+// closes the breaker.
 func (b *Breaker[C, S]) Passes(c C) (closes bool) {
 	closes = b.probes(c)
 	if closes || b.state == Closed {

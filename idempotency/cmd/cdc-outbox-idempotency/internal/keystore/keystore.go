@@ -27,7 +27,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Store is the operator's store. To be closed after use.
+// Store is what an operator works on. Close it after use.
 type Store interface {
 	storage.Store
 	storage.Operator
@@ -40,7 +40,7 @@ const forms = "redis://host:6379/0, rediss://…, redis://host:6379?cluster=true
 // Open opens the store the URL names; name is the table (postgres, dynamodb) or
 // the prefix of the keys (redis), empty for the default. Open makes no call to
 // the server where possible. Errors are of class failure.Config and show
-// nothing of the URL, perhaps with a password.
+// nothing of the URL, which may hold a password.
 func Open(ctx context.Context, from, name string) (Store, error) {
 	scheme, _, found := strings.Cut(from, "://")
 	if !found {
