@@ -16,7 +16,7 @@ const (
 	exactlyOnce = "exactly_once"
 )
 
-// delivered is cdc-outbox with one of the two ways to deliver.
+// delivered is cdc-outbox with one of its two ways to deliver.
 type delivered struct{ ours }
 
 func (s *stage) delivered(how string) subject {
@@ -24,11 +24,11 @@ func (s *stage) delivered(how string) subject {
 }
 
 // staysWarm implements subject: the brokers outlive a run, and a broker is slow
-// until the JVM has compiled what the traffic needs.
+// until its JVM has compiled what the traffic needs.
 func (d delivered) staysWarm() bool { return true }
 
 // start implements subject. Exactly once does not begin with a slot of which
-// nothing tells everything delivered, so it is told.
+// nothing tells what was delivered, so it is told.
 func (d delivered) start(ctx context.Context, t task) (running, error) {
 	if d.name() == exactlyOnce {
 		settings := append(rig.Wiring(d.db.URL, t.slot, d.kafka.Addr, t.topic), d.set...)
@@ -39,9 +39,8 @@ func (d delivered) start(ctx context.Context, t task) (running, error) {
 	return d.ours.start(ctx, t)
 }
 
-// deliveries compares the two ways to deliver, for a consumer reading
-// everything committed: how fast a backlog becomes visible, and how late events
-// are.
+// deliveries compares the two ways to deliver, for a consumer that reads what
+// is committed: how fast a backlog becomes visible, and how late events are.
 func (s *stage) deliveries(ctx context.Context) error {
 	subjects := []subject{s.delivered(onceOrMore), s.delivered(exactlyOnce)}
 	where := fmt.Sprintf(", brokers: %d", s.brokers)

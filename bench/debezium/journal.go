@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// journal notes for each event of a traffic when committed and when a consumer
-// had it. Safe for concurrent use.
+// journal notes for each event of a traffic when it was committed and when a
+// consumer had it. It is safe for concurrent use.
 type journal struct {
 	began    time.Time
 	traffic  int
@@ -71,8 +71,8 @@ func (j *journal) missing() (n int) {
 }
 
 // latencies are those from commit to consumer, sorted, of the events committed
-// from a single time until another. A consumer may have an event before the
-// writer has the commit's answer: that is 0.
+// from one time until another. A consumer may have an event before the writer
+// has the commit's answer: that is 0.
 func (j *journal) latencies(from, to int64) []time.Duration {
 	var list []time.Duration
 	for i := range min(j.next.Load(), int64(len(j.commits))) {

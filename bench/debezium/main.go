@@ -1,4 +1,4 @@
-// Command debezium compares cdc-outbox with Debezium: the PostgreSQL connector
+// Command debezium compares cdc-outbox with Debezium: its PostgreSQL connector
 // with the outbox event router, on Kafka Connect standalone. Both read from one
 // PostgreSQL and write to a single broker of Apache Kafka, by turns in a single
 // run, because the speed of a machine drifts: only neighbours are compared.
@@ -8,7 +8,7 @@
 // With -modes delivery it compares our two ways to deliver instead, without
 // Debezium.
 //
-// docs/internals/BENCHMARKS-debezium.md says everything measured, and how it is
+// docs/internals/BENCHMARKS-debezium.md says what is measured, and how it is
 // kept fair. Linux only: processor time and memory are read from the kernel.
 // Needs Java 17 and, once, Maven.
 package main

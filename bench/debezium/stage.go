@@ -101,7 +101,7 @@ func (s *stage) finish(t task) error {
 
 func (s *stage) ours() subject { return ours{s.connector, s.db, s.kafka, s.set, oursName} }
 
-// tuned is Debezium as it is at the best for one of the two ends.
+// tuned is Debezium as it is at its best for one of the two ends.
 func (s *stage) tuned(title string, end properties, keep bool) *debezium {
 	return &debezium{title: title, dir: s.dir, heap: s.heap, worker: tunedWorker, keep: keep,
 		connector: tuned.with(end).with(s.debezium.Map()), db: s.db, kafka: s.kafka}

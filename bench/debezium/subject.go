@@ -25,7 +25,8 @@ type subject interface {
 type running interface {
 	// Usage is that of the process whose costs count.
 	Usage() (rig.Usage, error)
-	// began is when started, and used is what the process had used by then.
+	// began is when it was started, and used is what the process had used by
+	// then.
 	began() (at time.Time, used rig.Usage)
 	// Alive is why it does not work any more, or nil.
 	Alive(ctx context.Context) error

@@ -76,7 +76,7 @@ func (t *traffic) write(ctx context.Context, due time.Time) error {
 			}
 			events[i], ids[i], aggregates[i] = number, t.log.id(number), fmt.Sprint(number%10_000)
 		}
-		// A transaction begun ends, so the outcome is known.
+		// A transaction that has begun ends, so that its outcome is known.
 		_, err := conn.Exec(context.WithoutCancel(ctx),
 			`INSERT INTO outbox SELECT id, 'order', aggregate, 'OrderPlaced', $3 FROM unnest($1::uuid[], $2::text[]) AS e (id, aggregate)`,
 			ids, aggregates, t.payload)

@@ -11,15 +11,14 @@ import (
 //   - Debezium's reference, "PostgreSQL connector",
 //     https://debezium.io/documentation/reference/stable/connectors/postgresql.html:
 //     plugin.name=pgoutput, which needs nothing to be installed; a slot and a
-//     separate publication, the publication made beforehand;
-//     snapshot.mode=no_data streams from where the slot begins, when no offset
-//     is stored; max.queue.size larger than max.batch.size: the defaults of
-//     8192 and 2048, as guides' larger ones (four and twice as many, tried
-//     here) drain no faster, or slower; poll.interval.ms is how long a batch
-//     waits for more events where not full, and also how long a full queue
-//     waits: most of the latency, and with the default of 500 half of the
-//     throughput; statistics.metrics.enabled and extended.headers.enabled only
-//     add work.
+//     publication of its own, the publication made beforehand; snapshot.mode=no_data
+//     streams from where the slot begins, when no offset is stored; max.queue.size
+//     larger than max.batch.size: the defaults of 8192 and 2048, as guides' larger
+//     ones (four and twice as many, tried here) drain no faster, or slower;
+//     poll.interval.ms is how long a batch waits for more events where not full, and
+//     also how long a full queue waits: most of the latency, and with the default of
+//     500 half of the throughput; statistics.metrics.enabled and
+//     extended.headers.enabled only add work.
 //   - "Outbox Event Router", …/transformations/outbox-event-router.html: the
 //     only transformation, with the defaults except for the name of the topic;
 //     a jsonb payload goes out as the text it is with StringConverter, as ours
@@ -78,7 +77,7 @@ var tuned = properties{
 	"producer.override.buffer.memory":    "67108864",
 }
 
-// Aims of tuning: each is measured with its own. Latency has the price in
+// Aims of tuning: each is measured with its own. Latency has its price in
 // processor time, which a shorter poll raises.
 var (
 	forThroughput = properties{"poll.interval.ms": "10", "producer.override.linger.ms": "5"}

@@ -11,7 +11,7 @@ import (
 )
 
 // decode measures what of a walsender's work a publication's row filter can
-// divide among slots. The work of each slot without passing rows.
+// divide among slots. What is left where no row passes, each slot has to do.
 func decode(ctx context.Context, s *stage, name string) error {
 	db, err := s.database(ctx, 1, s.load)
 	if err != nil {

@@ -25,7 +25,7 @@ func small() options {
 	}
 }
 
-// TestE2EScenarios runs each: a drain with the records not the rows fails.
+// TestE2EScenarios runs each: a drain whose records are not the rows fails.
 func TestE2EScenarios(t *testing.T) {
 	o := small()
 	o.json = t.TempDir() + "/results.json"

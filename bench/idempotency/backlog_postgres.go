@@ -12,8 +12,8 @@ import (
 )
 
 // measurePostgresBacklog races a loop with a transaction per message, of the
-// key and the handler's row, and the library with Transactional. A loop only
-// inserts the row shows what the rest costs.
+// key and the handler's row, and the library with Transactional. A loop that
+// only inserts the row shows what the rest costs.
 func measurePostgresBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
 	var s stage
 	defer s.close()

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The least giving the guarantee of one owner at a time: two scripts per
+// The least that gives the guarantee of one owner at a time: two scripts per
 // message, a claim by an owner for a while, and a completion by the same owner.
 var (
 	bareClaim = goredis.NewScript(`

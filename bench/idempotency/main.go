@@ -8,8 +8,8 @@
 // In each round every store gets as many new messages: first or last the bare
 // calls, in between the claims, the completions, and a duplicate of each
 // message. All take part in each round, because the speed of a machine drifts;
-// only figures of a single round are divided by each other, and everything
-// printed are medians over the rounds.
+// only figures of a single round are divided by each other, and what is printed
+// are medians over the rounds.
 //
 // Then consumers work off a backlog: a hand-written loop, and the library in both
 // orders, with Redis and with PostgreSQL's Transactional (backlog.go).

@@ -160,7 +160,7 @@ func inserts(pool *pgxpool.Pool) call {
 }
 
 // ofTransactional are the calls of the runner whose handler inserts a row,
-// beside a transaction only does that.
+// beside a transaction that only does that.
 func ofTransactional(x *idempotency.Processor, pool *pgxpool.Pool) (calls [phases]call) {
 	run := func(ctx context.Context, m *message, want idempotency.Disposition) error {
 		r, err := x.Run(ctx, m.Message, func(ctx context.Context) ([]byte, error) {

@@ -35,7 +35,7 @@ type message struct {
 // call is carried out once per message and phase.
 type call func(ctx context.Context, m *message) error
 
-// subject is everything measured; calls it does not have are nil.
+// subject is what is measured; calls it does not have are nil.
 type subject struct {
 	name  string
 	calls [phases]call

@@ -39,7 +39,7 @@ func draw(r *figures.Report) []byte {
 	versions := ""
 	for _, name := range []string{"PostgreSQL", "Apache Kafka", "kfake", "Debezium"} {
 		if v := r.Versions[name]; v != "" {
-			if name != "Debezium" { // which says the name
+			if name != "Debezium" { // which says its name
 				v = name + " " + v
 			}
 			versions += v + "; "

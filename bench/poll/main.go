@@ -2,11 +2,11 @@
 //
 //	go run ./bench/poll [-rows N] [-new N] [-rounds N] …
 //
-// The first part shows a poll's cost follows the new rows and not the table: it
-// takes turns between a table of -rows rows and one of -small, in a single
-// server and run, and gives for both the time until -new new rows are published
-// and marked, the blocks of table and indexes this touched, and the same of a
-// poll that finds nothing. Deliveries take no time there.
+// The first part shows that a poll's cost follows the new rows and not the
+// table: it takes turns between a table of -rows rows and one of -small, in a
+// single server and run, and gives for both the time until -new new rows are
+// published and marked, the blocks of table and indexes this touched, and the
+// same of a poll that finds nothing. Deliveries take no time there.
 //
 // The second part has a writer commit the same load while nobody reads, while
 // the connector streams, and while it polls, and gives the processor time of

@@ -7,10 +7,10 @@
 // The traffic is -rate events a second for -minutes minutes, -speed times as
 // fast; retention.after and the intervals of retention and autovacuum are as
 // many times shorter. So many minutes run with retention, and as many without,
-// in phases by turns, on a single table, one slot and a single topic, with
-// writers that do not pause. A phase restarts the connector (which may repeat a
-// transaction the stop cut through); the first seconds are not measured. A
-// phase with retention also has to delete what the one before it left.
+// in phases by turns, on one table, one slot and one topic, with writers that
+// do not pause. A phase restarts the connector (which may repeat a transaction
+// the stop cut through); the first seconds are not measured. A phase with
+// retention also has to delete what the one before it left.
 //
 // The latency is from the answer to the COMMIT until a consumer has the record.
 // Only ratios of neighbours count, because the speed of a machine drifts. Every

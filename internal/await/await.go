@@ -34,11 +34,12 @@ func Answer[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 // pause is between two attempts of Ready.
 const pause = 20 * time.Millisecond
 
-// ErrExited reports the awaited server's own end.
+// ErrExited says that the awaited server has ended by itself.
 var ErrExited = errors.New("it exited while starting")
 
-// Ready probes a starting server until an answer. An error when ctx ends
-// before, when exited is closed (or nil) or when the probe finds ErrExited.
+// Ready probes a starting server until an answer. It fails when ctx ends
+// before, when exited, which may be nil, is closed, or when the probe finds
+// ErrExited.
 func Ready(ctx context.Context, exited <-chan struct{}, probe func(context.Context) error) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()

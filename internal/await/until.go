@@ -5,7 +5,7 @@ import "time"
 // patience bounds Until, for slow and busy machines.
 const patience = 2 * time.Minute
 
-// Until waits in a test until met, and fails the test after an endless wait.
+// Until waits in a test until met, and fails the test if that takes for ever.
 func Until(t interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -13,7 +13,7 @@ import (
 )
 
 // A replacement in a go.mod counts for nobody else, and go install refuses a
-// module with one. So everything required here must be everything released.
+// module with one. So what is required here must be what is released.
 func TestModulesRequireEachOtherAsReleased(t *testing.T) {
 	dirs, release := workspace(t)
 	if len(dirs) < 5 || release == "" {

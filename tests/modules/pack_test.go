@@ -23,7 +23,7 @@ const (
 	root       = "github.com/cdc-outbox/cdc-outbox"
 )
 
-// workspace returns the directory of each module by the path, and the version
+// workspace returns the directory of each module by its path, and the version
 // they are released at.
 func workspace(t *testing.T) (dirs map[string]string, version string) {
 	t.Helper()

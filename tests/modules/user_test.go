@@ -108,7 +108,7 @@ func TestE2EProgramsAreInstalled(t *testing.T) {
 	}
 }
 
-// A go.mod lists the needs of the module.
+// A go.mod lists what its module needs.
 func TestE2EModulesAreTidy(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "scripts/tidy.sh", "check")
 	cmd.Dir = repository
@@ -118,7 +118,7 @@ func TestE2EModulesAreTidy(t *testing.T) {
 	}
 }
 
-// machine is one with Go, and nothing in the cache.
+// machine is one with Go, and nothing in its cache.
 type machine struct {
 	goCommand, dir, cache string
 	environ               []string

@@ -11,7 +11,7 @@ import (
 // TestDocumentationIsWhatRuns finds each block of code of the documentation in
 // an example that runs, or in the SQL that is tested.
 func TestDocumentationIsWhatRuns(t *testing.T) {
-	// The statements quoted are comments in the file.
+	// The quoted statements are comments in the file.
 	partitioned := strings.NewReplacer("--       ", "", "--   ", "").Replace(docblocks.Read(t, "../../outbox/partitioned.sql"))
 	docblocks.Check(t, "../../docs/outbox-library.md", 8, docblocks.Sources{
 		"go":  docblocks.Read(t, "example_test.go", "example_table_test.go", "tracing/tracing_test.go"),

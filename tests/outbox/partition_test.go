@@ -179,7 +179,7 @@ func TestDefaultPartitionCatchesWhatHasNoOther(t *testing.T) {
 }
 
 // A table may have an identity column, which PostgreSQL 17 and later refuse in
-// a table attached.
+// an attached table.
 func TestPartitionOfATableWithAnIdentity(t *testing.T) {
 	url := newDB(t, `CREATE TABLE numbered (id uuid, aggregatetype text, aggregateid text, type text, payload jsonb, headers jsonb,
 		n bigint GENERATED ALWAYS AS IDENTITY, created_at timestamptz NOT NULL DEFAULT now()) PARTITION BY RANGE (created_at)`)

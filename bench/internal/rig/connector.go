@@ -49,8 +49,8 @@ func (c *Connector) Remove() {
 	}
 }
 
-// Run starts the connector with settings, each key=value. Run serves no HTTP,
-// and what it writes to the standard output is dropped.
+// Run starts the connector with settings, each key=value. The connector serves
+// no HTTP, and what it writes to its standard output is dropped.
 func (c *Connector) Run(settings ...string) (*Program, error) {
 	args := []string{"run", "--set", "http.listen=", "--set", "log.level=warn"}
 	for _, set := range settings {

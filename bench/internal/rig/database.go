@@ -61,8 +61,8 @@ func (db *Database) CreateDatabase(ctx context.Context, name string) (*Database,
 	return other, nil
 }
 
-// Close ends the connection. Close stops the server and removes the data,
-// unless there before this database.
+// Close ends the connection. Close stops the server and removes its data,
+// unless the server was there before this database.
 func (db *Database) Close() {
 	_ = db.Conn.Close(context.Background())
 	if !db.guest {

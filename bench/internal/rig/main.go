@@ -1,7 +1,8 @@
 // Package rig has what the benchmarks of the whole program share: PostgreSQL
 // with an outbox and backlogs in the log, a broker, the connector, and readers
-// of a slot to compare it with, each in a separate process, so the processor
-// time and memory are its own. Linux only: they are read from the kernel.
+// of a slot to compare it with, each in a separate process, so that its
+// processor time and memory are its own. Linux only: they are read from the
+// kernel.
 //
 // Non-goals: judging.
 package rig

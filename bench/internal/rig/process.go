@@ -95,7 +95,7 @@ func WithoutFrames(text string) string {
 	return strings.Join(kept, "")
 }
 
-// Stop ends the process and all of the group: gently at first.
+// Stop ends the process and all of its group: gently at first.
 func (p *Process) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -107,7 +107,7 @@ func (p *Process) Stop() error {
 	return err
 }
 
-// Kill ends the process and all of the group at once.
+// Kill ends the process and all of its group at once.
 func (p *Process) Kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // an error says there is nobody
 	<-p.Exited()

@@ -34,7 +34,7 @@ func Recvlogical(url, slot, end, publication string, messages bool) (Reader, err
 }
 
 // BareReader is the connector's package wal alone, in a separate process: what
-// is above the processor time, the connector takes to route, encode and send.
+// is above its processor time, the connector takes to route, encode and send.
 // The program's main must be Main.
 func BareReader(url, slot, end, publication string) (Reader, error) {
 	self, err := os.Executable()
@@ -91,7 +91,7 @@ type reading struct {
 	began     time.Time
 }
 
-// look notes whether the reader is done, and what it and the walsender have
+// look notes whether the reader is done, and what it and its walsender have
 // used.
 func (r *reading) look(ctx context.Context, db *Database) (err error) {
 	select {
@@ -101,8 +101,8 @@ func (r *reading) look(ctx context.Context, db *Database) (err error) {
 		return r.failed()
 	default:
 	}
-	// A process just ended cannot be measured any more. The peak as wait4(2) tells
-	// it would be ours: a child begins with the parent's.
+	// A process that has just ended cannot be measured any more. The peak as
+	// wait4(2) tells it would be ours: a child begins with its parent's.
 	if used, err := r.Usage(); err == nil {
 		r.Reader = used
 	}

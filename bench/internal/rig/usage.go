@@ -12,7 +12,7 @@ import (
 
 // Usage is what a process has used up to now.
 type Usage struct {
-	CPU       time.Duration // user and system, of all the threads
+	CPU       time.Duration // user and system, of all its threads
 	RSS, Peak float64       // resident memory now and the most of it, MiB
 }
 

@@ -123,7 +123,7 @@ func TestATopicThatIsGone(t *testing.T) {
 }
 
 // A commit that arrived after the topic had been created again is that of the
-// old topic: a consumer starting does not believe it.
+// old topic: a consumer that starts does not believe it.
 func TestAnOffsetOfTheTopicBefore(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

@@ -114,8 +114,8 @@ func Example_onceWrap() {
 	// do not commit: retry true message "shipping/b": no box is large enough
 }
 
-// A handler not ending the work when it is cut off loses the right to it: ask
-// the cause for the reason.
+// A handler that does not end its work when it is cut off loses the right to
+// it: ask the cause for the reason.
 func Example_handler() {
 	var handler consumer.Handler = func(ctx context.Context, _ *kgo.Record) error {
 		select {
@@ -142,7 +142,7 @@ func Example_position() {
 	// Output: orders/3/42 <nil>
 }
 
-// A request coming twice gets the answer it got.
+// A request that comes twice gets the same answer.
 func Example_setResult() {
 	processor, err := idempotency.New(idempotency.Options{Store: memory.New(memory.Options{}), MaxAttempts: -1})
 	if err != nil {

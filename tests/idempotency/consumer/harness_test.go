@@ -26,8 +26,8 @@ const (
 	timeout = 90 * time.Second
 )
 
-// ledger is a Runner with a store consumers share: leases do not expire while
-// their handlers run.
+// ledger is a Runner with a store that consumers share: leases do not expire
+// while their handlers run.
 type ledger struct {
 	mu          sync.Mutex
 	state       map[string]string // "", running, done

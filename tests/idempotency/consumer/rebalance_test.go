@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// shortSessions lets the broker expel members killed.
+// shortSessions lets the broker expel killed members.
 var shortSessions = kafkatest.Setting("group.min.session.timeout.ms", "500")
 
 // TestE2EMembersComeAndGo lets members join, leave and die at random while they
@@ -77,7 +77,7 @@ func TestE2EMembersComeAndGo(t *testing.T) {
 	}
 }
 
-// expel returns when the broker has expelled a member killed. kfake never does
+// expel returns when the broker has expelled a killed member. kfake never does
 // so if the connection broke between the member's join and the sync: then the
 // member is made to leave.
 func expel(t *testing.T, b *kafkatest.Broker, clientID string) {
@@ -125,7 +125,7 @@ func join(t *testing.T, b *kafkatest.Broker, l *ledger, balancer kgo.GroupBalanc
 	cfg := config(b, l, h)
 	cfg.Concurrency = 4
 	cfg.KeyOrder = true
-	cfg.RevokeTimeout = time.Second // how long the others wait for one killed depends on it
+	cfg.RevokeTimeout = time.Second // how long the others wait for a killed one depends on it
 	cfg.Options = append(cfg.Options, kgo.Balancers(balancer), kgo.SessionTimeout(time.Second), kgo.Dialer(m.dial), kgo.ClientID(m.id),
 		kgo.RetryTimeout(time.Second), kgo.RequestRetries(3), kgo.RequestTimeoutOverhead(time.Second))
 	m.member = start(t, cfg)
@@ -147,7 +147,7 @@ func (m *hostage) dial(ctx context.Context, network, address string) (net.Conn, 
 }
 
 // kill cuts the member off: for the broker it vanishes. The handlers stop, as
-// those of a process killed do.
+// those of a killed process do.
 func (m *hostage) kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,7 +252,7 @@ func TestRevocationCutsOffWhatTakesTooLong(t *testing.T) {
 }
 
 // TestExpulsionCutsOffAtOnce: a member the broker does not know any more has
-// lost the partitions.
+// lost its partitions.
 func TestExpulsionCutsOffAtOnce(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t, shortSessions)

@@ -153,7 +153,7 @@ func awaitGauge(t *testing.T, gauge func() float64, want float64) {
 	await.Until(t, fmt.Sprintf("a gauge of %v", want), func() bool { return gauge() == want })
 }
 
-// Two groups under a single scope would each skip what the other has handled.
+// Two groups under one scope would each skip what the other has handled.
 func TestTwoGroupsOfOneScope(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -209,7 +209,7 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	})
 }
 
-// checked is a Runner with the store not as it should be.
+// checked is a Runner whose store is not as it should be.
 type checked struct{ idempotency.Runner }
 
 func (checked) Check(context.Context) ([]storage.Problem, error) {
@@ -276,7 +276,7 @@ func (l *logbook) count(text string) int {
 	return n
 }
 
-// String is all logged.
+// String is all that was logged.
 func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -73,8 +73,8 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
-// store returns a client of the table knowing the server's clock exactly, with
-// a local clock that is off.
+// store returns a client of the table that knows the server's clock exactly,
+// with a local clock that is off.
 func (f *fixture) store(offset time.Duration) *dynamodb.Store {
 	return exactly(must.Get(dynamodb.New(f.client, dynamodb.Options{
 		Table: f.table, Margin: -1,

@@ -28,7 +28,7 @@ type step struct {
 	do   func(s *dynamodb.Store) (any, error)
 	// writes is how many it makes: a claim of a known key is refused first.
 	writes int64
-	// after is the state once carried out.
+	// after is the state once it was carried out.
 	after storage.State
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Two clients with the clocks hours apart, and who see whole seconds only, keep
-// to a lease.
+// Two clients whose clocks are hours apart, and who see whole seconds only,
+// keep to a lease.
 func TestLeasesLastForSkewedClients(t *testing.T) {
 	server, clock := dynamotest.Shared(t), newTicker()
 	table, client := server.Table(t), server.Client(t, clock.stamp(http.TimeFormat))

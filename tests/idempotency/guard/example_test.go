@@ -108,7 +108,7 @@ func Example_appliedFirst() {
 	// Output: 105 <nil>
 }
 
-// Events that carry the whole state and the version: the newest wins, in
+// Events that carry the whole state and its version: the newest wins, in
 // whatever order they come. Advance is for a state taking more than a single
 // statement to write.
 func Example_markAdvance() {

@@ -59,7 +59,7 @@ func TestTransition(t *testing.T) {
 }
 
 // The handler of a single message runs a thousand times, thirty at a time: one
-// transition, and a single event, whatever the transactions' ends.
+// transition, and one event, whatever the transactions' ends.
 func TestE2EThousandRunsOneTransition(t *testing.T) {
 	insert := `INSERT INTO "My ""Shop"""."The Orders" VALUES (1, 'PENDING')`
 	each(t, []string{orders, guard.Applied{}.Schema(), insert}, func(t *testing.T, pool *pgxpool.Pool, do do) {

@@ -65,7 +65,7 @@ func newStream(t testing.TB, r runner, partitions ...[]string) stream {
 func idOf(r *kgo.Record) string { return string(r.Headers[0].Value) }
 
 // consume runs a consumer of the stream until stop is called, or the test ends.
-// Each message has the effect, behind what handle does, which may be nil.
+// Each message has its effect, behind what handle does, which may be nil.
 func (s stream) consume(t testing.TB, handle func(ctx context.Context, id string) error, change ...func(*consumer.Config)) (stop func()) {
 	t.Helper()
 	cfg := consumer.Config{
@@ -119,7 +119,7 @@ func undaunted() func(*consumer.Config) {
 }
 
 // awaitDone waits until the messages are completed, and asserts that each had
-// the effect once.
+// its effect once.
 func (s stream) awaitDone(t testing.TB, ids ...string) {
 	t.Helper()
 	await.Until(t, fmt.Sprintf("%d messages are completed", len(ids)), func() bool {
@@ -161,7 +161,7 @@ func sharedTrip(sql string) bool {
 }
 
 // The claim of a message shares the round trip completing the one before it in
-// the partition, and the transaction is as any other, whatever the one before
+// the partition, and its transaction is as any other, whatever the one before
 // has set. After a number of messages the connection is for others.
 func TestClaimAhead(t *testing.T) {
 	mode := func(m pgx.QueryExecMode) func(*pgxpool.Config) {
@@ -293,8 +293,8 @@ func TestClaimsAheadLeaveAConnection(t *testing.T) {
 }
 
 // Whatever becomes of a claim, the message before is completed, once. If the
-// claim fails the commit, that is not held against it, and it is tried again
-// without it.
+// claim fails the commit, that is not held against the message, which is tried
+// again without the claim.
 func TestClaimAheadIsRefused(t *testing.T) {
 	t.Run("a duplicate", func(t *testing.T) {
 		s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c", "b", "c", "d"})
@@ -448,7 +448,7 @@ func TestClaimAheadIsGivenBack(t *testing.T) {
 }
 
 // A claim whose transaction the server has ended, as nobody used it, is given
-// back: no attempt is lost by a middleware taking the time.
+// back: no attempt is lost by a middleware taking its time.
 func TestClaimAheadThatWaitsIsGivenBack(t *testing.T) {
 	r := newRunnerWith(t, postgres.Options{IdleTimeout: 1200 * time.Millisecond}, idempotency.Options{Lease: long})
 	s := newStream(t, r, []string{"a", "b", "c"})
@@ -503,7 +503,7 @@ func TestClaimAheadOfAnotherProcessor(t *testing.T) {
 }
 
 // The connection is cut, or killed, in the round trip that completes a message
-// and claims the next. Each has the effect once, and the next is attempted
+// and claims the next. Each has its effect once, and the next is attempted
 // once.
 func TestE2EFaultAtAClaimAhead(t *testing.T) {
 	for fault := range faults {
@@ -551,7 +551,7 @@ func TestE2EFaultAtAClaimAhead(t *testing.T) {
 			if again != (runs["a"] == 2) {
 				t.Errorf("a was run %d times", runs["a"])
 			}
-			// The handler of b finds the connection gone, and has failed then.
+			// The handler of b finds its connection gone, and has failed then.
 			attempts := map[bool]int{false: 1, true: 2}[fault == "killed after"]
 			s.wantAttempts(t, attempts, 0, "b")
 			s.wantAttempts(t, 1, 0, "before", "c")

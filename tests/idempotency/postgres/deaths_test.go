@@ -54,7 +54,7 @@ func TestE2ECrashLoop(t *testing.T) {
 }
 
 // A handler taking the server down is counted, too, although the server forgets
-// what it has not written: the claims wait for that from then on.
+// what it has not written: its claims wait for that from then on.
 func TestE2EWhatCrashesTheServerIsGivenUp(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("wal_writer_delay", "10s"))
 	admin := connect(t, server.URL("postgres"))
@@ -166,7 +166,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// A handler taking longer than it may has failed; the context says why.
+// A handler taking longer than it may has failed; its context says why.
 func TestHandlerTimeout(t *testing.T) {
 	r := newRunner(t, idempotency.Options{HandlerTimeout: time.Millisecond})
 	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {

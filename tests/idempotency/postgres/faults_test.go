@@ -99,7 +99,7 @@ var faults = map[string]struct {
 }
 
 // The connection is cut, or killed, at each step. The message is then given to
-// Run until it is done, and had the effect once.
+// Run until it is done, and had its effect once.
 func TestE2EFaultAtEachStep(t *testing.T) {
 	var p *proxy.Proxy
 	var killer *pgxpool.Pool
@@ -200,7 +200,7 @@ func TestE2ERandomFaults(t *testing.T) {
 }
 
 // striking returns a function that cuts all connections, or has the server end
-// the one at hand, at the statements chosen.
+// the one at hand, at the chosen statements.
 func striking(t *testing.T, p *proxy.Proxy, admin *pgxpool.Pool, choose func(sql string) bool) func(*pgx.Conn, string) {
 	return func(conn *pgx.Conn, sql string) {
 		switch {
@@ -230,7 +230,7 @@ func (r runner) deliver(t *testing.T, messages, consumers int) {
 	running.Wait()
 }
 
-// wantEachOnce asserts that each delivered message had the effect once.
+// wantEachOnce asserts that each delivered message had its effect once.
 func (r runner) wantEachOnce(t *testing.T, messages int) {
 	t.Helper()
 	if n := query[int](t, r.pool, `SELECT count(*) FROM effects`); n != messages {

@@ -68,7 +68,7 @@ func TestChangesAreHOT(t *testing.T) {
 	c := claim(t, s, key("a"), request())
 	const changes = 100
 	for range changes {
-		if err := s.Extend(limited(t), c.Lease, 2*retention); err != nil { // changes everything a settlement does
+		if err := s.Extend(limited(t), c.Lease, 2*retention); err != nil { // changes everything that a settlement changes
 			t.Fatal(err)
 		}
 	}

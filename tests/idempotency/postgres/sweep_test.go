@@ -114,7 +114,7 @@ func TestSweepAmongClaims(t *testing.T) {
 }
 
 // partitions returns a pool on a new database with the partitioned table. Only
-// the tests lock the partitions: a sweep passes over one locked.
+// the tests lock the partitions: a sweep passes over a locked one.
 func partitions(t *testing.T, o postgres.Options) *pgxpool.Pool {
 	t.Helper()
 	pool := database(t, o)
@@ -266,7 +266,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A store asked to sweeps by itself, also under a Runner.
+// A store sweeps by itself when asked to, also under a Runner.
 func TestMaintainSweeps(t *testing.T) {
 	o := postgres.Options{SweepEvery: time.Millisecond}
 	pool := database(t, o)

@@ -187,7 +187,7 @@ func TestConsumerBesideAForeignKey(t *testing.T) {
 	s.once(t, "", 150, s.claimed)
 }
 
-// With FailOpen, a Redis hanging keeps no message from the handler.
+// With FailOpen, a hanging Redis keeps no message from its handler.
 func TestConsumerThatFailsOpenBesideASilentServer(t *testing.T) {
 	server := redistest.Shared(t)
 	p, err := proxy.Listen("127.0.0.1:0", server.Addr())

@@ -166,7 +166,7 @@ func TestScriptsThatAreFlushedBeneathASharedRoundTrip(t *testing.T) {
 	allFirst(t, claimTogether(t.Context(), s, reqs), reqs)
 }
 
-// The outcome of a call with the answer lost is unknown, and found out by
+// The outcome of a call whose answer is lost is unknown, and found out by
 // asking again.
 func TestASharedRoundTripThatBreaks(t *testing.T) {
 	for name, loses := range map[string]func(cmds []goredis.Cmder, next func() error) error{

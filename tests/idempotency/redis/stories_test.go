@@ -20,8 +20,8 @@ import (
 // The tests of this file are the rows of the table in the package's
 // documentation.
 
-// forgotten asserts the rest when the server has lost a record that held and a
-// key completed.
+// forgotten asserts what follows when the server has lost the record of a held
+// lease and a completed key.
 func forgotten(t *testing.T, s *redis.Store, held, completed storage.Lease) {
 	t.Helper()
 	for name, before := range map[string]storage.Lease{"the held key": held, "the completed key": completed} {
@@ -117,8 +117,8 @@ func TestE2EServerThatReadsItsDataRefuses(t *testing.T) {
 	complete(t, s, held, "late")
 }
 
-// askWhileReading kills the server and returns the first answer to a claim it
-// gives then.
+// askWhileReading kills the server and returns its first answer to a claim
+// after that.
 func askWhileReading(t *testing.T, server *redistest.Server, s *redis.Store, k storage.Key) error {
 	t.Helper()
 	server.Kill(t)
@@ -173,7 +173,7 @@ func TestE2EFailoverToReplicaThatLagged(t *testing.T) {
 	s := newStore(t, client, redis.Options{})
 	warns(t, s, "min-replicas-to-write is 0")
 
-	promote(t, replica) // it has none of the rest
+	promote(t, replica) // it has none of what follows
 	held, completed := heldAndCompleted(t, s)
 	waiting := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 10 * time.Millisecond})
 	if _, err := waiting.Claim(t.Context(), key, request()); !tooFewReplicas(err) {

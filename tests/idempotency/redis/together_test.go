@@ -15,7 +15,7 @@ import (
 )
 
 // A completion and the claim of another key are a single round trip, and each
-// has a separate answer.
+// has its own answer.
 func TestCompleteAndClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		before            func(t *testing.T, s *redis.Store, lease *storage.Lease)
@@ -80,7 +80,7 @@ func TestCompleteAndClaim(t *testing.T) {
 	}
 }
 
-// A single answer lost says nothing about the other.
+// A lost answer says nothing about the other one.
 func TestCompleteAndClaimThatBreaks(t *testing.T) {
 	for lost, want := range map[int]struct{ completed, claimed bool }{0: {false, false}, 1: {true, false}} {
 		first, second := mate(2*lost), mate(2*lost+1)
@@ -123,7 +123,8 @@ func TestCompleteAndClaimWithoutTheScripts(t *testing.T) {
 	claim(t, s, mate(1), req) // by the message's own turn
 }
 
-// A slow call, for others or behind others, does not share a call.
+// A claim or completion that would hold up others, or have to wait for them, is
+// asked for by itself.
 func TestCompleteAndClaimApart(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	lease := claim(t, newStore(t, client, redis.Options{}), mate(0), request())

@@ -106,7 +106,7 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// A topic with the ids not in the header id.
+// A topic whose ids are not in the header id.
 func TestIDFromElsewhere(t *testing.T) {
 	span := attempt(t, tracing.Options{ID: func(r *kgo.Record) (string, error) { return string(r.Key), nil }}, record(), returns(idempotency.Result{Disposition: idempotency.Handled}, nil))
 	if want := attribute.String("messaging.message.id", "o-1"); !slices.Contains(span.Attributes(), want) {
