@@ -18,7 +18,7 @@
 //     orders.
 //  4. A repetition of a record has the position the record had.
 //  5. At no instant was the slot's confirmed position beyond the commit of an
-//     event not in the topic yet.
+//     event not in its topic yet.
 //
 // Repetitions are counted, not condemned: only the caller knows whether it gave
 // cause for any.

@@ -22,7 +22,7 @@ type Event struct {
 // Outcome is how a transaction ended, as far as the writer knows.
 type Outcome uint8
 
-// The outcomes. Unknown is that of a COMMIT with the answer lost.
+// The outcomes. Unknown is that of a COMMIT whose answer was lost.
 const (
 	Unknown Outcome = iota
 	Committed

@@ -9,8 +9,8 @@ import (
 // value is kept by the ledger and by each reader; a long run has a million of them.
 const longValue = 16 << 10
 
-// kept is everything kept of a value: the value, or, of a long one, the
-// beginning, the size and the digest. Two values differing have two of these.
+// kept is what is kept of a value: the value, or, of a long one, the beginning,
+// the size and the digest. Two values that differ have two of these.
 func kept(value string) string {
 	if len(value) < longValue {
 		return value

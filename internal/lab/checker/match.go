@@ -79,8 +79,8 @@ func (r *Report) match(expected map[string]expectation, records []Record) map[st
 	return first
 }
 
-// compare reports whether the record is so much of the event it may count as
-// the delivery, and reads the position.
+// compare reports whether the record is so much of the event that it may count
+// as its delivery, and reads its position.
 func (r *Report) compare(d *delivery) bool {
 	if d.Record.Topic != d.Event.Topic {
 		r.problem(Misrouted, "%s: event %s belongs to topic %s", d.where(), d.ID, d.Event.Topic)

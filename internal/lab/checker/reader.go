@@ -10,7 +10,7 @@ import (
 )
 
 // Reader reads topics into memory; of a long value it keeps the digest. Run is
-// the goroutine; the other methods may be called from any.
+// its goroutine; the other methods may be called from any.
 type Reader struct {
 	client *kgo.Client
 
@@ -81,7 +81,7 @@ func (r *Reader) Records() []Record {
 	return r.records[:len(r.records):len(r.records)]
 }
 
-// Find returns all records of the event read.
+// Find returns all records of the event that were read.
 func (r *Reader) Find(id string) (found []Record) {
 	for _, rec := range r.Records() {
 		if rec.id() == id {

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Watcher takes Samples. Run is the goroutine; Samples may be called from any.
+// Watcher takes Samples. Run is its goroutine; Samples may be called from any.
 type Watcher struct {
 	URL      string // of the database
 	Slot     string

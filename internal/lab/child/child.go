@@ -27,8 +27,8 @@ type Process struct {
 }
 
 // Start starts the command, by default with the attributes of
-// Attributes(SIGKILL), in a goroutine waiting for the end. Owner: the Process;
-// stop: the program's end; join: Exited.
+// Attributes(SIGKILL), in a goroutine that waits for its end. Owner: the
+// Process; stop: the program's end; join: Exited.
 //
 // The goroutine keeps its OS thread, because the kernel sends the parent death
 // signal when the *thread* that forked the child ends (prctl(2)).
@@ -44,7 +44,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how the program ended stands in a separate log
+			_ = cmd.Wait() // how the program ended stands in its own log
 		}
 		close(exited)
 	}()

@@ -24,7 +24,7 @@ const patience = time.Minute
 func TestStopWaitsForTheEnd(t *testing.T) {
 	for name, script := range map[string]string{
 		"of a program that runs": "echo up; cat",
-		// It waits in no system call: dash misses a signal just earlier.
+		// It waits in no system call: dash misses a signal just before that.
 		"of a program that takes a while": "trap 'for i in 1 2 3 4 5 6 7 8 9; do :; done; exit' TERM; echo up; while :; do :; done",
 		"which was long ago":              "echo up",
 	} {

@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// server is one running a shell script, and counts as started once it has
-// written "up" since then.
+// server returns a server that runs a shell script, and counts as started once
+// it has written "up" since then.
 func server(t *testing.T, script string) *child.Server {
 	t.Helper()
 	s := &child.Server{Name: "script", Log: filepath.Join(t.TempDir(), "log"), PortTaken: "in use"}

@@ -20,8 +20,8 @@ func (c *Container) Save(ctx context.Context, dir string, to io.Writer) error {
 	})
 }
 
-// Put unpacks a tar archive into a directory in the container, there and may be
-// stopped.
+// Put unpacks a tar archive into a directory in the container, which is there
+// and may be stopped.
 func (c *Container) Put(ctx context.Context, dir string, from io.Reader) error {
 	return withEngine(ctx, func(ctx context.Context, engine client.APIClient) error {
 		_, err := engine.CopyToContainer(ctx, c.inner.GetContainerID(), client.CopyToContainerOptions{DestinationPath: dir, Content: from})

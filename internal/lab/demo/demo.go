@@ -7,8 +7,8 @@
 //
 //  1. The connector runs as is: the demo gives it a configuration and reads
 //     what arrives in Kafka, nothing else.
-//  2. The summary was checked: every committed event against the records that
-//     arrived, one by one. A difference is an error.
+//  2. What the summary says was checked: every committed event against the
+//     records that arrived, one by one. A difference is an error.
 //  3. When Run returns nothing is left, neither process nor file.
 //
 // Goroutines: Run starts three – connector, order service, consumer – and
@@ -61,7 +61,7 @@ const (
 
 // Run runs the demo until Events events arrived or ctx ends, shows a summary
 // and removes everything. Run returns an error when something did not work,
-// also when what arrived is not everything committed.
+// also when what arrived is not what was committed.
 func Run(ctx context.Context, o Options) (err error) {
 	began := time.Now()
 	show := newScreen(o.Out, o.Color)
@@ -87,7 +87,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return r.ledger.verdict()
 }
 
-// run is one demo on the stage.
+// run is one demo on its stage.
 type run struct {
 	Options
 	stage    *stage

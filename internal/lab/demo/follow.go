@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// foreignAfter is how long an arrival may wait for the news of the commit until
-// shown as the user's own: the record of a fast connector overtakes the return
-// of COMMIT.
+// foreignAfter is how long an arrival may wait for the news of its commit until
+// it is shown as the user's own: the record of a fast connector overtakes the
+// return of COMMIT.
 const foreignAfter = 200 * time.Millisecond
 
 // follow shows and books what happens until the demo is over: all events

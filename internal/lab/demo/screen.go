@@ -62,7 +62,7 @@ func (w *stepWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ready says the connector runs and where to look on.
+// ready says that the connector runs and where to look on.
 func (s *screen) ready(st *stage) {
 	s.step(fmt.Sprintf("the connector, reading replication slot %s", st.config.Source.Slot))
 	s.heading("Watch it in a browser, for as long as this runs")
@@ -106,7 +106,7 @@ func (s *screen) line(a arrival, last string) {
 	s.printf("%s", s.paint(cyan, s.row(clock(a.at), "kafka", "key "+a.key, a.header("eventType"), text, short(a.header("id")), last)))
 }
 
-// firstRecord shows an arrival with all in it.
+// firstRecord shows an arrival with all that is in it.
 func (s *screen) firstRecord(a arrival, latency time.Duration) {
 	s.record(a, latency)
 	field := func(name, value string) {

@@ -104,7 +104,7 @@ func (s *stage) configure() error {
 }
 
 // awaitStreaming returns once the connector reads the slot. Rows committed
-// earlier would not be published: the slot begins where created.
+// earlier would not be published: the slot begins where it is created.
 func (s *stage) awaitStreaming(ctx, failed context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

@@ -13,18 +13,18 @@ import (
 type badInput struct {
 	input   string // the fault, for the reader
 	offline bool   // the program connects to nothing
-	// prepare breaks the sound environment, with the outbox table.
+	// prepare breaks the sound environment, which has the outbox table.
 	prepare func(*environment)
 	args    []string // default: run
 	set     []string // key=value on top of the sound configuration
-	// goesOn tells the program does not end, as the trouble may pass; what the
-	// user sees is then the log, where this is the message.
+	// goesOn tells that the program does not end, as the trouble may pass; what
+	// the user sees is then the log, where this is the message.
 	goesOn string
 	// until is the last major version of PostgreSQL that minds; default: all do.
 	until int
 }
 
-// dropSlot drops the slot once the server knows the reader has ended.
+// dropSlot drops the slot once the server knows that its reader has ended.
 var dropSlot = []string{
 	`DO $$ BEGIN
 		WHILE EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'cdc_outbox' AND active) LOOP PERFORM pg_sleep(0.01); END LOOP;

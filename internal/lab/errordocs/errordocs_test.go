@@ -64,7 +64,7 @@ func TestErrors(t *testing.T) {
 }
 
 // The page is as the program writing it would write it: the introduction, the
-// order of the inputs, nothing no longer tried.
+// order of the inputs, nothing that is no longer tried.
 func TestThePageIsWhole(t *testing.T) {
 	text := string(must.Get(os.ReadFile(document))(t))
 	if want := parsePage(text).text(badInputs); text != want && !*update {
@@ -72,7 +72,7 @@ func TestThePageIsWhole(t *testing.T) {
 	}
 }
 
-// A server in a container has a user and a password of a single name.
+// A server in a container has a user and a password of the same name.
 func TestAWrongPasswordIsNoWrongUser(t *testing.T) {
 	at := slices.IndexFunc(badInputs, func(in badInput) bool { return in.input == "wrong password" })
 	e := &environment{t: t, url: "postgres://postgres:postgres@127.0.0.1:5432/postgres"}

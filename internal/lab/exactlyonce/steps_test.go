@@ -136,7 +136,7 @@ func (m *model) takeAgain(w *world, i int8) {
 	}
 }
 
-// claim is InitProducerID. claim ends what a former owner left open, and until
+// claim is InitProducerID. It ends what a former owner left open, and until
 // that is complete the answer is CONCURRENT_TRANSACTIONS.
 func (m *model) claim(w *world, i int8, x *moves) {
 	switch w.state {

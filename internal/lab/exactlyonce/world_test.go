@@ -22,7 +22,7 @@ func endOf(done int8) int8 {
 	return done
 }
 
-// partition is where an event belongs, or the dead letter.
+// partition is where an event belongs, or its dead letter.
 func partition(event int8) parts {
 	if event == 2 {
 		return second
@@ -66,7 +66,7 @@ func (s set) plain() set { return (s | s>>dead) & (1<<dead - 1) }
 // nobody stands for no instance.
 const nobody = -1
 
-// doing is what an instance is about to do about a separate transaction.
+// doing is what an instance is about to do about its own transaction.
 type doing int8
 
 const (
@@ -131,7 +131,7 @@ const (
 	abort
 )
 
-// mark is a checkpoint in the partition, or what another pipeline has written
+// mark is a checkpoint in its partition, or what another pipeline has written
 // there.
 type mark struct {
 	done    int8 // events
@@ -330,8 +330,8 @@ func (m *model) forget(w *world) {
 }
 
 // forgetMarks drops checkpoints nobody can see. Where checkpoints may be torn,
-// the last that counts may cease to, and one torn may count yet: if the slot is
-// beyond what counts.
+// the last that counts may cease to, and a torn one may count yet: if the slot
+// is beyond what counts.
 func (m *model) forgetMarks(w *world) {
 	enough := 1
 	if m.halves || m.shared {

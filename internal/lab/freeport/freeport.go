@@ -1,5 +1,5 @@
-// Package freeport finds TCP ports of the loopback address for servers told
-// their port before they listen, or that are stopped and started again.
+// Package freeport finds TCP ports of the loopback address for servers that are
+// told their port before they listen, or that are stopped and started again.
 //
 // Invariants:
 //

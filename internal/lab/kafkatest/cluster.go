@@ -188,7 +188,7 @@ func (c *Cluster) Isolate() {
 	}
 }
 
-// AwaitInSync returns once every partition of the topics has all of the
+// AwaitInSync returns once every partition of the topics has all of its
 // replicas in sync.
 func (c *Cluster) AwaitInSync(t testing.TB, topics ...string) {
 	t.Helper()

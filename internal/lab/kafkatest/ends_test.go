@@ -14,7 +14,7 @@ import (
 )
 
 // A broker ending while it starts, here for want of Java, is not waited for;
-// the last words are the reason.
+// its last words are the reason.
 func TestABrokerThatEndsIsNotWaitedFor(t *testing.T) {
 	programs := t.TempDir()
 	for _, name := range []string{"basename", "dirname"} {

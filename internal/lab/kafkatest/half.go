@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// EndHalf has partitions of the open transaction of the id write the end, as a
-// coordinator has them do nobody else has heard of it from. Its own log does
+// EndHalf has partitions of the open transaction of the id write its end, as a
+// coordinator does that has told nobody else. The coordinator's own log does
 // not know. The coordinator must not have moved. version is
 // transaction.version: from 2 on, the end has an epoch of its own. EndHalf
 // returns how many partitions have the end, and how many have not.

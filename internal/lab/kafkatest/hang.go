@@ -17,8 +17,9 @@ import (
 // coordinator does not know, as brokers before 3.6 did.
 func Unverified() Option { return Setting("transaction.partition.verification.enable", "false") }
 
-// Hang leaves a transaction in partition 0 of the topic no coordinator knows,
-// so it never ends by itself (KIP-664). The broker must be Unverified.
+// Hang leaves a transaction that no coordinator knows in partition 0 of the
+// topic, so that it never ends by itself (KIP-664). The broker must be
+// Unverified.
 func (b *Broker) Hang(t testing.TB, topic string) {
 	t.Helper()
 	versions := kversion.Stable()

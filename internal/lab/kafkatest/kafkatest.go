@@ -7,7 +7,7 @@
 //
 // Invariants:
 //
-//  1. Each broker is a single test's own and ends with it.
+//  1. Each broker is one test's own and ends with it.
 //  2. A topic exists only if somebody created it.
 //  3. Stop and Resume keep the broker's address and what it acknowledged.
 //

@@ -10,8 +10,7 @@ import (
 )
 
 // Silent is the address of what takes connections and never answers. asked is
-// closed when the first byte of a request has arrived. Silent ends with the
-// test.
+// closed when the first byte of a request has arrived. It ends with the test.
 func Silent(t testing.TB) (addr string, asked <-chan struct{}) {
 	t.Helper()
 	heard := make(chan struct{})

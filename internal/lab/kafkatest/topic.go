@@ -58,7 +58,7 @@ func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 
 // Consume reads the topics from their beginnings, as a read_committed consumer,
 // until enough says so, and returns everything it read: in order within a
-// partition. Consume waits for topics not existing yet.
+// partition. Consume waits for topics that do not exist yet.
 func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Record) bool) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)

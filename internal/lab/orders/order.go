@@ -26,7 +26,7 @@ func (s Status) next() Status {
 	}
 }
 
-// eventType is the type of the event saying an order reached s.
+// eventType is the type of the event saying that an order reached s.
 func (s Status) eventType() string {
 	switch s {
 	case Placed:
@@ -56,7 +56,7 @@ type Change struct {
 	EventID string
 	// EventType is OrderPlaced, OrderPaid or OrderShipped.
 	EventType string
-	// RolledBack tells the transaction wrote the two rows and was then rolled back
-	// on purpose: the event must never arrive.
+	// RolledBack tells that the transaction wrote its two rows and was then rolled
+	// back on purpose: the event must never arrive.
 	RolledBack bool
 }

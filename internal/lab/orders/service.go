@@ -5,8 +5,8 @@
 //
 //  1. Every transaction writes one business row and one outbox row, or, when
 //     rolled back, neither.
-//  2. The events of one order carry the id as their key and are committed in
-//     turn: OrderPlaced, OrderPaid, OrderShipped.
+//  2. The events of one order carry its id as their key and are committed one
+//     after another: OrderPlaced, OrderPaid, OrderShipped.
 //
 // Non-goals: load generation, random histories (the tests of the connector
 // have their own writers), real bookkeeping.

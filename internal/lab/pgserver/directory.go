@@ -50,8 +50,8 @@ func newDirectory(runAs account, durable bool) (*directory, error) {
 }
 
 func (d *directory) prepare() error {
-	// The lock gets the name only once held, or another process could take the
-	// directory for an abandoned one.
+	// The lock gets its name only once it is held, or another process could
+	// take the directory for an abandoned one.
 	lock, err := os.OpenFile(filepath.Join(d.path, "lock.new"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (d *directory) remove() error {
 }
 
 // removeAbandoned removes our directories in parent whose lock nobody holds:
-// their owner was killed. A file not to be removed stays; it harms nobody.
+// their owner was killed. What cannot be removed stays; it harms nobody.
 func removeAbandoned(parent string) {
 	locks, err := filepath.Glob(filepath.Join(parent, dirPattern, "lock"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Ensure returns what Find returns. Where nothing is installed it gets
-// PostgreSQL first: as root on Debian and the relatives from the distribution's
+// PostgreSQL first: as root on Debian and its relatives from the distribution's
 // packages, otherwise as a download into the user's cache. Ensure writes what
 // it does, one line per step, to progress.
 //

@@ -20,8 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// parentEnv makes the test binary a program starting a server, prints the URL
-// and directory, and waits to be killed.
+// parentEnv makes the test binary a program that starts a server, prints its
+// URL and directory, and waits to be killed.
 const parentEnv = "CDC_OUTBOX_TEST_PARENT"
 
 func TestMain(m *testing.M) {

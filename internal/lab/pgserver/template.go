@@ -51,8 +51,8 @@ func openTemplate(ctx context.Context, binDir string, runAs account) (template, 
 func (t *template) data() string         { return filepath.Join(t.dir, "data") }
 func (t *template) passwordFile() string { return filepath.Join(t.dir, "password") }
 
-// make runs initdb. The password gets the name last, as it says the rest is
-// complete.
+// make runs initdb. The password gets its name last, as it says that the rest
+// is complete.
 func (t *template) make(ctx context.Context, binDir string, runAs account) error {
 	if err := os.RemoveAll(t.dir); err != nil {
 		return err

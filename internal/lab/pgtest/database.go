@@ -59,8 +59,8 @@ func connected(t testing.TB, url string, do func(ctx context.Context, conn *pgx.
 const dropPause = 50 * time.Millisecond
 
 // dropDatabase first refuses new connections, or a client that reconnects could
-// hold a slot again. A connection that was let in just earlier, or that ends
-// slowly, is what another attempt is for.
+// hold a slot again. A connection that was let in just before that, or that
+// ends slowly, is what another attempt is for.
 func (s *Server) dropDatabase(t testing.TB, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	}
 	for {
 		err := execute(ctx, conn, statements)
-		// Of a slot read, and of a database somebody is connected to.
+		// Of a slot that is read, and of a database somebody is connected to.
 		if pgsql.State(err) == pgerrcode.ObjectInUse && backoff.Sleep(ctx, dropPause) == nil {
 			continue
 		}
@@ -107,7 +107,7 @@ func abbreviate(stmt string) string {
 	return stmt
 }
 
-// Overload puts functions into the schema public taking the place of
+// Overload puts functions into the schema public that take the place of
 // PostgreSQL's own wherever somebody calls those without their schema: their
 // parameters fit better. They do the same, and count the call. calls returns
 // how many there were.

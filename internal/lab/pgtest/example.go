@@ -8,7 +8,7 @@ import (
 )
 
 // ExampleDatabase creates a database on the server of Shared, where it runs the
-// statements, for an Example function, which has no testing.TB. ExampleDatabase
+// statements, for an Example function, which has no testing.TB. The database
 // stays until Main removes the server.
 func ExampleDatabase(statements ...string) (url string, err error) {
 	s, err := shared.Get()

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Files is a copy of a server's files. Files goes with the test.
+// Files is a copy of a server's files. The copy goes with the test.
 type Files struct{ path string }
 
 // Files copies the files of the stopped server.
@@ -33,7 +33,7 @@ func (s *Server) StandBy(t testing.TB) {
 }
 
 // BeforeStart has a shell script run in the data directory of the stopped
-// server, as the user and with the programs, before it starts again.
+// server, as its user and with its programs, before it starts again.
 func (s *Server) BeforeStart(t testing.TB, script string) {
 	t.Helper()
 	testserver.Do(t, script, func(ctx context.Context) error { return s.server.Before(ctx, script) })

@@ -35,7 +35,7 @@ func Freeze(t testing.TB, url, where string) (thaw func()) {
 		testserver.Do(t, "let processes of PostgreSQL go on", func(ctx context.Context) error {
 			conn, err := pgx.Connect(ctx, url)
 			if err != nil {
-				return nil // a server stopped has ended them
+				return nil // a stopped server has ended them
 			}
 			defer conn.Close(ctx)
 			return kill(ctx, conn, "CONT", pids)
@@ -62,7 +62,7 @@ func kill(ctx context.Context, conn *pgx.Conn, signal string, pids []int) error 
 	return nil
 }
 
-// Pause freezes all processes of the server, as a machine suspended. New
+// Pause freezes all processes of the server, like a suspended machine. New
 // connections are taken by the system, and get no answer.
 func (s *Server) Pause(t testing.TB) (thaw func()) {
 	t.Helper()

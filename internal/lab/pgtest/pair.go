@@ -52,8 +52,8 @@ func (s *Server) await(t testing.TB) {
 	s.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()")
 }
 
-// FailOver has the primary crash, promotes the standby, and has going on at the
-// primary's address.
+// FailOver has the primary crash, promotes the standby, and has that go on at
+// the primary's address.
 func (p *Pair) FailOver(t testing.TB) {
 	t.Helper()
 	p.Primary.Stop(t, Immediate)

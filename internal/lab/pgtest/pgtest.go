@@ -58,7 +58,7 @@ func Setting(name, value string) Option {
 }
 
 // File puts a file into the data directory before the server starts: a
-// certificate, the key, pg_hba.conf. Settings name it by the bare name.
+// certificate, its key, pg_hba.conf. Settings name it by its bare name.
 func File(name string, content []byte) Option {
 	return func(o *options) { o.Files[name] = content }
 }
@@ -84,7 +84,7 @@ type server interface {
 
 	// Of a stopped server: Save has a copy of the files at path, Restore has that
 	// in their place, and Before has a shell script run in the data directory, as
-	// the user, before it starts again.
+	// its user, before it starts again.
 	Save(ctx context.Context, path string) error
 	Restore(ctx context.Context, path string) error
 	Before(ctx context.Context, script string) error
@@ -132,7 +132,7 @@ func tell(ctx context.Context, s server, contained bool) error {
 // URL returns the connection URL of a database, as superuser and over TCP.
 func (s *Server) URL(database string) string { return s.server.URL(database) }
 
-// Stop stops the server and waits until gone.
+// Stop stops the server and waits until it is gone.
 func (s *Server) Stop(t testing.TB, mode Mode) {
 	t.Helper()
 	testserver.Do(t, "stop PostgreSQL", func(ctx context.Context) error { return s.server.Stop(ctx, mode) })

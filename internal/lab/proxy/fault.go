@@ -15,8 +15,8 @@ type Fault struct {
 	// bytes: what they answer was done, but the answer is lost.
 	Cut bool
 	// Swallow reads and drops everything, the end of the stream included: to the
-	// receiving side the connection is half open. Swallow stays so when the fault
-	// is healed, if bytes were dropped: TCP passes nothing on behind a gap.
+	// receiving side the connection is half open. It stays so when the fault is
+	// healed, if bytes were dropped: TCP passes nothing on behind a gap.
 	Swallow bool
 	// Delay is how long bytes are held back before they are passed on. The
 	// proxy reads no further meanwhile.
@@ -32,7 +32,7 @@ type Fault struct {
 const bufferSize = 32 << 10
 
 // pump passes one direction's bytes on, under the fault of the moment, until
-// the link ends. pump ends the link itself when the source does.
+// the link ends. pump ends the link itself when its source does.
 func (p *Proxy) pump(l *link, d Direction) {
 	defer l.close()
 	src, dst := l.ends(d)
@@ -78,8 +78,7 @@ type hold struct {
 	released chan struct{}
 }
 
-// wait waits for the release of a link held. wait returns false if the link
-// ends.
+// wait waits for the release of a held link. It returns false if the link ends.
 func (h *hold) wait(l *link) bool {
 	first := l.first.Load()
 	if h == nil || first == nil || !h.match(*first) {

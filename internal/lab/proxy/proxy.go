@@ -35,7 +35,7 @@ const (
 	Down                  // from the server to the client
 )
 
-// Proxy forwards each connection made to Addr to the target. The methods may be
+// Proxy forwards each connection made to Addr to its target. The methods may be
 // called from any goroutine.
 type Proxy struct {
 	listener net.Listener
@@ -52,8 +52,8 @@ type Proxy struct {
 }
 
 // Listen starts a proxy from the address listen, usually "127.0.0.1:0", to the
-// address target, dialled anew for each connection and need not be up. An
-// address is host:port, or the path of a Unix socket where it begins with a
+// address target, which is dialled anew for each connection and need not be up.
+// An address is host:port, or the path of a Unix socket where it begins with a
 // slash. The caller must Close the proxy.
 func Listen(listen, target string) (*Proxy, error) {
 	l, err := net.Listen(network(listen), listen)

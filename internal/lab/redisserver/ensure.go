@@ -9,7 +9,7 @@ import (
 )
 
 // Ensure returns what Find returns. Where nothing is installed, on Debian and
-// the relatives, it gets the distribution's package first; no privileges are
+// its relatives, it gets the distribution's package first; no privileges are
 // needed. Ensure writes what it does, one line per step, to progress.
 //
 // Processes that call it at the same time wait for one another.

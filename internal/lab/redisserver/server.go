@@ -103,7 +103,7 @@ func (s *Server) command() (*exec.Cmd, error) {
 }
 
 // ping asks over the socket, which nobody else can have; a server that still
-// loads the data refuses. A server asking for a password is up.
+// loads its data refuses. A server asking for a password is up.
 func ping(ctx context.Context, socket string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)

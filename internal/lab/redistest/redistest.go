@@ -113,7 +113,7 @@ func startLocal(ctx context.Context, o redisserver.Options) (server, error) {
 // that it stands in for.
 var version = regexp.MustCompile(`(?m)^(redis|valkey)_version:([0-9.]+)`)
 
-var told sync.Map // the places of servers noted
+var told sync.Map // the places of noted servers
 
 // tell notes which server the tests have. A server asking for a password does
 // not tell.

@@ -80,7 +80,7 @@ func Sentinel(t testing.TB, master Beside, replicas int) *Server {
 type Cluster struct{ Nodes []*Server }
 
 // StartNode starts a node that is in no cluster yet and has no slots. bus is
-// the cluster port.
+// its cluster port.
 func StartNode(t testing.TB) (node *Server, bus int) {
 	t.Helper()
 	bus, err := freeport.Take()

@@ -10,7 +10,7 @@ import (
 )
 
 // Serve is the address of what does something with each connection and then
-// closes it. Serve ends with the test, which closes those left.
+// closes it. It ends with the test, which closes the connections left.
 func Serve(t testing.TB, serve func(conn net.Conn)) string {
 	t.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

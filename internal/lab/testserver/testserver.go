@@ -48,7 +48,7 @@ func within(t testing.TB, limit time.Duration, what string, do func(ctx context.
 // Runner runs tests: a *testing.M, or what prepares something for one.
 type Runner interface{ Run() int }
 
-// Server is one removed by Close.
+// Server is a server that Close removes.
 type Server interface{ Close() error }
 
 // Start starts a server removed when the test ends. The test fails if that does
@@ -181,8 +181,8 @@ func Main(m Runner, opts ...goleak.Option) {
 }
 
 // leakPatience is how long goroutines may take to end: pgconn closes a
-// connection with the query interrupted in the background, for up to 15 seconds
-// (PgConn.asyncClose), while goleak looks again for half a second only.
+// connection whose query was interrupted in the background, for up to 15
+// seconds (PgConn.asyncClose), while goleak looks again for half a second only.
 const leakPatience = 30 * time.Second
 
 // findLeak is goleak.Find with more patience.

@@ -22,8 +22,8 @@ func Used(name, which string) {
 }
 
 // Begin starts a server with the options, in a container or as a program of
-// this machine, and has tell note it with Used. A port not to be noted is
-// closed.
+// this machine, and has tell note it with Used. A server that cannot be noted
+// is closed.
 func Begin[O any, S io.Closer](ctx context.Context, o O, contained bool, local, container func(context.Context, O) (S, error), tell func(context.Context, S, bool) error) (S, error) {
 	start := local
 	if contained {
