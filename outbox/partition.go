@@ -29,9 +29,9 @@ type Partition struct {
 	From, To time.Time
 }
 
-// Partition returns the partition for a moment; t.Partition(span, p.To) follows
-// p. An error means that the name would be too long, or that there is no
-// statement for the span or the table.
+// Partition returns the partition for a moment; for the one after p, ask for
+// t.Partition(span, p.To). An error means that the name would be too long, or
+// that there is no statement for the span or the table.
 func (t Table) Partition(span Span, at time.Time) (Partition, error) {
 	t = t.withDefaults()
 	at = at.UTC()

@@ -14,9 +14,9 @@ type PayloadType uint8
 // The types of payload.
 const (
 	// JSONB is JSON for a column of type jsonb. PostgreSQL stores the meaning:
-	// consumers see other spaces, and members in another order. It refuses more
-	// than it does of JSON, and so does this package: the escape \u0000, half a
-	// surrogate pair, numbers beyond those of the type numeric.
+	// consumers see other spaces, and members in another order. It refuses some
+	// documents of valid JSON, and so does this package: the escape \u0000,
+	// half a surrogate pair, numbers beyond those of the type numeric.
 	JSONB PayloadType = iota
 	// JSON is JSON for a column of type json or text, kept byte for byte.
 	JSON
