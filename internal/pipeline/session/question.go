@@ -7,7 +7,7 @@ import (
 )
 
 // Question is what a source asks the server beside the stream, one at a time.
-// The zero value is none. Safe for concurrent use.
+// The zero value is none. It is safe for concurrent use.
 type Question struct{ begun atomic.Pointer[time.Time] }
 
 // Ask notes that it is asked now, until answered is called.

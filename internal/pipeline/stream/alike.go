@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// reading is what this instance shows to others, with the tables of the last
+// reading is what this instance shows to others, with the tables of its last
 // look.
 func (s *source) reading() catalog.Reading {
 	var tables []catalog.TableInfo
@@ -31,10 +31,10 @@ func (s *source) readingOf(tables []catalog.TableInfo) catalog.Reading {
 	return r
 }
 
-// unlike is why a spare would not go on as the instance does reading the slot,
-// as far as that shows it. A checkpoint only that one saves would look, to
-// whoever takes over from the spare, like a slot somebody else has moved on;
-// and Kafka would miss what goes to standard output.
+// unlike is why a spare would not go on as the instance that reads the slot
+// does, as far as that shows it. A checkpoint that only the reader saves would
+// look, to whoever takes over from the spare, like a slot that somebody else
+// has moved on; and Kafka would miss what goes to standard output.
 func (s *source) unlike(ctx context.Context, sql *pgx.Conn) error {
 	if s.opts.Checkpoint.Store == store.StoreNone {
 		saves, err := catalog.ReaderSaves(ctx, sql, s.opts.Slot)
@@ -62,7 +62,7 @@ func (s *source) unlike(ctx context.Context, sql *pgx.Conn) error {
 // twice, or what that one has be left there.
 func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	if s.begun != nil || seen.Exists && (s.opts.Checkpoint.Store == store.StoreNone || seen.Slot.Active) {
-		return nil // it is meant; nothing would note that it is; or it is the reader's
+		return nil // it is meant; nothing would note that it is; or it is its reader's
 	}
 	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 	return cmp.Or(err, verdict)
 }
 
-// withoutCheckpoint says a slot is read of which no checkpoint is there.
+// withoutCheckpoint says that a slot is read of which no checkpoint is there.
 // Unconfirmed events come again, so nothing is lost; but everything lost before
 // would not show.
 func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {

@@ -174,8 +174,8 @@ func (s *source) compareEnds(ctx context.Context, found *checkpoint.Checkpoint) 
 	return s.checkpointer.exclusive(ctx, func() error { return anew(s.compare(ctx, found.Ends)) })
 }
 
-// noteLoss saves a checkpoint saying everything lost, if err is a loss, which
-// it returns. The slot is held, so no other instance goes on before.
+// noteLoss saves a checkpoint that says what was lost, if err is a loss; it
+// returns err. The slot is held, so that no other instance goes on before.
 func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err error) error {
 	err = s.checkpointer.remember(err)
 	if s.checkpointer.losing() == nil {
@@ -189,8 +189,8 @@ func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err err
 	return err
 }
 
-// noted is noteLoss of an error ending a session, if it is a loss that nothing
-// shows later.
+// noted is noteLoss of an error that ends a session, if it is a loss that
+// nothing shows later.
 func (s *source) noted(ctx context.Context, err error) error {
 	if failure.ClassOf(err) != failure.Loss || s.checkpointer.losing() == nil {
 		return err
@@ -198,7 +198,7 @@ func (s *source) noted(ctx context.Context, err error) error {
 	return s.noteLoss(ctx, s.checkpointer.last(), err)
 }
 
-// number gives the checkpoint the epoch. It is higher than the epoch found. By
+// number gives the checkpoint its epoch. It is higher than the epoch found. By
 // the server's clock it is also higher than that of an earlier holder whose
 // first checkpoint has not reached the store yet.
 func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {

@@ -15,31 +15,31 @@ import (
 )
 
 // Boundaries keep each transaction of the database in one Kafka transaction.
-// The intake holds the events in the queue until the commit has come, so the
-// deliverer sees whole transactions only.
+// The intake holds a transaction's events in the queue until its commit has
+// come, so that the deliverer sees whole transactions only.
 type Boundaries struct {
-	// Keep turns them on. Keep takes Transactions.
+	// Keep turns them on. It takes Transactions.
 	Keep bool
-	// Split publishes a transaction in parts with more than MaxBufferedBytes.
+	// Split publishes a transaction of more than MaxBufferedBytes in parts.
 	// Without it, such a one is an error.
 	Split bool
 	// Totals writes the header cdc-tx-total into the records of a transaction
-	// published as a whole.
+	// that is published as a whole.
 	Totals bool
 }
 
-// boundaries are what the intake knows of them. boundaries is the intake's own.
+// boundaries are what the intake knows of them. It is the intake's own.
 type boundaries struct {
 	Boundaries
 	limit int64
-	// Of a transaction refused as too big only the size is of interest until the
-	// commit comes.
+	// Of a transaction refused as too big only the size is of interest until
+	// its commit comes.
 	events int
 	memory int64
 }
 
-// waits reports whether the item waits for the end of the transaction.
-// Everything passed over nobody sees, so it may have any size.
+// waits reports whether the item waits for the end of its transaction. Nobody
+// sees what is passed over, so it may have any size.
 func (b *boundaries) waits(it *item, extent checkpoint.Extent) bool {
 	return b.Keep && extent != checkpoint.InParts && (it.Bad == nil || it.Bad.Reason != transform.ReasonPassedOver)
 }
@@ -80,8 +80,8 @@ func (in *intake) extent(ev *transform.Event) checkpoint.Extent {
 	return in.reading.Published(ev.Position.CommitLSN)
 }
 
-// oversize decides about the event's transaction, of which everything held
-// fills the queue: it goes on in parts, or is refused at the end.
+// oversize decides about the event's transaction, whose events held fill the
+// queue: it goes on in parts, or is refused at its end.
 func (in *intake) oversize(ev *transform.Event) checkpoint.Extent {
 	if !in.bounds.Split {
 		in.bounds.events, in.bounds.memory = in.queue.holds()
@@ -96,7 +96,7 @@ func (in *intake) oversize(ev *transform.Event) checkpoint.Extent {
 	return checkpoint.InParts
 }
 
-// measure counts an event of a transaction refused.
+// measure counts an event of a refused transaction.
 func (in *intake) measure(it item) {
 	in.bounds.events++
 	in.bounds.memory += it.memory
@@ -104,7 +104,7 @@ func (in *intake) measure(it item) {
 	it.chunk.Release(1)
 }
 
-// oversized is the error of a transaction refused, at the end.
+// oversized is the error of a refused transaction, at its end.
 func (in *intake) oversized(tx checkpoint.Transaction) error {
 	enough := in.bounds.memory + in.bounds.memory/8 // it is never quite the same
 	return failure.Configf(fmt.Sprintf("raise sink.kafka.max_buffered_bytes to %d or more; or set sink.kafka.on_oversized_transaction: split, so that consumers may see a part of it", enough)+
@@ -113,8 +113,8 @@ func (in *intake) oversized(tx checkpoint.Transaction) error {
 		tx.Landmark, in.bounds.events, in.bounds.memory, in.bounds.limit)
 }
 
-// overtaken is the error of a transaction held, and that the checkpoint has
-// passed: only another instance can have published it.
+// overtaken is the error of a transaction that is held and that the checkpoint
+// has passed: only another instance can have published it.
 func (in *intake) overtaken(known pg.LSN, cut checkpoint.Cut) error {
 	n, _ := in.queue.holds()
 	if n == 0 {
@@ -125,7 +125,7 @@ func (in *intake) overtaken(known pg.LSN, cut checkpoint.Cut) error {
 
 // sealed hands over the transaction that has ended.
 func (in *intake) sealed(end pg.LSN, landmark checkpoint.Landmark) error {
-	if err := in.tracker.Seal(end, landmark); err != nil { // first: the checkpoint must name the end
+	if err := in.tracker.Seal(end, landmark); err != nil { // first: its checkpoint must name its end
 		return err
 	}
 	in.queue.seal()

@@ -165,7 +165,7 @@ func TestBoundaries(t *testing.T) {
 	}
 }
 
-// A refused event is a part of the transaction all the same.
+// A refused event is a part of its transaction all the same.
 func TestBoundariesWithABadEvent(t *testing.T) {
 	for policy, want := range map[string][]string{
 		transform.BadEventStop:       {"10/0 of 1: 0/F"},

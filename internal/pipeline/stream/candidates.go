@@ -18,8 +18,8 @@ import (
 type candidateLooks struct{ ready, unready time.Duration }
 
 // watchCandidates looks at those servers now and then, beside the stream that
-// began with cp, on a goroutine and connections of its own: a server not
-// answering holds up nothing else. The returned function ends it.
+// began with cp, on a goroutine and connections of its own: a server that does
+// not answer holds up nothing else. The returned function ends it.
 func (s *source) watchCandidates(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -68,7 +68,8 @@ func (s *source) readCandidates(ctx context.Context, cp checkpoint.Checkpoint) (
 	return candidates.Read(ctx, conn, s.opts.Slot)
 }
 
-// candidatesAre notes how a failover would find the slot; nil while not known.
+// candidatesAre notes how a failover would find the slot; nil while that is not
+// known.
 func (h *Health) candidatesAre(list []catalog.Candidate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,14 +24,14 @@ import (
 // keeps the slot of an idle outbox close behind busy tables.
 const saveBytes = 256 << 10
 
-// transactionsApart is the least time between two Kafka transactions with
-// nothing but a position behind saveBytes of log. Each is a round trip to the
+// transactionsApart is the least time between two Kafka transactions that have
+// nothing but a position, behind saveBytes of log. Each is a round trip to the
 // coordinator, and a record more; the log of a second costs the server nothing.
 const transactionsApart = time.Second
 
 // saveAgain is when the last checkpoint is saved once more, while the slot is
-// held: a former holder, paused, may write its own to Kafka later than we ours,
-// and compaction leaves the last.
+// held: a former holder that was paused may write its own to Kafka later than
+// we ours, and compaction leaves the last.
 const saveAgain = 10 * time.Minute
 
 // saveWaits are those between attempts at a save.
@@ -41,7 +41,7 @@ var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.S
 // order. So the slot's confirmed position is never beyond the checkpoint. If it
 // is, somebody else moved it.
 //
-// begin must be called before the tracker gets the first position: it says what
+// begin must be called before the tracker gets its first position: it says what
 // a checkpoint holds besides the position.
 type checkpointer struct {
 	store    checkpoint.Store
@@ -60,13 +60,14 @@ type checkpointer struct {
 	stream atomic.Pointer[wal.Stream] // to confirm on; nil between connections
 	// ends are what brokers have acknowledged. With exactly once the sink says so itself.
 	ends func() checkpoint.Ends
-	// holds tells whether the present stream is known to be of the log read.
+	// holds tells whether the present stream is known to be of the log that was
+	// read.
 	holds func() bool
 
 	mu      sync.Mutex            // never held during a save
 	current checkpoint.Checkpoint // as last saved, in the present epoch
 	seen    string                // the publication at the last look; the next checkpoint says so
-	passed  uint64                // the horizon of a look with the end passed; likewise
+	passed  uint64                // the horizon of a look whose end was passed; likewise
 	coming  horizon               // that of a later look, whose end was not; zero: none
 	owned   checkpoint.Owned      // likewise
 	lost    *checkpoint.Lost      // likewise; nil: nothing
@@ -127,15 +128,15 @@ func (k *checkpointer) finish(ctx context.Context, ended error) {
 	}
 }
 
-// unsaid tells the loss of losing could not be saved, and why.
+// unsaid tells that the loss of losing could not be saved, and why.
 func (k *checkpointer) unsaid(err error) {
 	k.log.Error("the checkpoint does not say what was lost, so that a restart may go on without a word: do not restart before it is accepted",
 		zap.Error(err), zap.String("lost", k.losing().Text))
 }
 
 // behindHorizon reports whether a later horizon counts than the last checkpoint
-// has. A new epoch alone is no reason to save one while running: each save into
-// the database makes another.
+// has. A new epoch alone is no reason to save one while this runs: each save
+// into the database makes another.
 func (k *checkpointer) behindHorizon() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +160,7 @@ func (k *checkpointer) last() checkpoint.Checkpoint {
 
 // follow notes the publication of the last look, for the next checkpoints. It
 // was compared with the look before: a new membership was seen while an older
-// one was still there, so no row was left out. follow never blocks.
+// one was still there, so no row was left out. It never blocks.
 func (k *checkpointer) follow(publication string, h horizon) {
 	k.mu.Lock()
 	k.seen = publication
@@ -171,7 +172,7 @@ func (k *checkpointer) follow(publication string, h horizon) {
 	session.Wake(k.wake)
 }
 
-// horizon is that of a look: see checkpoint.Checkpoint. horizon counts for a
+// horizon is that of a look: see checkpoint.Checkpoint. It counts for a
 // position behind end.
 type horizon struct {
 	id  uint64
@@ -185,7 +186,7 @@ func (k *checkpointer) pass(position pg.LSN) {
 	}
 }
 
-// own notes which tables' rows are ours, for the next checkpoints. own never
+// own notes which tables' rows are ours, for the next checkpoints. It never
 // blocks.
 func (k *checkpointer) own(owned checkpoint.Owned) {
 	k.mu.Lock()
@@ -194,8 +195,8 @@ func (k *checkpointer) own(owned checkpoint.Owned) {
 	session.Wake(k.wake)
 }
 
-// remember has the next checkpoints say everything lost, if err is a loss,
-// which it returns.
+// remember has the next checkpoints say what was lost, if err is a loss; it
+// returns err.
 func (k *checkpointer) remember(err error) error {
 	if lost := checkpoint.LostBy(err); lost != nil {
 		k.mu.Lock()
@@ -212,8 +213,8 @@ func (k *checkpointer) publication() string {
 	return k.seen
 }
 
-// changed reports whether the catalogs showed something the last checkpoint
-// does not say.
+// changed reports whether the catalogs showed something that the last
+// checkpoint does not say.
 func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -241,8 +242,8 @@ func (k *checkpointer) unsaved() int64 { return int64(k.tracker.Position()) - in
 // ahead tells whether there is a position to save.
 func (k *checkpointer) ahead() bool { return k.unsaved() > 0 }
 
-// run saves and confirms positions until ctx ends. run returns an error that
-// retrying cannot fix.
+// run saves and confirms positions until ctx ends. It returns an error that
+// retrying does not mend.
 func (k *checkpointer) run(ctx context.Context) error {
 	timer := time.NewTimer(k.quiet)
 	defer timer.Stop()
@@ -278,7 +279,7 @@ func (k *checkpointer) run(ctx context.Context) error {
 }
 
 // wait is how long the tracker's position may still wait to be saved; 0 means
-// it is due.
+// that it is due.
 func (k *checkpointer) wait() time.Duration {
 	moved := k.unsaved()
 	limit := k.quiet
@@ -316,7 +317,7 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 // save makes cp durable, at the tracker's position where that is further, and
 // confirms it. It is called through exclusive.
 func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	k.acked.Store(false) // before the position is read, so an ack in between is left for the next save
+	k.acked.Store(false) // before the position is read, so that an ack in between is left for the next save
 	position, landmark := k.tracker.Progress()
 	if last := k.last(); last.Epoch != 0 { // the tracker may not know yet of the last Kafka transaction
 		cp = cp.Reached(last.LSN, last.Landmark, last.Cut)
@@ -354,8 +355,8 @@ func (k *checkpointer) durable(cp checkpoint.Checkpoint) {
 	k.confirm()
 }
 
-// enter makes epoch that of all later checkpoints, even before the first save
-// has succeeded. The save may fail and still reach the store, and then
+// enter makes epoch that of all later checkpoints, even before its first save
+// has succeeded. That save may fail and still reach the store, and then
 // checkpoints of the old epoch would not count.
 func (k *checkpointer) enter(epoch int64) {
 	k.mu.Lock()

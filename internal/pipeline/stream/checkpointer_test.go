@@ -25,7 +25,7 @@ type keeping struct {
 	*checkpointer
 	store   *fakeStore
 	metrics *counts
-	stop    func() error // ends run and returns the error
+	stop    func() error // ends run and returns its error
 	held    *atomic.Bool // whether the present stream is known
 }
 
@@ -46,7 +46,7 @@ func keep(t *testing.T, test func(t *testing.T, k keeping)) {
 	})
 }
 
-// ack lets one transaction ending at end be acked.
+// ack lets one transaction that ends at end be acked.
 func (k keeping) ack(t *testing.T, end pg.LSN) {
 	t.Helper()
 	ticket := k.tracker.Add()
@@ -278,7 +278,7 @@ func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 	})
 }
 
-// A session begins with the publication it saw itself, not with that of an
+// A session begins with the publication that it saw itself, not with that of an
 // earlier session.
 func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {

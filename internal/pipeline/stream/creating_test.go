@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// While the slot is created, which waits for a transaction, nothing committed
-// will come. Neither a spare nor a start after kill -9 takes the process
-// creating it for a holder.
+// While the slot is created, which waits for a transaction, nothing that is
+// committed will come. Neither a spare nor a start after kill -9 takes the
+// process that creates it for a holder.
 func TestASlotThatIsBeingCreatedHasNoHolder(t *testing.T) {
 	d := outbox(t)
 	writer := *d
@@ -106,7 +106,7 @@ func TestASpareWhoseTablesChange(t *testing.T) {
 }
 
 // Connections that are open go on after a password was changed, or a right
-// taken away. The one a takeover needs would be refused.
+// taken away. The one that a takeover needs would be refused.
 func TestASpareWhoseRightsChange(t *testing.T) {
 	for name, c := range map[string]struct{ take, give, reason string }{
 		"replication": {"NOREPLICATION", "REPLICATION", "open replication connection"},

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// recalled is an intake going on from a checkpoint at 15, within the
-// transaction at 20 behind the change 1.
+// recalled is an intake that goes on from a checkpoint at 15, within the
+// transaction at 20 behind its change 1.
 func recalled(t *testing.T) *intake {
 	t.Helper()
 	in, _ := testIntake(t, transform.UpdateWarn)
@@ -58,7 +58,7 @@ func TestIntakeRefusesATransactionWithoutThePlace(t *testing.T) {
 	}
 }
 
-// A checkpoint's view of items next in order.
+// What a checkpoint says of items that are next in order.
 func TestReached(t *testing.T) {
 	at := func(lsn pg.LSN) checkpoint.Landmark { return checkpoint.Landmark{Commit: lsn, XID: uint32(lsn)} }
 	for name, tt := range map[string]struct {

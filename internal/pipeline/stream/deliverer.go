@@ -13,7 +13,7 @@ import (
 )
 
 // deliverer moves items from the queue to the sink, and tells the tracker which
-// are dealt with. run is the only goroutine.
+// are dealt with. run is its only goroutine.
 type deliverer struct {
 	queue        *queue
 	sink         sink.Sink
@@ -36,8 +36,8 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 	return d
 }
 
-// run delivers until the queue is closed and empty (nil), ctx ends (the cause)
-// or the sink fails.
+// run delivers until the queue is closed and empty (nil), ctx ends (with its
+// cause) or the sink fails.
 func (d *deliverer) run(ctx context.Context) error {
 	var batch []item
 	for {
@@ -76,14 +76,14 @@ func (d *deliverer) dealt(n int) {
 	}
 }
 
-// flight is a batch on the way.
+// flight is a batch on its way.
 type flight struct {
 	began  time.Time // of the delivery of what is not dealt with yet
 	oldest time.Time // commit time of the first event
 }
 
 // stuck is how long the delivery in progress has had no acknowledgement. lag is
-// how long ago the first event was committed. Both are 0 while there is no
+// how long ago its first event was committed. Both are 0 while there is no
 // delivery.
 func (d *deliverer) stuck() time.Duration {
 	if f := d.current.Load(); f != nil {
@@ -100,7 +100,7 @@ func (d *deliverer) lag() time.Duration {
 }
 
 // dealtWith reports items, which may be none, as dealt with, one transaction at
-// a time, and gives the memory back: nobody reads an event after this.
+// a time, and gives their memory back: nobody reads an event after this.
 func (d *deliverer) dealtWith(batch []item) {
 	var bytes int64
 	for i := 0; i < len(batch); {
@@ -126,7 +126,7 @@ func (d *deliverer) dealtWith(batch []item) {
 	d.checkpointer.event()
 }
 
-// stopRemedy names every way past a bad event: first the one publishing it.
+// stopRemedy names every way past a bad event: first the one that publishes it.
 func (o *Options) stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
 	remedy := delivery.PastBadEvent(bad)
 	if snapshot := ev.XID == 0 && !ev.CommitTime.IsZero(); snapshot {

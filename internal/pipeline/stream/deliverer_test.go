@@ -23,7 +23,7 @@ import (
 
 var errBad = &transform.BadEvent{Reason: transform.ReasonNullKey, Err: errors.New("no key")}
 
-// delivering is a deliverer with the surroundings; events go in by send.
+// delivering is a deliverer with its surroundings; events go in by send.
 type delivering struct {
 	*deliverer
 	gate    *gate
@@ -42,7 +42,7 @@ func newDelivering(policy string) *delivering {
 	return &delivering{deliverer: d, gate: g, metrics: m}
 }
 
-// send queues one event per letter, each a transaction ending at the number
+// send queues one event per letter, each a transaction that ends at its number
 // from 1: "b" is bad on arrival, "r" is refused by the sink, "." is good.
 func (d *delivering) send(t *testing.T, letters string) {
 	t.Helper()
@@ -169,7 +169,7 @@ func TestDeliverySaysHowLongItHasBeenStuck(t *testing.T) {
 	})
 }
 
-// slowLetters takes the time for each dead letter.
+// slowLetters takes its time for each dead letter.
 type slowLetters struct {
 	*gate
 	each func()
@@ -181,8 +181,8 @@ func (s slowLetters) DeadLetter(ctx context.Context, ev *transform.Event, bad *t
 	return s.gate.DeadLetter(ctx, ev, bad)
 }
 
-// A batch of dead letters takes as long as they take in turn. Each acknowledged
-// is progress.
+// A batch of dead letters takes as long as they take one after the other. Each
+// that is acknowledged is progress.
 func TestManyDeadLettersAreNoStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDelivering(transform.BadEventDeadLetter)

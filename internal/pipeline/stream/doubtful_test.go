@@ -23,9 +23,9 @@ func (w *waiting) Await(ctx context.Context, _ []sink.Entry, _ func() error) err
 	return w.pass(ctx)
 }
 
-// A transaction looks as if brokers had committed it in part, so the events are
+// A transaction looks as if brokers had committed it in part, so its events are
 // read again, to leave out what consumers see. Then the slot is confirmed
-// behind it, by a former holder that knew better. Everything read already must
+// behind it, by a former holder that knew better. What was read already must
 // not be written.
 func TestConfirmationOfWhatIsInDoubtComesLate(t *testing.T) {
 	d := sharedDatabase(t)
@@ -70,7 +70,7 @@ func (c *committing) Transact(ctx context.Context, entries []sink.Entry, m *kgo.
 }
 
 // A session waits for the Kafka transaction under way. By then PostgreSQL has
-// answered, so the last error is no reason for the wait.
+// answered, so its last error is no reason for the wait.
 func TestWaitForATransactionIsNotBlamedOnPostgreSQL(t *testing.T) {
 	d := sharedDatabase(t)
 	c := &committing{}

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 21: a standby behind takes over. The standby is the server
-// itself as it was before the last events.
+// Failure mode 21: a standby that is behind takes over. It is the server itself
+// as it was before its last events.
 func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 	const text = `left timeline 1 at .* before the checkpoint`
 	t.Run("while stopped", func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 		f.d.run().wantEnd(failure.Loss, text)
 		wantOnce(t, f.d.topic, f.d.ids[:3])
 	})
-	// Everything read and is not acked yet is in no checkpoint.
+	// What was read and is not acked yet is in no checkpoint.
 	t.Run("with events in flight", func(t *testing.T) {
 		t.Parallel()
 		f := newFailover(t)
@@ -47,7 +47,7 @@ func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 
 // In a failover the URL may lead to a standby before the promotion, or to one
 // that never will be. It is behind, and has no slot, or one it cannot decode.
-// No loss until the standby is the primary.
+// That is no loss until it is the primary.
 func TestE2EStandbyIsNotJudged(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -67,8 +67,8 @@ func TestE2EStandbyIsNotJudged(t *testing.T) {
 	wantOnce(t, f.d.topic, f.d.ids[:3])
 }
 
-// Failure mode 46: the standby taking over lacks a transaction of which the
-// connector has read the first half. The new events have positions within it.
+// Failure mode 46: the standby that takes over lacks a transaction of which the
+// connector has read the first half. Its new events have positions within that.
 func TestE2EFailoverInTheMiddleOfATransaction(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -154,8 +154,8 @@ func TestE2EDiskPutBack(t *testing.T) {
 	}
 }
 
-// A server that crashed forgets how far the slot was confirmed. The events sent
-// again are known, and no other log.
+// A server that crashed forgets how far its slot was confirmed. What it sends
+// again is known, and no other log.
 func TestE2ESlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -178,7 +178,7 @@ func TestE2ESlotThatWentBackInACrash(t *testing.T) {
 }
 
 // failover is a server that can become what it was before: on a new timeline as
-// a standby promoted, or on the same one as a disk put back.
+// a promoted standby, or on the same one as a disk that was put back.
 type failover struct {
 	t       *testing.T
 	server  *pgtest.Server
@@ -216,7 +216,7 @@ func (f *failover) standIn() {
 }
 
 // putBack has the server as it was when the copy was taken, as from a snapshot
-// of the disk: nothing tells it that it had gone on.
+// of its disk: nothing tells it that it had gone on.
 func (f *failover) putBack() {
 	f.t.Helper()
 	f.replace()

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// counts is a Metrics remembering what it is told.
+// counts is a Metrics that remembers what it is told.
 type counts struct {
 	mu         sync.Mutex
 	published  int
@@ -40,7 +40,7 @@ type counts struct {
 	saves    int
 	failures int
 	passes   int          // of retention
-	unknown  int          // times the slot became unknown
+	unknown  int          // how often the slot became unknown
 	inFlight func() int64 // bytes
 	age      func() time.Duration
 }
@@ -245,7 +245,7 @@ func (d *door) open() {
 	}
 }
 
-// held is closed when the door, which is shut now, opens; nil if open.
+// held is closed when the door, which is shut now, opens; nil if it is open.
 func (d *door) held() chan struct{} {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -265,7 +265,7 @@ func (d *door) reached(t *testing.T) {
 	})
 }
 
-// pass waits until the door is open or ctx ends (the cause).
+// pass waits until the door is open or ctx ends (with its cause).
 func (d *door) pass(ctx context.Context) error {
 	if held := d.held(); held != nil {
 		select {
@@ -294,13 +294,13 @@ type gate struct {
 
 var _ sink.Sink = (*gate)(nil)
 
-// waits returns once an event waits for the ack.
+// waits returns once an event waits for its ack.
 func (g *gate) waits(t *testing.T) {
 	t.Helper()
 	eventually(t, "an event in flight", func() bool { _, waiting := g.unacked(); return waiting })
 }
 
-// unacked is the commit position of the first event waiting for the ack.
+// unacked is the commit position of the first event that waits for its ack.
 func (g *gate) unacked() (pg.LSN, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

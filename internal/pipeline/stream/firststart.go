@@ -59,7 +59,7 @@ func (s *source) suffice(ctx context.Context, sql *pgx.Conn) error {
 
 // unread is why a slot without a checkpoint is not to be read, or not to be
 // made: the Beginning is of another server, the slot was read and is gone, or
-// another has the same events.
+// another one has the same events.
 func (s *source) unread(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	if s.begun != nil {
 		server, err := catalog.ReadServer(ctx, sql)
@@ -79,10 +79,10 @@ func (s *source) unread(ctx context.Context, sql *pgx.Conn, seen checkpoint.Serv
 }
 
 // create makes publication and slot for a first start, in this order: a slot's
-// position must not lie before the publication. create returns the snapshot at
-// the slot's position if the configuration asks for one. In that case, and
-// where each event is to be delivered once, it first notes in the store, before
-// the slot exists, that nobody has read it.
+// position must not lie before its publication. It returns the snapshot at the
+// slot's position if the configuration asks for one. In that case, and where
+// each event is to be delivered once, it first notes in the store, before the
+// slot exists, that nobody has read it.
 func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*catalog.HeldSnapshot, error) {
 	opts := s.opts
 	if !opts.Create {
@@ -125,8 +125,8 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 }
 
 // yieldTo handles a creation that failed because another instance was faster.
-// yieldTo returns the error of a slot that is active elsewhere. A moment ago
-// what is to be created did not exist.
+// It returns the error of a slot that is active elsewhere. A moment ago what is
+// to be created did not exist.
 func yieldTo(err error) error {
 	// Which error comes depends on how close the two creations were in time.
 	if code := pgsql.State(err); code == pgerrcode.DuplicateObject || code == pgerrcode.UniqueViolation {
@@ -156,11 +156,11 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// snapshot publishes the rows in the outbox tables: those of the held snapshot,
-// or those visible now. Once all are acked it notes that it is done. A crash
-// before that repeats it. The held snapshot, that of the slot's position, is
-// gone by then. The slot is not: it has everything committed since, also
-// everything deleted since.
+// snapshot publishes the rows that are in the outbox tables: those of the held
+// snapshot, or those visible now. Once all are acked it notes that it is done.
+// A crash before that repeats it. The held snapshot, that of the slot's
+// position, is gone by then. The slot is not: it has everything committed
+// since, also what was deleted since.
 func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *catalog.HeldSnapshot) error {
 	name := ""
 	if held != nil {
@@ -180,9 +180,9 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	return s.checkpointer.begin(ctx, cp)
 }
 
-// snapshot takes in the rows in the tables now, with the columns the
-// publication sends, as a single transaction ending at lsn, and waits until all
-// of them are acked. snapshot returns their number.
+// snapshot takes in the rows that are in the tables now, with the columns the
+// publication sends, as a single transaction that ends at lsn, and waits until
+// all of them are acked. It returns their number.
 func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, publication string, from catalog.Snapshot, lsn pg.LSN) (int, error) {
 	in.metrics.Snapshot(true)
 	defer in.metrics.Snapshot(false)

@@ -31,8 +31,8 @@ const (
 
 // Instances over a single slot, topic and store come and go, are killed, cut
 // off, stalled and paused at random. No event is lost, the order of each key is
-// kept, the checkpoint is never behind the slot, and no instance takes
-// another's doing for a loss. With an even seed the server crashes, too, and
+// kept, the checkpoint is never behind the slot, and no instance takes the
+// doing of another for a loss. With an even seed the server crashes, too, and
 // forgets how far the slot was confirmed.
 func TestE2EFleet(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ const (
 // them.
 type fleet struct {
 	t      *testing.T
-	server *pgtest.Server // nil: one others use, too
+	server *pgtest.Server // nil: one that others use, too
 	random *rand.Rand
 	d      *database
 	seats  [fleetSeats]*seat
@@ -67,7 +67,7 @@ type fleet struct {
 }
 
 // seat is where one instance after the other works, through a connection, a
-// sink and a separate store.
+// sink and a store of its own.
 type seat struct {
 	d     *database
 	proxy *proxy.Proxy
@@ -176,7 +176,7 @@ func (f *fleet) start(s *seat) {
 }
 
 // collect notes that an instance ended by itself. The only reason allowed is
-// that another took over.
+// that another one took over.
 func (f *fleet) collect(s *seat) {
 	if s.instance == nil || !s.ended() {
 		return
@@ -187,7 +187,7 @@ func (f *fleet) collect(s *seat) {
 	s.instance = nil
 }
 
-// end stops the instance, or kills it: nothing it does from now on has an
+// end stops the instance, or kills it: nothing that it does from now on has an
 // effect.
 func (f *fleet) end(s *seat, well bool) {
 	if s.instance == nil {
@@ -245,10 +245,10 @@ func firsts(records []record) (out []record) {
 	return out
 }
 
-// errDead is the error of every call of an instance killed.
+// errDead is the error of every call of an instance that was killed.
 var errDead = errors.New("killed")
 
-// mortal is a gate writing nothing any more once killed.
+// mortal is a gate that writes nothing any more once it is killed.
 type mortal struct {
 	gate
 	life sync.RWMutex
@@ -272,7 +272,8 @@ func (m *mortal) Deliver(ctx context.Context, events []*transform.Event, reject 
 }
 
 // pausing is an instance's way to the store. While it is paused, loads answer
-// with what was there and saves arrive when it goes on: also those given up.
+// with what was there and saves arrive when it goes on: also those that were
+// given up.
 type pausing struct {
 	checkpoint.Store
 	door

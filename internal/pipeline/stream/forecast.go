@@ -11,10 +11,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// Forecast tells where the log the slot keeps is going, as of the last look at
-// the slot.
+// Forecast tells where the log that the slot keeps is going, as of the last
+// look at the slot.
 type Forecast struct {
-	// GrowthBytesPerSecond is how fast the log grows the slot keeps.
+	// GrowthBytesPerSecond is how fast the log grows that the slot keeps.
 	GrowthBytesPerSecond float64 `json:"growth_bytes_per_second"`
 	// LimitInSeconds is when the server may invalidate the slot at this rate
 	// (max_slot_wal_keep_size); nil where nothing limits it but the disk, of which
@@ -53,9 +53,9 @@ func (t *trend) see(at time.Time, retained int64) {
 	t.marks = append(t.marks, mark{at, retained})
 }
 
-// growth is in bytes per second; 0 where the slot keeps up. growth compares the
-// least the slot kept in the two halves of the time, since that goes up and
-// down while all is well.
+// growth is in bytes per second; 0 where the slot keeps up. It compares the
+// least that the slot kept in the two halves of the time, since that goes up
+// and down while all is well.
 func (t *trend) growth() float64 {
 	n := len(t.marks)
 	if n < 4 || t.marks[n-1].retained < forecastLeast {
@@ -87,8 +87,8 @@ func (t *trend) forecast(safe *int64, heldBackBy string) *Forecast {
 	return f
 }
 
-// keptBy names the transaction keeping the slot where it is, although this
-// connector has confirmed everything behind; "" where there is none.
+// keptBy names the transaction that keeps the slot where it is, although this
+// connector has confirmed what is behind it; "" where there is none.
 func keptBy(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) string {
 	if slot.RestartLSN == 0 || int64(slot.ConfirmedFlush)-int64(slot.RestartLSN) < forecastLeast {
 		return ""

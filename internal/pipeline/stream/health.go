@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Health collects what the connector knows of its own state. Safe for
+// Health collects what the connector knows of its own state. It is safe for
 // concurrent use.
 type Health struct {
 	kafka        *delivery.Downstream
@@ -56,7 +56,7 @@ type Health struct {
 	// Of all sessions:
 	progress   progress
 	standstill standstill
-	waited     bool // an earlier pipeline left log not confirmed
+	waited     bool // an earlier pipeline left log that was not confirmed
 	// While the role is active:
 	looked     time.Time // when slot and publication were last seen
 	trend      trend
@@ -218,8 +218,8 @@ func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.metrics.Slot(slot, flush, lag)
 }
 
-// waitsFor notes what the server waits for before it sends the stream. waitsFor
-// reports whether it is a standby that is away, and was not at the last look.
+// waitsFor notes what the server waits for before it sends the stream. It
+// reports whether that is a standby that is away, and was not at the last look.
 func (h *Health) waitsFor(w catalog.StandbyWait) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -59,8 +59,8 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	i.stop()
 }
 
-// Also counted by Debezium: rows of the snapshot, transactions with events (and
-// none without), and the last event.
+// What Debezium counts, too: rows of the snapshot, transactions with events
+// (and none without), and the last event.
 func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
@@ -83,7 +83,7 @@ func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	}
 }
 
-// An application that still marks rows as published, and one writing events
+// An application that still marks rows as published, and one that writes events
 // without keys, fill metrics and not the log: the first is told at once, the
 // others are summed up, at the latest by the stop.
 func TestFloodsAreSummedUp(t *testing.T) {
@@ -140,7 +140,7 @@ func (u *unreadable) Load(ctx context.Context) (checkpoint.Checkpoint, bool, err
 	return u.Store.Load(ctx)
 }
 
-// A spare that could not read the checkpoint could not take over: it is not
+// A spare that could not read its checkpoint could not take over: it is not
 // ready, says why, and is ready again with the store.
 func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	d := outbox(t)
@@ -172,8 +172,8 @@ func (d *database) inPostgres() checkpoint.Store {
 	return s
 }
 
-// If the server process of the checkpoint store says nothing any more, the
-// connection is given up, and the next save uses another.
+// If the server process of the checkpoint store says nothing any more, its
+// connection is given up, and the next save uses another one.
 func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 500 * time.Millisecond
@@ -187,8 +187,8 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 }
 
 // The creation of a slot waits for every transaction for as long as it takes,
-// and says for which. (Leaving a server that does not answer meanwhile is for
-// catalog's tests.)
+// and says for which. (That a server which does not answer meanwhile is left is
+// for catalog's tests.)
 func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	d := outbox(t)
 	writer := *d
@@ -206,8 +206,8 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	i.streams().stop()
 }
 
-// A save not ending counts as failed after a while, and the first save of the
-// next session can begin.
+// A save that does not end counts as failed after a while, and the first save
+// of the next session can begin.
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 300 * time.Millisecond
@@ -234,7 +234,7 @@ func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d.finish(i)
 }
 
-// A load not ending counts as failed too.
+// A load that does not end counts as failed too.
 func TestStandingLoadIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 100 * time.Millisecond
@@ -255,8 +255,8 @@ func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error)
 	return checkpoint.Checkpoint{}, false, context.Cause(ctx)
 }
 
-// A server answering nobody any more shows in readiness although nobody writes,
-// long before anything is given up.
+// A server that answers nobody any more shows in readiness although nobody
+// writes, long before anything is given up.
 func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
 	if worst := usual.mute + standbyPoll + time.Second; worst > 5*time.Second || usual.mute <= usual.monitor {
 		t.Errorf("%s, with the page's second: an outage is not visible within 5 s, or a look does not count as one", worst)
@@ -274,7 +274,7 @@ func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
 	})
 	p.Set(proxy.Up, proxy.Fault{})
 	p.Set(proxy.Down, proxy.Fault{})
-	p.Cut() // everything swallowed is missing
+	p.Cut() // what was swallowed is missing
 	eventually(t, "readiness again", i.ready)
 	i.stop()
 }
@@ -288,7 +288,7 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	d.limits.stalled, d.limits.monitor, d.limits.quiet = time.Second, 50*time.Millisecond, 50*time.Millisecond
 	i := d.run().streams()
 	eventually(t, "readiness", i.ready)
-	// There shall be no other writes to the log.
+	// Nothing else shall write to the log.
 	defer pgtest.Freeze(t, d.url, `backend_type IN ('background writer', 'checkpointer', 'autovacuum launcher')`)()
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
 	eventually(t, "everything to be confirmed", func() bool { return d.confirmed() >= end })
@@ -302,8 +302,8 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	i.stop()
 }
 
-// A lost server's figures of slot and log would look like the present: it is
-// not shown while the server is away, nor while looks fail.
+// What a server said of slot and log before it was gone would look like the
+// present: it is not shown while the server is away, nor while looks fail.
 func TestSlotIsUnknownWhilePostgreSQLIsAway(t *testing.T) {
 	d := outbox(t)
 	line, behind := pgtest.Behind(t, d.url)

@@ -9,7 +9,7 @@ import (
 // errOversized says that everything held would be more than the queue's bound.
 var errOversized = errors.New("what is held does not fit the queue")
 
-// hold is push of an item the taker must not see before seal or part.
+// hold is push of an item that the taker must not see before seal or part.
 func (q *queue) hold(it item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -25,8 +25,8 @@ func (q *queue) holds() (items int, memory int64) {
 	return q.held, q.holding
 }
 
-// seal shows the taker everything held, a whole transaction of the database: it
-// is taken at once.
+// seal shows the taker everything held, which is a whole transaction of the
+// database: it is taken at once.
 func (q *queue) seal() { q.show(true) }
 
 // part shows the taker everything held, to be taken as it comes.
@@ -47,7 +47,7 @@ func (q *queue) show(whole bool) {
 	}
 }
 
-// seen is the end of the items the taker sees. The caller holds mu.
+// seen is the end of the items that the taker sees. The caller holds mu.
 func (q *queue) seen() int { return len(q.items) - q.held }
 
 // unit is what has to be taken at once: the next item, and those joined to it.

@@ -55,7 +55,7 @@ func TestQueueTakesWholeTransactions(t *testing.T) {
 	}
 }
 
-// The taker sees nothing of a transaction before the end, however much there
+// The taker sees nothing of a transaction before its end, however much there
 // is, and neither do offer and close show it.
 func TestQueueHoldsUntilTheSeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -85,9 +85,9 @@ func TestQueueHoldsUntilTheSeal(t *testing.T) {
 	})
 }
 
-// A wait for room is a wait for items visible to the taker. Only what nothing
-// can free is refused: a transaction of exactly the bound has room, one byte
-// more has not.
+// Whoever waits for room waits for what the taker sees. Only what nothing can
+// free is refused: a transaction of exactly the bound has room, one byte more
+// has not.
 func TestQueueRefusesWhatNothingCanFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)

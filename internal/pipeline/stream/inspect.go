@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// inspect asks the server for what the checkpoint is compared with, except the
-// identity and the end of the log. Where the tables cannot be read through the
+// inspect asks the server for what the checkpoint is compared with, except its
+// identity and the end of its log. Where the tables cannot be read through the
 // publication, the error says why, as does the view: sinceCheckpoint judges it.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, *catalog.View, error) {
 	var v catalog.View
@@ -49,13 +49,13 @@ func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v *catalog.View
 	return seen, nil
 }
 
-// names are the configuration's.
+// names are those of the configuration.
 func (s *source) names() catalog.Source {
 	return catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.router.Needed}
 }
 
-// known is the checkpoint the server is compared with, with the present names
-// of the tables; nil: there is none.
+// known is the checkpoint that the server is compared with, with the present
+// names of the tables; nil: there is none.
 func (s *source) known(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server, view *catalog.View) (*checkpoint.Checkpoint, error) {
 	found, err := s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil || found == nil {
@@ -63,14 +63,14 @@ func (s *source) known(ctx context.Context, sql *pgx.Conn, seen checkpoint.Serve
 	}
 	confirmed := found.Confirmed(seen.Slot.ConfirmedFlush)
 	if s.epoch != 0 && confirmed.LSN > found.LSN {
-		return nil, ErrTakenOver // everything in doubt is no more, but this process may have read it already, to write it again
+		return nil, ErrTakenOver // what was in doubt is no more, but this process may have read it already, to write it again
 	}
 	return s.through(ctx, sql, s.follow(confirmed, view), seen.Publication)
 }
 
 // readable is the error of a publication or of tables that cannot be read,
-// invalid as inspect says, or of a slot without a checkpoint it takes a
-// decision to read.
+// which are invalid as inspect says, or of a slot without a checkpoint, which
+// it takes a decision to read.
 func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.Checkpoint, seen checkpoint.Server, view *catalog.View, invalid error) error {
 	if invalid != nil {
 		return s.sinceCheckpoint(ctx, sql, found, view, invalid)
@@ -87,9 +87,9 @@ func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.
 }
 
 // sinceCheckpoint turns the error of an unfit publication or table into a loss,
-// if read before: rows may have been left out since. Messages do not pass
-// through the publication, so for them it is no loss. A name that is mistaken
-// is none either.
+// if it was read before: rows may have been left out since. Messages do not
+// pass through the publication, so for them it is no loss. A name that is
+// mistaken is none either.
 func (s *source) sinceCheckpoint(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint, v *catalog.View, err error) error {
 	if _, missing := errors.AsType[*catalog.MissingPublication](err); missing {
 		read := ""
@@ -151,15 +151,15 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 }
 
 // errTwoServers ends a session whose connections lead to different servers, as
-// may happen during a failover. A server's word on the slot is not true of
-// another.
+// may happen during a failover. What one server says of the slot is not true of
+// the other.
 var errTwoServers = errors.New("source.url led two connections to different servers, or to one that started or was promoted in between")
 
-// errStandby ends a session with a standby. A standby may be behind, and the
-// slot may be missing or not ready, although the primary has everything.
-// errStandby is judged after the promotion. A standby with a separate slot is
-// not read either: the stream would go on over the promotion, with positions of
-// another timeline than the checkpoint has.
+// errStandby ends a session with a standby. A standby may be behind, and its
+// slot may be missing or not ready, although the primary has everything. It is
+// judged after its promotion. A standby with a slot of its own is not read
+// either: its stream would go on over the promotion, with positions of another
+// timeline than the checkpoint has.
 var errStandby = &failure.Error{
 	Class:  failure.Transient,
 	Remedy: "add target_session_attrs=read-write to source.url, and list all hosts there",

@@ -128,7 +128,7 @@ func (i *instance) ended() bool {
 	}
 }
 
-// stop ends the instance as SIGTERM does. stop must end without an error.
+// stop ends the instance as SIGTERM does. It must end without an error.
 func (i *instance) stop() {
 	i.t.Helper()
 	i.cancel()
@@ -224,7 +224,7 @@ func (d *database) last() {
 	})
 }
 
-// publish inserts and waits until all inserted has arrived.
+// publish inserts and waits until everything inserted has arrived.
 func (d *database) publish(n, per int) {
 	d.t.Helper()
 	d.insert(n, per)
@@ -266,7 +266,7 @@ func wantAll(t *testing.T, to *topic, ids []string) {
 func abbreviated(ids []string) []string { return ids[:min(len(ids), 50)] }
 
 // watch checks, from now until the returned function is called, that the slot's
-// confirmed position is never beyond the first event without ack. watch uses a
+// confirmed position is never beyond the first event without ack. It uses a
 // separate connection.
 func (d *database) watch(g *gate) (stop func()) {
 	d.t.Helper()
@@ -304,15 +304,15 @@ func (d *database) watch(g *gate) (stop func()) {
 	})
 }
 
-// passes waits until all committed by now is confirmed.
+// passes waits until everything committed by now is confirmed.
 func (d *database) passes(what string) {
 	d.t.Helper()
 	end := d.lsn("SELECT pg_current_wal_flush_lsn()")
 	eventually(d.t, what+" to be passed over", func() bool { return d.confirmed() >= end })
 }
 
-// crash ends the server as a crash does, and starts it again. crash returns the
-// instance going on: i, or another if i is to be restarted.
+// crash ends the server as a crash does, and starts it again. It returns the
+// instance that goes on: i, or another one if i is to be restarted.
 func (d *database) crash(server *pgtest.Server, i *instance, restarted bool) *instance {
 	d.t.Helper()
 	server.Stop(d.t, pgtest.Immediate)

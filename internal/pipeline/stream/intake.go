@@ -148,7 +148,7 @@ func (in *intake) idle(pos pg.LSN) error {
 }
 
 // resume prepares for a stream. past is what checkpoint and slot say of the
-// log; the events up to the cut were published.
+// log; the events up to its cut were published.
 func (in *intake) resume(past checkpoint.Past) error {
 	if cut := in.reading.Cut(); !cut.IsZero() && cut.Commit < past.Known { // another instance has read the rest of it
 		if err := in.overtaken(past.Known, cut); err != nil {
@@ -158,12 +158,12 @@ func (in *intake) resume(past checkpoint.Past) error {
 			return fmt.Errorf("transaction at %s, which is over: %w", cut.Commit, err)
 		}
 	}
-	in.moves.End() // a transaction read in part comes again from the beginning
+	in.moves.End() // a transaction read in part comes again from its beginning
 	return in.recognise(in.reading.Resume(past))
 }
 
-// recognise tells the log is known to be the same, unless the step before it
-// returned err.
+// recognise tells that the log is known to be the same, unless the step before
+// it returned err.
 func (in *intake) recognise(err error) error {
 	if err != nil || !in.reading.Recognised() {
 		return err
@@ -197,7 +197,7 @@ func (in *intake) known(row *pg.Row) (bool, error) {
 }
 
 // bind looks after the columns of a new definition: those detected before must
-// not be gone, and those detected now not later.
+// not be gone, and those detected now must not be gone later.
 func (in *intake) bind(row *pg.Row) {
 	rel, commit := row.Relation, row.Position.CommitLSN
 	in.relation = rel
@@ -227,8 +227,8 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	return in.take(ctx, ev, err, msg)
 }
 
-// take has the event enter the queue the router made, or could not make, of the
-// message. From then on it counts as read.
+// take has the event enter the queue that the router made, or could not make,
+// of the message. From then on it counts as read.
 func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, msg *wal.Message) error {
 	it := item{chunk: msg.Chunk}
 	if err := it.carry(ev, in.passOver(&msg.Row, routed)); err != nil {
@@ -246,7 +246,7 @@ func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, m
 }
 
 // passOver returns the router's result for the row, or a bad event if an
-// operator ordered to pass over the transaction.
+// operator ordered to pass over its transaction.
 func (in *intake) passOver(row *pg.Row, routed error) error {
 	if !in.reading.Skips(row) {
 		return routed
@@ -263,7 +263,7 @@ func (in *intake) passOver(row *pg.Row, routed error) error {
 var errPassedOver = errors.New("an operator passed over its transaction")
 
 // endNonTransactional ends what a message of no transaction is to the tracker:
-// a separate transaction, that no commit will end.
+// a transaction of its own that no commit will end.
 func (in *intake) endNonTransactional(end pg.LSN) error {
 	if err := in.sealed(end, checkpoint.Landmark{}); err != nil {
 		return fmt.Errorf("message of no transaction: %w", err)
@@ -272,8 +272,8 @@ func (in *intake) endNonTransactional(end pg.LSN) error {
 	return nil
 }
 
-// carry has the item carry the event, or returns the router's error unless of
-// the event.
+// carry has the item carry the event, or returns the router's error unless that
+// is of the event.
 func (it *item) carry(ev *transform.Event, routed error) error {
 	if routed != nil {
 		bad, isBad := errors.AsType[*transform.BadEvent](routed)

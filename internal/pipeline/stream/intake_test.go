@@ -48,7 +48,7 @@ func testIntake(t testing.TB, onUpdate string) (*intake, *counts) {
 	return newIntake(p, newQueue(1<<20), tracker, checkpointer, digest.New(zap.NewNop())), m
 }
 
-// row is a change of the given kind; the event id says where it was.
+// row is a change of the given kind; its event id says where it was.
 func row(kind wal.Kind, rel *pg.Relation, lsn pg.LSN, seq uint32) *wal.Message {
 	m := &wal.Message{Kind: kind}
 	m.Row.Relation, m.Row.Position, m.Row.XID = rel, pg.Position{CommitLSN: lsn, Seq: seq}, uint32(lsn)
@@ -160,7 +160,7 @@ func TestIntake(t *testing.T) {
 func TestIntakeHoldsThePositionOverACutTransaction(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateWarn)
 	accepted(t, in, idle(10), insert(20, 0))
-	in.tracker.Done(1, 1) // acked before the transaction ended
+	in.tracker.Done(1, 1) // acked before its transaction ended
 	accepted(t, in, again(10), idle(15))
 	if got := in.tracker.Position(); got != 10 {
 		t.Errorf("position %v within a transaction, want 10", got)
@@ -229,7 +229,8 @@ func TestIntakeOnUpdate(t *testing.T) {
 	}
 }
 
-// An update in a transaction passed over ends nothing, one in another does.
+// An update in a transaction that is passed over ends nothing, one in another
+// does.
 func TestIntakePassesOverAnUpdate(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	refused := row(wal.Update, outboxRelation, 10, 0)
@@ -244,7 +245,7 @@ func TestIntakePassesOverAnUpdate(t *testing.T) {
 }
 
 // Without a checkpoint there is nothing to note a transaction in that is passed
-// over, and so no remedy asking for it.
+// over, and so no remedy that asks for it.
 func TestNothingIsPassedOverWithoutACheckpoint(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	none := &Options{Checkpoint: store.Options{Store: store.StoreNone}}

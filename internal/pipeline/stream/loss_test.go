@@ -11,8 +11,8 @@ import (
 )
 
 // While the connector is stopped, or while it runs, something happens to slot
-// or publication leaving events out. Each case ends with class Loss, and
-// nothing lost is created again.
+// or publication that leaves events out. Each case ends with class Loss, and
+// nothing that was lost is created again.
 func TestLosses(t *testing.T) {
 	const (
 		stopped = 1 << iota
@@ -203,7 +203,7 @@ const (
 	attachOutbox = `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`
 )
 
-// A table may be a member of the publication by the name and by the schema. As
+// A table may be a member of the publication by its name and by its schema. As
 // long as one of the two lasts nothing is left out, even if the other goes.
 func TestMembershipThatLasts(t *testing.T) {
 	const (
@@ -262,7 +262,7 @@ func TestMembershipThatLasts(t *testing.T) {
 	})
 }
 
-// A name the configuration has wrong is told as that. No event is lost.
+// A name that the configuration has wrong is told as that. No event is lost.
 func TestAMistakenNameIsNoLoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		mistake func(*Options)

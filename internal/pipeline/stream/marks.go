@@ -9,8 +9,8 @@ import (
 )
 
 // marksKept bounds the marks. At a look every two seconds that is a few
-// minutes; of a longer time every second mark is left out, so an age is exact
-// to a hundredth of it.
+// minutes; of a longer time every second mark is left out, so that an age is
+// exact to a hundredth of it.
 const marksKept = 256
 
 // marks tell when the server's log reached which position. So the age of
@@ -19,14 +19,14 @@ const marksKept = 256
 // for concurrent use.
 type marks []logMark
 
-// logMark is an end of the server's log, and when first seen.
+// logMark is an end of the server's log, and when it was first seen.
 type logMark struct {
 	end pg.LSN
 	at  time.Time
 }
 
-// see notes the end of the log, and forgets everything behind done. Marks
-// beyond the end are of another log: a standby was promoted behind.
+// see notes the end of the log, and forgets what done has passed. Marks beyond
+// the end are of another log: a standby was promoted that was behind.
 func (m *marks) see(now time.Time, end, done pg.LSN) {
 	kept := (*m)[:m.behind(end)]
 	if first := kept.behind(done); first > 0 {

@@ -31,7 +31,7 @@ func composedDatabase(t *testing.T) *database {
 	return d
 }
 
-// emit is the SQL writing an event as a message.
+// emit is the SQL that writes an event as a message.
 func emit(t *testing.T, id string, payload string) string {
 	t.Helper()
 	content := must.Get(envelope.Encode(&envelope.Message{
@@ -70,8 +70,8 @@ func TestMessagesAlone(t *testing.T) {
 	}
 }
 
-// The order within a transaction is the statements', whichever way an event
-// took, and the position counts both.
+// The order within a transaction is that of the statements, whichever way an
+// event took, and the position counts both.
 func TestMessagesBesideATable(t *testing.T) {
 	d := composedDatabase(t)
 	i := d.run().streams()
@@ -202,9 +202,9 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 	}
 }
 
-// Messages do not pass through the publication, so they lose nothing if
-// dropped: once there is another, they go on. The missing publication is still
-// reported, because the stream would end if a table were changed.
+// Messages do not pass through the publication, so they lose nothing if it is
+// dropped: once there is another one, they go on. The missing publication is
+// still reported, because the stream would end if a table were changed.
 func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 	d := messageDatabase(t)
 	i := d.run().streams()
@@ -222,8 +222,8 @@ func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 	wantAll(t, d.topic, []string{"1", "2", "3"})
 }
 
-// Up to PostgreSQL 17, however, a table changing meanwhile is where decoding
-// ends.
+// Up to PostgreSQL 17, however, a table that changes meanwhile is where
+// decoding ends.
 func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
 	d := messageDatabase(t)
 	d.exec("CREATE TABLE other (id int)")

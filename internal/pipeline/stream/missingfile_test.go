@@ -8,7 +8,7 @@ import (
 )
 
 // A file of the server is away for a while, here a segment of the log. The slot
-// does not say it has lost anything, so nothing is lost.
+// does not say that it has lost anything, so nothing is lost.
 func TestAMissingFileIsNoLoss(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

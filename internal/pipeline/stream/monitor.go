@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// lookTimeout bounds one look, so a dead connection is noticed.
+	// lookTimeout bounds one look, so that a dead connection is noticed.
 	lookTimeout = 10 * time.Second
 	// lastLook bounds the look at a stop.
 	lastLook = time.Second
 	// standbysEvery is how many looks there are to one for instances standing by.
 	standbysEvery = 5
-	// lastWords is how long the intake has to say why the stream ended. lastWords
-	// may be busy for longer.
+	// lastWords is how long the intake has to say why the stream ended. The
+	// intake may be busy for longer.
 	lastWords = time.Second
 	// shutdownGrace is how long we let a stopping server wait for us. A fast
 	// shutdown waits for ever for a walsender whose client replies but cannot
@@ -35,11 +35,11 @@ const (
 )
 
 // monitor watches, beside the stream and on a separate connection, what the
-// stream cannot show: a slot about to be lost, a publication leaving rows out,
-// a server that wants to stop. cp is what the session began with. monitor
-// returns why the session must end, or nil when ctx ended it.
+// stream cannot show: a slot that is about to be lost, a publication that
+// leaves rows out, a server that wants to stop. cp is what the session began
+// with. It returns why the session must end, or nil when ctx ended it.
 func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
-	conn, _ := s.connectInTime(ctx, cp) // shows at once the slot is read
+	conn, _ := s.connectInTime(ctx, cp) // shows at once that the slot is read
 	defer func() { catalog.Close(conn) }()
 	blind, looks := false, 0
 	var end pg.LSN // of the log, at the last look
@@ -96,8 +96,8 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 }
 
 // look checks the server, on conn or, where that is broken or nil, on a new
-// connection. look returns the connection to use next, nil if there is none,
-// and the end of the log.
+// connection. It returns the connection to use next, nil if there is none, and
+// the end of the log.
 func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, pg.LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -110,7 +110,7 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 }
 
 // askOn asks whether the slot is still ours, on conn or, where that is broken
-// or nil, on a new connection. askOn returns the connection to use next, nil if
+// or nil, on a new connection. It returns the connection to use next, nil if
 // there is none, and a view of which the slot is read.
 func (s *source) askOn(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, *catalog.View, error) {
 	terminated := false
@@ -160,8 +160,8 @@ func (s *source) connectInTime(ctx context.Context, cp checkpoint.Checkpoint) (*
 }
 
 // stopping decides whether the server is about to stop, from the error of a
-// connection beside a running stream. A server refusing connections while it
-// streams is stopping, or about to restart; both end the stream. If nobody
+// connection beside a running stream. A server that refuses connections while
+// it streams is stopping, or about to restart; both end the stream. If nobody
 // answers at all, the network may be the reason, unless an administrator's
 // command has just ended our connection.
 func stopping(err error, terminated bool) error {
@@ -173,7 +173,7 @@ func stopping(err error, terminated bool) error {
 
 // connectBeside opens a connection to the server of the stream that began with
 // cp. By now the URL may lead to another server: it may list several hosts, or
-// the address may have moved in a failover.
+// its address may have moved in a failover.
 func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
 	conn, err := catalog.ConnectBeside(ctx, s.opts.URL, s.server)
 	if err != nil {
@@ -211,10 +211,10 @@ func (s *source) warnOfDefects(version int) {
 
 // check compares the server with the checkpoint once more, and publishes what
 // the metrics and the health endpoint show of it. The view's slot is read.
-// check returns the end of the log.
+// It returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, cp checkpoint.Checkpoint) (pg.LSN, error) {
 	seen, err := s.inspectFrom(ctx, conn, view)
-	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // read after the slot, always behind the checkpoint
+	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // read after the slot, which is always behind the checkpoint
 	cp.Publication = s.checkpointer.publication()             // of the last look
 	cp.Owned = s.checkpointer.last().Owned
 	if err != nil {

@@ -100,11 +100,11 @@ func TestE2EAReplayJudgesAMoveAsTheFirstPassDid(t *testing.T) {
 	}
 }
 
-// insertsOnly publishes nothing telling a move.
+// insertsOnly publishes nothing that tells a move.
 const insertsOnly = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`
 
 // defaultBecomesPartition is the way of docs/how-to/partitions.md: the default
-// partition is made the one of the rows' times, and no row is written.
+// partition is made the one of its rows' times, and no row is written.
 const defaultBecomesPartition = `BEGIN;
 	ALTER TABLE outbox DETACH PARTITION outbox_default;
 	ALTER TABLE outbox_default RENAME TO outbox_now;
@@ -149,7 +149,7 @@ func TestRowsLeaveTheDefaultPartitionWithoutAWrite(t *testing.T) {
 	}
 }
 
-// Failure mode 100. A rewrite of the table, or the partitions, is no event.
+// Failure mode 100. A rewrite of the table, or of its partitions, is no event.
 func TestATableThatIsWrittenAnew(t *testing.T) {
 	t.Parallel()
 	const halves = `; CREATE TABLE a PARTITION OF outbox FOR VALUES FROM ('2020-01-01') TO ('2200-01-01');
@@ -192,7 +192,7 @@ func TestATableThatIsWrittenAnew(t *testing.T) {
 // moving is an outbox in partitions, as the wire shows it.
 var moving = relation(1, "outbox")
 
-// gone is a deletion of the row with the id, came an insertion.
+// gone is a deletion of the row with the id, came its insertion.
 func gone(id string, lsn pg.LSN, seq uint32) *wal.Message { return named(wal.Delete, id, lsn, seq) }
 func came(id string, lsn pg.LSN, seq uint32) *wal.Message { return named(wal.Insert, id, lsn, seq) }
 
@@ -202,7 +202,7 @@ func named(kind wal.Kind, id string, lsn pg.LSN, seq uint32) *wal.Message {
 	return m
 }
 
-// inPartitions tells the intake the outbox is partitioned.
+// inPartitions tells the intake that the outbox is partitioned.
 func inPartitions(in *intake) *intake {
 	in.tables.looks.Store(&look{tables: []catalog.TableInfo{{OID: moving.OID, Partitioned: true}}})
 	return in
@@ -236,7 +236,7 @@ func TestIntakeRecognisesMoves(t *testing.T) {
 }
 
 // A table without partitions has no moves: a row that is deleted and inserted
-// again is an event, as with Debezium.
+// again is an event, as it is with Debezium.
 func TestIntakeTakesARowThatIsInsertedAnew(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	if got := accepted(t, in, gone("a", 10, 0), came("a", 10, 1), commit(15)); !slices.Equal(got, []string{"a"}) {
@@ -244,8 +244,8 @@ func TestIntakeTakesARowThatIsInsertedAnew(t *testing.T) {
 	}
 }
 
-// Beyond the bound of everything remembered a row is published rather than
-// lost, and on_update: fatal says how to go on. The last deletion is always
+// Beyond the bound of what is remembered a row is published rather than lost,
+// and on_update: fatal says how to go on. The last deletion is always
 // remembered, so moves by UPDATE are.
 func TestIntakeBeyondWhatItRemembers(t *testing.T) {
 	many := []*wal.Message{gone("a", 10, 0), gone("b", 10, 1), gone("c", 10, 2), gone("d", 10, 3)}
@@ -276,7 +276,7 @@ func TestIntakeRecognisesMovesBehindACheckpointWithinTheTransaction(t *testing.T
 }
 
 // An earlier run took a move for an event: with less memory, or in an earlier
-// version. The checkpoint is believed all the same.
+// version. Its checkpoint is believed all the same.
 func TestIntakeBelievesACheckpointOfAMove(t *testing.T) {
 	in := inPartitions(recalled(t))
 	got := accepted(t, in, named(wal.Insert, "x", 10, 0), commit(15), gone("a", 20, 0), came("a", 20, 1), came("b", 20, 2), commit(25))

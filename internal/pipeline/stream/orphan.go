@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// orphan is how a spare finds out the slot's holder is a process which is left
-// of a connection of ours: a pooler keeps it, or it has not noticed the client
+// orphan is how a spare finds out that the slot's holder is a process left of a
+// connection of ours: a pooler keeps it, or it has not noticed that its client
 // is gone. No instance would ever take over from it.
 type orphan struct {
 	pid    int32
@@ -63,7 +63,7 @@ func (h *Health) orphanReason(now time.Time) string {
 		h.slotName, holder, now.Sub(h.orphaned).Round(time.Second))
 }
 
-// orphanRemedy is the remedy for it. The caller holds mu.
+// orphanRemedy is what to do about it. The caller holds mu.
 func (h *Health) orphanRemedy() string {
 	return fmt.Sprintf("SELECT pg_terminate_backend(%d); if such a process comes back: %s", h.orphan, catalog.ConnectDirectly)
 }

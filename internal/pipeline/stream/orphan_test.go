@@ -11,7 +11,7 @@ import (
 )
 
 // Through pgpool-II no stream starts, and the server's process stays: no
-// instance stands by, ready, behind the rest of itself.
+// instance stands by, ready, behind what is left of itself.
 func TestASpareBehindItsOwnOrphanIsNotReady(t *testing.T) {
 	d := outbox(t)
 	d.limits.stalled, d.limits.spareLook = 500*time.Millisecond, 100*time.Millisecond

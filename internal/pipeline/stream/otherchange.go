@@ -38,9 +38,9 @@ func (in *intake) otherChange(msg *wal.Message) error {
 	return nil
 }
 
-// moved reports a row the transaction has moved to another partition, an update
-// of it and no event. A row of which that is not known is published: better
-// twice than never.
+// moved reports a row that its transaction has moved to another partition,
+// which is an update of it and no event. A row of which that is not known is
+// published: better twice than never.
 func (in *intake) moved(row *pg.Row, move transform.Move) error {
 	if move == transform.Moved {
 		in.reading.Passed(row) // with another max_buffered_bytes it was an event
@@ -81,7 +81,7 @@ func (in *intake) refuses(row *pg.Row) bool {
 	return in.onUpdate == transform.UpdateFatal && !in.reading.Skips(row)
 }
 
-// pastUpdate is how to get past an update refused.
+// pastUpdate is how to get past a refused update.
 func (in *intake) pastUpdate(row *pg.Row) string {
 	return "to get past this one, set event.on_update to warn" +
 		in.skipRemedy(row.Position.CommitLSN)

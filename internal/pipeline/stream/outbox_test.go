@@ -19,10 +19,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// patience is a limit no test is to reach.
+// patience is a limit that no test is to reach.
 const patience = time.Minute
 
-// database is an outbox, and a connection to look at it and the slot.
+// database is an outbox, and a connection to look at it and its slot.
 type database struct {
 	t       *testing.T
 	url     string
@@ -34,7 +34,7 @@ type database struct {
 	letters string        // the dead letter topic
 	limits  limits
 
-	// The instances' common parts, unless a test gives them others.
+	// What its instances share, unless a test gives them others.
 	store *fakeStore
 	gate  *gate // into topic
 	topic *topic
@@ -63,7 +63,7 @@ func defaultOptions() Options {
 	}
 }
 
-// outbox is sharedDatabase for a test running beside others.
+// outbox is sharedDatabase for a test that runs beside others.
 func outbox(t *testing.T) *database {
 	t.Helper()
 	t.Parallel()
@@ -127,7 +127,7 @@ func (d *database) confirmed() pg.LSN {
 	return d.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
 }
 
-// walsender is the process reading the slot, or 0.
+// walsender is the process that reads the slot, or 0.
 func (d *database) walsender() int {
 	d.t.Helper()
 	return must.Get(strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")))(d.t)

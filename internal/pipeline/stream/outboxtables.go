@@ -21,7 +21,7 @@ type outboxTables struct {
 	note  func(checkpoint.Owned) // tells the next checkpoints of a change
 	lose  func(error) error      // tells them of a loss
 
-	looks atomic.Pointer[look] // the last; nil before the first
+	looks atomic.Pointer[look] // the last one; nil before the first
 	seen  *look                // what owned knows of
 	from  pg.LSN               // a position before it; what owned knew then was true until there
 
@@ -31,7 +31,7 @@ type outboxTables struct {
 		oid    uint32
 		commit pg.LSN
 	}
-	lost error // rows passed may be events
+	lost error // rows that were passed may be events
 
 	// The last decision, for the next row of the same table.
 	relation *pg.Relation // nil: nothing
@@ -79,8 +79,8 @@ func (o *outboxTables) learn(judged pg.LSN) error {
 	return nil
 }
 
-// lostRows is the loss rows of a table, which came under another name, may have
-// been events.
+// lostRows is the loss that rows of a table, which came under another name, may
+// have been events.
 func (o *outboxTables) lostRows(oid uint32) error {
 	name := fmt.Sprintf("of OID %d", oid)
 	for _, t := range o.owned {
@@ -140,7 +140,7 @@ func (o *outboxTables) know(owned checkpoint.Owned) {
 // has reports whether the row is of an outbox table: by the name when the row
 // was written, or known as an outbox table at the place of the log. If a table
 // was renamed for a while, the stream shows the name of that time. Up to
-// PostgreSQL 15 the stream also misses when a schema gets the old name back
+// PostgreSQL 15 the stream also misses when a schema gets its old name back
 // (pgoutput.c, init_rel_sync_cache).
 func (o *outboxTables) has(row *pg.Row) bool {
 	commit := row.Position.CommitLSN
@@ -159,11 +159,11 @@ func (o *outboxTables) mayHave(rel *pg.Relation) bool {
 }
 
 // errForgotten ends a session whose stream has not kept the definition of a
-// table that is an outbox table by now. The next does.
+// table that is an outbox table by now. The next one does.
 var errForgotten = errors.New("a table has become an outbox table without a word of it in the stream, as when its schema is renamed; the stream begins anew")
 
-// unread returns an error if a row that came without the values is needed.
-// Possible up to PostgreSQL 15, which does not announce a table again when the
+// unread returns an error if a row that came without its values is needed. That
+// may be up to PostgreSQL 15, which does not announce a table again when its
 // schema is renamed.
 func (o *outboxTables) unread(row *pg.Row) error {
 	commit := row.Position.CommitLSN

@@ -42,8 +42,8 @@ func TestCheckpointOfAnotherSlot(t *testing.T) {
 	}
 }
 
-// A note that a slot is being created, by a connector of another server with
-// the same names.
+// A note that a slot is being created, by a connector of another server that
+// has the same names.
 func TestBeginningOfAnotherServer(t *testing.T) {
 	for name, there := range map[string]bool{"without a slot": false, "with a slot": true} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestMadeSlotDroppedBeforeTheSnapshot(t *testing.T) {
 	d.wantNoSlot()
 }
 
-// A slot adopted, with a checkpoint behind it, or not there any more.
+// An adopted slot, with a checkpoint that is behind it, or not there any more.
 func TestAdoptedSlot(t *testing.T) {
 	for name, dropped := range map[string]bool{"moved on": false, "dropped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +137,9 @@ func TestAdoptedSlot(t *testing.T) {
 	}
 }
 
-// Failure mode 182: the checkpoint is gone, and the slot is not. No event is
-// lost so, and the next start reports earlier losses as unknown.
+// Failure mode 182: the checkpoint is gone, and the slot is not. Nothing is
+// lost by that, and the next start says that nobody can tell what was lost
+// before.
 func TestCheckpointThatVanished(t *testing.T) {
 	d := outbox(t)
 	const vanished, first = "no checkpoint of it is there", "there is no checkpoint yet"

@@ -2,15 +2,15 @@ package stream
 
 import "slices"
 
-// Past is what outlives a pipeline ending with ErrBeginAnew: since when the
-// server's log has waited, and the sessions that failed at a single position.
-// The zero value knows nothing.
+// Past is what outlives a pipeline that ends with ErrBeginAnew: since when the
+// server's log has waited, and the sessions that failed at one position. The
+// zero value knows nothing.
 type Past struct {
 	progress   progress
 	standstill standstill
 }
 
-// Past is the pipeline's, for the next.
+// Past is that of the pipeline, for the next one.
 func (h *Health) Past() Past {
 	h.mu.Lock()
 	defer h.mu.Unlock()

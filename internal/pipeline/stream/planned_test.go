@@ -110,7 +110,7 @@ func TestARenameIsNamed(t *testing.T) {
 }
 
 // A table that took the outbox's name is not in the publication: the message
-// says what the table read is called now.
+// says what the table that was read is called now.
 func TestATableThatTookTheNameIsTold(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()
@@ -124,7 +124,7 @@ func TestATableThatTookTheNameIsTold(t *testing.T) {
 	d.run().wantEnd(failure.Loss, `public.outbox is another table than the one that was read, which was dropped`)
 }
 
-// Failure mode 107. A table more in source.tables: the events come from then
+// Failure mode 107. One more table in source.tables: its events come from then
 // on.
 func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	const second = `CREATE TABLE second (LIKE outbox INCLUDING ALL)`
@@ -158,7 +158,7 @@ func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	}
 }
 
-// Failure mode 107. Changes of source.tables does lose, or does not.
+// Failure mode 107. What a change of source.tables does lose, or does not.
 func TestAChangeOfTheTablesThatIsAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		sql   string

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// PgBouncer takes neither a replication connection nor parameters it does not
-// know. A lasting error: the operator is told to connect directly.
+// PgBouncer takes neither a replication connection nor parameters that it does
+// not know. That does not pass: the operator is told to connect directly.
 func TestAPoolerThatRefusesTheLogin(t *testing.T) {
 	d := outbox(t)
 	u := mustParse(t, d.opts.URL)

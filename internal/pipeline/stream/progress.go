@@ -15,14 +15,13 @@ type pulse struct {
 	position  pg.LSN // the tracker's: everything up to it is acked
 	confirmed pg.LSN // saved, and then confirmed
 	inFlight  int    // events without ack
-	dealt     uint64 // events acked, so far
+	dealt     uint64 // events acked so far
 	arrived   uint64 // changes that arrived, of any table, so far
 }
 
-// progress tells from pulses whether the server's log gets through. progress
-// does not look for the reason. It outlives sessions: what waits does not
-// become younger because the connection is another. Not safe for concurrent
-// use.
+// progress tells from pulses whether the server's log gets through. It does not
+// look for the reason. It outlives sessions: what waits does not become younger
+// because the connection is another one. Not safe for concurrent use.
 type progress struct {
 	limit time.Duration // see limits.stalled
 
@@ -68,17 +67,17 @@ func (p *progress) see(now time.Time, is pulse) {
 	p.last = is
 }
 
-// unconfirmed is how long the server has had log not confirmed.
+// unconfirmed is how long the server has had log that is not confirmed.
 func (p *progress) unconfirmed(now time.Time) time.Duration { return p.log.age(now, p.last.confirmed) }
 
-// unread is how long the server has had log not received. An event of ours may
-// be in it.
+// unread is how long the server has had log that was not received. An event of
+// ours may be in it.
 func (p *progress) unread(now time.Time) time.Duration {
 	return p.log.age(now, max(p.last.received, p.last.position))
 }
 
-// waits is how long the server has had log not acked, and nothing of ours has
-// moved.
+// waits is how long the server has had log that is not acked, and nothing of
+// ours has moved.
 func (p *progress) waits(now time.Time) time.Duration {
 	return min(p.log.age(now, p.last.position), now.Sub(p.moved))
 }

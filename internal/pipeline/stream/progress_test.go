@@ -159,7 +159,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 }
 
 // Events arrive, and the checkpoint's topic takes nothing: that is visible with
-// the broker's own error, and passes with the cause.
+// the broker's own error, and passes with its cause.
 func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string][]kfake.Fault{
@@ -273,7 +273,7 @@ func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
 	})
 }
 
-// A save the session did not wait for says nothing about the store.
+// A save that its session did not wait for says nothing about the store.
 func TestCancelledSaveIsNoTrouble(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		blockSaves(k.store, nil)

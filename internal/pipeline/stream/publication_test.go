@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Failure mode 128. A second publication beside the first takes over, as
+// Failure mode 128. A second publication beside the first takes its place, as
 // docs/how-to/change-tables.md has it: no event is lost, and none comes again.
 func TestASecondPublicationTakesOver(t *testing.T) {
 	t.Parallel()

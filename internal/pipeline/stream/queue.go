@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// item is an event on the way from intake to delivery. bad is set where the row
+// item is an event on its way from intake to delivery. bad is set where the row
 // could not become a record.
 type item struct {
 	delivery.Item
@@ -21,13 +21,13 @@ type item struct {
 	memory int64 // that cannot be used otherwise while the item lives
 }
 
-// itemMemory is about the memory of an item itself: the place in the queue, in
+// itemMemory is about the memory of an item itself: its place in the queue, in
 // the batch and in the sink's round.
 const itemMemory = 128
 
-// queue hands items from the intake to the deliverer in order. queue bounds the
-// memory of all items queued, or taken and not yet released: room blocks at the
-// bound. A single goroutine pushes and one takes.
+// queue hands items from the intake to the deliverer in order. It bounds the
+// memory of all items that are queued, or taken and not yet released: room
+// blocks at the bound. A single goroutine pushes and one takes.
 type queue struct {
 	limit int64 // of memory in flight; a single larger item may enter alone
 	most  int64 // in a batch; one is ready at delivery.BatchBytes
@@ -40,7 +40,7 @@ type queue struct {
 	queued   int64     // size of what the taker sees
 	inFlight int64     // memory of everything pushed and not released
 	full     bool      // push waits for memory
-	offered  bool      // the taker knows there are items
+	offered  bool      // the taker knows that there are items
 	taken    time.Time // when the last batch was
 	rests    time.Time // until then none is taken that is not full
 	closed   bool
@@ -53,9 +53,9 @@ func newQueue(limit int64) *queue {
 	return &queue{limit: limit, most: delivery.BatchBytes, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-// room returns nil once so much memory is free. room does not take the memory;
+// room returns nil once so much memory is free. It does not take the memory;
 // push does. If ctx ends first, it returns ctx's cause. If it would not fit
-// beside everything held, which nothing can free, it returns errOversized.
+// beside what is held, which nothing can free, it returns errOversized.
 func (q *queue) room(ctx context.Context, memory int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +79,7 @@ func (q *queue) room(ctx context.Context, memory int64) error {
 	return nil
 }
 
-// push appends an item. push never blocks: see room. The taker may not see it
+// push appends an item. It never blocks: see room. The taker may not see it
 // before offer is called.
 func (q *queue) push(it item) {
 	q.mu.Lock()
@@ -128,7 +128,7 @@ func (q *queue) offer() {
 // await waits for items to be offered, and then until a batch is full, or the
 // bound is reached, or it is linger after the last batch was taken, and the
 // rest is over. So a first item goes at once, and a batch forms while the one
-// before is on the way. await returns the first event of the batch, or nil once
+// before is on its way. It returns the first event of the batch, or nil once
 // the queue is closed and empty.
 func (q *queue) await(ctx context.Context, linger time.Duration) (*transform.Event, error) {
 	timer := time.NewTimer(0)
@@ -152,7 +152,7 @@ func (q *queue) await(ctx context.Context, linger time.Duration) (*transform.Eve
 	}
 }
 
-// first is the first event the taker sees, or nil.
+// first is the first event that the taker sees, or nil.
 func (q *queue) first() *transform.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,8 +162,8 @@ func (q *queue) first() *transform.Event {
 	return q.items[q.head].Event
 }
 
-// timerTick is the least time a timer takes when nothing else runs. To wait for
-// less would make items late read for this batch.
+// timerTick is the least time that a timer takes when nothing else runs. To
+// wait for less would make items late that were read for this batch.
 const timerTick = time.Millisecond
 
 // poll reports whether a batch is ready, or else how long it may linger; 0 means
@@ -187,7 +187,7 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 }
 
 // take moves the next batch into dst[:0]: up to most bytes, at least one item
-// if the taker sees one, and all joined to it. take does not wait.
+// if the taker sees one, and all that are joined to it. It does not wait.
 func (q *queue) take(dst []item) []item {
 	dst = dst[:0]
 	q.mu.Lock()

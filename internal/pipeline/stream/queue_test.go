@@ -41,8 +41,8 @@ func sized(n int64) item {
 	return item{Item: delivery.Item{Event: &transform.Event{}, Size: n}, memory: n}
 }
 
-// attempt calls fn and reports whether still blocked once nothing else moves.
-// It is for use in a synctest bubble.
+// attempt calls fn and reports whether it is still blocked once nothing else
+// moves. It is for use in a synctest bubble.
 func attempt(fn func() error) (blocked func() bool, result func() error) {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -179,8 +179,7 @@ func TestQueueTake(t *testing.T) {
 	}
 }
 
-// Events arriving while a transaction could only wait go into the transaction,
-// too.
+// What arrives while a transaction could only wait goes into it, too.
 func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rest = 6 * time.Millisecond
@@ -221,8 +220,8 @@ func TestTransactionsTakeWhatWaits(t *testing.T) {
 	}
 }
 
-// Everything read at once goes at once: the taker sees nothing before the
-// offer, unless no more can come.
+// What is read at once goes at once: the taker sees nothing before the offer,
+// unless no more can come.
 func TestQueueTakeWaitsForTheOffer(t *testing.T) {
 	for name, end := range map[string]func(*queue){
 		"offered": (*queue).offer,
@@ -346,10 +345,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Failure mode 55: while the sink takes nothing, memory is bounded by
-// everything kept, which may be much more than everything published: a row's
-// other columns, and what lies between rows in the stream. The tests are not
-// parallel, as they look at the process's heap.
+// Failure mode 55: while the sink takes nothing, memory is bounded by what is
+// kept, which may be much more than what is published: a row's other columns,
+// and what lies between rows in the stream. The tests are not parallel, as they
+// look at the process's heap.
 func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 	const large = "repeat('0123456789abcdef', 65536)" // 1 MiB
 	for name, c := range map[string]struct {

@@ -32,8 +32,8 @@ func (s *heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return s.Store.Save(ctx, cp)
 }
 
-// An instance finds no slot, and then the checkpoint of another that created
-// the slot in between. It must not take the slot for dropped.
+// An instance finds no slot, and then the checkpoint of another one that
+// created the slot in between. It must not take the slot for dropped.
 func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 	d := outbox(t)
 	held := &heldStore{Store: d.store}
@@ -72,7 +72,7 @@ func TestE2ESlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 }
 
 // Between the look at the slot and the stream, the last confirmation of the
-// holder before arrives, which had saved the checkpoint already. The server
+// holder before arrives, which had saved its checkpoint already. The server
 // then leaves out the transaction by which the log is known.
 func TestE2ELastConfirmationArrivesWhileTakingOver(t *testing.T) {
 	d := outbox(t)
@@ -85,7 +85,7 @@ func TestE2ELastConfirmationArrivesWhileTakingOver(t *testing.T) {
 	d.insert(1, 1)
 	saves.save.reached(t)
 	p.Refuse(true)
-	p.Cut() // so it saves, and cannot confirm
+	p.Cut() // so that it saves, and cannot confirm
 	saves.save.open()
 	eventually(t, "the checkpoint", func() bool { return d.store.stored().LSN > before })
 	old.stop()
@@ -104,8 +104,8 @@ func TestE2ELastConfirmationArrivesWhileTakingOver(t *testing.T) {
 	d.finish(late)
 }
 
-// As before, but there is no checkpoint yet, and the instance holding the slot
-// in between keeps none either.
+// As before, but there is no checkpoint yet, and the instance that holds the
+// slot in between keeps none either.
 func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	d := outbox(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
@@ -127,8 +127,8 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	}
 }
 
-// A holder stalled by the sink does not see the connection is gone, and that
-// another goes on: to the monitor the slot moves by itself.
+// A holder stalled by its sink does not see that its connection is gone, and
+// that another one goes on: to its monitor the slot moves by itself.
 func TestE2EStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
@@ -166,8 +166,8 @@ func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 	d.wantOnce()
 }
 
-// The first checkpoint of a holder reaches the store after another, which knew
-// nothing of it, has gone on.
+// The first checkpoint of a holder reaches the store after another instance,
+// which knew nothing of it, has gone on.
 func TestLateFirstCheckpointDoesNotSetTheNextHolderBack(t *testing.T) {
 	d := outbox(t)
 	held := &heldStore{Store: d.store}

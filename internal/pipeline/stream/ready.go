@@ -12,9 +12,9 @@ import (
 // The caller holds mu.
 func (h *Health) standbyAway() bool { return h.awaited.Waiting && h.awaited.Away() != "" }
 
-// lag is the age of the oldest committed event not confirmed. Of everything not
-// received it is not known whether it has an event; it counts as one. The
-// caller holds mu.
+// lag is the age of the oldest committed event that is not confirmed. Of what
+// was not received it is not known whether it has an event; it counts as one.
+// The caller holds mu.
 func (h *Health) lag(now time.Time) time.Duration {
 	lag := max(h.delivery.lag(), h.progress.unread(now))
 	if h.checkpointer.acked.Load() {
@@ -70,7 +70,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// standsStill reports whether session after session fails at a single position.
+// standsStill reports whether session after session fails at the same position.
 // A spare reads nothing. The caller holds mu.
 func (h *Health) standsStill(now time.Time) bool {
 	if h.role.Name == session.Standby {
@@ -136,8 +136,8 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	return reasons
 }
 
-// unconfirmed is how long the server has had log not confirmed, also while it
-// cannot be reached; 0 for a spare, and before the first stream.
+// unconfirmed is how long the server has had log that is not confirmed, also
+// while it cannot be reached; 0 for a spare, and before the first stream.
 func (h *Health) unconfirmed() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +157,7 @@ func (h *Health) silent() time.Duration {
 	return 0
 }
 
-// Remedies are the remedy for the reasons of Ready, as far as known.
+// Remedies are those for the reasons of Ready, as far as they are known.
 func (h *Health) Remedies() (remedies []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -105,7 +105,7 @@ func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 }
 
 // Failure mode 101. The stream keeps no definition of other tables. Up to
-// PostgreSQL 15 one of them can become the outbox without a word: when the
+// PostgreSQL 15 one of them can become the outbox without a word: when its
 // schema takes the name of the outbox's.
 func TestATableWhoseSchemaTakesTheOutboxsName(t *testing.T) {
 	d := outbox(t)

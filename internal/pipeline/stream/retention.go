@@ -17,8 +17,7 @@ import (
 
 // startRetention keeps the tables small, on a connection and a separate
 // goroutine beside the stream that began with cp. The returned function ends
-// both. startRetention starts after begin, when the rows of a snapshot are
-// published.
+// both. It starts after begin, when the rows of a snapshot are published.
 func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
 	keep := s.opts.Retention
 	if keep.After == 0 {
@@ -53,8 +52,8 @@ func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoi
 }
 
 // published is the position up to which every committed row is published. The
-// confirmed position may be further: it also passes rows a changed publication
-// left out of the stream, until the monitor notices.
+// confirmed position may be further: it also passes rows that a changed
+// publication left out of the stream, until the monitor notices.
 func (s *source) published() pg.LSN {
 	if s.phase.Now() != phase.Ready {
 		return 0
@@ -62,7 +61,7 @@ func (s *source) published() pg.LSN {
 	return min(s.health.confirmed(), pg.LSN(s.whole.Load()))
 }
 
-// RetentionStatus is what /status shows of a single table kept small.
+// RetentionStatus is what /status shows of a single table that is kept small.
 type RetentionStatus struct {
 	DeletedRows       int64     `json:"deleted_rows"`
 	DroppedPartitions int64     `json:"dropped_partitions"`
@@ -72,7 +71,7 @@ type RetentionStatus struct {
 }
 
 // retentionHealth notes what retention does, since this process began, and
-// passes it on to the metrics. Safe for concurrent use.
+// passes it on to the metrics. It is safe for concurrent use.
 type retentionHealth struct {
 	retention.Observer // the metrics
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Retention runs at full speed beside a sink that acknowledges nothing, then
-// all: every row going has arrived.
+// all: every row that goes has arrived.
 func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	d := retained(t)
 	i := d.run().streams()
@@ -38,8 +38,8 @@ func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	d.finish(i)
 }
 
-// A row a changed publication keeps out of the stream is passed by the
-// confirmed position. It must still be there when the operator is told.
+// The confirmed position passes a row that a changed publication keeps out of
+// the stream. It must still be there when the operator is told.
 func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string][]string{
@@ -71,8 +71,8 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	}
 }
 
-// Rows coming under their partition's name are not published. They must still
-// be there when the operator is told.
+// Rows that come under their partition's name are not published. They must
+// still be there when the operator is told.
 func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	d := outbox(t)
 	d.exec(`ALTER TABLE outbox RENAME TO plain`)
@@ -206,8 +206,8 @@ func (i *instance) looks() {
 	eventually(i.t, "a look at the tables", func() bool { return last().After(before) })
 }
 
-// Everything in the table arrives, also everything written while the table had
-// another name, and nobody looked.
+// Everything in the table arrives, also what was written while the table had
+// another name and nobody looked.
 func TestRenamedForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string][2]string{

@@ -17,7 +17,7 @@ const savedAgain = "the checkpoint is saved again"
 
 // saving notes how saves of the checkpoint go, for health, metrics and the log.
 // A store may be silent instead of failing, so a save without an answer counts
-// from the start. Safe for concurrent use.
+// from its start. It is safe for concurrent use.
 type saving struct {
 	outage *digest.Outage
 	ahead  func() bool // whether there is a position to save
@@ -29,7 +29,7 @@ type saving struct {
 	err      error     // of the last failure; nil while the first attempt has no answer
 }
 
-// moved notes that the position may have moved beyond everything saved. moved
+// moved notes that the position may have moved beyond everything saved. It
 // returns whether it is the first that has.
 func (s *saving) moved() (first bool) {
 	s.mu.Lock()
@@ -69,8 +69,8 @@ func (s *saving) failed(err error) {
 	s.err = err
 }
 
-// cancelled notes an attempt whose caller did not wait for it, so nothing is
-// known.
+// cancelled notes an attempt whose caller did not wait for it, so that nothing
+// is known.
 func (s *saving) cancelled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

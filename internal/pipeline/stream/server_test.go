@@ -49,7 +49,7 @@ func TestE2EFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 	}
 }
 
-// Failure modes 4 and 51: of a server with the messages not English.
+// Failure modes 4 and 51: of a server whose messages are not English.
 func TestStopping(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	unavailable := catalog.Classify(&pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"})
@@ -93,8 +93,8 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 }
 
 // The server of the stream takes no more connections for a while, and another
-// host of the URL never does, as a standby with hot_standby = off. No shutdown:
-// the stream is left alone.
+// host of the URL never does, as a standby with hot_standby = off. That is no
+// shutdown: the stream is left alone.
 func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d := outbox(t)
 	line, behind := pgtest.Behind(t, d.url)
@@ -116,7 +116,7 @@ func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d.finish(i)
 }
 
-// unavailable is the address of a server taking no connections now.
+// unavailable is the address of a server that takes no connections now.
 func unavailable(t *testing.T) string {
 	t.Helper()
 	return testserver.Serve(t, func(conn net.Conn) {

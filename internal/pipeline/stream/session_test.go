@@ -27,8 +27,8 @@ func TestE2EKilledWalsenderLosesAndRepeatsNothing(t *testing.T) {
 	d.finish(i)
 }
 
-// Failure mode 3: everything in flight when the connection breaks is neither
-// sent again nor confirmed by the next connection.
+// Failure mode 3: what is in flight when the connection breaks is neither sent
+// again nor confirmed by the next connection.
 func TestE2EKilledWalsenderWithEventsInFlight(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()
@@ -187,7 +187,7 @@ func TestUnknownHostIsTriedAgain(t *testing.T) {
 
 // Failure mode 23: an idle outbox beside a busy table. The slot follows each
 // mebibyte of the log by itself. (How soon is the checkpointer's to decide, and
-// the tests' to say.) It runs without others beside it: they would write to the
+// its tests' to say.) It runs without others beside it: they would write to the
 // log too.
 func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	d := sharedDatabase(t)
@@ -206,7 +206,7 @@ func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	i.stop()
 }
 
-// Everything read after a Kafka transaction was cut waits for the next.
+// What is read after a Kafka transaction was cut waits for the next one.
 func TestTransactionsGatherForLess(t *testing.T) {
 	for name, c := range map[string]struct {
 		transactions *Transactions

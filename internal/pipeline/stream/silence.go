@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// senderPatience bounds the time a stream is silent while the process on the
-// server works. A process stopped looks like one that works.
+// senderPatience bounds the time that a stream is silent while its process on
+// the server works. A process that was stopped looks like one that works.
 const senderPatience = time.Hour
 
 // silentSender is the server's process that has sent nothing for long, as it was
@@ -29,7 +29,7 @@ type SenderStatus struct {
 }
 
 // excused asks the server, beside a silent stream, what the process pid does
-// sending it. A connection anew would not help while it works: it keeps the
+// that sends it. A connection anew would not help while it works: it keeps the
 // slot, and would have to begin with the same transaction again.
 func (s *source) excused(pid int32) func(ctx context.Context, silent time.Duration) error {
 	told := false
@@ -67,7 +67,7 @@ func (h *Health) senderWorks(sender catalog.Sender) {
 }
 
 // senderSilent reports whether the stream has been silent since the server was
-// asked for the process. The caller holds mu.
+// asked for its process. The caller holds mu.
 func (h *Health) senderSilent(now time.Time) bool {
 	return !h.sender.asked.IsZero() && h.silent() > now.Sub(h.sender.asked)
 }

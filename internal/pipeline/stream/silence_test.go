@@ -9,13 +9,13 @@ import (
 )
 
 // The server's process says nothing for longer than source.liveness_timeout,
-// and works: here it waits for a lock. The stream is kept, as a new one would
-// have to begin with the same transaction. A process waiting for the client has
-// lost it.
+// and works: here it waits for a lock. Its stream is kept, as a new one would
+// have to begin with the same transaction. A process that waits for its client
+// has lost it.
 func TestASilentStreamIsKeptWhileItsSenderWorks(t *testing.T) {
 	t.Parallel()
-	// A catalog vacuumed meanwhile would keep new sessions out: they load all
-	// catalogs anew then, the locked one, too.
+	// A catalog that is vacuumed meanwhile would keep new sessions out: they
+	// load all catalogs anew then, the locked one, too.
 	d := newDatabase(t, pgtest.Start(t, pgtest.Setting("autovacuum", "off")).NewDatabase(t))
 	d.opts.LivenessTimeout = time.Second
 	i := d.run().streams()

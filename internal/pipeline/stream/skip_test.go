@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// passOver notes in the store a transaction is passed over, as setup --skip-to
-// does.
+// passOver notes in the store that a transaction is passed over, as setup
+// --skip-to does.
 func (d *database) passOver(s *fakeStore, tx checkpoint.Landmark) {
 	d.t.Helper()
 	cp := s.stored()
@@ -138,8 +138,8 @@ func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 	wantOnce(t, d.topic, []string{"1", "2", "3"})
 }
 
-// A name the table does not have now is an error of the configuration, also
-// where bad events do not stop the connector.
+// A name that the table does not have now is an error of the configuration,
+// also where bad events do not stop the connector.
 func TestWrongNameMakesNoDeadLetters(t *testing.T) {
 	for _, policy := range []string{transform.BadEventDeadLetter, transform.BadEventSkip} {
 		t.Run(policy, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// skipRemedy is the last of the ways past a transaction refused, as a further
+// skipRemedy is the last of the ways past a refused transaction, as a further
 // clause of the remedy. A checkpoint takes note of the transaction: without one
 // there is no such way.
 func (o *Options) skipRemedy(at pg.LSN) string {

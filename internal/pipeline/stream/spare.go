@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// spare is what an instance knows standing by.
+// spare is what an instance knows while it stands by.
 type spare struct {
 	looked   time.Time     // when it last looked whether it could take over
 	fit      bool          // it could
@@ -45,13 +45,13 @@ func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.S
 
 // couldTakeOver looks, now and then, whether a spare could read the slot if it
 // had it, and tells readiness: a rolling update stops the good instance for a
-// ready spare. couldTakeOver returns an error ending the wait: what run could
-// not start with either, unless the spare was fit a moment ago, as somebody may
-// be changing the catalogs; or ErrTakenOver, once the slot's holder has saved a
+// ready spare. It returns an error that ends the wait: what run could not start
+// with either, unless the spare was fit a moment ago, as somebody may be
+// changing the catalogs; or ErrTakenOver, once the slot's holder has saved a
 // checkpoint after one of ours.
 //
-// A spare becomes fit only while the reader pid still has the slot: a look the
-// reader did not outlast has compared the spare with nobody.
+// A spare becomes fit only while the reader pid still has the slot: a look that
+// the reader did not outlast has compared the spare with nobody.
 func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a *spare) error {
 	now := time.Now()
 	if s.epoch == 0 && now.Sub(a.looked) < a.pause(s.limits.spareLook) {
@@ -88,7 +88,7 @@ func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a 
 }
 
 // pause is between two looks of a spare: the longest one or, for a while after
-// being found it could not take over, less.
+// it was found that it could not take over, less.
 func (a *spare) pause(longest time.Duration) time.Duration {
 	if a.fit {
 		return longest
@@ -97,7 +97,7 @@ func (a *spare) pause(longest time.Duration) time.Duration {
 }
 
 // requirements is why the slot could not be read if it were free, as a start of
-// run would find out, or nil. requirements changes nothing.
+// run would find out, or nil. It changes nothing.
 func (s *source) requirements(ctx context.Context, sql *pgx.Conn) error {
 	seen, view, invalid := s.inspect(ctx, sql)
 	found, err := s.known(ctx, sql, seen, view)
@@ -131,9 +131,9 @@ type admission struct {
 	err   error
 }
 
-// admitted is why the server would refuse the connection a stream takes, or the
-// store a checkpoint, or nil. Open connections go on after a change of the
-// password or the revocation of a right.
+// admitted is why the server would refuse the connection that a stream takes,
+// or the store a checkpoint, or nil. Open connections go on after a change of
+// the password or the revocation of a right.
 func (s *source) admitted(ctx context.Context) error {
 	now := time.Now()
 	if now.Sub(s.admission.asked) < s.limits.spareLogin {
@@ -195,8 +195,8 @@ func (s *source) deliverable(ctx context.Context, found *checkpoint.Checkpoint) 
 	return s.routes(ctx, ends)
 }
 
-// heldBy notes who reads the slot. heldBy asks once for each holder; an answer
-// not coming is no reason to stop waiting for the slot.
+// heldBy notes who reads the slot. It asks once for each holder; an answer that
+// does not come is no reason to stop waiting for the slot.
 func (h *Health) heldBy(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) {
 	h.mu.Lock()
 	known := h.holder != nil && h.holder.PID == slot.ActivePID
@@ -211,8 +211,8 @@ func (h *Health) heldBy(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) {
 	h.holder = &holder
 }
 
-// standbysAre notes who waits for the slot this instance reads. A question that
-// fails is no reason to stop reading it.
+// standbysAre notes who waits for the slot that this instance reads. A question
+// that fails is no reason to stop reading it.
 func (h *Health) standbysAre(standbys []catalog.Holder, err error) {
 	if err != nil {
 		return
@@ -222,24 +222,25 @@ func (h *Health) standbysAre(standbys []catalog.Holder, err error) {
 	h.standbys = standbys
 }
 
-// elsewhere is how a spare finds out the slot's holder saves the checkpoints
-// somewhere else, such as in a file on another machine. The holder saves before
-// it confirms. So if the slot's confirmed position is beyond the checkpoint the
-// spare sees, the holder saved it in another place. Found now, this is a
-// mistake in a configuration. At the takeover it would look like a loss.
+// elsewhere is how a spare finds out that the slot's holder saves its
+// checkpoints somewhere else, such as in a file on another machine. The holder
+// saves before it confirms. So if the slot's confirmed position is beyond the
+// checkpoint that the spare sees, the holder saved it in another place. Found
+// now, this is a mistake in a configuration. At the takeover it would look like
+// a loss.
 type elsewhere struct {
 	shared bool                  // the holder's checkpoints are seen here
-	seen   checkpoint.Checkpoint // the last; of epoch 0 for none
+	seen   checkpoint.Checkpoint // the last one; of epoch 0 for none
 	since  time.Time             // when seen was new, or not behind the slot
 }
 
 // errElsewhere is why a spare is not ready.
 var errElsewhere = errors.New("the checkpoint of the instance that reads the slot is not there: it saves its checkpoints elsewhere, or has saved none yet")
 
-// sharesStore returns an error while the slot's holder is another instance with
-// the checkpoints not seen here. slot was read before the checkpoint was. It is
-// of class failure.Config once the checkpoint has stayed behind the slot, and
-// as is, for long.
+// sharesStore returns an error while the slot's holder is another instance
+// whose checkpoints are not seen here. slot was read before the checkpoint was.
+// It is of class failure.Config once the checkpoint has stayed behind the slot,
+// and as it is, for long.
 func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot, found *checkpoint.Checkpoint) error {
 	if s.opts.Checkpoint.Store == store.StoreNone || s.epoch != 0 {
 		return nil
@@ -265,7 +266,7 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 }
 
 // savedElsewhere is the verdict, if the holder is a cdc-outbox. Any other
-// program reading the slot takes events away, and the comparison of slot and
+// program that reads the slot takes events away, and the comparison of slot and
 // checkpoint reports that.
 func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) (verdict, err error) {
 	var ours bool

@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// A standby may have a separate slot, which can be read. A stream from it would
-// go on over the promotion, and then look like that of a standby behind. So the
-// stream begins after the promotion.
+// A standby may have a slot of its own, which can be read. A stream from that
+// would go on over the promotion, and then look like that of a standby that was
+// behind. So the stream begins after the promotion.
 func TestE2EStandbyIsReadOncePromoted(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -60,9 +60,9 @@ func TestE2EStandbyIsReadOncePromoted(t *testing.T) {
 	d.finish(i)
 }
 
-// A standby with the slot's position, but not the row of the checkpoint written
-// before the slot was confirmed, takes over after a crash: the slot is ahead of
-// the checkpoint, and nobody has advanced it.
+// A standby that has the slot's position, but not the row of the checkpoint
+// written before the slot was confirmed, takes over after a crash: the slot is
+// ahead of the checkpoint, and nobody has advanced it.
 func TestE2EFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connector restarted %t", restart), func(t *testing.T) {
@@ -121,8 +121,8 @@ func (p *pair) copyPasses(store *valve, log, checkpoint pg.LSN) {
 	eventually(p.t, "the copy to follow", func() bool { return p.copied() >= checkpoint })
 }
 
-// The new stream's start must not confirm everything in flight at such a
-// takeover: it is neither acknowledged nor saved.
+// The new stream's start must not confirm what is in flight at such a takeover:
+// it is neither acknowledged nor saved.
 func TestE2EFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -181,7 +181,7 @@ func (v *valve) waits() pg.LSN {
 	return v.waiting
 }
 
-// pair is a server with a standby that copies the slots, and an outbox whose
+// pair is a server with a standby that copies its slots, and an outbox whose
 // source.url lists both.
 type pair struct {
 	t       *testing.T
@@ -216,7 +216,7 @@ func (p *pair) copied() pg.LSN {
 		WHERE synced AND NOT temporary AND slot_name = '` + p.d.opts.Slot + "'")
 }
 
-// stored is the position of the checkpoint in everything the standby has
+// stored is the position of the checkpoint in all that the standby has
 // received.
 func (p *pair) stored() pg.LSN {
 	p.t.Helper()
@@ -242,7 +242,7 @@ func (p *pair) promote() {
 	p.d.connect()
 }
 
-// The active instance knows who waits for the slot, and nobody else's.
+// The active instance knows who waits for its slot, and for no other.
 func TestActiveInstanceKnowsItsStandbys(t *testing.T) {
 	d := outbox(t)
 	active := d.run().streams()

@@ -14,24 +14,24 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// standstillAfter is how many sessions must fail at a single position. A
-// session or two are an outage.
+// standstillAfter is how many sessions must fail at the same position. One or
+// two are an outage.
 const standstillAfter = 3
 
-// Standstill is a position the stream does not get past: session after session
-// fails there.
+// Standstill is a position that the stream does not get past: session after
+// session fails there.
 type Standstill struct {
 	LSN      string `json:"lsn"`
 	Failures int    `json:"failures"`
-	// Transaction is the commit position of the transaction the server was
+	// Transaction is the commit position of the transaction that the server was
 	// sending; empty where it had sent nothing of one.
 	Transaction string  `json:"transaction,omitempty"`
 	Seconds     float64 `json:"seconds"`
 	Error       string  `json:"error"`
 }
 
-// standstill counts the sessions that failed in turn without getting anything
-// further. Not safe for concurrent use.
+// standstill counts the sessions that failed one after the other without
+// getting anything further. Not safe for concurrent use.
 type standstill struct {
 	at       pg.LSN // the end of everything read
 	failures int
@@ -40,7 +40,8 @@ type standstill struct {
 	owed     bool  // something read is not acked
 }
 
-// failed notes why a session ended that streamed, and everything read by then.
+// failed notes why a session ended that streamed, and what had been read by
+// then.
 func (s *standstill) failed(now time.Time, at pg.LSN, err error) {
 	if s.failures == 0 || s.at != at {
 		*s = standstill{at: at, since: now}
@@ -49,8 +50,8 @@ func (s *standstill) failed(now time.Time, at pg.LSN, err error) {
 	s.err = err
 }
 
-// see notes everything acked and read: the standstill is over once the stream
-// is past it, or has read everything there is.
+// see notes what is acked and read: the standstill is over once the stream is
+// past it, or has read everything there is.
 func (s *standstill) see(acked, read, flush pg.LSN) {
 	if read > s.at || flush != 0 && read >= flush {
 		*s = standstill{}
@@ -61,7 +62,8 @@ func (s *standstill) see(acked, read, flush pg.LSN) {
 // lasts reports whether it is one.
 func (s *standstill) lasts() bool { return s.failures >= standstillAfter }
 
-// transaction is the one the server failed to send; 0 where not known.
+// transaction is the one that the server failed to send; 0 where that is not
+// known.
 func (s *standstill) transaction() pg.LSN {
 	if server, ok := errors.AsType[*wal.ServerError](s.err); ok {
 		return server.Within
@@ -87,9 +89,9 @@ func (s *standstill) status(now time.Time) *Standstill {
 	return st
 }
 
-// remedy is the remedy for it. An error of the server is one of the log, which
-// does not change: there has to be a way past it, once leaving out nothing
-// else.
+// remedy is what to do about it. An error of the server is one of its log,
+// which does not change: there has to be a way past it, once that leaves out
+// nothing else.
 func (s *standstill) remedy(slot string) string {
 	if remedy := failure.RemedyOf(s.err); remedy != "" {
 		return remedy

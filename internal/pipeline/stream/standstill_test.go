@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// unready returns once the instance is not ready for the reason, and says
-// everything it gives.
+// unready returns once the instance is not ready for the reason, and says all
+// that it gives.
 func (i *instance) unready(reason string) (all string) {
 	i.t.Helper()
 	eventually(i.t, "readiness to say: "+reason, func() bool {
@@ -24,8 +24,8 @@ func (i *instance) unready(reason string) (all string) {
 	return all
 }
 
-// An event committed behind a large transaction of another published table does
-// not get through, although changes arrive all the time.
+// An event that is committed behind a large transaction of another published
+// table does not get through, although changes arrive all the time.
 func TestReadinessSeesAnEventBehindAnotherTable(t *testing.T) {
 	d := outbox(t)
 	d.limits.stalled = time.Second
@@ -48,7 +48,7 @@ func TestReadinessSeesAnEventBehindAnotherTable(t *testing.T) {
 }
 
 // unsendable makes a table of which the server can send no row: the output
-// function of the type fails.
+// function of its type fails.
 func (d *database) unsendable() {
 	d.t.Helper()
 	for _, sql := range []string{
@@ -63,9 +63,9 @@ func (d *database) unsendable() {
 	}
 }
 
-// A row of another table the server cannot send ends each session at the same
-// place. The connector is never ready in between, the age goes on, and there is
-// a way past the transaction alone.
+// A row of another table that the server cannot send ends each session at the
+// same place. The connector is never ready in between, the age goes on, and
+// there is a way past it that leaves out the transaction alone.
 func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
 	d := outbox(t)
 	d.unsendable()
@@ -114,7 +114,7 @@ func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
 	d.finish(i)
 }
 
-// While Kafka takes nothing, everything read before the transaction is not
+// While Kafka takes nothing, what was read before the transaction is not
 // published. To pass it over then would leave that out, too.
 func TestNoWayPastAStandstillBeforeWhatWasReadIsPublished(t *testing.T) {
 	d := outbox(t)
@@ -135,7 +135,7 @@ func TestNoWayPastAStandstillBeforeWhatWasReadIsPublished(t *testing.T) {
 	i.stop()
 }
 
-// A pipeline beginning anew in the same process goes on with the age of what
+// A pipeline that begins anew in the same process goes on with the age of what
 // waits.
 func TestAgesOutliveAPipelineThatBeginsAnew(t *testing.T) {
 	d := outbox(t)

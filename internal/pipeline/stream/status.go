@@ -21,8 +21,8 @@ type Status struct {
 	ReceivedLSN    string  `json:"received_lsn,omitempty"`
 	ConfirmedLSN   string  `json:"confirmed_lsn,omitempty"`
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
-	// The server's word on slot and log is there only while known: not while this
-	// instance stands by, nor while PostgreSQL is away.
+	// The server's word on slot and log is there only while it is known: not
+	// while this instance stands by, nor while PostgreSQL is away.
 	ServerLSN     string `json:"server_lsn,omitempty"`
 	SlotLagBytes  *int64 `json:"slot_lag_bytes,omitempty"`
 	RetainedBytes *int64 `json:"slot_retained_bytes,omitempty"`
@@ -30,11 +30,11 @@ type Status struct {
 	// SafeWALBytes can still be written before the server may invalidate the slot;
 	// nil without a limit.
 	SafeWALBytes *int64 `json:"slot_safe_wal_bytes,omitempty"`
-	// SlotPID is the server's process reading the slot for this instance.
+	// SlotPID is the server's process that reads the slot for this instance.
 	SlotPID int32 `json:"slot_pid,omitempty"`
 	// Holder is who reads the slot, where this instance stands by.
 	Holder *catalog.Holder `json:"holder,omitempty"`
-	// Standbys are those waiting for the slot, where this instance reads it.
+	// Standbys are those that wait for the slot, where this instance reads it.
 	Standbys []catalog.Holder `json:"standbys,omitempty"`
 	// Failover is how failovers would find the slot, by server, where this instance
 	// reads it; absent where the slot's server is alone.
@@ -43,13 +43,15 @@ type Status struct {
 	Sender *SenderStatus `json:"sender,omitempty"`
 	// Forecast is there while the slot keeps more and more log.
 	Forecast *Forecast `json:"forecast,omitempty"`
-	// Standstill is there while session after session fails at a single position.
+	// Standstill is there while session after session fails at the same
+	// position.
 	Standstill *Standstill `json:"standstill,omitempty"`
-	// OldestUnconfirmedSeconds is how long the server has had log not confirmed.
+	// OldestUnconfirmedSeconds is how long the server has had log that is not
+	// confirmed.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
-	// CheckpointAgeSeconds is the age of the oldest acknowledged position not
-	// saved; 0 if all are. The other two tell for how long saves have failed, and
-	// what the store said last.
+	// CheckpointAgeSeconds is the age of the oldest acknowledged position that
+	// is not saved; 0 if all are. The other two tell for how long saves have
+	// failed, and what the store said last.
 	CheckpointAgeSeconds     float64 `json:"checkpoint_age_seconds"`
 	CheckpointFailingSeconds float64 `json:"checkpoint_failing_seconds,omitempty"`
 	CheckpointError          string  `json:"checkpoint_error,omitempty"`

@@ -28,7 +28,7 @@ func ofStore(err error) bool {
 	return ok
 }
 
-// bounded is a store whose calls all have a deadline. The errors are
+// bounded is a store whose calls all have a deadline. Its errors are
 // storeErrors.
 type bounded struct {
 	checkpoint.Store
@@ -69,17 +69,17 @@ type limits struct {
 	// shown, and holds up neither the first save of the next session nor a spare.
 	store time.Duration
 	// spareLook is how often a spare looks whether it could take over,
-	// spareSilence how long the checkpoint store may give no answer until it could
-	// not, and unfit how long what run would not start with may last in a spare
-	// that could before.
+	// spareSilence how long its checkpoint store may give no answer until it
+	// could not, and unfit how long what run would not start with may last in a
+	// spare that could before.
 	spareLook, spareSilence, unfit time.Duration
 	// spareLogin is how often a spare asks the server and the store to let it in.
 	spareLogin time.Duration
 	// yield is how long an instance that may not be fit leaves the slot to others.
 	yield time.Duration
-	// elsewhere is how long the checkpoint must stay behind the slot, and as is,
-	// until a spare takes it for that of another store: longer than a network file
-	// system shows an old file.
+	// elsewhere is how long the checkpoint must stay behind the slot, and as it
+	// is, until a spare takes it for that of another store: longer than a
+	// network file system shows an old file.
 	elsewhere time.Duration
 	// monitor is how often slot and publication are looked at, and quiet how often
 	// a position is saved that moved by less than saveBytes and past none of our
@@ -87,7 +87,7 @@ type limits struct {
 	monitor, quiet time.Duration
 	candidates     candidateLooks
 	// stalled is how long one of the stages may stand still, with work before it,
-	// until readiness says so. stalled is longer than quiet and a look of the
+	// until readiness says so. It is longer than quiet and a look of the
 	// monitor together.
 	stalled time.Duration
 	// mute is how long the server may answer nobody until readiness says so,
@@ -95,11 +95,11 @@ type limits struct {
 	// StatusInterval, nor the monitor or, standing by, the look at the slot. With
 	// the second the page takes to show it, an outage is visible within five.
 	mute time.Duration
-	// close bounds the last checkpoint, and then the last standby status: a stop
-	// waits no longer for a store or a server not answering.
+	// close bounds the last checkpoint, and then the last standby status: a
+	// stop waits no longer for a store or a server that does not answer.
 	close time.Duration
 	// whole bounds how long a stop waits for the rest of a transaction. Without
-	// it, everything read of one would come again after the next start.
+	// it, what was read of one would come again after the next start.
 	whole time.Duration
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Failure mode 52: a slot of this name no instance could ever read is an error,
-// also while somebody reads it. It is no reason to stand by.
+// Failure mode 52: a slot of this name that no instance could ever read is an
+// error, also while somebody reads it. It is no reason to stand by.
 func TestSlotOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, text string }{
@@ -44,7 +44,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 
 	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
 
-	// An instance standing by when the slot appears does not wait for it.
+	// An instance that stands by when the slot appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	here := &source{opts: d.opts, intake: &intake{}, limits: usual, health: &Health{}, phase: firstPhase(), database: d.text("SELECT current_database()")}
@@ -171,8 +171,8 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	d.wantOnce()
 }
 
-// A spare that was down all the time cannot find out. The loss it reports names
-// this other possible reason.
+// A spare that was down all the time cannot find out. The loss that it reports
+// names this other possible reason.
 func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
 	d := outbox(t)
 	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"

@@ -13,7 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// A spare cut off from PostgreSQL for a moment is ready again after.
+// A spare that is cut off from PostgreSQL for a moment is ready again
+// afterwards.
 func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 	d := outbox(t)
 	d.run().streams()
@@ -47,7 +48,7 @@ func TestE2EOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	eventually(t, "the spare's checkpoint", func() bool { return d.store.stored().LSN > d.topic.all()[8].position.CommitLSN })
 	taken := d.store.stored()
 
-	oldGate.open() // everything in flight is acked after all, and saved
+	oldGate.open() // what was in flight is acked after all, and saved
 	arrive(t, d.topic, 10)
 	if got := d.store.stored(); got.LSN < taken.LSN || got.Epoch != taken.Epoch {
 		t.Errorf("the checkpoint went from %s in epoch %d to %s in epoch %d", taken.LSN, taken.Epoch, got.LSN, got.Epoch)
@@ -66,9 +67,9 @@ func TestE2EOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	d.wantAll()
 }
 
-// Without stored checkpoints an instance does not learn another has read the
-// slot in the meantime, only how far. If it had read the first half of a
-// transaction, nothing more of that one comes. In a quiet outbox the position
+// Without stored checkpoints an instance does not learn that another one has
+// read the slot in the meantime, only how far. If it had read the first half of
+// a transaction, nothing more of that one comes. In a quiet outbox the position
 // must still go on.
 func TestE2ESecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
 	d := outbox(t)
@@ -104,7 +105,7 @@ func behindProxy(t *testing.T, d *database) (*proxy.Proxy, *database) {
 	return p, &behind
 }
 
-// A slot somebody created, for example `cdc-outbox setup`, is adopted.
+// A slot that somebody created, for example `cdc-outbox setup`, is adopted.
 func TestAdoptsASlotWithoutCheckpoint(t *testing.T) {
 	d := outbox(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
@@ -152,8 +153,8 @@ func TestE2ESnapshotIsRepeatedAfterACrash(t *testing.T) {
 	d.wantAll()
 }
 
-// Without a checkpoint nobody knows everything published. A lost checkpoint, or
-// another key, is no reason to publish the whole table again.
+// Without a checkpoint nobody knows what was published. That a checkpoint is
+// gone, or has another key, is no reason to publish the whole table again.
 func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
@@ -168,7 +169,7 @@ func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	d.finish(i)
 }
 
-// A first start that ends between the creation of the slot and the first
+// A first start that ends between the creation of the slot and its first
 // checkpoint is done once more: nobody has read the slot.
 func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	d := outbox(t)

@@ -17,29 +17,29 @@ import (
 // sink is held.
 //
 // The server's process ends when it has received nothing from us for
-// wal_sender_timeout. The time begins anew with each message of ours received,
-// and no earlier than sent. So if a message has been received, the slot is ours
-// until the timeout has passed since we sent that message. The stream does not
-// tell the two apart: what we read may have waited in the socket while we were
-// suspended, and a server that still sends may hear nothing. So the server is
-// asked beside the stream, with the monitor's looks: if the process holds the
-// slot after the question was sent, then the two reach each other, and
-// everything sent on the stream before the question has been received.
-// Everything sent later does not count.
+// wal_sender_timeout. That time begins anew with each message of ours that it
+// receives, and no earlier than we sent it. So if a message has been received,
+// the slot is ours until the timeout has passed since we sent that message.
+// Nothing on the stream tells whether it has been: what we read may have waited
+// in the socket while we were suspended, and a server that still sends may hear
+// nothing. So the server is asked beside the stream, with the monitor's looks:
+// if the process holds the slot after the question was sent, then the two reach
+// each other, and everything sent on the stream before the question has been
+// received. What was sent later does not count.
 //
 // If nobody can be asked, since the server takes no more connections, the
-// stream has to do: see wal.Stream.Answered. tenure is no help where not read,
-// as all memory is in use until Kafka takes more.
+// stream has to do: see wal.Stream.Answered. That is no help while the stream
+// is not read, as all memory is in use until Kafka takes more.
 //
-// The margin is for everything on the way to a broker when the lease ends.
+// The margin is for what is on its way to a broker when the lease ends.
 //
 // The server may free the slot earlier. Somebody ends the process
 // (pg_terminate_backend), or the stream alone is cut off: then the session
 // beside it is still there, and our successor waits for it (see predecessors).
-// The server restarts, or a standby takes over: we learn of it by the end of a
-// connection, which ends the lease at once, or by silence, for which longest is
-// the bound. Not while we are suspended: there may be a moment after it in
-// which we write.
+// The server restarts, or a standby takes its place: we learn of it by the end
+// of a connection, which ends the lease at once, or by silence, for which
+// longest is the bound. Not while we are suspended: there may be a moment after
+// it in which we write.
 type tenure struct {
 	process catalog.OwnSender
 	stream  *wal.Stream
@@ -52,13 +52,13 @@ const (
 	// marginPart is which part of the timeout the margin is.
 	marginPart = 10
 	// longest bounds the lease from the last answer on, whatever the timeout: a
-	// machine that is gone ends no connection. longest is longer than two looks of
-	// the monitor of which one was in vain, and shorter than failovers take until
-	// they begin.
+	// machine that is gone ends no connection. It is longer than two looks of
+	// the monitor of which one was in vain, and shorter than failovers take
+	// until they begin.
 	longest = 20 * time.Second
 )
 
-// timeout is how long a lease lasts since a message received, at most.
+// timeout is how long a lease lasts since a message that was received, at most.
 func (t *tenure) timeout() time.Duration {
 	if timeout := t.process.Timeout; timeout > 0 {
 		return timeout - timeout/marginPart
@@ -81,7 +81,7 @@ func (t *tenure) answered(at lease.Instant) lease.Instant {
 	return t.until(at.Add(-t.process.Timeout/2), at)
 }
 
-// often bounds an interval, so the lease is renewed in good time.
+// often bounds an interval, so that the lease is renewed in good time.
 func (t *tenure) often(interval time.Duration) time.Duration {
 	if timeout := t.process.Timeout; timeout > 0 {
 		return min(interval, timeout/4)

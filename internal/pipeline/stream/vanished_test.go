@@ -33,7 +33,7 @@ func TestADetectedColumnThatIsGoneIsAMissingColumn(t *testing.T) {
 	}
 }
 
-// A column joining the table in between is no reason to refuse rows from
+// A column that joins the table in between is no reason to refuse rows from
 // before, not even after a restart.
 func TestADetectedColumnThatComesLater(t *testing.T) {
 	d := outbox(t)

@@ -10,18 +10,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// reportEvery is how often a statement taking long is logged; readiness always
-// has the latest.
+// reportEvery is how often a statement that takes long is logged; readiness
+// always has the latest.
 const reportEvery = time.Minute
 
-// waitForSnapshot lets the statements reading the tables take as long as they
+// waitForSnapshot lets the statements that read the tables take as long as they
 // need.
 func (s *source) waitForSnapshot(ctx context.Context, conn *pgconn.PgConn) (end func()) {
 	return catalog.Patient(ctx, s.opts.URL, conn, s.reporting("reading the tables takes long", func(catalog.Waiting) {}))
 }
 
-// waitForCreation lets the creation of the slot wait for the transactions
-// running, which readiness names.
+// waitForCreation lets the creation of the slot wait for the running
+// transactions, which readiness names.
 func (s *source) waitForCreation(ctx context.Context, repl *pgconn.PgConn) (end func()) {
 	return catalog.Patient(ctx, s.opts.URL, repl, s.reporting("creating the slot takes long", func(w catalog.Waiting) {
 		s.health.waiting("the creation of slot " + s.opts.Slot + " waits for " + w.String())

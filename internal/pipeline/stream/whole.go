@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// lull is how long a stop waits for a reader between two transactions. The
-// intake begins the next transaction before it checks for a stop.
+// lull is how long a stop waits for a reader that is between two transactions.
+// If one is at hand, the reader begins it before it looks whether to stop.
 const lull = 20 * time.Millisecond
 
 // whole lets a reader that is to stop go on to the end of the transaction it
@@ -21,8 +21,8 @@ type whole struct {
 	release         func()
 }
 
-// untilWhole returns a reader's context ending after ctx: patience, asked then,
-// says how much later at most. It is to be released.
+// untilWhole returns a reader's context that ends after ctx: patience, which is
+// asked then, says how much later at most. It is to be released.
 func untilWhole(ctx context.Context, patience func() time.Duration) *whole {
 	reading, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	w := &whole{Context: reading}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A reader that is to stop has the time to read the transaction to the end, and
+// A reader that is to stop has the time to read its transaction to the end, and
 // no more.
 func TestUntilWhole(t *testing.T) {
 	errStop := errors.New("stop")
@@ -46,7 +46,7 @@ func TestUntilWhole(t *testing.T) {
 	}
 }
 
-// A reader ending by itself leaves nothing behind.
+// A reader that ends by itself leaves nothing behind.
 func TestUntilWholeIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
