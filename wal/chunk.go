@@ -87,7 +87,7 @@ type span struct {
 // keep returns how much memory retaining the span adds; size is that of its
 // chunk. If the message before is in the same chunk, that is everything since
 // then; otherwise the rest of the other message's chunk and the beginning of
-// this one. Nobody keeps the chunks in between.
+// this one. The chunks in between are not kept.
 func (s span) keep(size int) int64 {
 	k := s.kept
 	if k == nil || s.end < k.end { // the sequencer changed the order

@@ -122,8 +122,8 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 }
 
 // AcceptGap is the way on after a loss, for every remedy that has it. The
-// command and the flags are part of the public contract. What is typed first
-// changes nothing.
+// command and the flags are part of the public contract. The command as typed
+// first changes nothing.
 const AcceptGap = "`cdc-outbox setup --accept-gap` says what is missing, and changes nothing; " +
 	"with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
 

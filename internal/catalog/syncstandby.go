@@ -53,7 +53,7 @@ func (s SyncStandbys) Ours() bool {
 	return false
 }
 
-// What an operator is told about it.
+// Text for an operator.
 const (
 	CommitsWait = "PostgreSQL takes the connector for a synchronous standby: commits wait until it has confirmed their log, " +
 		"which takes seconds, and as long as Kafka is away; those of checkpoints in the same server may wait for ever"

@@ -48,9 +48,9 @@ func (p *pipeline) topics() (uses []sink.Use) {
 	return uses
 }
 
-// watch runs the probe until the returned function is called. That function
-// joins the goroutine. The probe outlives ctx, because a pipeline that drains
-// needs brokers too.
+// watch runs the probe until the returned function is called. The returned
+// function joins the goroutine. The probe outlives ctx, because a pipeline that
+// drains needs brokers too.
 func (p *pipeline) watch(ctx context.Context, probe *sink.Probe, tell func(error), topics func([]error)) (stop func()) {
 	if probe == nil {
 		return func() {}

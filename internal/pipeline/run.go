@@ -6,7 +6,7 @@
 //
 //  1. HTTP answers from before the first connection is made until after the
 //     drain: /livez is well while a broker is awaited.
-//  2. What was opened is closed, in the reverse order, however Run ends.
+//  2. Everything opened is closed, in the reverse order, however Run ends.
 //  3. Pipelines share nothing but the process: one that fails is started again
 //     or, where that cannot help, stays down; the others do not notice.
 //

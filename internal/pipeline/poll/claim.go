@@ -107,8 +107,8 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 const fetches = 8
 
 // rows fetches rows, and leaves out keys held back if they would crowd out the
-// others. One fetch reads what is returned: the rows, those of them that are
-// free, and how many there are.
+// others. A single fetch reads what is returned: the rows, those of them that
+// are free, and how many there are.
 func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []row, seen int, err error) {
 	var without []string
 	for range fetches {

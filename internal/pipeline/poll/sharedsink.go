@@ -30,8 +30,8 @@ func newSharedSink(open func() (sink.Sink, error), held *lease.Lease) *sharedSin
 	return o
 }
 
-// use waits for the turn and calls fn. Nothing is written after until. It
-// returns ctx's cause if that ends first.
+// use waits for the turn and calls fn. No write begins after until. It returns
+// ctx's cause if that ends first.
 func (o *sharedSink) use(ctx context.Context, until lease.Instant, fn func(sink.Sink) error) error {
 	select {
 	case <-o.turn:

@@ -266,8 +266,8 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 }
 
 // gatherForTransactions is how long transactions that trickle in gather before
-// a Kafka transaction. That limit is late enough as it is: what is read after
-// it was cut waits for the next one.
+// a Kafka transaction. The limit is late enough as it is: what is read after it
+// was cut waits for the next one.
 const gatherForTransactions = time.Millisecond
 
 func (s *source) gather() time.Duration {
@@ -348,7 +348,8 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 	return &cp, nil
 }
 
-// ownCheckpoint is what the store has. That of another slot is an error.
+// ownCheckpoint is what the store has. A checkpoint of another slot is an
+// error.
 func (s *source) ownCheckpoint(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
 	cp, ok, err = s.checkpointer.store.Load(ctx)
 	if err == nil && ok {

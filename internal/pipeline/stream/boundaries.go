@@ -38,8 +38,8 @@ type boundaries struct {
 	memory int64
 }
 
-// waits reports whether the item waits for the end of its transaction. Nobody
-// sees what is passed over, so it may have any size.
+// waits reports whether the item waits for the end of its transaction. An event
+// that is passed over is seen by nobody, so it may have any size.
 func (b *boundaries) waits(it *item, extent checkpoint.Extent) bool {
 	return b.Keep && extent != checkpoint.InParts && (it.Bad == nil || it.Bad.Reason != transform.ReasonPassedOver)
 }

@@ -356,7 +356,7 @@ func (k *checkpointer) durable(cp checkpoint.Checkpoint) {
 }
 
 // enter makes epoch that of all later checkpoints, even before its first save
-// has succeeded. That save may fail and still reach the store, and then
+// has succeeded. The save may fail and still reach the store, and then
 // checkpoints of the old epoch would not count.
 func (k *checkpointer) enter(epoch int64) {
 	k.mu.Lock()

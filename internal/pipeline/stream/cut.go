@@ -5,7 +5,7 @@ import (
 )
 
 // recallCut takes over the place within a transaction up to which the
-// checkpoint says it is published. That place counts changes of the tables that
+// checkpoint says it is published. The place counts changes of the tables that
 // are read, so it has a meaning only for them.
 func (s *source) recallCut(h *acquired) error {
 	if h.found == nil || h.found.Cut.IsZero() {

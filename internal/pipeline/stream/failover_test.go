@@ -31,7 +31,7 @@ func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 		f.d.run().wantEnd(failure.Loss, text)
 		wantOnce(t, f.d.topic, f.d.ids[:3])
 	})
-	// What was read and is not acked yet is in no checkpoint.
+	// A part that was read and is not acked yet is in no checkpoint.
 	t.Run("with events in flight", func(t *testing.T) {
 		t.Parallel()
 		f := newFailover(t)
@@ -47,7 +47,7 @@ func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 
 // In a failover the URL may lead to a standby before the promotion, or to one
 // that never will be. It is behind, and has no slot, or one it cannot decode.
-// That is no loss until it is the primary.
+// It is no loss until the standby is the primary.
 func TestE2EStandbyIsNotJudged(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -154,8 +154,8 @@ func TestE2EDiskPutBack(t *testing.T) {
 	}
 }
 
-// A server that crashed forgets how far its slot was confirmed. What it sends
-// again is known, and no other log.
+// A server that crashed forgets how far its slot was confirmed. The part it
+// sends again is known, and no other log.
 func TestE2ESlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -59,7 +59,7 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	i.stop()
 }
 
-// What Debezium counts, too: rows of the snapshot, transactions with events
+// Debezium counts them, too: rows of the snapshot, transactions with events
 // (and none without), and the last event.
 func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	d := outbox(t)
@@ -288,7 +288,7 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	d.limits.stalled, d.limits.monitor, d.limits.quiet = time.Second, 50*time.Millisecond, 50*time.Millisecond
 	i := d.run().streams()
 	eventually(t, "readiness", i.ready)
-	// Nothing else shall write to the log.
+	// There shall be no other writes to the log.
 	defer pgtest.Freeze(t, d.url, `backend_type IN ('background writer', 'checkpointer', 'autovacuum launcher')`)()
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
 	eventually(t, "everything to be confirmed", func() bool { return d.confirmed() >= end })

@@ -34,7 +34,7 @@ type database struct {
 	letters string        // the dead letter topic
 	limits  limits
 
-	// What its instances share, unless a test gives them others.
+	// Shared by its instances, unless a test gives them others.
 	store *fakeStore
 	gate  *gate // into topic
 	topic *topic

@@ -162,8 +162,8 @@ func (o *outboxTables) mayHave(rel *pg.Relation) bool {
 // table that is an outbox table by now. The next one does.
 var errForgotten = errors.New("a table has become an outbox table without a word of it in the stream, as when its schema is renamed; the stream begins anew")
 
-// unread returns an error if a row that came without its values is needed. That
-// may be up to PostgreSQL 15, which does not announce a table again when its
+// unread returns an error if a row that came without its values is needed. It
+// happens up to PostgreSQL 15, which does not announce a table again when its
 // schema is renamed.
 func (o *outboxTables) unread(row *pg.Row) error {
 	commit := row.Position.CommitLSN

@@ -137,7 +137,7 @@ func TestAdoptedSlot(t *testing.T) {
 	}
 }
 
-// Failure mode 182: the checkpoint is gone, and the slot is not. Nothing is
+// Failure mode 182: the checkpoint is gone, and the slot is not. No event is
 // lost by that, and the next start says that nobody can tell what was lost
 // before.
 func TestCheckpointThatVanished(t *testing.T) {

@@ -124,7 +124,7 @@ func TestATableThatTookTheNameIsTold(t *testing.T) {
 	d.run().wantEnd(failure.Loss, `public.outbox is another table than the one that was read, which was dropped`)
 }
 
-// Failure mode 107. One more table in source.tables: its events come from then
+// Failure mode 107. A further table in source.tables: its events come from then
 // on.
 func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	const second = `CREATE TABLE second (LIKE outbox INCLUDING ALL)`
@@ -158,7 +158,7 @@ func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	}
 }
 
-// Failure mode 107. What a change of source.tables does lose, or does not.
+// Failure mode 107. A change of source.tables loses events, or does not.
 func TestAChangeOfTheTablesThatIsAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		sql   string

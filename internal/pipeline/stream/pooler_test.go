@@ -13,7 +13,8 @@ import (
 )
 
 // PgBouncer takes neither a replication connection nor parameters that it does
-// not know. That does not pass: the operator is told to connect directly.
+// not know. Such an error does not pass: the operator is told to connect
+// directly.
 func TestAPoolerThatRefusesTheLogin(t *testing.T) {
 	d := outbox(t)
 	u := mustParse(t, d.opts.URL)

@@ -49,7 +49,7 @@ func (s *stage) look(now time.Time, work, did bool) {
 func (p *progress) stalled(s stage, now time.Time) bool { return now.Sub(s.moved) > p.limit }
 
 // begin notes the begin of a session. The stages' earlier progress is no
-// measure; the log is as old as before.
+// measure; the log is as old as it is.
 func (p *progress) begin(now time.Time) { p.acked, p.saved = stage{now}, stage{now} }
 
 // see notes a pulse.

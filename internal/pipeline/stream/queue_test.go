@@ -179,7 +179,7 @@ func TestQueueTake(t *testing.T) {
 	}
 }
 
-// What arrives while a transaction could only wait goes into it, too.
+// Events that arrive while a transaction could only wait go into it, too.
 func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rest = 6 * time.Millisecond
@@ -220,7 +220,7 @@ func TestTransactionsTakeWhatWaits(t *testing.T) {
 	}
 }
 
-// What is read at once goes at once: the taker sees nothing before the offer,
+// Events read at once go at once: the taker sees nothing before the offer,
 // unless no more can come.
 func TestQueueTakeWaitsForTheOffer(t *testing.T) {
 	for name, end := range map[string]func(*queue){

@@ -60,8 +60,8 @@ func TestATableThatTakesTheOutboxsName(t *testing.T) {
 	}
 }
 
-// Failure mode 75. A crash sets the slot back, so that everything passed over
-// comes again: a replay judges as the first pass did.
+// Failure mode 75. A crash sets the slot back, so that everything it passed
+// over comes again: a replay judges as the first pass did.
 func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
 	for name, restarted := range map[string]bool{"the same process": false, "another process": true} {
 		t.Run(name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 }
 
 // The server of the stream takes no more connections for a while, and another
-// host of the URL never does, as a standby with hot_standby = off. That is no
+// host of the URL never does, as a standby with hot_standby = off. It is no
 // shutdown: the stream is left alone.
 func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d := outbox(t)

@@ -206,7 +206,7 @@ func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	i.stop()
 }
 
-// What is read after a Kafka transaction was cut waits for the next one.
+// Events read after a Kafka transaction was cut wait for the next one.
 func TestTransactionsGatherForLess(t *testing.T) {
 	for name, c := range map[string]struct {
 		transactions *Transactions

@@ -25,8 +25,8 @@ import (
 )
 
 // ErrBeginAnew ends a pipeline that does not know any more what of its events
-// counts. What was in flight is dropped. A new pipeline may stand by, and
-// begins with what slot and checkpoint say.
+// counts. Events in flight are dropped. A new pipeline may stand by, and begins
+// with what slot and checkpoint say.
 var ErrBeginAnew = errors.New("what this instance has in flight is out of date")
 
 // ErrTakenOver is the ErrBeginAnew of a pipeline whose slot another instance has
@@ -263,7 +263,8 @@ func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (wa
 }
 
 // close confirms the last saved position to the server and ends the session
-// that run left open. What the server may not have seen is in the checkpoint.
+// that run left open. A position the server may not have seen is in the
+// checkpoint.
 func (s *source) close(ctx context.Context) {
 	defer func() { _, _ = s.phase.On(phase.Stopped) }() // every other phase allows it
 	if s.stream == nil {

@@ -7,9 +7,9 @@ import (
 )
 
 // A standby that synchronized_standby_slots names is away: the server sends
-// nothing and says so each second. That is waited for, and named; a server that
-// stops meanwhile ends the stream with an error of the same kind, which is no
-// loss either.
+// nothing and says so each second. The stream waits for it and names it; a
+// server that stops meanwhile ends the stream with an error of the same kind,
+// which is no loss either.
 func TestStreamWaitsForAStandbyThatIsAway(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Since(t, 17))

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// standstillAfter is how many sessions must fail at the same position. One or
-// two are an outage.
+// standstillAfter is how many sessions must fail at the same position. A
+// session or two are an outage.
 const standstillAfter = 3
 
 // Standstill is a position that the stream does not get past: session after

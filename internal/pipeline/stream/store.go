@@ -65,8 +65,9 @@ func (b bounded) within(ctx context.Context, ask func(context.Context) error) er
 
 // limits are how long things may take, and how often they are looked at.
 type limits struct {
-	// store bounds a save or a load. A silent store has then failed, counted and
-	// shown, and holds up neither the first save of the next session nor a spare.
+	// store bounds a save or a load. A silent store has then failed, which is
+	// counted and shown, and holds up neither the first save of the next
+	// session nor a spare.
 	store time.Duration
 	// spareLook is how often a spare looks whether it could take over,
 	// spareSilence how long its checkpoint store may give no answer until it

@@ -17,7 +17,7 @@ import (
 // sink is held.
 //
 // The server's process ends when it has received nothing from us for
-// wal_sender_timeout. That time begins anew with each message of ours that it
+// wal_sender_timeout. The timeout begins anew with each message of ours that it
 // receives, and no earlier than we sent it. So if a message has been received,
 // the slot is ours until the timeout has passed since we sent that message.
 // Nothing on the stream tells whether it has been: what we read may have waited
@@ -25,11 +25,11 @@ import (
 // nothing. So the server is asked beside the stream, with the monitor's looks:
 // if the process holds the slot after the question was sent, then the two reach
 // each other, and everything sent on the stream before the question has been
-// received. What was sent later does not count.
+// received. Later messages do not count.
 //
 // If nobody can be asked, since the server takes no more connections, the
-// stream has to do: see wal.Stream.Answered. That is no help while the stream
-// is not read, as all memory is in use until Kafka takes more.
+// stream has to do: see wal.Stream.Answered. It is no help while the stream is
+// not read, as all memory is in use until Kafka takes more.
 //
 // The margin is for what is on its way to a broker when the lease ends.
 //

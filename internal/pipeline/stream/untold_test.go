@@ -36,8 +36,8 @@ var untoldSwaps = map[string]struct {
 const forAllByRoot = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
 
 // Failure mode 125. Another table takes the outbox's name, and the stream goes
-// on under the name that it has shown. What came meanwhile is either published
-// or a loss, also after a restart, and never passed over in silence.
+// on under the name that it has shown. Events from in between are either
+// published or a loss, also after a restart, and never passed over in silence.
 func TestATableThatTakesTheNameUntold(t *testing.T) {
 	t.Parallel()
 	for name, c := range untoldSwaps {
@@ -129,8 +129,8 @@ func TestATableThatTakesTheNameUntold(t *testing.T) {
 	}
 }
 
-// Failure mode 126. What is lost is said at each start until somebody accepts
-// it, although nothing else tells it any more.
+// Failure mode 126. A loss is said at each start until somebody accepts it,
+// although nothing else tells it any more.
 func TestALossThatIsFoundWhileItRunsIsRemembered(t *testing.T) {
 	for name, transactions := range map[string]bool{"at least once": false, "exactly once": true} {
 		t.Run(name, func(t *testing.T) {
