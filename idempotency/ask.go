@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// A call with the answer unknown is made again, with the same arguments: the
+// A call whose answer is unknown is made again, with the same arguments: the
 // second answer tells whether the first was carried out. A claim is repeated
 // once, and then by the next Run (Pending). A settlement is repeated for as
 // long as Timeout lasts.

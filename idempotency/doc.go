@@ -1,10 +1,10 @@
 // Package idempotency lets a consumer of at-least-once messages act once.
 //
 // A message's key is claimed in a storage.Store before the work and completed after it;
-// between the two a lease, on the server's clock, keeps others away, and a
-// fencing number tells a holder paused too long from the successor. A Processor
-// does the claiming, extending and settling around a handler; the package
-// consumer does it for records of franz-go.
+// between the two a lease, on the server's clock, keeps others away, and a fencing
+// number tells a holder paused too long from its successor. A Processor does the
+// claiming, extending and settling around a handler; the package consumer does it for
+// records of franz-go.
 //
 // Invariants:
 //

@@ -44,7 +44,8 @@ type Options struct {
 	// HandlerTimeout bounds a call of the handler: then the context ends, and if
 	// the handler returns an error, the attempt has failed. No bound if 0. A
 	// handler going on all the same keeps the lease, and is told of by
-	// Observer.HandlerStuck. With postgres.Transactional at most IdleTimeout.
+	// Observer.HandlerStuck. With postgres.Transactional it must not be longer
+	// than the IdleTimeout.
 	HandlerTimeout time.Duration
 	// Retention is how long a settled key is kept. It must be longer than the
 	// time within which a message can be delivered again: the topic's retention,
@@ -64,9 +65,9 @@ type Options struct {
 	// DeadLetter makes a message that is given up durable elsewhere. It returns
 	// nil once the message is durable, and may be called again for a message
 	// that could not be settled afterwards. Required unless MaxAttempts is
-	// negative: otherwise nothing is given up, a terminal error is retried like
-	// any other, and a message with a bad key, or contradicting the key, is not
-	// done either.
+	// negative: without it nothing is given up, a terminal error is retried
+	// like any other, and a message that contradicts its key, or has a bad one,
+	// is not done either.
 	DeadLetter func(ctx context.Context, d DeadLetter) error
 	// Compensate is called when the lease was lost while, or after, the handler
 	// ran. Optional. ctx does not end with Run's, but after Timeout. Not with a

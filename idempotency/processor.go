@@ -20,8 +20,8 @@ import (
 // for its outcome; if that cannot be told, the result is Unavailable, and the
 // next Run finds out.
 //
-// A panic of the handler is recovered, and is an error like any other; its
-// stack is had by errors.As of an interface with the method Stack() []byte.
+// A panic of the handler is recovered, and is an error like any other;
+// errors.As, to an interface with the method Stack() []byte, gives its stack.
 //
 // What cannot be recovered takes the process down, and with it the other
 // messages in work. All of their attempts count as vanished, and such a message

@@ -61,7 +61,7 @@ type Result struct {
 	Pending *Pending
 }
 
-// Disposition says the outcome of a message.
+// Disposition is the outcome of a message.
 type Disposition uint8
 
 // The dispositions. A message is done after the first three.
@@ -96,7 +96,7 @@ func (r Result) Done() bool {
 	}
 }
 
-// DeadLetter is a message given up.
+// DeadLetter is a message that is given up.
 type DeadLetter struct {
 	Message  Message
 	Attempts int

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// ErrLeaseLost is the cause of a handler's context ending because the message
+// ErrLeaseLost is the cause with which a handler's context ends if the message
 // is not the handler's any more, or soon may not be.
 var ErrLeaseLost = storage.ErrLeaseLost
 

@@ -38,7 +38,7 @@ type delivery struct {
 	next func(own bool) *kgo.Record
 	// started (or nil) is called with the handler.
 	started func()
-	// handled says the handler runs; result is the handler's (SetResult).
+	// handled says that the handler runs; result is the handler's (SetResult).
 	handled bool
 	result  []byte
 }

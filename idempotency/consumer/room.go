@@ -30,8 +30,8 @@ func (l limit) reached(p *partition) bool {
 // full reports whether no more should be fetched.
 func (l limit) full(p *partition) bool { return len(p.inbox) > 0 || l.reached(p) }
 
-// low reports whether more may be taken on. Lower than reached, so nothing is
-// begun and ended all the time.
+// low reports whether more may be taken on. It is lower than reached, so that
+// nothing is begun and ended all the time.
 func (l limit) low(p *partition) bool {
 	return p.progress.open.len() <= l.records/2 && p.progress.bytes <= l.bytes/2
 }

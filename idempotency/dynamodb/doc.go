@@ -45,7 +45,7 @@
 //  3. Whether a record is forgotten is part of the condition. DynamoDB's time
 //     to live, perhaps days late, only clears up, and at the earliest a minute
 //     after the record's end: fences then never repeat.
-//  4. A lease is not taken over before the end by the earliest estimate of the
+//  4. A lease is not taken over before its end by the earliest estimate of the
 //     server's clock, and ends late enough by the latest.
 //
 // # Time
@@ -54,7 +54,7 @@
 // bounds the time: at first to a second and a round trip, soon to little more
 // than a round trip. After a minute without an answer, or a suspension of the
 // machine, a client reads a key first. Of the local clock only differences
-// count, so a client with the clock off by hours does no harm.
+// count, so a client whose clock is off by hours does no harm.
 //
 // Each estimate is off by a second and a round trip at most, two clients' hence
 // by two seconds and both round trips, as long as DynamoDB's servers agree on

@@ -47,7 +47,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an storage.Store and Operator in a table of DynamoDB. Its methods
+// Store is a storage.Store and Operator in a table of DynamoDB. Its methods
 // block for the calls they make, one unless their comment says otherwise, and
 // are safe for concurrent use. Make one with New.
 type Store struct {

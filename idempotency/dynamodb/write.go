@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// errNoDate says the server's time cannot be had.
+// errNoDate says that the server's time cannot be had.
 var errNoDate = errors.New("the answers of DynamoDB carry no header Date, by which leases are timed: " +
 	"use the AWS SDK's client, or a wrapper that keeps the metadata of its outputs")
 

@@ -52,8 +52,8 @@ func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool,
 
 // Forget deletes up to limit events applied longer than age ago, and returns
 // how many: commit, and repeat until the result is below limit. The age must
-// exceed the time when an event can come again: the topic's retention, if
-// somebody may reset the consumer to the beginning. Forget waits for nobody.
+// exceed the time within which an event can come again: the topic's retention,
+// if somebody may reset the consumer to the beginning. Forget waits for nobody.
 func (a Applied) Forget(ctx context.Context, tx Tx, age time.Duration, limit int) (int, error) {
 	deleted, err := tx.exec(ctx, `DELETE FROM `+a.table()+` WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM `+a.table()+`

@@ -17,10 +17,11 @@ import (
 
 // LayerOptions are all optional.
 type LayerOptions struct {
-	// Trust answers the duplicate of a message this process completed within the
-	// retention, and that the Window remembers exactly, without asking the store:
-	// with storage.LayerMemory. Changes by others meanwhile, such as an operator's
-	// purge for another run, are then not seen until the Window forgets the key.
+	// Trust answers, without asking the store, the duplicate of a message that
+	// this process completed within the retention and the Window remembers
+	// exactly: with storage.LayerMemory. Changes by others meanwhile, such as an
+	// operator's purge for another run, are then not seen until the Window forgets
+	// the key.
 	Trust bool
 	// MaxResultBytes bounds the results kept for Trust: larger results are asked
 	// of the store. 4 KiB if 0.

@@ -33,7 +33,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an storage.Store and Operator in the memory of a single process. It
+// Store is a storage.Store and Operator in the memory of a single process. It
 // does not survive a restart and forgets the least recently used keys: a later
 // duplicate runs again. Its methods do not block and ignore the context. Make
 // one with New.

@@ -40,7 +40,7 @@
 //     locks nor leases are needed for that, only the fence; they spare work in
 //     vain. A commit is sent behind the completion without waiting for the
 //     answer; the server refuses the one if the other fails.
-//  6. A commit with the outcome unknown is never reported as handled unless the
+//  6. A commit whose outcome is unknown is never reported as handled unless the
 //     record says so.
 //
 // # Claims
@@ -94,8 +94,8 @@
 //   - It helps where ids are UUIDv7 in lower case, as package outbox makes them;
 //     the rest is deleted in batches.
 //   - Retention and the age at which messages arrive must stay below 30 days in
-//     sum. Beyond, a slot is used again before it is empty; then nothing breaks,
-//     but the slot is swept by batch.
+//     sum. Beyond that, a slot is used again before it is empty; then nothing
+//     breaks, but the slot is swept by batch.
 //   - The role that sweeps must have TRUNCATE, or own the partitions; all of
 //     them must be granted by themselves, as the sweep addresses each.
 //   - To change a table from one kind to the other, create the new one under

@@ -51,7 +51,7 @@ type Options struct {
 	IdleTimeout time.Duration
 }
 
-// Store is an storage.Store and Operator on a table. Its methods block for a
+// Store is a storage.Store and Operator on a table. Its methods block for a
 // single round trip (two where somebody else was faster in between), retry by
 // themselves what PostgreSQL asks to be retried, and may be called concurrently
 // if the database's may.

@@ -49,7 +49,8 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 )
 
 // Maintain implements storage.Maintainer: it sweeps each Options.SweepEvery,
-// the first time after a random part, so processes do not sweep all at once.
+// the first time after a random part of it, so that processes do not sweep all
+// at once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	if s.options.SweepEvery == 0 {
 		return

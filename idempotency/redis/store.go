@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Store is an storage.Store and Operator in a Redis 7 server or later, a master
+// Store is a storage.Store and Operator in a Redis 7 server or later, a master
 // watched by Sentinel, a Redis Cluster, or Valkey. Make one with New.
 type Store struct {
 	client   goredis.UniversalClient

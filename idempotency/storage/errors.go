@@ -23,8 +23,8 @@ var (
 	ErrResultTooLarge = errors.New("result too large for the store")
 	// ErrCompleted: the operator's request does not apply to a completed key.
 	ErrCompleted = errors.New("key is completed")
-	// ErrBusy: the means of a message (Transactor.Reserve) were not free in time.
-	// No claim was made.
+	// ErrBusy: what a message takes (Transactor.Reserve) was not free in time, as
+	// others had it all. No claim was made.
 	ErrBusy = errors.New("nothing is free for the message")
 	// ErrInDoubt: a Transactor's commit was not answered.
 	ErrInDoubt = errors.New("whether the transaction is committed is not known")
@@ -34,9 +34,9 @@ var (
 	ErrEscaped = errors.New("the handler ended the transaction by itself")
 )
 
-// A Processor's reasons, wrapped, for giving a message up, failing an attempt,
-// or neither, beside ErrBadKey, ErrMismatch, ErrEscaped and the handler's own
-// error.
+// The reasons, wrapped, for which a Processor gives a message up, fails an
+// attempt, or can do neither, beside ErrBadKey, ErrMismatch, ErrEscaped and the
+// handler's own error.
 var (
 	// ErrHandlerTimeout: the handler took too long: the cause of the context's
 	// end, and part of the attempt's error.

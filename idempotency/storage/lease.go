@@ -10,8 +10,8 @@ func ContextWithLease(ctx context.Context, lease Lease) context.Context {
 	return context.WithValue(ctx, leaseKey{}, lease)
 }
 
-// LeaseFrom returns the lease of the handler with the context; none in an
-// unclaimed run (FailOpen).
+// LeaseFrom returns the lease under which the handler with this context runs;
+// none where it runs unclaimed (FailOpen).
 func LeaseFrom(ctx context.Context) (Lease, bool) {
 	lease, ok := ctx.Value(leaseKey{}).(Lease)
 	return lease, ok

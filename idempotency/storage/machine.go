@@ -151,7 +151,7 @@ func (r Record) settled(now time.Time, s State, retention time.Duration) Record 
 	return r
 }
 
-// Matches tells whether Purge is to forget the record, in the state at now.
+// Matches tells whether Purge is to forget the record, as it is at now.
 func (f Filter) Matches(r Record, now time.Time) bool {
 	r = r.At(now)
 	return r.State != Absent &&

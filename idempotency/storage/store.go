@@ -59,9 +59,9 @@ type Store interface {
 type Transactor interface {
 	Store
 
-	// Reserve waits, until ctx ends, for the means of a message, such as a
+	// Reserve waits, until ctx ends, for what a message takes, such as a
 	// connection. No claim is made meanwhile. ErrBusy if ctx ended while others
-	// had it all; any other error means the store is not there.
+	// had it all; any other error means that the store is not there.
 	Reserve(ctx context.Context) (Work, error)
 }
 
@@ -155,7 +155,7 @@ type Claim struct {
 	Layer Layer
 }
 
-// Failures returns the number of former attempts failed through a fault of the
+// Failures returns how many earlier attempts failed through a fault of the
 // message.
 func (c Claim) Failures() int { return c.Attempts - 1 - c.Vanished - c.Excused }
 

@@ -64,7 +64,7 @@ func newReference(now func() time.Time, f fault) *reference {
 	}}
 }
 
-// skewed returns another client with the clock off.
+// skewed returns another client whose clock is off.
 func (s *reference) skewed(offset time.Duration) storage.Store {
 	return &reference{data: s.data, fault: s.fault, now: func() time.Time { return s.now().Add(offset) }}
 }

@@ -1,4 +1,4 @@
-// Package storetest holds every storage.Store to the contract. It is for the
+// Package storetest holds every storage.Store to its contract. It is for the
 // tests of a store.
 //
 // Run goes through the contract line by line. Histories lets clients that
@@ -6,14 +6,14 @@
 // compares each answer with an oracle: a second, deliberately simple
 // implementation of the contract sharing no code with package idempotency.
 //
-// Violations for the oracle:
+// What the oracle rejects:
 //
 //  1. two claims with one fence, or a fence that is not above all earlier ones
 //     of the key;
 //  2. a claim granted while another's lease must still be live, or refused
 //     after the lease must be over;
-//  3. a completed key claimed within the retention, or the result altered;
-//  4. a key settled by anybody but the holder of the last claim;
+//  3. a completed key claimed within the retention, or its result altered;
+//  4. a key settled by anybody but the holder of its last claim;
 //  5. attempts counted otherwise than one per granted claim;
 //  6. a key that cannot be completed in the end.
 //

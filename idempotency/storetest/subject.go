@@ -8,12 +8,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Subject is a store under test. Subject may hold other keys already: the suite
+// Subject is a store under test. It may hold other keys already: the suite
 // works in scopes of its own.
 type Subject struct {
 	// Store is required.
 	Store storage.Store
-	// Operator is the store's, if any; the tests are skipped if not.
+	// Operator is the store's, if any; without one its tests are skipped.
 	Operator storage.Operator
 	// Advance moves the clock of a store with a fake one. Without it the suite
 	// waits for real time to pass.
@@ -25,9 +25,9 @@ type Subject struct {
 	// or through clocks of different speed. 0 for a fake clock; 5 ms if 0
 	// otherwise.
 	Tolerance time.Duration
-	// ReadsClockFirst says the store reads the clock, or what it takes for it,
-	// before the step taking effect: the times of a change may be those of any
-	// moment since the call began.
+	// ReadsClockFirst says that the store reads the clock, or what it takes for
+	// it, before the step taking effect: the times of a change may be those of
+	// any moment since the call began.
 	ReadsClockFirst bool
 	// MaxResultBytes is what the store can hold; 0 skips the test of the limit.
 	MaxResultBytes int

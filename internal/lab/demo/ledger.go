@@ -52,7 +52,7 @@ type ledger struct {
 	latencies             []time.Duration
 }
 
-// early is a record with the change not known, or not yet: then it may have
+// early is a record whose change is not known, or not yet: then it may have
 // been handed out as foreign, and still be ours.
 type early struct {
 	arrival

@@ -61,7 +61,7 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return &Server{server: testserver.Start(t, "Redis", errNoRedis, starter(opts))}
 }
 
-// errNoRedis says there is no way to get a server.
+// errNoRedis says that there is no way to get a server.
 var errNoRedis = errors.New("no Redis to be had")
 
 // StartBeside is Start for servers that find one another: a program of this

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// An error of the server says the remedy, and is no answer about the key.
+// An error of the server tells the remedy, and is no answer about the key.
 func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 	plain, partitioned := postgres.Options{}, postgres.Options{Partitioned: true}
 	for name, c := range map[string]struct {

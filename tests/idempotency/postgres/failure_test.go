@@ -119,8 +119,8 @@ func TestVerdictStands(t *testing.T) {
 	r.wantEffects(t, "a", 0)
 }
 
-// A claim with the answer lost is asked for once more by the next Run: it is no
-// second attempt, nor somebody else's.
+// A claim whose answer was lost is asked for once more by the next Run: it is
+// no second attempt, nor somebody else's.
 func TestClaimInDoubt(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
 	owner := storage.NewOwner()

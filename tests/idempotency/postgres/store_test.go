@@ -72,7 +72,7 @@ func TestChangesAreHOT(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counted := func(column string) int64 { // a backend reports the counts once a second
+	counted := func(column string) int64 { // a backend reports its counts once a second
 		return query[int64](t, pool, `SELECT `+column+` FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'`)
 	}
 	await.Until(t, "the changes are counted", func() bool { return counted("n_tup_upd") == changes })
