@@ -74,9 +74,9 @@ func ordinary(cfg *pgconn.Config) environment {
 }
 
 // ConnectReplication opens a logical replication connection (a walsender). The
-// errors carry a failure.Class. Without a lock_timeout, even the role's,
+// errors carry a failure.Class. It has no lock_timeout, not even the role's,
 // because the creation of a slot waits for transactions by their locks.
-// Otherwise as Connect, until wal.Open takes the connection over.
+// Otherwise it is as Connect, until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := parse(url)
 	if err != nil {

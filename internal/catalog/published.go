@@ -9,9 +9,9 @@ import (
 )
 
 // PublishedBefore returns a question for checkpoint.Through: whether the
-// publication has published all of the tables, in the present form, since
-// before the horizon of a view: by the ids of the transactions in the catalogs'
-// rows.
+// publication has published all of the tables, as it does now, since before the
+// horizon of a view. The ids of the transactions that wrote the rows of the
+// catalogs tell.
 func (s Source) PublishedBefore(ctx context.Context, conn *pgx.Conn) func(horizon uint64) (bool, error) {
 	return func(horizon uint64) (bool, error) { return s.publishedBefore(ctx, conn, horizon) }
 }

@@ -77,8 +77,8 @@ func shows(ctx context.Context, conn *pgx.Conn, l lock) (is bool, err error) {
 	return is, nil
 }
 
-// OtherReaders returns the database's other slots of running instances for a
-// table or the messages of r, read or waited for.
+// OtherReaders returns the database's other slots from which running instances
+// read a table or the messages of r, or wait to.
 func (r Reading) OtherReaders(ctx context.Context, conn *pgx.Conn) (slots []string, err error) {
 	for _, from := range r.sources() {
 		rows, _ := conn.Query(ctx, `

@@ -102,8 +102,8 @@ func (l *textLSN) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ReadSlot reads the state of a slot; ok is false where there is none. As JSON:
-// a single query for every version.
+// ReadSlot reads the state of a slot; ok is false where there is none. It comes
+// as JSON, so one query serves every version.
 func ReadSlot(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok bool, err error) {
 	var raw []byte
 	err = conn.QueryRow(ctx, `SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = $1`, name).Scan(&raw)

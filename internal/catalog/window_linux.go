@@ -14,10 +14,10 @@ const (
 	// (tcp(7), TCP_WINDOW_CLAMP).
 	smallWindow = 32 << 10
 	// smallBuffer is the receive buffer there. The kernel doubles it, and closes
-	// the window where it is about full. An open window is not taken back, and a
-	// small row takes several times the size of the buffer. So that has to be much
-	// larger than the window, or the kernel drops rows, and the server sends them
-	// again, after 200 ms at worst (RTO_MIN).
+	// the window where it is about full. A window that was open is not taken
+	// back, and a small row takes several times its size of the buffer. So that
+	// has to be much larger than the window, or the kernel drops rows, and the
+	// server sends them again, after 200 ms at worst (RTO_MIN).
 	smallBuffer = 128 << 10
 	// smallSegment is the largest segment there. The window has to be several of
 	// them: a sender waits for room for a whole segment, by a timer at worst (RFC

@@ -136,7 +136,7 @@ func (l *Lease) End() {
 }
 
 // expire is called when the lease should be out. The timer's clock stands still
-// while a machine is suspended, so late then; writes are not.
+// while a machine is suspended, so this is late then; writes are not.
 func (l *Lease) expire() {
 	l.mu.Lock()
 	until := Instant(l.until.Load())

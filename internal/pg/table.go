@@ -60,7 +60,7 @@ func displayIdentifier(name string) string {
 func SplitNames(list string) iter.Seq[string] {
 	quoted := false
 	return strings.FieldsFuncSeq(list, func(r rune) bool {
-		quoted = quoted != (r == '"') // a doubled quote counts twice
+		quoted = quoted != (r == '"') // a doubled quote changes it twice
 		return r == ',' && !quoted
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Question is what a source asks the server beside the stream, one at a time.
+// Question is what a source asks the server beside its stream, one at a time.
 // The zero value is none. It is safe for concurrent use.
 type Question struct{ begun atomic.Pointer[time.Time] }
 

@@ -137,11 +137,11 @@ func (o *outboxTables) know(owned checkpoint.Owned) {
 	}
 }
 
-// has reports whether the row is of an outbox table: by the name when the row
-// was written, or known as an outbox table at the place of the log. If a table
-// was renamed for a while, the stream shows the name of that time. Up to
-// PostgreSQL 15 the stream also misses when a schema gets its old name back
-// (pgoutput.c, init_rel_sync_cache).
+// has reports whether the row is of an outbox table: one that had the name when
+// the row was written, or is known to be an outbox table at that place of the
+// log. If a table was renamed for a while, the stream shows the name of that
+// time. Up to PostgreSQL 15 the stream also misses when a schema gets its old
+// name back (pgoutput.c, init_rel_sync_cache).
 func (o *outboxTables) has(row *pg.Row) bool {
 	commit := row.Position.CommitLSN
 	_ = o.learn(commit) // the end of the transaction says it again

@@ -64,7 +64,7 @@ func (d *database) unsendable() {
 }
 
 // A row of another table that the server cannot send ends each session at the
-// same place. The connector is never ready in between, the age goes on, and
+// same place. The connector is never ready in between, its age goes on, and
 // there is a way past it that leaves out the transaction alone.
 func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
 	d := outbox(t)
