@@ -46,7 +46,7 @@ func TestComposeBuildsTargetsThatExist(t *testing.T) {
 
 // Failure mode 145. A port of the host may be taken: the next of a range is
 // used then, or another one can be chosen, and none is open to the network.
-// Kafka tells the clients the port, so a port which moves serves none of them:
+// Kafka tells its clients its port, so a port that moves serves none of them:
 // it is chosen, or any.
 func TestComposePortsMoveOrCanBeChosen(t *testing.T) {
 	port := regexp.MustCompile(`^(127\.0\.0\.1):\$\{(\w+_PORT):-((\d*)(?:-\d+)?)\}:(\d+)$`)

@@ -138,7 +138,7 @@ func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Everything measured is of no use where nobody looks.
+// A metric is of no use where nobody looks.
 func TestDashboardShowsEveryMetric(t *testing.T) {
 	var shown strings.Builder
 	for _, expr := range expressions(t) {

@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// largest is the greatest size of a program in the image, in bytes.
+// largest is how many bytes a program may have, as it is in its image.
 var largest = map[string]int64{"/out/cdc-outbox": 20_500_000}
 
 // TestDockerfileCompilesFromItsContext does what Docker would do: it gives the
@@ -65,7 +65,7 @@ func TestDockerfileCompilesFromItsContext(t *testing.T) {
 }
 
 // Failure mode 146. A company's proxy has a certificate of the company's own
-// authority, and the module proxy another address. The authority stays out of
+// authority, and its module proxy another address. The authority stays out of
 // the image.
 func TestDockerfileBuildsBehindAProxy(t *testing.T) {
 	compiled := 0
@@ -104,7 +104,7 @@ func TestProgramsAreBuiltWithTheSameTags(t *testing.T) {
 	}
 }
 
-// The image's Go does not download another, as that of a machine does.
+// The image's Go does not download another Go, as that of a machine does.
 func TestImageHasTheGoThatIsNeeded(t *testing.T) {
 	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.work"))
 	image := regexp.MustCompile(`golang:([\d.]+)`).FindStringSubmatch(read(t, "../Dockerfile"))
@@ -195,7 +195,7 @@ type builder struct {
 	context string
 	stages  []stage
 	images  string            // a directory
-	roots   map[string]string // the file system of each stage built, in images
+	roots   map[string]string // the file system of each built stage, in images
 	started int               // how many of them start a program
 }
 
@@ -248,8 +248,8 @@ var given = map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}
 const debianPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // checkImage refuses an image that would not start: there is nothing in it but
-// everything copied, and no shell looking for a program. The program is on
-// PATH, for verbs typed inside.
+// the copied files, and no shell that looks for a program. The program is on
+// PATH, for those who type a verb in it.
 func (s *step) checkImage(t *testing.T) {
 	t.Helper()
 	if uid, _, _ := strings.Cut(s.user, ":"); !regexp.MustCompile(`^[1-9]\d*$`).MatchString(uid) {
@@ -328,8 +328,8 @@ func (s *step) run(t *testing.T, command string) {
 	}
 }
 
-// copy copies files of the context, or of a stage, as COPY does. Parts of a
-// stage from foreign images are passed over.
+// copy copies files of the context, or of a stage, as COPY does. What a stage
+// has from an image that the Dockerfile does not make is passed over.
 func (s *step) copy(words []string) error {
 	from := s.context
 	if name, found := strings.CutPrefix(words[0], "--from="); found {

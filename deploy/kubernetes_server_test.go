@@ -13,14 +13,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// apiServer is one a developer has named, with a namespace of this test.
+// apiServer is an API server that a developer has named, with a namespace of
+// this test.
 type apiServer struct {
 	t         *testing.T
 	namespace string
 }
 
-// newAPIServer skips the test where there is none. KUBECONFIG alone may be of a
-// cluster in use.
+// newAPIServer skips the test where there is none. KUBECONFIG alone may be that
+// of a cluster in use.
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	config := os.Getenv("CDC_OUTBOX_TEST_KUBECONFIG")

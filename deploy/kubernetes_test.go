@@ -141,8 +141,8 @@ func only(t *testing.T, objects []object, kind string) object {
 	return objects[0]
 }
 
-// Each connector has everything the pods name, in one namespace, with a valid
-// configuration with its Secret.
+// Each connector has everything its pods name, in one namespace, with a
+// configuration that is valid with its Secret.
 func TestKubernetesManifestsFitTogether(t *testing.T) {
 	for _, folder := range connectors {
 		t.Run(folder, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// matchesReferences compares the configuration two pods read.
+// matchesReferences compares the configuration that two pods read.
 func matchesReferences(a, b object) bool {
 	return a.Spec.Template.Spec.Volumes[0].ConfigMap == b.Spec.Template.Spec.Volumes[0].ConfigMap
 }

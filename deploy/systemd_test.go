@@ -11,7 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Systemd reads the unit as is, but for the program, not on this machine.
+// Systemd reads the unit as it is, except for the program, which is not on this
+// machine.
 func TestSystemdUnitIsValid(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -25,7 +26,7 @@ func TestSystemdUnitIsValid(t *testing.T) {
 	}
 }
 
-// Failure mode 142. cdc-outbox-verb gives a verb what the unit and the drop-ins
+// Failure mode 142. cdc-outbox-verb gives a verb what the unit and its drop-ins
 // give the service. systemctl and systemd-run are stand-ins.
 func TestSystemdVerb(t *testing.T) {
 	folder := t.TempDir()

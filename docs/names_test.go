@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// foreign are names in comments not of Go code in this repository: products,
-// and the code of others.
+// foreign are names in comments that are not of Go code in this repository:
+// products, and the code of others.
 var foreign = names(`
 	BuildKit CloudFormation GitHub JavaScript OpenTelemetry pgSQL ReplicaSet W3C
 	CdcOutboxRetainedWALHigh IdempotencyTable
@@ -25,8 +25,8 @@ var foreign = names(`
 	config.LoadDefaultConfig redis.Ring sqlx.Tx
 `)
 
-// A comment names only identifiers that exist: after a renaming it would lead
-// nowhere.
+// A comment names only identifiers that exist: after a renaming the old name
+// would lead nowhere.
 func TestNamesInCommentsExist(t *testing.T) {
 	known := identifiers{
 		packages: map[string]map[string]bool{}, others: map[string]bool{},
@@ -72,7 +72,7 @@ func (k *identifiers) read(file *ast.File) {
 	})
 }
 
-// missing returns the names in a file's comments not declared.
+// missing returns the names in a file's comments that are not declared.
 func (k *identifiers) missing(file *ast.File) (names []string) {
 	elsewhere, local := imported(file), identifiersOf(file)
 	for _, group := range file.Comments {

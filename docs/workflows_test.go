@@ -45,7 +45,7 @@ func decode(t *testing.T, path string, into any) {
 	}
 }
 
-// A command only a workflow has cannot be tried before being pushed.
+// A command that only a workflow has cannot be tried before it is pushed.
 func TestWorkflowsRunMakeTargets(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	command := regexp.MustCompile(`^make ([a-z0-9-]+)( [A-Z]+=(\$\{\{ [a-z.]+ \}\}|[\w.]+))*$`)
@@ -86,7 +86,7 @@ func TestWorkflowsPinActions(t *testing.T) {
 	}
 }
 
-// A job writing asks for it alone.
+// A job that writes asks for that right on its own.
 func TestWorkflowsMayOnlyRead(t *testing.T) {
 	for path, w := range workflows(t) {
 		if !maps.Equal(w.Permissions, map[string]string{"contents": "read"}) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A connector delivering each event once is killed within a large transaction,
-// and a loss is accepted before the next start. Everything published of the
+// and a loss is accepted before the next start. The published part of the
 // transaction is not published again.
 func TestE2EAcceptGapWithinATransaction(t *testing.T) {
 	const rows = 60_000

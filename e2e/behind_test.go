@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// While the server sends a large transaction of another published table,
-// everything committed behind does not get through: the connector is not ready,
-// although changes arrive all the time (failure mode 82).
+// While the server sends a large transaction of another published table, events
+// committed behind it do not get through: the connector is not ready, although
+// changes arrive all the time (failure mode 82).
 func TestE2EBehindAnotherTable(t *testing.T) {
 	w := newWorld(t, options{})
 	w.exec(`CREATE TABLE other (v text)`, `CREATE PUBLICATION `+w.slot+` FOR ALL TABLES`)

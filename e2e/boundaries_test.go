@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
-// whole is a record's word on the transaction of the database, and the Kafka
-// transaction: each has an epoch of its own, by transaction.version 2.
+// whole is what a record says of its transaction of the database, and its Kafka
+// transaction: each of those has an epoch of its own, by transaction.version 2.
 type whole struct {
 	lsn, xid, total string
 	producer        int64
@@ -39,8 +39,8 @@ func wholeOf(r *kgo.Record) whole {
 }
 
 // wantWhole checks that each transaction of the database is in a single Kafka
-// transaction, with as many records as announced. wantWhole returns the numbers
-// of both.
+// transaction, with as many records as each of them says. wantWhole returns the
+// numbers of both.
 func (w *world) wantWhole() (transactions, kafka int) {
 	w.t.Helper()
 	records := map[whole]int{}
@@ -83,7 +83,7 @@ func TestE2EExactlyOnceTransactionBoundaries(t *testing.T) {
 func transactionsAsAWhole(t *testing.T, brokers int, disturbed []string) {
 	o := options{exactlyOnce: true, brokers: brokers, kafka: "transaction_boundaries: true\n    max_buffered_bytes: 32MiB"}
 	refused := 0
-	if brokers == 1 { // many transactions, slow on several, to find refused records
+	if brokers == 1 { // finding refused records takes many transactions, which are slow on several
 		refused = 50_000
 		o = o.refusing(refused)
 	}

@@ -18,7 +18,7 @@ import (
 // explained is of how many events explain tells: each costs a look at all records.
 const explained = 20
 
-// repeated returns the events consumers saw more than once. repeated looks at
+// repeated returns the events that consumers saw more than once. It looks at
 // the latest records: repetitions come soon.
 func (k *campaign) repeated() (ids []string) {
 	records := k.reader.Records()
@@ -28,9 +28,10 @@ func (k *campaign) repeated() (ids []string) {
 	return ids
 }
 
-// explain logs the knowledge of events: their places and repetitions, a new
-// consumer's view, the partitions' leaders, brokers' view of the transaction,
-// and all writes of the time. explain tells of the first events only.
+// explain logs what is known of events: where and how often they were written,
+// what a new consumer sees there, who leads these partitions, what brokers say
+// of the transaction, and everything written at the time. It tells of the first
+// events only.
 func (k *campaign) explain(ids []string) {
 	k.t.Helper()
 	k.t.Logf("%d events", len(ids))
@@ -99,7 +100,7 @@ func (k *campaign) timeline(ctx context.Context, admin *kadm.Client, around time
 
 const coordinatorsLog = "__transaction_state"
 
-// about tells everything in a record: the end of a transaction, the state, a
+// about tells what is in a record: the end of a transaction, its state, a
 // checkpoint, or an event's headers.
 func (k *campaign) about(r *kgo.Record) string {
 	switch {
@@ -133,7 +134,7 @@ type position struct {
 	offset    int64
 }
 
-// margin is the number of records of interest around.
+// margin is how many records around those are of interest.
 const margin = 20
 
 // widen has a span of the partition include the offset and the neighbours.

@@ -17,17 +17,17 @@ const (
 	instance part = "connector"
 	brokers  part = "brokers" // any number of them
 	// The two following can be had at once, if they are two brokers. Of three
-	// brokers a single one is left then, perhaps without writes.
+	// brokers one is left then, which may take no writes.
 	coordinator part = "coordinator"
 	leader      part = "leader"
 	postgres    part = "PostgreSQL"
 	network     part = "the way to brokers"
 )
 
-// disturbance begins something, and returns the way to the end.
+// disturbance begins something, and returns what ends it.
 type disturbance struct {
 	name        string
-	weight      int // how often chosen
+	weight      int // how often it is chosen
 	part        part
 	victim      string // that gets killed; "" for none
 	needsServer bool   // asks PostgreSQL
@@ -179,7 +179,7 @@ func (d *disturbance) ofBrokers() bool {
 // start begins the disturbance. start returns nil if there was nothing to do.
 func (d *disturbance) start(k *campaign) (end func()) {
 	k.t.Helper()
-	if d.ofBrokers() && len(k.down) == 0 { // or another is to be had beside
+	if d.ofBrokers() && len(k.down) == 0 { // or another is to be had beside it
 		if !k.calm {
 			k.awaitCalm()
 		}
@@ -245,7 +245,7 @@ func (k *campaign) pauseNode(which func() int) (end func()) {
 	return func() { k.cluster.PauseNode(k.t, n, false) }
 }
 
-// take returns the broker and notes the disturbance, unless noted already.
+// take returns the broker and notes that it is disturbed, unless it is already.
 func (k *campaign) take(which func() int) (n int, ok bool) {
 	n = which()
 	if slices.Contains(k.down, n) {
@@ -255,7 +255,8 @@ func (k *campaign) take(which func() int) (n int, ok bool) {
 	return n, true
 }
 
-// partNodes has no other broker reach them, for longer than a replica may lag.
+// partNodes has no other broker reach these nodes, for longer than a replica
+// may lag.
 func (k *campaign) partNodes(nodes ...int) (end func()) {
 	for _, n := range nodes {
 		k.cluster.Part(n, true)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report is the events of a campaign, and the outcome.
+// report is what was done in a campaign, and the outcome.
 type report struct {
 	began    time.Time
 	kills    map[string]int // by victim

@@ -78,21 +78,22 @@ func TestE2ECampaign(t *testing.T) {
 // campaignLiveness is how long PostgreSQL may be silent.
 const campaignLiveness = 5 * time.Second
 
-// campaignStrict is the aggregate with a topic refusing events with payloads of
+// campaignStrict is the aggregate whose topic refuses events with payloads of
 // campaignTooLarge.
 const (
 	campaignStrict   = "customer"
 	campaignTooLarge = 2 * bigPayload
 )
 
-// wearing is the number of kills to begin with a worn producer id.
+// wearing is the number of kills from which on the producer id is worn out
+// beforehand.
 const wearing = 200
 
-// campaign is a world with disturbances.
+// campaign is a world, and what disturbs it.
 type campaign struct {
 	*world
 	server     *pgtest.Server
-	connectors []*connector // a holder of the slot, the others standing by
+	connectors []*connector // one holds the slot, the others stand by
 	load       *load
 	seed       uint64
 	disturbed  uint64     // how often; with the seed, where random begins anew
@@ -137,8 +138,8 @@ func (k *campaign) share(goal int, until time.Time) int {
 	return max(k.killed()*100/goal, int(time.Since(began)*100/until.Sub(began)))
 }
 
-// upgrade sets the version of transactions of the part of the campaign, while
-// everything runs.
+// upgrade sets the version of transactions that belongs to the part of the
+// campaign, while everything runs.
 func (k *campaign) upgrade(part int) {
 	k.t.Helper()
 	version := k.versions[0].version
@@ -160,7 +161,8 @@ func (k *campaign) upgrade(part int) {
 }
 
 // disturb begins a disturbance, or two at a time, and returns their names. How
-// many random numbers taking depends on the cluster, so the next begins anew.
+// many random numbers that takes depends on the cluster, so the next
+// disturbance begins anew.
 func (k *campaign) disturb() string {
 	k.t.Helper()
 	k.random = rand.New(rand.NewPCG(k.seed, 500+k.disturbed))
@@ -202,7 +204,7 @@ func (k *campaign) choose() disturbance {
 }
 
 // compatible tells whether two disturbances can be had at once: they are of
-// different parts, and independent of each other.
+// different parts, and neither asks for what the other takes away.
 func compatible(one, two disturbance) bool {
 	if one.ofBrokers() && two.ofBrokers() && (one.part == brokers || two.part == brokers) {
 		return false
@@ -245,7 +247,7 @@ func (k *campaign) progress(name string) {
 	k.report.add(name, time.Since(began))
 }
 
-// holder is the index of the instance with the slot, or had it last.
+// holder is the index of the instance that has the slot, or had it last.
 func (k *campaign) holder() (n int) {
 	var latest time.Time
 	for i, c := range k.connectors {
@@ -264,7 +266,7 @@ func (k *campaign) killed() (n int) {
 	return n
 }
 
-// within waits for something another disturbance may prevent.
+// within waits for something that another disturbance may prevent.
 func within(limit time.Duration, met func() bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

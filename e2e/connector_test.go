@@ -28,8 +28,8 @@ type connector struct {
 	started time.Time
 }
 
-// startConnector runs the program with the configuration file. Killed at the
-// end of the test; after a failure, the log is shown.
+// startConnector runs the program with the configuration file. The process is
+// killed when the test ends; if that has failed, the log is shown.
 func startConnector(t testing.TB, config string) *connector {
 	t.Helper()
 	cmd := exec.Command(binary, "run", "-c", config)
@@ -72,7 +72,7 @@ func (c *connector) stop() {
 	}
 }
 
-// end signals the process, waits for the end and returns the exit code, -1 for
+// end signals the process, waits for its end and returns the exit code, -1 for
 // a signal's.
 func (c *connector) end(sig syscall.Signal) int {
 	c.t.Helper()

@@ -38,8 +38,8 @@ func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
 	}
 }
 
-// wantDrained wants the slot to be beyond all delivered, once the server has
-// read the ended connector's last message.
+// wantDrained wants the slot to be beyond everything delivered, once the server
+// has read the last message of the connector, which has ended.
 func (w *world) wantDrained(h checker.History) {
 	w.t.Helper()
 	var last pglogrepl.LSN

@@ -1,6 +1,6 @@
 // Package e2e proves the connector from outside: the tests build the program,
 // run it as a process with a configuration file, between a real PostgreSQL and
-// a Kafka broker outliving it, do to it what operations do, and let package
+// a Kafka broker that outlive it, do to it what operations do, and let package
 // checker judge what arrived.
 //
 // The broker is kfake, or Apache Kafka (see package kafkatest). Random choices

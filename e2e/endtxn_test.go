@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// endTxns are ways to brokers losing requests ending transactions, or the
+// endTxns are ways to brokers that lose requests to end transactions, or the
 // answers to them, or deliver the requests late, when asked to.
 type endTxns struct {
 	t        testing.TB
@@ -33,7 +33,7 @@ type endTxns struct {
 	repeatedly atomic.Bool
 	odd        atomic.Bool  // the next request is the second of two
 	held       atomic.Int32 // requests at the gate
-	gate       sync.RWMutex // before requests; hold has the request
+	gate       sync.RWMutex // before requests; hold has it
 	silent     atomic.Bool  // everything sent does not arrive
 
 	mu    sync.Mutex
@@ -125,8 +125,8 @@ func (e *endTxns) wait() {
 }
 
 // deliver has brokers get the requests kept, and returns the answers. The
-// clients have given them up. A paused broker reads the request when going on,
-// and the answer is not waited for any longer.
+// clients have given them up. A paused broker reads the request when it goes
+// on; its answer is not awaited for longer than longest.
 func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse) {
 	e.delayed.Store(0)
 	e.mu.Lock()
@@ -141,7 +141,7 @@ func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse
 	return answers
 }
 
-// keeps is the number of requests delivering would deliver.
+// keeps is the number of requests that deliver would deliver.
 func (e *endTxns) keeps() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,7 +150,7 @@ func (e *endTxns) keeps() int {
 
 func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
-	var late atomic.Bool    // the next answer is to a request kept
+	var late atomic.Bool    // the next answer is to a request that was kept
 	lateAnswer := make(chan []byte, 1)
 	var gap atomic.Bool // something was lost: TCP passes nothing on behind
 	silent := func() bool {
@@ -198,7 +198,7 @@ func (e *endTxns) join(client, server net.Conn) {
 					})
 					e.mu.Unlock()
 					e.lost.Add(1)
-					<-answered // and so ends the connection to the broker
+					<-answered // which ends the connection to the broker
 					return
 				}
 				if take(&e.answers) || e.repeatedly.Load() && e.odd.CompareAndSwap(false, true) {
@@ -251,7 +251,7 @@ func endTxnAnswer(request, answer []byte) (*kmsg.EndTxnResponse, error) {
 	return resp, resp.ReadFrom(answer[lengthIDAndTags:])
 }
 
-// take takes from n, if any.
+// take takes one of n, if there is one.
 func take(n *atomic.Int32) bool {
 	for {
 		have := n.Load()

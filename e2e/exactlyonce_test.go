@@ -22,7 +22,8 @@ import (
 )
 
 // TestE2EExactlyOnce disturbs every part at random moments under load, and
-// wants each event once, in order, for consumers reading everything committed.
+// wants each event once, in order, for consumers that read only committed
+// records.
 func TestE2EExactlyOnce(t *testing.T) {
 	for name, disturb := range disturbances {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +33,8 @@ func TestE2EExactlyOnce(t *testing.T) {
 	}
 }
 
-// disturbances of the connector. Each returns the connector running afterwards.
+// disturbances are what happens to the connector. Each returns the connector
+// that runs afterwards.
 var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *connector{
 	"killed": func(w *world, c *connector, _ *rand.Rand) *connector {
 		c.kill()
@@ -101,7 +103,7 @@ func (w *world) checkpoints() string {
 	return store.Topic("cdc-outbox.checkpoints", strings.TrimPrefix(w.transactionalID(), "cdc-outbox/"))
 }
 
-// beganAnew is in the log of a connector after an unknown outcome.
+// beganAnew is in the log of a connector that does not know what counts.
 const beganAnew = "dropped what was in flight"
 
 // awaitMore returns once the text is in the log once more than now, or when both
@@ -127,8 +129,8 @@ func (w *world) lose(answers, requests int32) {
 	await.Until(w.t, "lost ends of transactions", func() bool { return w.endTxn.lost.Load() > before })
 }
 
-// holdEnd holds the requests to end transactions back, and returns after the
-// first.
+// holdEnd holds the requests to end transactions back, and returns once there
+// is one.
 func (w *world) holdEnd(c *connector) (goOn func()) {
 	w.t.Helper()
 	goOn, before := w.endTxn.hold(), w.endTxn.held.Load()
@@ -147,7 +149,7 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 	c := w.start()
 	load := w.write(s, 5*time.Millisecond, 0)
 	times = number(t, killsEnv, times)
-	if strings.Contains(t.Name(), "until") { // as long as brokers and client are patient
+	if strings.Contains(t.Name(), "until") { // these take as long as brokers and client are patient
 		times = min(times, 2)
 	}
 	for range times {
@@ -160,8 +162,8 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 	w.verifyAll(h)
 }
 
-// allRead returns once everything is read by the consumer reading everything
-// not committed.
+// allRead returns once everything is read by the consumer that also reads
+// uncommitted records.
 func (w *world) allRead() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -171,7 +173,7 @@ func (w *world) allRead() {
 	}
 }
 
-// verifyAll judges the view of consumers reading everything not committed, too:
+// verifyAll judges what consumers see that read uncommitted records, too:
 // repetitions are no fault.
 func (w *world) verifyAll(h checker.History) {
 	w.t.Helper()
@@ -218,7 +220,8 @@ func TestE2EExactlyOnceWithinALargeTransaction(t *testing.T) {
 	}
 }
 
-// A refused record aborts the transaction, written again with a dead letter.
+// A refused record aborts its transaction, which is written again with a dead
+// letter.
 func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	s := seed(t)
@@ -238,8 +241,9 @@ func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 }
 
 // While a transaction of somebody else is open in the checkpoint topic, the
-// last checkpoint cannot be read, and an older must not be taken for the last.
-// An open transaction in the topic of another pipeline keeps nobody waiting.
+// connector's last checkpoint cannot be read, and an older one must not be
+// taken for it. An open transaction in the topic of another pipeline keeps
+// nobody waiting.
 func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	const others = "cdc-outbox.checkpoints.another"
@@ -332,7 +336,7 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 		load.await(100)
 	}
 	disturb()
-	w.broker.Consume(t, []string{deadLetter}, kafkatest.Count(1)) // the disturbances may have kept all away
+	w.broker.Consume(t, []string{deadLetter}, kafkatest.Count(1)) // the disturbances may have kept all from it
 	before := w.ends()[deadLetter][0]
 	w.broker.SetFeature(t, "transaction.version", 2)
 	disturb()
@@ -343,9 +347,9 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 	}
 }
 
-// The client loses the connection with a request to end a transaction on the
-// way. The request comes during another open transaction, not to be ended. Only
-// the epoch tells, unchanged by transactions of version 1.
+// The client loses its connection with a request to end a transaction on its
+// way. The request comes when another transaction is open, which it must not
+// end. Only its epoch tells, and transactions of version 1 do not change that.
 func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_%d", version), func(t *testing.T) {
@@ -375,16 +379,17 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	}
 }
 
-// A coordinator killed before other brokers have the decision, and started
-// again before the controller has noticed, has a part of the partitions write
-// the end of a transaction unknown to the successor. The successor aborts the
-// transaction in the others. For any part, each event comes once.
+// A coordinator that is killed before other brokers have its decision, and
+// started again before the controller has noticed, has a part of the partitions
+// write the end of a transaction that its successor does not know. The
+// successor aborts the transaction in the others. Whatever part that is, each
+// event comes once.
 func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 	claimed := func(*world) {}
 	mark := func(w *world, topic string) bool { return topic == w.checkpoints() }
 	for name, c := range map[string]struct {
 		committed func(w *world, topic string) bool
-		aborted   func(*world) // the way to abort the rest; else the next claim
+		aborted   func(*world) // what aborts the rest; nil: the next claim
 	}{
 		"the_checkpoint":            {mark, claimed},
 		"all_but_the_checkpoint":    {func(w *world, topic string) bool { return !mark(w, topic) }, claimed},

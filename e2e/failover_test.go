@@ -34,9 +34,10 @@ func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 			w := newWorld(t, options{exactlyOnce: true, server: servers.Primary})
 			c := w.start()
 			beside := connect(t, servers.Standby.URL("postgres"))
-			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // awaited by a temporary copy
+			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for it
 			pgtest.Await(t, beside, `SELECT count(*) > 0 FROM pg_replication_slots WHERE synced AND NOT temporary AND slot_name = $1`, w.slot)
-			// Or everything acknowledged to services could be lost with the primary.
+			// Or commits acknowledged to services could be lost with the
+			// primary.
 			servers.Primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 			load := w.write(seed(t), 8*time.Millisecond, 0)
 			load.await(500)

@@ -57,7 +57,7 @@ func TestE2EGuide(t *testing.T) {
 	if n := m.number(`SELECT count(DISTINCT aggregateid) FROM outbox`); n != orders+1 {
 		t.Errorf("events of %d orders, want %d", n, orders+1)
 	}
-	for _, dead := range m.events("orders.dead-letter", 1) { // two, if the kill came between announcement and key
+	for _, dead := range m.events("orders.dead-letter", 1) { // two, if the kill came between the dead letter and its key
 		if string(dead.Key) != strconv.Itoa(unknown) {
 			t.Errorf("order %s is a dead letter", dead.Key)
 		}

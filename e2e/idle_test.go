@@ -14,8 +14,8 @@ import (
 )
 
 // TestE2EIdleOutboxBesideBusyTables writes to other tables only: the slot must
-// follow (failure mode 23). A distance at a moment may be the machine's doing;
-// a lasting distance is not.
+// follow (failure mode 23). If it is not close at a moment, that may be the
+// machine's doing; most of the time, it is not.
 func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 	const limit = 1 << 20
 	const enough = 20 * limit // of log
@@ -51,7 +51,7 @@ func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 }
 
 // keepBusy updates another table than the outbox, a few megabytes a second,
-// until stop, which returns the error.
+// until stop, which returns the error, if any.
 func (w *world) keepBusy() (stop func() error) {
 	w.t.Helper()
 	conn := connect(w.t, w.url)
@@ -62,7 +62,7 @@ func (w *world) keepBusy() (stop func() error) {
 		cancel()
 		return <-written
 	})
-	w.t.Cleanup(func() { _ = stop() }) // looked at, or the test has failed
+	w.t.Cleanup(func() { _ = stop() }) // its error has been looked at, or the test has failed
 	return stop
 }
 

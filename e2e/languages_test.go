@@ -19,11 +19,11 @@ import (
 type language struct {
 	dir     string
 	needs   []string   // programs; the test is skipped if any is missing
-	probe   []string   // a command failing for want of packages not installed by anybody; optional
+	probe   []string   // a command that fails if packages are missing that nobody installs; optional
 	install [][]string // commands to get the packages into the directory
 	environ []string   // {dir} is the directory
-	// writer and consumer are commands, each with the form of the database's URL.
-	// The consumer is optional.
+	// writer and consumer are commands, with the form of the database's URL
+	// that each takes. The consumer is optional.
 	writer, consumer     []string
 	database, consumedBy func(u *url.URL) string
 }
@@ -54,7 +54,7 @@ var languages = []language{
 			{"npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"},
 			{"npx", "prisma", "generate", "--schema", "schema.prisma"},
 		},
-		// Engines named are not downloaded; the client needs none.
+		// Named engines are not downloaded; the client needs none.
 		environ: []string{"PRISMA_SCHEMA_ENGINE_BINARY=/bin/true", "PRISMA_QUERY_ENGINE_LIBRARY=/bin/true", "PRISMA_HIDE_UPDATE_MESSAGE=1"},
 		writer:  []string{"node", "writer.js"}, database: asURL,
 		consumer: []string{"node", "consumer.js"}, consumedBy: asURL,

@@ -23,8 +23,8 @@ import (
 )
 
 // TestE2ELatestRecordsStayLast takes the slot away from an unaware instance,
-// again and again, and has the instance come back when the successor has
-// published everything: the last record of each key is the latest (failure mode
+// again and again, and has it come back when its successor has published
+// everything: the last record of each key is the key's latest (failure mode
 // 138).
 func TestE2ELatestRecordsStayLast(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -42,8 +42,8 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return comeBack
 		}},
-		// Going on, the instance does not learn of the loss either: only the
-		// successor's wait helps.
+		// The instance does not learn of the loss when it goes on either: only
+		// its successor's wait helps.
 		"suspended and cut off from the server and the walsender ended": {timeout: 8 * time.Second, vanish: func(d *duel) func() {
 			who, comeBack := d.holder, d.suspend(d.holder)
 			release := who.postgres.Hold(func([]byte) bool { return true })
@@ -56,14 +56,14 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 				release()
 			}
 		}},
-		// All bytes sent wait on the way. In the end, everything not taken back by
-		// the lease arrives.
+		// Everything it sends waits on the way. In the end, whatever the lease
+		// did not take back arrives.
 		"cut off": {timeout: 2 * time.Second, open: true, vanish: func(d *duel) func() {
 			return d.cutOff(d.holder)
 		}},
 	} {
 		if c.open && os.Getenv(roundsEnv) == "" {
-			continue // a measurement, without a possible failure
+			continue // it measures, and can find nothing wrong
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,9 +84,9 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 	}
 }
 
-// roundsEnv is the number of rounds of each kind; without, there are two, of
-// the kinds without late records. With Apache Kafka, there are three brokers
-// then.
+// roundsEnv is the number of rounds of each kind; without it, there are two, of
+// those kinds in which no record may come late. With it, Apache Kafka has three
+// brokers.
 const roundsEnv = "CDC_OUTBOX_TEST_ROUNDS"
 
 func rounds(t testing.TB) int {
@@ -115,7 +115,7 @@ func (d *duel) cutOff(who *duellist) (comeBack func()) {
 	}
 }
 
-// duel are two instances taking the slot from each other.
+// duel are two instances that take the slot from each other.
 type duel struct {
 	*world
 	holder, spare *duellist
@@ -150,13 +150,13 @@ func newDuel(t *testing.T, timeout time.Duration) *duel {
 	return d
 }
 
-// round returns the keys ending with an outdated record. vanish takes the slot
-// away from the holder.
+// round returns the keys that end with an outdated record. vanish takes the
+// slot away from its holder.
 func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	const dropped = "dropped what was in flight"
 	d.t.Helper()
 	stoodBy, since := d.holder.logged(dropped), len(d.reader.Records())
-	d.delay(30 * time.Millisecond) // the holder has more than sent
+	d.delay(30 * time.Millisecond) // the holder has more than it has sent
 	load := d.write(seed, 4*time.Millisecond, 0)
 	load.await(200)
 	before, _ := d.look()
@@ -180,7 +180,7 @@ func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	return outdated(d.t, d.reader.Records()[since:])
 }
 
-// delay delays everything sent to brokers.
+// delay delays what is sent to brokers.
 func (d *duel) delay(by time.Duration) {
 	for _, broker := range d.brokers {
 		broker.Set(proxy.Up, proxy.Fault{Delay: by})
@@ -214,7 +214,7 @@ func (c *connector) logged(text string) int {
 	return bytes.Count(must.Get(os.ReadFile(c.log))(c.t), []byte(text))
 }
 
-// outdated are the keys with the last record not their latest.
+// outdated are the keys whose last record is not their latest.
 func outdated(t testing.TB, records []checker.Record) (keys []string) {
 	type key struct{ topic, key string }
 	type seen struct {

@@ -158,7 +158,7 @@ func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
 	}
 }
 
-// says runs a command until it says so. The front of the broker killed may
+// says runs a command until it says so. The front of the killed broker may
 // refuse it first.
 func (w *world) says(want string, args ...string) {
 	w.t.Helper()

@@ -61,8 +61,8 @@ func (b building) Run() int {
 // releaseTags leave out the parts of libraries the Makefile names.
 const releaseTags = "nethttpomithttp2,nopgxregisterdefaulttypes"
 
-// build builds the program, as it is released but with the symbols. The
-// compiler's output is the same as for the image, by a test there.
+// build builds the program, as it is released but with its symbols. The
+// compiler's output is the same as for the image, of which there is a test too.
 func build(path string, flags ...string) error {
 	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-tags", releaseTags, "-trimpath", "-buildvcs=false", "-o", path, "../cmd/cdc-outbox")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -33,8 +33,8 @@ type market struct {
 	environ  []string // of the programs
 }
 
-// newMarket builds the examples named, and starts the rest. The database has
-// the tables of both libraries, and the SQL's.
+// newMarket builds the named examples, and starts the rest. The database has
+// the tables of both libraries, and those of the SQL.
 func newMarket(t *testing.T, sql string, examples ...string) *market {
 	m := &market{t: t, url: pgtest.Shared(t).NewDatabase(t), broker: kafkatest.Start(t), programs: t.TempDir()}
 	if len(examples) > 0 {
@@ -116,7 +116,7 @@ func (m *market) send(times int, records ...*kgo.Record) {
 	}
 }
 
-// finished waits until the group has committed all of the topics.
+// finished waits until the group has committed all of its topics.
 func (m *market) finished(group string) {
 	m.t.Helper()
 	await.Until(m.t, "group "+group+" to finish", func() bool {

@@ -41,7 +41,7 @@ func (s ways) config() string {
 	return "event:\n  additional: [\"note:header\"]"
 }
 
-// setUpMessages has the program create the function writing messages.
+// setUpMessages has the program create the function that writes messages.
 func (w *world) setUpMessages() {
 	w.t.Helper()
 	if w.ways&asMessages == 0 {

@@ -69,13 +69,13 @@ func TestE2EExactlyOnceMetrics(t *testing.T) {
 	w.wantNoneAgain(report, "to consumers that read what is committed")
 }
 
-// served is a connector answering over HTTP.
+// served is a connector that answers over HTTP.
 type served struct {
 	*connector
 	address string
 }
 
-// serve starts a connector answering over HTTP, and does not wait for it.
+// serve starts a connector that answers over HTTP, and does not wait for it.
 func (w *world) serve() served {
 	w.t.Helper()
 	address := must.Get(freeport.TakeAddress())(w.t)
@@ -85,7 +85,8 @@ func (w *world) serve() served {
 	return served{startConnector(w.t, config), address}
 }
 
-// metric is what /metrics says of one, with the labels if it has any.
+// metric is the value of a metric in /metrics; name includes its labels, if
+// any.
 func (s served) metric(name string) float64 {
 	s.t.Helper()
 	value, ok := s.lookUp(name)

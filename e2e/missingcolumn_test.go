@@ -16,8 +16,8 @@ import (
 )
 
 // Failure mode 58: a row written while the key column had another name. By
-// default the connector stops before it, also when the column has the name
-// again; and each way past it that it names gets past it and past nothing else.
+// default the connector stops before it, also when the column has its name
+// again; and each remedy it names gets past the row and past nothing else.
 func TestE2ERenamedKeyColumn(t *testing.T) {
 	for _, policy := range []string{"stop", "dead_letter", "skip"} {
 		t.Run(policy, func(t *testing.T) {
@@ -101,7 +101,7 @@ func (w *world) typeRemedy(printed string) {
 	}
 }
 
-// wantRawLetter wants the row of event 2 in the dead letters, with all of the
+// wantRawLetter wants the row of event 2 in the dead letters, with all of its
 // columns.
 func (w *world) wantRawLetter() {
 	w.t.Helper()

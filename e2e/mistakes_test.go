@@ -16,15 +16,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// mistake is the faults of a configuration rolled out.
+// mistake is a fault of a configuration that is rolled out.
 type mistake struct {
 	name    string
 	set     []string // key=value on top of the good configuration
-	url     string   // of PostgreSQL in the file; "": the good one
+	url     string   // of PostgreSQL in its file; "": the good one
 	prepare func(*rollout) (set []string)
 	exit    int    // exit code; 0: it goes on, and is not ready
 	says    string // in the last line of the log, or in /readyz
-	page    string // the input of docs/errors.md it is
+	page    string // the input of docs/errors.md that it is
 	login   bool   // brokers refuse the login: Apache Kafka says so, which ends it with 2, and kfake hangs up
 }
 
@@ -193,8 +193,8 @@ var ofPolling = []mistake{
 	}, exit: 2, says: "GRANT"},
 }
 
-// notRolledOut are the inputs of docs/errors.md a rollout does not show, with
-// the reason.
+// notRolledOut are the inputs of docs/errors.md that a rollout does not show,
+// with the reason.
 var notRolledOut = map[string]string{
 	"unknown verb": "the program reads no configuration",
 	"unknown flag": "the program reads no configuration",

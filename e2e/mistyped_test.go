@@ -10,11 +10,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Failure mode 167. source.slot is mistyped while no instance runs: everything
-// committed in the meantime is in the slot read before, and a new one would
-// leave it there. No other slot is made: the store's checkpoints tell or, where
-// they are elsewhere, the slot nobody reads. But a second connector may be
-// meant.
+// Failure mode 167. source.slot is mistyped while no instance runs: events
+// committed in the meantime are in the slot that was read before, and a new one
+// would leave them there. No other slot is made: the store's checkpoints tell
+// or, where they are elsewhere, the slot that nobody reads. But a second
+// connector may be meant.
 func TestE2EAMistypedSlot(t *testing.T) {
 	file := func(name string) string {
 		return "checkpoint:\n  store: file\n  path: " + filepath.Join(t.TempDir(), name) + "\n"
@@ -76,7 +76,7 @@ func TestE2EAMistypedSlot(t *testing.T) {
 }
 
 // A second connector, of another table, starts while the first is stopped. The
-// store says the first one's slot has none of the events.
+// store says that the first one's slot has none of its events.
 func TestE2EASlotOfAnotherTable(t *testing.T) {
 	w := newWorld(t, options{config: "checkpoint:\n  store: postgres\n", direct: true, unread: true})
 	w.start().stop()

@@ -184,7 +184,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "believes an acknowledgement at a lower offset",
-		// A broker hanging up is asked again, which may come first.
+		// A broker that hangs up is asked again, which may come first.
 		patches: []patch{
 			{"sink/acked.go", "p.Record.Offset >= s.topic.acked.end(p.Record.Partition) {", "true {"},
 			{"sink/ends.go", "case has < had:", "case false:"},
@@ -251,7 +251,7 @@ var mutants = []mutant{
 	},
 }
 
-// TestE2EMutants shows the tests of this package find mistakes.
+// TestE2EMutants shows that the tests of this package find mistakes.
 func TestE2EMutants(t *testing.T) {
 	if os.Getenv(mutantsEnv) == "" {
 		t.Skip("runs other tests with broken programs; " + mutantsEnv + "=1 or make mutants turns it on")

@@ -14,7 +14,7 @@ import (
 )
 
 // Failure mode 63: two connectors have one checkpoint.key. The slot of the
-// second one holds events the first one's checkpoint knows nothing of. The
+// second one holds events that the first one's checkpoint knows nothing of. The
 // second ends before it reads anything, as each verb does, and with a separate
 // key it publishes all of them.
 func TestE2EOneKeyForTwoSlots(t *testing.T) {
@@ -37,7 +37,7 @@ func TestE2EOneKeyForTwoSlots(t *testing.T) {
 			for _, verb := range []string{"check", "status", "setup", "setup --accept-gap --yes", "teardown --yes"} {
 				must.Contain(t, w.wantExit(2, second, strings.Fields(verb)...), w.slot, w.slot+"_b", "checkpoint.key")
 			}
-			first.stop() // nobody has taken the slot or checkpoint away
+			first.stop() // nobody has taken its slot or checkpoint away
 			w.start().stop()
 
 			text := must.Get(os.ReadFile(second))(t)
@@ -77,7 +77,7 @@ func (w *world) event(how ways, n int) {
 	w.exec(fmt.Sprintf(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES ('%s', 'order', 'o-1', 'Placed', '%d')`, eventID(n), n))
 }
 
-// wantExit runs a command of the program to the end, with the exit code, and
+// wantExit runs a command of the program to its end, wants the exit code, and
 // returns the output.
 func (w *world) wantExit(code int, config string, args ...string) (printed string) {
 	w.t.Helper()

@@ -78,7 +78,8 @@ func (w *world) insertSeries(rows int) {
 		FROM generate_series(1, $1::int) n`, rows))(w.t)
 }
 
-// wantSeries reads insertSeries's rows: each once, a key's in order.
+// wantSeries reads the rows of insertSeries: each once, those of a key in
+// order.
 func (w *world) wantSeries(rows int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)

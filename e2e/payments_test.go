@@ -2,8 +2,8 @@ package e2e
 
 import "testing"
 
-// TestE2EExamplePayments pays and ships by the README, and kills the consumer:
-// each paid order ships once.
+// TestE2EExamplePayments pays and ships as its README says, and kills the
+// consumer: each paid order ships once.
 func TestE2EExamplePayments(t *testing.T) {
 	m := newMarket(t, ``, "payments")
 	pay := func(order string) {

@@ -9,12 +9,12 @@ import (
 )
 
 // followsTheTable checks the phases in the log. A killed process may have ended
-// in any of them, and repeating sessions leave theirs out.
+// in any of them, and sessions that only repeat those before them are left out.
 func (c *connector) followsTheTable() {
 	c.t.Helper()
 	log, err := os.Open(c.log)
 	if err != nil {
-		return // the directory is gone
+		return // the log's directory is gone
 	}
 	defer log.Close()
 	told := map[string]bool{} // a phase, by pipeline

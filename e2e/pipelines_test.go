@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
-// TestE2EPipelinesKilled kills a process with a pipeline of each mode. The
-// first loses the slot, the second has no topic to write to, and the third must
-// not notice. When stopped, the process reports a loss.
+// TestE2EPipelinesKilled kills a process with a pipeline of each mode. One
+// loses its slot, one has no topic to write to, and the third must not notice.
+// When it is stopped, the process says that something was lost.
 func TestE2EPipelinesKilled(t *testing.T) {
 	kills := 6
 	if testing.Short() {

@@ -28,8 +28,8 @@ const (
 
 	// claimTimeout is source.poll.claim_timeout, short for tests of expiry.
 	claimTimeout = time.Second
-	// patientClaim is the others': a short timeout would cause repetitions on a
-	// busy machine.
+	// patientClaim is that of the other tests: a short timeout would cause
+	// repetitions on a busy machine.
 	patientClaim = 20 * time.Second
 	// batchSize is source.poll.batch_size: small, for a frequent backlog.
 	batchSize = 20
@@ -37,8 +37,8 @@ const (
 	instances = 3
 )
 
-// TestE2EPollMode does the disturbances of a streaming instance to three in
-// poll mode.
+// TestE2EPollMode does to three instances in poll mode what is done to one that
+// streams.
 func TestE2EPollMode(t *testing.T) {
 	for name, ddl := range map[string]string{"sequence": polledSequence, "clock": polledClock} {
 		t.Run(name+"/every_event_once", func(t *testing.T) { polledOnce(t, ddl) })
@@ -105,7 +105,7 @@ func (w *world) once(events int) {
 }
 
 // polledKilled kills instances at random moments. A kill repeats no more than
-// the events in hand.
+// the instance had in hand.
 func polledKilled(t *testing.T, ddl string) {
 	kills := 12
 	if testing.Short() {
@@ -167,8 +167,8 @@ func polledRestarts(t *testing.T, ddl string) {
 	w.finish(load, fleet...)
 }
 
-// polledSilentBroker has a broker answering nothing for several times the life
-// of a claim, and then a dead broker.
+// polledSilentBroker has a broker that answers nothing for several times as
+// long as a claim may last, and then one that is gone.
 func polledSilentBroker(t *testing.T, ddl string) {
 	w := newWorld(t, options{polled: ddl})
 	fleet := w.fleet()
@@ -192,7 +192,7 @@ func polledSilentBroker(t *testing.T, ddl string) {
 	w.finish(load, fleet...)
 }
 
-// oldestTransaction is the age of the oldest a connector has.
+// oldestTransaction is the age of the oldest transaction of a connector.
 func (w *world) oldestTransaction() (age time.Duration) {
 	w.t.Helper()
 	var seconds float64
@@ -214,7 +214,7 @@ func polledCut(t *testing.T, ddl string) {
 	for range cuts {
 		load.await(20 + random.IntN(200))
 		p := []*proxy.Proxy{w.postgres, w.kafka}[random.IntN(2)]
-		if random.IntN(2) == 0 { // everything asked is done, the answer is lost
+		if random.IntN(2) == 0 { // the request is carried out, the answer is lost
 			p.Set(proxy.Down, proxy.Fault{Cut: true})
 			load.await(10)
 			p.Set(proxy.Down, proxy.Fault{})
@@ -246,7 +246,7 @@ func (w *world) sourceConfig() string {
 	return fmt.Sprintf("  mode: poll\n  poll:\n    claim_timeout: %s\n    batch_size: %d\n    after_publish: mark\n", claimTimeout, batchSize) + w.ways.config()
 }
 
-// started is the program's log line once at work.
+// started is what the program logs once it is at work.
 func (w *world) started() string {
 	if w.polled {
 		return `"polling"`
@@ -257,7 +257,7 @@ func (w *world) started() string {
 // entity is an event's subject.
 type entity struct{ aggregate, key string }
 
-// entity is random, in polled mode among the locked.
+// entity is a random one, in polled mode among those locked.
 func (w *writer) entity() entity {
 	if w.polled {
 		return w.keys[w.random.IntN(len(w.keys))]

@@ -31,14 +31,14 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 			w.broker.Wear(t, w.transactionalID(), kafkatest.LastEpoch-12)
 			c := w.start()
 			load := w.write(seed(t), 5*time.Millisecond, 0)
-			w.endTxn.repeatedly.Store(version == 2) // also of the transaction with the next id
+			w.endTxn.repeatedly.Store(version == 2) // also for the end that brings the next id
 			await.Until(t, "another producer id", func() bool {
 				c.running()
 				if version == 1 {
 					before := len(w.all.Records())
 					await.Until(t, "a record", func() bool { return len(w.all.Records()) > before })
 					c.kill()
-					c = w.start() // with claims
+					c = w.start() // which claims
 				}
 				return len(w.all.Producers()) > 1
 			})
@@ -60,10 +60,10 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 }
 
 // The connector is suspended while the request for the end of a transaction is
-// on the way, until brokers have aborted. With version 2 the client asks again,
-// and brokers refuse. With version 1 the client asks once, and loses patience
-// when brokers do. They look for such transactions often here, or the client
-// always would.
+// on the way, until brokers have aborted the transaction. With version 2 the
+// client asks again, and brokers refuse. With version 1 the client asks once,
+// and loses its patience when brokers do. Here they look for such transactions
+// often, or the client would always lose its patience first.
 func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {

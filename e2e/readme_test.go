@@ -57,8 +57,8 @@ func TestE2EReadmeOnYourOwnDatabase(t *testing.T) {
 	}
 }
 
-// typeLines has a shell run the lines in a directory, with success. Processes
-// left running are ended with the test.
+// typeLines has a shell run the lines in a directory, which must succeed.
+// Processes they leave running are ended with the test.
 func typeLines(t *testing.T, dir, lines string) {
 	t.Helper()
 	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)

@@ -51,8 +51,8 @@ const (
 )
 
 // TestE2ERetention kills the connector, the connections and the broker while
-// the rows go behind: nothing is lost, no row goes not published, and all go in
-// the end.
+// retention removes rows behind them: nothing is lost, no unpublished row goes,
+// and all go in the end.
 func TestE2ERetention(t *testing.T) {
 	for name, table := range map[string]string{
 		"rows":                     plainTable,
@@ -112,7 +112,7 @@ type rows struct {
 
 	mu      sync.Mutex // also guards conn
 	removed []removal
-	known   int // of removed: the ended ones
+	known   int // of removed: those that have their ends
 }
 
 // removal is a row found to have gone.
@@ -122,8 +122,8 @@ type removal struct {
 	ends map[string][]int64 // of the topics, after the find
 }
 
-// watchSQL notes each row written and not withdrawn by the writer. A partition
-// stays in view until dropped.
+// watchSQL notes each row that the writer writes and does not withdraw. A
+// partition stays in view until dropped.
 const watchSQL = `
 CREATE TABLE written (id uuid PRIMARY KEY, n bigserial);
 CREATE FUNCTION note_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -170,8 +170,9 @@ func (w *world) watchRows() *rows {
 	return r
 }
 
-// look notes the gone rows, and then the topics' ends, if the broker tells.
-// look fails during the drop of a partition beside; the next finds the same.
+// look notes the rows that have gone, and then the topics' ends, if the broker
+// tells. It fails while a partition is dropped at the same time; the next look
+// finds the same.
 func (r *rows) look(ctx context.Context) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +223,7 @@ func (r *rows) awaitMore() {
 }
 
 // whileBrokerIsDown stops the broker for a while, calls do meanwhile, and wants
-// all rows written since to stay.
+// every row written since to stay.
 func (r *rows) whileBrokerIsDown(l *load, do func()) {
 	r.t.Helper()
 	r.broker.Stop(r.t)
@@ -240,7 +241,7 @@ func (r *rows) whileBrokerIsDown(l *load, do func()) {
 	r.broker.Resume(r.t)
 }
 
-// awaitEmpty returns once no row is left, in a partition detached neither.
+// awaitEmpty returns once no row is left, nor one in a detached partition.
 func (r *rows) awaitEmpty() {
 	r.t.Helper()
 	await.Until(r.t, "empty table", func() bool {
@@ -258,7 +259,7 @@ func (r *rows) complete() bool {
 	return r.known == len(r.removed)
 }
 
-// judge wants the record of each row removed to be older.
+// judge wants the record of each removed row to be older than the removal.
 func (r *rows) judge(records []checker.Record) {
 	r.t.Helper()
 	r.mu.Lock()

@@ -48,7 +48,7 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 	}
 }
 
-// rollout is a database, a cluster and a connector replaced.
+// rollout is a database, a cluster and a connector that is replaced.
 type rollout struct {
 	t      *testing.T
 	url    string
@@ -62,7 +62,7 @@ const rolloutTopic = "outbox.event.order"
 
 func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
 	kafka := []kafkatest.Option{kafkatest.Logins("cdc", "keeper", "reader", "writer", "single")}
-	if more == "" { // without transactions
+	if more == "" { // which takes no transactions
 		kafka = append(kafka, kafkatest.Setting("transaction.max.timeout.ms", "5000"))
 	}
 	broker := kafkatest.Start(t, kafka...)
@@ -126,7 +126,7 @@ func (r *rollout) with(parameter, value string) string {
 
 func (r *rollout) exec(sql ...string) { pgtest.Exec(r.t, r.url, sql...) }
 
-// as makes a role, and returns the role's URL.
+// as makes a role, and returns the URL with it.
 func (r *rollout) as(role, options string) string {
 	r.exec(`CREATE ROLE ` + role + ` ` + options)
 	r.t.Cleanup(func() { pgtest.Exec(r.t, r.url, `DROP OWNED BY `+role, `DROP ROLE `+role) })

@@ -8,8 +8,8 @@ import (
 )
 
 // With source.snapshot: initial, events from before setup, from between setup
-// and the first start, and from later arrive once each: the first published
-// rows are of the slot's first position.
+// and the first start, and from later arrive once each: the rows published
+// first are those at the position where the slot begins.
 func TestE2ESnapshotAfterSetup(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})
 	w.rewriteConfig("source:\n", "source:\n  snapshot: initial\n")

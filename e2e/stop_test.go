@@ -14,8 +14,9 @@ import (
 const (
 	// drainTimeout is the pipelines' errors.drain_timeout.
 	drainTimeout = 2 * time.Second
-	// stopMargin is the allowed delay of a stop beyond the timeout:
-	// docs/how-to/run.md lets a container stop for 30s where drain_timeout is 20s.
+	// stopMargin is how much longer than drainTimeout a stop may take:
+	// docs/how-to/run.md lets a container stop for 30s where drain_timeout is
+	// 20s.
 	stopMargin = 10 * time.Second
 )
 

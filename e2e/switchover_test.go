@@ -18,8 +18,8 @@ const switchoversEnv = "CDC_OUTBOX_E2E_SWITCHOVERS"
 
 // Under load, primary and standby change their parts, there and back, and the
 // connector follows. After the first switchover the former primary still has
-// the slot, in the way of the copy: reported until the remedy is applied. A
-// slot once copied does not keep a copy away later.
+// its slot, which keeps the copy away: that is reported until the remedy is
+// applied. A slot once copied does not keep a copy away later.
 func TestE2ESwitchoverThereAndBack(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	w := newWorld(t, options{pair: pair, direct: true})
@@ -56,14 +56,14 @@ func (s served) awaitFailover(pair *pgtest.Pair, want float64) {
 	}
 	await.Until(s.t, fmt.Sprintf("%s %v", series(pair.Standby), want), func() bool {
 		s.running()
-		pair.Primary.Exec(s.t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for an event
+		pair.Primary.Exec(s.t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for one
 		got, ok := s.lookUp(series(pair.Standby))
 		_, other := s.lookUp(series(pair.Primary))
 		return ok && got == want && !other
 	})
 }
 
-// failoverCheck is check's findings about failovers, a line each.
+// failoverCheck is what check finds of failovers, a line each.
 func (w *world) failoverCheck() (found string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), binary, "check", "--json", "-c", w.config)

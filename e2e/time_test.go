@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// Topics taking no time older than a minute, and rows an hour old. Bad events
+// Topics take no time older than a minute, and rows are an hour old. Bad events
 // are skipped here, so an event counted as bad is lost.
 func TestE2ETimesThatBrokersRefuse(t *testing.T) {
 	const events = 200

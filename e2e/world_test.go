@@ -58,7 +58,7 @@ type world struct {
 	polled  bool
 	ledger  *checker.Ledger
 	reader  *checker.Reader
-	all     *checker.Reader // reads everything not committed, too; only with exactlyOnce
+	all     *checker.Reader // reads uncommitted records, too; only with exactlyOnce
 	endTxn  *endTxns        // only with exactlyOnce: all ways to brokers
 	cluster *kafkatest.Cluster
 	watcher *checker.Watcher
@@ -67,24 +67,26 @@ type world struct {
 
 // options are a world's differences from the usual.
 type options struct {
-	server      *pgtest.Server // nil: the shared database
+	server      *pgtest.Server // nil: the shared one
 	pair        *pgtest.Pair   // in place of server: the URL leads to the primary of the two
-	ways        ways           // with events written; 0: to the table
-	polled      string         // DDL of the table polled; "" for another mode
+	ways        ways           // in which events are written; 0: to the table
+	polled      string         // DDL of the polled table; "" for another mode
 	kafka       string         // a line more under sink.kafka
 	config      string         // sections more of the configuration file
 	topicConfig map[string]string
-	strict      string // the only aggregate with topicConfig for the topic; "" for all
+	strict      string // the only aggregate whose topic has topicConfig; "" for all
 	direct      bool   // no proxies
-	unread      bool   // nobody reads or watches: too much for arrivals
-	// exactlyOnce: delivery into Apache Kafka, with committed records only read.
+	unread      bool   // nobody reads or watches: too much arrives
+	// exactlyOnce: delivery is that, into Apache Kafka, and only committed
+	// records are read.
 	exactlyOnce bool
-	brokers     int // so many, if several, of Apache Kafka
+	brokers     int // so many, if more than one, of Apache Kafka
 	broker      []kafkatest.Option
 	sampling    time.Duration // between two looks at slot and topics; 0: sampling
 }
 
-// refusing has topics refuse events with payloads over the limit: dead letters.
+// refusing has topics refuse events with payloads over the limit, which become
+// dead letters.
 func (o options) refusing(limit int) options {
 	o.topicConfig = map[string]string{"max.message.bytes": strconv.Itoa(limit)}
 	o.kafka = "compression: none\n    " + o.kafka // or they would fit
@@ -134,7 +136,7 @@ func newWorld(t testing.TB, o options) *world {
 	return w
 }
 
-// startBroker starts a broker sending the clients through the proxy.
+// startBroker starts a broker that sends its clients through the proxy.
 func (w *world) startBroker(o options) {
 	w.t.Helper()
 	port := must.Get(freeport.Take())(w.t)
@@ -251,7 +253,7 @@ func closeConn(conn *pgx.Conn) {
 	_ = conn.Close(ctx) // nothing is pending
 }
 
-// watch starts the readers of the topics and the look at the slot.
+// watch starts those who read the topics and look at the slot.
 func (w *world) watch(o options) {
 	topics := w.topics()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -333,8 +335,8 @@ func (w *world) look() (s slotState, ok bool) {
 	return s, err == nil
 }
 
-// start runs the connector and returns once streaming. (The slot is active for
-// a moment while created, too.)
+// start runs the connector and returns once it streams. (The slot is active for
+// a moment while it is created, too.)
 func (w *world) start() *connector {
 	w.t.Helper()
 	c := startConnector(w.t, w.config)
@@ -342,7 +344,8 @@ func (w *world) start() *connector {
 	return c
 }
 
-// awaitReader returns the pid of the walsender, once other than the old.
+// awaitReader returns the pid of the walsender once there is one other than the
+// old.
 func (w *world) awaitReader(c *connector, old int) (pid int) {
 	w.t.Helper()
 	await.Until(w.t, "reader of the slot", func() bool {

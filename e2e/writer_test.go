@@ -24,8 +24,8 @@ const (
 // each.
 var entityKeys = []string{"1", "-2", "клиент-3", "顧客-4", "a b", "ünï", "7", "Καλημέρα"}
 
-// writer does random transactions, as services do, with notes. For a single
-// goroutine.
+// writer does random transactions, as services do, and notes them. It is for a
+// single goroutine.
 type writer struct {
 	url    string
 	number int
@@ -34,14 +34,14 @@ type writer struct {
 	strict strictness
 	ways   ways
 	polled bool
-	keys   []entity // in polled mode, the entities of the transaction in progress
+	keys   []entity // in polled mode, those the transaction in progress may write
 
 	conn *pgx.Conn
 	tx   checker.Transaction // in progress
 }
 
-// strictness selects the events to become dead letters: with a payload of at
-// least the size, of the aggregate. 0 is for none, "" for any.
+// strictness selects the events that must become dead letters: those with a
+// payload of at least the size, of the aggregate. 0 is for none, "" for any.
 type strictness struct {
 	size      int
 	aggregate string
@@ -166,7 +166,7 @@ func (w *writer) publish(ctx context.Context) error {
 	return err
 }
 
-// event makes a random event, and the row.
+// event makes a random event, and the row for it.
 func (w *writer) event() (ev checker.Event, row []any) {
 	of := w.entity()
 	kind := []string{"Placed", "Größer", "Изменён"}[w.random.IntN(3)]
@@ -174,8 +174,8 @@ func (w *writer) event() (ev checker.Event, row []any) {
 	ev = checker.Event{
 		ID:    w.id(),
 		Topic: topicOf(of.aggregate),
-		// No two topics share a key: only within a key is there an order, also of
-		// dead letters.
+		// No two topics share a key: only within one topic is there an order,
+		// also of dead letters.
 		Key:   of.key,
 		Value: w.text(1 + w.random.IntN(400)),
 	}
@@ -206,7 +206,7 @@ func (w *writer) id() string {
 // COPY, at the ends of a value.
 var letters = []rune("abcdefghijklmnop 0123456789\"\\'{}[]:,\t\n\räßéñжщ漢字ひ🎈\u200b\ufeff")
 
-// text is random and has n bytes or a few more; blank only if n is 0.
+// text is random and has n bytes or a few more; it is blank only if n is 0.
 func (w *writer) text(n int) string {
 	if n == 0 {
 		return ""
@@ -227,8 +227,8 @@ type load struct {
 }
 
 // write starts the writers; each begins a transaction at each pace. The first
-// goes through the proxy: the outcome of a COMMIT with the answer cut off is
-// unknown.
+// goes through the proxy: of a COMMIT whose answer is cut off it does not know
+// the outcome.
 func (w *world) write(seed uint64, pace time.Duration, deadSize int) *load {
 	w.t.Helper()
 	return w.writeTo(seed, pace, strictness{size: deadSize})
@@ -251,7 +251,7 @@ func (w *world) writeTo(seed uint64, pace time.Duration, strict strictness) *loa
 	return l
 }
 
-// stop lets each writer end the transaction. stop may be called more than once.
+// stop lets each writer end its transaction. It may be called more than once.
 func (l *load) stop() {
 	l.cancel()
 	l.done.Wait()
@@ -267,7 +267,7 @@ func (l *load) await(events int) {
 }
 
 // during returns once the time has passed and an event been committed since.
-// during looks in, after each event, at the reasons for an early end.
+// After each event it asks goOn, which may end it early.
 func (l *load) during(d time.Duration, goOn func() bool) {
 	l.world.t.Helper()
 	for until := time.Now().Add(d); time.Now().Before(until) && goOn(); {
@@ -291,12 +291,13 @@ func eventsOf(txs []checker.Transaction) []string {
 	return ids
 }
 
-// standstill is how long nothing may arrive before everything missing counts as
+// standstill is how long nothing may arrive before missing events count as
 // lost: several times the longest back-off, and more than a machine stalls.
 const standstill = time.Minute
 
-// arrived returns once all committed has been delivered, or nothing comes any
-// more: Verify then says everything missing. The load must have been stopped.
+// arrived returns once everything committed has been delivered, or nothing
+// comes any more: Verify then says what is missing. The load must have been
+// stopped.
 func (w *world) arrived() {
 	w.t.Helper()
 	ids := w.committed()

@@ -12,8 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// actor is a process killed and started again. For a single goroutine at a
-// time.
+// actor is a process killed and started again. One goroutine uses it at a time.
 type actor struct {
 	name    string
 	program string
@@ -29,7 +28,7 @@ func (a *actor) start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has another
+	defer log.Close() // the process has its own
 	cmd := exec.Command(a.program, a.args...)
 	cmd.Env = append(os.Environ(), a.environ...)
 	cmd.Stdout, cmd.Stderr = log, log

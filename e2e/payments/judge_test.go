@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// judge counts the outcomes of the play, and returns an error unless each order
+// judge counts what came of the play, and returns an error unless each order
 // was shipped once.
 func (w *world) judge(ctx context.Context, s *stage, c cast) error {
 	paid, err := number(ctx, w.shop, `SELECT count(*) FROM orders WHERE status = 'PAID'`)

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serviceOptions are the options of a service.
+// serviceOptions are what a service is told.
 type serviceOptions struct {
 	store    storeKind
 	storeURL string // Redis or DynamoDB

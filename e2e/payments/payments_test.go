@@ -37,7 +37,7 @@ func TestE2EEachOrderShipsOnce(t *testing.T) {
 	}
 }
 
-// playInterrupted does the same as Ctrl-C after the first kill.
+// playInterrupted interrupts the play after the first kill, as Ctrl-C does.
 func playInterrupted(t *testing.T, connector string) {
 	opts := options{store: inMemory, orders: 200, kills: 12, connector: connector, logs: t.TempDir()}
 	temp := t.TempDir()

@@ -120,7 +120,7 @@ func killInTurn(ctx context.Context, s *stage, c cast, kills int) error {
 	return nil
 }
 
-// victim can be killed, and started again.
+// victim is a process that can be killed, and started again.
 type victim struct {
 	name string
 	kill func(context.Context) error

@@ -33,7 +33,7 @@ const (
 // half a minute or so.
 const lease = 3 * time.Second
 
-// newRunner returns a Runner.
+// newRunner returns the Runner that handles a message once.
 func newRunner(o serviceOptions, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) (idempotency.Runner, error) {
 	store, err := newStore(o, pool)
 	if err != nil {
@@ -42,14 +42,14 @@ func newRunner(o serviceOptions, pool *pgxpool.Pool, deadLetter func(context.Con
 	return idempotency.New(idempotency.Options{Store: store, Lease: lease, DeadLetter: deadLetter, MaxAttempts: attempts, MaxVanished: attempts})
 }
 
-// attempts is generous: here each kill costs the message in hand an attempt.
+// attempts is generous: here each kill costs the message in hand one.
 const attempts = 1000
 
 func newStore(o serviceOptions, pool *pgxpool.Pool) (storage.Store, error) {
 	switch o.store {
 	case inPostgres:
-		// The claim is a row in the service's own database. The handler's writes
-		// commit together: nothing can come between the two.
+		// The claim is a row in the service's own database. The handler's
+		// writes commit with it: nothing can come between the two.
 		return postgres.NewTransactional(pool, postgres.Options{})
 	case inRedis:
 		return redis.New(goredis.NewClient(&goredis.Options{Addr: o.storeURL}), redis.Options{})
@@ -69,9 +69,9 @@ const dynamoTable = "idempotency"
 func dynamoClient(address string) *sdk.Client { return dynamoserver.NewClient(address, nil) }
 
 // inTx runs fn in the handler's transaction, if the runner has one, or in a
-// separate one. guarded: the message may be handled a second time, after a
-// crash between commit and completion in the store, or forgotten by the store:
-// fn must then recognise the repetition.
+// separate one. guarded says that the message may be handled a second time,
+// after a crash between this commit and the completion in the store, or because
+// the store forgot it: fn must then recognise the repetition.
 func inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx, guarded bool) error) error {
 	if tx := postgres.Tx(ctx); tx.Conn() != nil {
 		return fn(tx, false)

@@ -61,8 +61,8 @@ func (s service) run(ctx context.Context, o serviceOptions) error {
 		Brokers: []string{o.brokers},
 		Group:   s.name,
 		Topics:  []string{s.topic},
-		// A static member (KIP-345): the process following a killed one has the
-		// partitions at once, not only after the session timeout.
+		// A static member (KIP-345): the process that follows a killed one has
+		// its partitions at once, not only after the session timeout.
 		Options: []kgo.Opt{kgo.InstanceID(s.name + "-1")},
 		Once:    consumer.Once{Scope: s.name, Runner: runner},
 		Handler: s.handle(pool),
@@ -73,7 +73,7 @@ func (s service) run(ctx context.Context, o serviceOptions) error {
 	return c.Run(ctx)
 }
 
-// decode reads a record's value. Messages unreadable now are never readable.
+// decode reads a record's value. A value that cannot be read now never can be.
 func decode[T any](r *kgo.Record) (event T, err error) {
 	if err := json.Unmarshal(r.Value, &event); err != nil {
 		return event, idempotency.Terminal(fmt.Errorf("decode %T: %w", event, err))

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
 )
 
-// runShipping is the shipping service: for shipping a ready order. The table
-// does not refuse a second shipment of the same order.
+// runShipping is the shipping service: it ships an order that is ready. Its
+// table does not refuse a second shipment of the same order.
 func runShipping(ctx context.Context, o serviceOptions) error {
 	return service{name: roleShipping, topic: shipmentsTopic, handle: handleReady}.run(ctx, o)
 }

@@ -86,7 +86,8 @@ func (s *stage) close() {
 // ordersTable has the status the order service changes.
 const ordersTable = `CREATE TABLE orders (id int PRIMARY KEY, status text NOT NULL DEFAULT 'PENDING')`
 
-// shipmentsTable would take an order twice: only earlier locks forbid.
+// shipmentsTable would take an order twice: only the code before it forbids
+// that.
 const shipmentsTable = `CREATE TABLE shipments (order_id int NOT NULL, shipped_at timestamptz NOT NULL DEFAULT now())`
 
 // createTables makes a database for each service, as if they were apart.

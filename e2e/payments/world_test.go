@@ -18,7 +18,7 @@ import (
 // deliveries is how often every message is sent.
 const deliveries = 3
 
-// copyHeader marks a record a repeater made.
+// copyHeader marks a record that a repeater made.
 const copyHeader = "copy"
 
 // world is everybody else: payers, a network delivering everything three times,
@@ -91,7 +91,7 @@ func (w *world) pay(ctx context.Context, killed <-chan struct{}) error {
 			some, killed = len(payments), nil
 		case <-pace.C:
 		}
-		copies := make([]*kgo.Record, some) // the client writes into sent records
+		copies := make([]*kgo.Record, some) // the client writes into the records it sends
 		for i, r := range payments[:some] {
 			fresh := *r
 			copies[i] = &fresh
@@ -104,7 +104,8 @@ func (w *world) pay(ctx context.Context, killed <-chan struct{}) error {
 	return nil
 }
 
-// repeat sends every record the connector publishes twice more, until ctx ends.
+// repeat sends every record that the connector publishes twice more, until ctx
+// ends.
 func (w *world) repeat(ctx context.Context) error {
 	for {
 		fetches := w.client.PollFetches(ctx)

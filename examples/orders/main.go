@@ -77,9 +77,9 @@ func parse(args []string, getenv func(string) string, usage io.Writer) (options,
 	return o, nil
 }
 
-// run places orders until ctx ends, no error, or enough events are committed. A
-// transaction that fails is reported and the next one tried: a database that
-// restarts does not end the service.
+// run places orders until ctx ends, which is no error, or enough events are
+// committed. A transaction that fails is reported and the next one tried: a
+// database that restarts does not end the service.
 func run(ctx context.Context, o options, out io.Writer) error {
 	pool, err := pgxpool.New(ctx, o.url)
 	if err != nil {
@@ -112,7 +112,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// step runs one transaction to the end, also when ctx ends meanwhile.
+// step runs one transaction to its end, also when ctx ends meanwhile.
 func step(ctx context.Context, service *orders.Service) (orders.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()

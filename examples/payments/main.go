@@ -26,7 +26,7 @@ import (
 )
 
 // tables are the business's. The table shipments does not refuse an order's
-// second row: that none comes is the library's work.
+// second row: the library sees to it that none comes.
 const tables = `
 	CREATE TABLE IF NOT EXISTS payments (order_id text PRIMARY KEY);
 	CREATE TABLE IF NOT EXISTS shipments (order_id text NOT NULL);
@@ -72,8 +72,9 @@ func createTables(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// pay takes the payment of an order. It says so in the same transaction: no
-// payment is without the event, and no event without the payment.
+// pay takes the payment of an order. It announces the payment in the same
+// transaction: no payment is without its event, and no event without its
+// payment.
 func pay(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		paid, err := tx.Exec(ctx, `INSERT INTO payments (order_id) VALUES ($1) ON CONFLICT DO NOTHING`, order)
@@ -92,7 +93,7 @@ func pay(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	})
 }
 
-// ship consumes the events until ctx ends. A handler's writes through the
+// ship consumes the events until ctx ends. A handler's writes through its
 // transaction are committed together with the event's key, or not at all.
 func ship(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 	store, err := postgres.NewTransactional(pool, postgres.Options{})

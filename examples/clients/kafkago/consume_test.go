@@ -20,8 +20,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestEachEventIsHandledOnce reads what tests/idempotency has written in
-// transactions. TestEachEventIsHandledOnce runs this with the broker, and with
-// the events committed, of which nothing follows the last.
+// transactions. That test runs this one, with the broker and the committed
+// events, and with nothing behind the last of them.
 func TestEachEventIsHandledOnce(t *testing.T) {
 	broker, events := os.Getenv("CDC_OUTBOX_TEST_BROKER"), strings.Fields(os.Getenv("CDC_OUTBOX_TEST_EVENTS"))
 	if broker == "" {

@@ -1,5 +1,5 @@
 // Command consumer is the guide's first example as a program: it ships orders,
-// each once, with everything handled kept in Redis.
+// each once, and keeps in Redis which are handled.
 package main
 
 import (

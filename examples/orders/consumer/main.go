@@ -1,9 +1,9 @@
 // Command consumer prints the order events as they arrive in Kafka.
 //
 // Delivery is at least once: a record may arrive again, with the same id
-// header. The library passes it over. Everything printed is kept in memory
-// here; a consumer that must not act twice after a crash either takes another
-// store.
+// header. The library passes it over. The ids of printed events are kept in
+// memory here; a consumer that must not act twice after a crash either takes
+// another store.
 package main
 
 import (
@@ -70,9 +70,9 @@ func parse(args []string, getenv func(string) string, usage io.Writer) (options,
 	return o, nil
 }
 
-// run prints events to out until ctx ends, no error, or enough have arrived.
-// Errors meanwhile, such as a topic not existing yet, are logged on diag and
-// waited out.
+// run prints events to out until ctx ends, which is no error, or enough have
+// arrived. Errors meanwhile, such as a topic that does not exist yet, are
+// logged on diag and waited out.
 func run(ctx context.Context, o options, out, diag io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

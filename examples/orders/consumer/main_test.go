@@ -67,7 +67,7 @@ outbox.event.order[0]@2 key=1 id=c {"n":3}
 	}
 }
 
-// A stop commits everything printed, so the next run goes on after it.
+// A stop commits what was printed, so the next run goes on after it.
 func TestRunGoesOnWhereItStopped(t *testing.T) {
 	broker := cluster(t, record("1", "a", "{}"))
 	o := options{brokers: broker, topic: topic, group: "g", events: 1}
