@@ -103,6 +103,9 @@ func (h *Health) backlogSeen(b Backlog) {
 // for a restart.
 func (h *Health) Live() error { return nil }
 
+// asks begins a look at the tables, which the returned function ends.
+func (h *Health) asks() func() { return h.look.Ask() }
+
 // Ready reports whether events flow, or would if there were any.
 func (h *Health) Ready() (ok bool, reasons []string) {
 	h.mu.Lock()
@@ -117,7 +120,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, "PostgreSQL: no connection yet")
 	}
 	reasons = append(reasons, h.look.Unready(h.silentAfter)...)
-	reasons = append(reasons, h.kafka.Unready(h.pipeline.sink.stuck(), h.stuckAfter)...)
+	reasons = append(reasons, h.kafka.Unready(h.pipeline.stuck(), h.stuckAfter)...)
 	return len(reasons) == 0, reasons
 }
 

@@ -62,6 +62,7 @@ type Pipeline struct {
 	quota        *quota
 	metrics      Metrics
 	health       *Health
+	kafka        *delivery.Downstream
 	log          *zap.Logger
 
 	notified chan struct{} // wakes the first worker
@@ -90,6 +91,7 @@ func New(p Parts) (*Pipeline, error) {
 		sink:         newSharedSink(p.Open, p.Lease),
 		quota:        &quota{lanes: p.Lanes, workers: workers},
 		metrics:      p.Metrics,
+		kafka:        p.Kafka,
 		log:          p.Log,
 		notified:     make(chan struct{}, 1),
 		backlog:      make(chan struct{}, workers),
@@ -104,6 +106,9 @@ func New(p Parts) (*Pipeline, error) {
 	p.Metrics.Observe(position, position, r.inFlightEvents.Load, r.inFlightBytes.Load)
 	return r, nil
 }
+
+// stuck is how long the sink has acknowledged nothing that it has in hand.
+func (r *Pipeline) stuck() time.Duration { return r.sink.stuck() }
 
 // Health tells how the pipeline is.
 func (r *Pipeline) Health() *Health { return r.health }
@@ -154,7 +159,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, stopWorking context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(session.Stopping)
-	if why := session.Drain(drained, r.drainTimeout, r.health.kafka.MissingTopics); why != nil {
+	if why := session.Drain(drained, r.drainTimeout, r.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
 		stopWorking(errDrained)

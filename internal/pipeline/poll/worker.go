@@ -183,7 +183,7 @@ func (w *worker) round(ctx context.Context) (found bool, err error) {
 
 // any asks whether the table has an unpublished row, as cheaply as possible.
 func (w *worker) any(t *tableState) (bool, error) {
-	defer w.health.look.Ask()()
+	defer w.health.asks()()
 	results, err := execute(w.working, w.conn.PgConn(), catalog.Environment+";\n"+t.anySQL())
 	if err != nil {
 		return false, fmt.Errorf("look for unpublished rows of %s: %w", t.Name, classify(err, t.Table))
@@ -197,7 +197,7 @@ func (w *worker) look(ctx context.Context) error {
 		return nil
 	}
 	if w.number == 0 {
-		defer w.health.look.Ask()()
+		defer w.health.asks()()
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

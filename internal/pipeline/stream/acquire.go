@@ -79,7 +79,7 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err 
 		if err := backoff.Sleep(ctx, standbyPoll); err != nil {
 			return false, err
 		}
-		answered := s.health.look.Ask()
+		answered := s.health.asks()
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		answered()
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
@@ -225,7 +225,7 @@ func (s *source) recall(h *acquired, slot catalog.Slot) {
 		h.cp.Landmark = found.Landmark
 	}
 	h.confirmed = slot.ConfirmedFlush
-	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.reading.Landmark().Commit)
+	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.landmark())
 }
 
 func (s *source) scope() string {
@@ -253,8 +253,8 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 		MessagesOnly:    len(s.opts.Tables) == 0,
 		Charset:         s.charset,
 		Gather:          s.gather(),
-		Wanted:          s.intake.tables.has,
-		Keep:            s.intake.tables.mayHave,
+		Wanted:          s.tables.has,
+		Keep:            s.tables.mayHave,
 		Recycle:         true,
 	})
 	if err != nil {
@@ -293,7 +293,7 @@ func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 // position that is durable downstream.
 func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable pg.LSN, err error) {
 	durable, err = checkpoint.Verify(stored, seen)
-	read := s.intake.reading.Furthest()
+	read := s.intake.furthest()
 	if stored != nil && !stored.Cut.IsZero() {
 		read = max(read, stored.Cut.Commit+1)
 	}
@@ -351,7 +351,7 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 // ownCheckpoint is what the store has. A checkpoint of another slot is an
 // error.
 func (s *source) ownCheckpoint(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
-	cp, ok, err = s.checkpointer.store.Load(ctx)
+	cp, ok, err = s.store.Load(ctx)
 	if err == nil && ok {
 		err = cp.OfSlot(s.opts.Slot, s.opts.Checkpoint.Key)
 	}
@@ -375,5 +375,5 @@ func (s *source) reportCopied(stored *checkpoint.Checkpoint, start pg.LSN) {
 	}
 	s.log.Warn("the standby that took over has a copy of the slot that is ahead of its checkpoint; going on from the slot's position, up to which we had confirmed",
 		zap.Stringer("checkpoint", stored.LSN), zap.Stringer("start", start),
-		zap.Bool("saved_by_this_process", start <= pg.LSN(s.checkpointer.saved.Load())))
+		zap.Bool("saved_by_this_process", start <= s.checkpointer.confirmed()))
 }

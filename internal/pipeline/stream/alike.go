@@ -16,11 +16,7 @@ import (
 // reading is what this instance shows to others, with the tables of its last
 // look.
 func (s *source) reading() catalog.Reading {
-	var tables []catalog.TableInfo
-	if seen := s.intake.tables.looks.Load(); seen != nil {
-		tables = seen.tables
-	}
-	return s.readingOf(tables)
+	return s.readingOf(s.tables.lastSeen())
 }
 
 func (s *source) readingOf(tables []catalog.TableInfo) catalog.Reading {

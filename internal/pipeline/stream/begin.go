@@ -11,7 +11,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
-	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
@@ -75,7 +74,7 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.fitsTransactions(&h.cp); err != nil {
 		return err
 	}
-	if err := s.intake.tables.begin(h.found, s.scope(), h.confirmed); err != nil {
+	if err := s.tables.begin(h.found, s.scope(), h.confirmed); err != nil {
 		return s.noteLoss(ctx, h.cp, err)
 	}
 	if err := s.compareEnds(ctx, h.found); err != nil {
@@ -89,10 +88,7 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		return err
 	}
 	s.health.active(h.unbound)
-	if err := s.intake.tracker.Keepalive(h.cp.LSN); err != nil {
-		return fmt.Errorf("start position: %w", err)
-	}
-	return nil
+	return s.intake.beginAt(h.cp.LSN)
 }
 
 // replay has the intake read the stream, and publishes the snapshot.
@@ -140,8 +136,8 @@ func (s *source) again(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.E
 	if err != nil {
 		return phase.Lost, err
 	}
-	ours := max(h.cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // what the stream may have confirmed
-	ours = min(ours, h.start)                                  // behind a later position, the server begins later than asked
+	ours := max(h.cp.LSN, s.checkpointer.confirmed()) // what the stream may have confirmed
+	ours = min(ours, h.start)                         // behind a later position, the server begins later than asked
 	now, err := s.load(ctx, 0)
 	if err != nil {
 		return phase.Lost, err

@@ -24,7 +24,7 @@ func (s *source) watchCandidates(ctx context.Context, cp checkpoint.Checkpoint) 
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		unready := map[string]bool{} // at the last look
+		looks, unready := s.limits.candidates, map[string]bool{} // at the last look
 		for pause := time.Duration(0); backoff.Sleep(ctx, pause) == nil; {
 			list, err := s.readCandidates(ctx, cp)
 			if ctx.Err() != nil {
@@ -34,15 +34,15 @@ func (s *source) watchCandidates(ctx context.Context, cp checkpoint.Checkpoint) 
 				s.log.Debug("cannot look at the servers that a failover may go to", zap.Error(err))
 			}
 			s.health.candidatesAre(list)
-			pause = s.limits.candidates.ready
+			pause = looks.ready
 			for _, c := range list {
 				bad := c.Judged() && !c.Ready()
 				if bad && unready[c.Host] { // a copy takes a moment
-					s.intake.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a failover to a server would not find the slot", Detail: c.Host + string(c.State)},
+					s.digest.Note(digest.Kind{Level: zap.WarnLevel, Message: "a failover to a server would not find the slot", Detail: c.Host + string(c.State)},
 						zap.String("server", c.Host), zap.String("because", c.Text), zap.String("remedy", c.Remedy))
 				}
 				if unready[c.Host] = bad; bad {
-					pause = s.limits.candidates.unready
+					pause = looks.unready
 				}
 			}
 		}

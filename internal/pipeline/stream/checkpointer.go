@@ -271,7 +271,7 @@ func (k *checkpointer) run(ctx context.Context) error {
 			default:
 				wait = retry.Next()
 				notBefore = time.Now().Add(wait)
-				k.progress.outage.Failed("the checkpoint cannot be saved, nothing is confirmed meanwhile; will retry", err)
+				k.progress.retried(err)
 			}
 		}
 		timer.Reset(wait)
@@ -369,8 +369,35 @@ func (k *checkpointer) enter(epoch int64) {
 // confirm tells the present stream, if any, the last saved position.
 func (k *checkpointer) confirm() {
 	if s := k.stream.Load(); s != nil {
-		s.Confirm(pg.LSN(k.saved.Load()))
+		s.Confirm(k.confirmed())
 	}
+}
+
+// confirmed is the last saved position.
+func (k *checkpointer) confirmed() pg.LSN { return pg.LSN(k.saved.Load()) }
+
+// received is how far the present stream was read; 0: there is none.
+func (k *checkpointer) received() pg.LSN {
+	if s := k.stream.Load(); s != nil {
+		return s.Received()
+	}
+	return 0
+}
+
+// silent is how long the present stream has waited for any message of the server.
+func (k *checkpointer) silent() time.Duration {
+	if s := k.stream.Load(); s != nil {
+		return s.Silent()
+	}
+	return 0
+}
+
+// lag is how long an acked event has waited to be saved.
+func (k *checkpointer) lag() time.Duration {
+	if !k.acked.Load() {
+		return 0
+	}
+	return k.progress.age()
 }
 
 // attach confirms on s from now on; nil detaches.

@@ -76,6 +76,12 @@ func (d *deliverer) dealt(n int) {
 	}
 }
 
+// total is how many events are dealt with, so far.
+func (d *deliverer) total() uint64 { return d.count.Load() }
+
+// last is the last event that was dealt with.
+func (d *deliverer) last() *delivery.Last { return d.delivery.Last() }
+
 // flight is a batch on its way.
 type flight struct {
 	began  time.Time // of the delivery of what is not dealt with yet

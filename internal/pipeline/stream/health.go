@@ -24,6 +24,7 @@ type Health struct {
 	queue        *queue
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
+	saving       *saving
 	delivery     *deliverer
 	intake       *intake
 	slotName     string
@@ -74,6 +75,7 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		queue:        r.queue,
 		tracker:      r.tracker,
 		checkpointer: r.checkpointer,
+		saving:       r.checkpointer.progress,
 		delivery:     r.delivery,
 		intake:       in,
 		progress:     progress{limit: l.stalled},
@@ -104,6 +106,9 @@ func newPhase(p Parts, repeats func() bool) *phase.Machine {
 		p.Log.Log(level, "phase", zap.Stringer("from", from), zap.Stringer("to", to))
 	})
 }
+
+// asks begins a spare's look at the slot, which the returned function ends.
+func (h *Health) asks() func() { return h.look.Ask() }
 
 // active notes that this instance reads the slot, and why the next event of the tables
 // as they are now would be a bad one; nil if it would not.

@@ -45,7 +45,7 @@ func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v *catalog.View
 	case v.Unfit() != nil:
 		return seen, v.Unfit()
 	}
-	s.intake.tables.looks.Store(&look{tables: v.Tables, from: v.Begin, at: v.End, schemasTold: v.SchemasTold})
+	s.tables.saw(&look{tables: v.Tables, from: v.Begin, at: v.End, schemasTold: v.SchemasTold})
 	return seen, nil
 }
 

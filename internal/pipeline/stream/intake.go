@@ -63,6 +63,26 @@ func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *
 	return in
 }
 
+// arrived is how many messages have, keepalives apart.
+func (in *intake) arrived() uint64 { return in.changes.Load() }
+
+// furthest is how far the log was read, a transaction that was cut included.
+func (in *intake) furthest() pg.LSN { return in.reading.Furthest() }
+
+// landmark is where the last transaction with events was committed that was read to its end.
+func (in *intake) landmark() pg.LSN { return in.reading.Landmark().Commit }
+
+// within reports whether a part of a transaction was read, and not all of it.
+func (in *intake) within() bool { return in.reading.Within() }
+
+// beginAt has everything before the position count as dealt with.
+func (in *intake) beginAt(position pg.LSN) error {
+	if err := in.tracker.Keepalive(position); err != nil {
+		return fmt.Errorf("start position: %w", err)
+	}
+	return nil
+}
+
 // consume takes messages from the stream until it ends or an event cannot be
 // taken in. Once ctx has ended, it goes on to the end of the transaction, for as long as
 // patience says then.
@@ -205,10 +225,10 @@ func (in *intake) bind(row *pg.Row) {
 		return
 	}
 	in.bound[rel.OID] = rel
-	in.router.Expect(rel.OID, in.tables.owned.Missed(rel.OID, commit))
+	in.router.Expect(rel.OID, in.tables.missed(rel.OID, commit))
 	detected := in.router.Detected(rel)
 	in.router.Expect(rel.OID, detected)
-	in.tables.know(in.tables.owned.Bound(rel.OID, detected, commit))
+	in.tables.bound(rel.OID, detected, commit)
 }
 
 func (in *intake) message(ctx context.Context, msg *wal.Message) error {

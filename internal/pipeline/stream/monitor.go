@@ -50,7 +50,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			s.health.unseen()
 			s.unasked()
 		}
-		if s.tenure.over.Load() {
+		if s.tenure.ended() {
 			if backoff.Sleep(ctx, lastWords) != nil {
 				return nil
 			}
@@ -214,8 +214,8 @@ func (s *source) warnOfDefects(version int) {
 // It returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, cp checkpoint.Checkpoint) (pg.LSN, error) {
 	seen, err := s.inspectFrom(ctx, conn, view)
-	cp.LSN = max(cp.LSN, pg.LSN(s.checkpointer.saved.Load())) // read after the slot, which is always behind the checkpoint
-	cp.Publication = s.checkpointer.publication()             // of the last look
+	cp.LSN = max(cp.LSN, s.checkpointer.confirmed()) // read after the slot, which is always behind the checkpoint
+	cp.Publication = s.checkpointer.publication()    // of the last look
 	cp.Owned = s.checkpointer.last().Owned
 	if err != nil {
 		return 0, s.sinceCheckpoint(ctx, conn, &cp, view, err)

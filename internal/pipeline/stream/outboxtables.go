@@ -46,6 +46,17 @@ type look struct {
 	schemasTold bool
 }
 
+// saw takes a look, on any goroutine.
+func (o *outboxTables) saw(l *look) { o.looks.Store(l) }
+
+// lastSeen are the tables of the last look.
+func (o *outboxTables) lastSeen() []catalog.TableInfo {
+	if last := o.looks.Load(); last != nil {
+		return last.tables
+	}
+	return nil
+}
+
 // begin takes over what the checkpoint knows, unless this process has had a
 // session itself. slot is where the slot stands.
 func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, slot pg.LSN) error {
@@ -135,6 +146,14 @@ func (o *outboxTables) know(owned checkpoint.Owned) {
 		o.owned = owned
 		o.note(owned)
 	}
+}
+
+// missed are the columns of a table that were detected before the commit, and are gone.
+func (o *outboxTables) missed(oid uint32, commit pg.LSN) []string { return o.owned.Missed(oid, commit) }
+
+// bound notes the columns that were detected from the commit on.
+func (o *outboxTables) bound(oid uint32, detected []string, commit pg.LSN) {
+	o.know(o.owned.Bound(oid, detected, commit))
 }
 
 // has reports whether the row is of an outbox table: one that had the name when

@@ -24,6 +24,6 @@ func (h *Health) goOn(past Past) {
 	limit := h.progress.limit
 	h.progress, h.standstill = past.progress, past.standstill
 	h.progress.limit = limit
-	h.flush = past.progress.last.flush
+	h.flush = h.progress.flushed()
 	h.waited = len(past.progress.log) > 0
 }

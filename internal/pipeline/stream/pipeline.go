@@ -85,8 +85,12 @@ type Pipeline struct {
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
 	delivery     *deliverer
+	intake       *intake
 	source       *source
 	health       *Health
+	kafka        *delivery.Downstream
+	lease        *lease.Lease // nil: always held
+	limits       limits
 	digest       *digest.Log
 	log          *zap.Logger
 }
@@ -99,6 +103,9 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		opts:    p.Options,
 		queue:   newQueue(p.MaxBufferedBytes),
 		tracker: checkpoint.NewLocked(0),
+		kafka:   p.Kafka,
+		lease:   p.Lease,
+		limits:  l,
 		digest:  digest.New(p.Log),
 		log:     p.Log,
 	}
@@ -107,7 +114,8 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		saves = inTransactions{p.Store, p.Transactions}
 		r.queue.most = transactionBytes
 	}
-	r.checkpointer = newCheckpointer(bounded{saves, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
+	store := bounded{saves, l.store}
+	r.checkpointer = newCheckpointer(store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
 	r.checkpointer.quiet = l.quiet
 	if p.Transactions != nil {
 		r.checkpointer.apart = max(r.checkpointer.apart, transactionsApart)
@@ -120,11 +128,13 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	}
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
 	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
+	r.intake = in
 	r.health = newHealth(p, r, in, l)
 	r.health.lease = p.Lease
 	r.source = &source{
 		opts:         p.Options,
 		checkpointer: r.checkpointer,
+		store:        store,
 		kept:         p.Store,
 		transactions: p.Transactions,
 		health:       r.health,
@@ -138,6 +148,8 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		lease:        p.Lease,
 		router:       p.Router,
 		intake:       in,
+		tables:       &in.tables,
+		digest:       r.digest,
 		phase:        r.health.phase,
 	}
 	in.recognised = r.source.recognised
@@ -193,7 +205,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	if errors.Is(err, ErrBeginAnew) {
 		stopWorking(err)
 	}
-	if err == nil && r.source.repeats() && r.source.intake.reading.Within() {
+	if err == nil && r.source.repeats() && r.intake.within() {
 		r.log.Warn("stopped in the middle of a transaction; what was read of it will be sent again after the next start")
 	}
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -211,7 +223,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		finish = finish[1:] // the checkpoint may belong to another instance now
 	}
 	for _, last := range finish {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.source.limits.close)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits.close)
 		last(ending)
 		cancel()
 	}
@@ -224,7 +236,7 @@ var errNotHeld = errors.New("this instance does not read the slot now, and anoth
 // drainTimeout is short where nothing may be written: enough to find that nothing is in
 // flight.
 func (r *Pipeline) drainTimeout() time.Duration {
-	if !r.source.lease.Held() {
+	if !r.lease.Held() {
 		return min(time.Second, r.opts.DrainTimeout)
 	}
 	return r.opts.DrainTimeout
@@ -234,9 +246,9 @@ func (r *Pipeline) drainTimeout() time.Duration {
 // errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
 func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	why := session.Drain(delivered, r.drainTimeout(), r.health.kafka.MissingTopics)
+	why := session.Drain(delivered, r.drainTimeout(), r.kafka.MissingTopics)
 	if why != nil {
-		if !r.source.lease.Held() {
+		if !r.lease.Held() {
 			why = errNotHeld
 		}
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",

@@ -67,6 +67,9 @@ func (p *progress) see(now time.Time, is pulse) {
 	p.last = is
 }
 
+// flushed is the end of the server's log, as last seen.
+func (p *progress) flushed() pg.LSN { return p.last.flush }
+
 // unconfirmed is how long the server has had log that is not confirmed.
 func (p *progress) unconfirmed(now time.Time) time.Duration { return p.log.age(now, p.last.confirmed) }
 

@@ -16,11 +16,7 @@ func (h *Health) standbyAway() bool { return h.awaited.Waiting && h.awaited.Away
 // was not received it is not known whether it has an event; it counts as one.
 // The caller holds mu.
 func (h *Health) lag(now time.Time) time.Duration {
-	lag := max(h.delivery.lag(), h.progress.unread(now))
-	if h.checkpointer.acked.Load() {
-		lag = max(lag, h.checkpointer.progress.age())
-	}
-	return lag
+	return max(h.delivery.lag(), h.progress.unread(now), h.checkpointer.lag())
 }
 
 // Live is always nil while the process can answer: a dead broker is no reason
@@ -48,7 +44,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, "this spare could not take over: "+h.unfit)
 	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
-	if reason, unsaved := h.checkpointer.progress.unready(); unsaved && h.role.Name == session.Active {
+	if reason, unsaved := h.saving.unready(); unsaved && h.role.Name == session.Active {
 		reasons = append(reasons, reason)
 	}
 	now := time.Now()
@@ -101,8 +97,8 @@ func (h *Health) advance(now time.Time) {
 		position:  position,
 		confirmed: h.confirmed(),
 		inFlight:  h.tracker.InFlight(),
-		dealt:     h.delivery.count.Load(),
-		arrived:   h.intake.changes.Load(),
+		dealt:     h.delivery.total(),
+		arrived:   h.intake.arrived(),
 	})
 }
 
@@ -111,7 +107,7 @@ func (h *Health) advance(now time.Time) {
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
 	blind := now.Sub(h.looked)
-	unanswered := min(blind, now.Sub(h.sender.asked))
+	unanswered := min(blind, h.sender.since(now))
 	switch why, silent := h.progress.stall(now), h.silent(); {
 	case known:
 	case silent > max(h.mute, 2*h.statusInterval) && unanswered > h.mute: // either alone may be busy
@@ -150,12 +146,7 @@ func (h *Health) unconfirmed() time.Duration {
 }
 
 // silent is how long the stream has waited for any message of the server.
-func (h *Health) silent() time.Duration {
-	if s := h.checkpointer.stream.Load(); s != nil {
-		return s.Silent()
-	}
-	return 0
-}
+func (h *Health) silent() time.Duration { return h.checkpointer.silent() }
 
 // Remedies are those for the reasons of Ready, as far as they are known.
 func (h *Health) Remedies() (remedies []string) {

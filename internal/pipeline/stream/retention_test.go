@@ -120,7 +120,7 @@ func TestConnectionsBesideTheStream(t *testing.T) {
 		"another cluster":  {checkpoint.Checkpoint{SystemID: "1", Timeline: server.Timeline}, "system identifier"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &source{opts: d.opts, intake: &intake{}}
+			s := &source{opts: d.opts, intake: &intake{}, tables: &outboxTables{}}
 			conn, err := s.connectBeside(t.Context(), tt.of)
 			catalog.Close(conn)
 			switch {

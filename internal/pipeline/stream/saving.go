@@ -61,6 +61,11 @@ func (s *saving) succeeded(began time.Time) {
 	}
 }
 
+// retried tells an error after which the save is tried again.
+func (s *saving) retried(err error) {
+	s.outage.Failed("the checkpoint cannot be saved, nothing is confirmed meanwhile; will retry", err)
+}
+
 // failed notes why an attempt failed.
 func (s *saving) failed(err error) {
 	s.mu.Lock()

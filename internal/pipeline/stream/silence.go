@@ -21,6 +21,9 @@ type silentSender struct {
 	asked time.Time
 }
 
+// since is how long ago that was; without a question, very long.
+func (s *silentSender) since(now time.Time) time.Duration { return now.Sub(s.asked) }
+
 // SenderStatus is what /status shows of it.
 type SenderStatus struct {
 	PID           int32   `json:"pid"`
@@ -69,7 +72,7 @@ func (h *Health) senderWorks(sender catalog.Sender) {
 // senderSilent reports whether the stream has been silent since the server was
 // asked for its process. The caller holds mu.
 func (h *Health) senderSilent(now time.Time) bool {
-	return !h.sender.asked.IsZero() && h.silent() > now.Sub(h.sender.asked)
+	return h.sender.since(now) < h.silent()
 }
 
 // senderReason is why the instance is not ready then. The caller holds mu.

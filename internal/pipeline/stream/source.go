@@ -41,7 +41,9 @@ type source struct {
 	opts         Options
 	router       *transform.Router
 	intake       *intake
+	tables       *outboxTables // the intake's
 	checkpointer *checkpointer
+	store        checkpoint.Store // the checkpointer's
 	kept         checkpoint.Store // for what is asked beside loads and saves
 	transactions *Transactions    // nil: delivery is at least once
 	health       *Health
@@ -51,6 +53,7 @@ type source struct {
 	metrics session.Metrics
 	limits  limits
 	log     *zap.Logger
+	digest  *digest.Log
 	outage  *digest.Outage // of PostgreSQL, or the checkpoint store
 	unfit   *digest.Outage // a spare that could not take over
 	// lease is the sink's: it is held while the slot is. nil: transactions fence.
@@ -165,7 +168,7 @@ func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) erro
 		return &failure.Error{Class: failure.Transient, Err: fmt.Errorf("alarm beside the stream: %w", alarm)}
 	}
 	if s.compared() && s.stopping() {
-		if lost := s.noted(ctx, s.intake.tables.learn(s.intake.reading.Furthest())); lost != nil {
+		if lost := s.noted(ctx, s.tables.learn(s.intake.furthest())); lost != nil {
 			s.log.Error("found at the stop, and the next start says it again", zap.Error(lost), remedy(lost))
 		}
 	}

@@ -283,8 +283,8 @@ func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog
 	}
 	here, _ := os.Hostname()
 	at := "there is none"
-	if s.elsewhere.seen.Epoch != 0 {
-		at = fmt.Sprintf("it stays at %s", s.elsewhere.seen.LSN)
+	if seen := s.elsewhere.seen; seen.Epoch != 0 {
+		at = fmt.Sprintf("it stays at %s", seen.LSN)
 	}
 	return failure.Configf(store.ShareRemedy(s.opts.Checkpoint),
 		"another instance, connected from %s, reads slot %q and saves its checkpoints where this one, on %s, does not see them: "+

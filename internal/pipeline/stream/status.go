@@ -59,14 +59,9 @@ type Status struct {
 	Retention map[string]RetentionStatus `json:"retention,omitempty"`
 }
 
-func (h *Health) received() pg.LSN {
-	if s := h.checkpointer.stream.Load(); s != nil {
-		return s.Received()
-	}
-	return 0
-}
+func (h *Health) received() pg.LSN { return h.checkpointer.received() }
 
-func (h *Health) confirmed() pg.LSN { return pg.LSN(h.checkpointer.saved.Load()) }
+func (h *Health) confirmed() pg.LSN { return h.checkpointer.confirmed() }
 
 // checkpointAge is 0 for a spare: another instance publishes again what this
 // one has not saved.
@@ -76,7 +71,7 @@ func (h *Health) checkpointAge() time.Duration {
 	if h.role.Name == session.Standby {
 		return 0
 	}
-	return h.checkpointer.progress.age()
+	return h.saving.age()
 }
 
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
@@ -85,12 +80,12 @@ func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 func (h *Health) Status() any {
 	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
 	received, confirmed := h.received(), h.confirmed()
-	failing, saveErr := h.checkpointer.progress.trouble()
+	failing, saveErr := h.saving.trouble()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := Status{
 		Status: h.kafka.Complete(delivery.Status{
-			Role: h.role.Name, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.delivery.Last(),
+			Role: h.role.Name, RoleSince: h.role.Since, PostgresError: h.pgErr, LastEvent: h.delivery.last(),
 			InFlightEvents: h.inFlight(), InFlightBytes: h.queue.bytes(), UnackedSeconds: h.delivery.stuck().Seconds(),
 		}),
 		Phase:          h.phase.Now().String(),

@@ -47,7 +47,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	// An instance that stands by when the slot appears does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	here := &source{opts: d.opts, intake: &intake{}, limits: usual, health: &Health{}, phase: firstPhase(), database: d.text("SELECT current_database()")}
+	here := &source{opts: d.opts, intake: &intake{}, tables: &outboxTables{}, limits: usual, health: &Health{}, phase: firstPhase(), database: d.text("SELECT current_database()")}
 	sql := must.Get(catalog.Connect(ctx, d.url))(t)
 	defer catalog.Close(sql)
 	if _, err := here.waitForSlot(ctx, sql); err != nil {

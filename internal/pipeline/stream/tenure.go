@@ -81,6 +81,12 @@ func (t *tenure) answered(at lease.Instant) lease.Instant {
 	return t.until(at.Add(-t.process.Timeout/2), at)
 }
 
+// heard is the same by the last answer, if there was one.
+func (t *tenure) heard() (until lease.Instant, ok bool) {
+	at := t.stream.Answered()
+	return t.answered(at), at != 0
+}
+
 // often bounds an interval, so that the lease is renewed in good time.
 func (t *tenure) often(interval time.Duration) time.Duration {
 	if timeout := t.process.Timeout; timeout > 0 {
@@ -103,6 +109,9 @@ func (t *tenure) end() {
 	t.over.Store(true)
 	t.lease.End()
 }
+
+// ended reports whether the slot is not ours any more.
+func (t *tenure) ended() bool { return t.over.Load() }
 
 // lost reports whether the lease was held, and is not any more.
 func (t *tenure) lost() bool { return t.begun.Load() && !t.lease.Held() }
@@ -140,7 +149,7 @@ func (t *tenure) asked(read func() (catalog.Slot, error)) (until lease.Instant, 
 
 // unasked renews the lease when nobody could be asked.
 func (s *source) unasked() {
-	if at := s.tenure.stream.Answered(); at != 0 {
-		s.lease.Renew(s.tenure.answered(at))
+	if until, ok := s.tenure.heard(); ok {
+		s.lease.Renew(until)
 	}
 }
