@@ -18,20 +18,47 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// SecondReader is the verdict about a slot, seen, that no checkpoint knows, if the tables or
-// messages of r are read from another slot of this database; or nil. If seen does not exist,
-// a slot that nobody reads, and may have events of r, counts, too: they would stay there.
-// Slots of siblings do not count.
-func SecondReader(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r catalog.Reading, seen checkpoint.Server, siblings []string) (verdict, err error) {
+// Unnoted is a slot without a checkpoint, or a slot that is to be made: whether to read it.
+type Unnoted struct {
+	Seen     checkpoint.Server
+	Reading  catalog.Reading
+	Siblings []string         // slots that do not count
+	Store    checkpoint.Store // nil: it is not there yet
+	Saves    bool             // whether there is to be one
+	Begun    bool             // the store says that nobody has read the slot yet
+}
+
+// Vanished warns of a slot that was read before, so that its checkpoint was lost; nil: it was
+// not, as far as the server knows.
+func (u *Unnoted) Vanished(ctx context.Context, conn *pgx.Conn) (warning, err error) {
+	if !u.Saves || u.Begun || !u.Seen.Exists {
+		return nil, nil
+	}
+	read, err := catalog.WasRead(ctx, conn, u.Seen.Name)
+	if err != nil || !read {
+		return nil, err
+	}
+	return checkpoint.Vanished(u.Seen.Slot), nil
+}
+
+// Refused is the verdict about the slot if its tables or messages are read from another slot
+// of this database: each event would be published twice. Before it exists, a slot without a
+// reader that may have the same events counts, too: they would stay there. nil: it is to be
+// read, as it is meant, or nothing would note that it is, or the verdict is its reader's.
+func (u *Unnoted) Refused(ctx context.Context, conn *pgx.Conn) (verdict, err error) {
+	seen, r := u.Seen, u.Reading
+	if u.Begun || seen.Exists && (!u.Saves || seen.Slot.Active) {
+		return nil, nil
+	}
 	same, err := r.OtherReaders(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	noted, err := notedSlots(ctx, conn, s, r.Slot)
+	noted, err := notedSlots(ctx, conn, u.Store, r.Slot)
 	if err != nil {
 		return nil, err
 	}
-	foreign := slices.Clone(siblings)
+	foreign := slices.Clone(u.Siblings)
 	for _, cp := range noted {
 		if cp.Shares(r.Tables, seen.Scope) {
 			same = append(same, cp.Slot)
@@ -39,7 +66,7 @@ func SecondReader(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, r cat
 			foreign = append(foreign, cp.Slot)
 		}
 	}
-	if same = without(same, siblings); len(same) > 0 {
+	if same = without(same, u.Siblings); len(same) > 0 {
 		return checkpoint.SecondReader(seen, same), nil
 	}
 	if seen.Exists {

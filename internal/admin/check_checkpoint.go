@@ -1,12 +1,12 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -97,8 +97,8 @@ func (d *doctor) newSlot(ctx context.Context) {
 	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || v.Exists {
 		return
 	}
-	if err := d.secondReader(ctx, s, v); err != nil {
-		d.fail("slot", err)
+	if refused, _, err := d.unnoted(ctx, s, v); err != nil || refused != nil {
+		d.fail("slot", cmp.Or(err, refused))
 	}
 }
 
@@ -125,17 +125,12 @@ func (d *doctor) sameLog(ctx context.Context, s *session, v *view) {
 // not be asked, if so.
 func (d *doctor) noCheckpoint(ctx context.Context, s *session, v *view, dbErr error) {
 	if v.begun == nil && dbErr == nil {
-		if err := d.secondReader(ctx, s, v); err != nil {
-			d.fail("slot", err)
-			return
-		}
-		read, err := catalog.WasRead(ctx, s.conn, d.cfg.Source.Slot)
+		refused, vanished, err := d.unnoted(ctx, s, v)
 		switch {
-		case err != nil:
-			d.fail("checkpoint", err)
+		case err != nil || refused != nil:
+			d.fail("slot", cmp.Or(err, refused))
 			return
-		case read && v.Exists:
-			vanished := checkpoint.Vanished(v.Slot)
+		case vanished != nil:
 			d.warn("checkpoint", failure.RemedyOf(vanished), "%s", vanished)
 			return
 		}

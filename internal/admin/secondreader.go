@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -11,9 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// secondReader is the verdict about a slot nobody has noted; see
-// store.SecondReader. kept may be nil.
-func (s *session) secondReader(ctx context.Context, v *view, kept checkpoint.Store) (verdict, err error) {
+// unnoted is the slot, where the store, which may be nil, has no checkpoint of it.
+func (s *session) unnoted(ctx context.Context, v *view, kept checkpoint.Store) (*store.Unnoted, error) {
 	infos := v.Tables
 	if infos == nil { // as there is no publication
 		var err error
@@ -25,26 +23,34 @@ func (s *session) secondReader(ctx context.Context, v *view, kept checkpoint.Sto
 	if s.cfg.Source.Mode == config.ModeMessage {
 		r.Prefix = s.cfg.Source.MessagePrefix
 	}
-	seen := checkpoint.Server{Name: s.cfg.Source.Slot, Scope: s.scope(), Exists: v.Exists}
-	return store.SecondReader(ctx, s.conn, kept, r, seen, s.cfg.Source.Siblings)
+	return &store.Unnoted{
+		Seen:    checkpoint.Server{Name: s.cfg.Source.Slot, Scope: s.scope(), Exists: v.Exists, Slot: v.Slot},
+		Reading: r, Siblings: s.cfg.Source.Siblings, Store: kept, Saves: s.cfg.Checkpoint.Store != store.StoreNone, Begun: v.begun != nil,
+	}, nil
 }
 
-// secondReader is why run would not read a slot nobody has noted, if the same
-// events are read from another.
-func (d *doctor) secondReader(ctx context.Context, s *session, v *view) error {
+// unnoted asks whether run would read a slot without a checkpoint, and whether it was read.
+func (d *doctor) unnoted(ctx context.Context, s *session, v *view) (refused, vanished, err error) {
 	var kept checkpoint.Store
 	if d.cfg.Checkpoint.Store != store.StoreNone {
 		exists, err := storeExists(ctx, d.cfg)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		if exists {
 			if kept, err = wiring.OpenStore(ctx, d.cfg); err != nil {
-				return err
+				return nil, nil, err
 			}
 			defer kept.Close()
 		}
 	}
-	verdict, err := s.secondReader(ctx, v, kept)
-	return cmp.Or(err, verdict)
+	slot, err := s.unnoted(ctx, v, kept)
+	if err != nil {
+		return nil, nil, err
+	}
+	if refused, err = slot.Refused(ctx, s.conn); err != nil || refused != nil {
+		return refused, nil, err
+	}
+	vanished, err = slot.Vanished(ctx, s.conn)
+	return nil, vanished, err
 }

@@ -355,11 +355,15 @@ func (s *setup) leaveSlot(ctx context.Context, v *view) error {
 	if !s.cfg.Source.Create {
 		return missingSlot(s.cfg)
 	}
-	second, err := s.secondReader(ctx, v, s.store)
+	slot, err := s.session.unnoted(ctx, v, s.store)
 	if err != nil {
 		return err
 	}
-	if second != nil && v.begun == nil {
+	second, err := slot.Refused(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	if second != nil {
 		if err := saveCheckpoint(ctx, s.store, checkpoint.Beginning(v.server, s.cfg.Source.Slot)); err != nil {
 			return fmt.Errorf("note that a slot is to be created: %w", err)
 		}

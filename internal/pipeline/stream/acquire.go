@@ -168,7 +168,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, h.unbound
 	}
 	if h.found == nil && seen.Exists {
-		if err := s.withoutCheckpoint(ctx, sql, seen.Slot); err != nil {
+		if err := s.withoutCheckpoint(ctx, sql, seen); err != nil {
 			return h, err
 		}
 	}

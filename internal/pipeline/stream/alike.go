@@ -53,40 +53,40 @@ func (s *source) unlike(ctx context.Context, sql *pgx.Conn) error {
 		"the instance that reads slot %q writes to Kafka, and the sink is standard output here", s.opts.Slot)
 }
 
-// unnoted is the error of a slot without a checkpoint, or one that is to be created, if
-// tables or messages of ours are read from another slot: each event would be published
-// twice, or what that one has be left there.
-func (s *source) unnoted(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
-	if s.begun != nil || seen.Exists && (s.opts.Checkpoint.Store == store.StoreNone || seen.Slot.Active) {
-		return nil // it is meant; nothing would note that it is; or it is its reader's
+// unnoted is the slot, or the slot that is to be made, where no checkpoint knows it.
+func (s *source) unnoted(seen checkpoint.Server, tables []catalog.TableInfo) *store.Unnoted {
+	return &store.Unnoted{
+		Seen: seen, Reading: s.readingOf(tables), Siblings: s.opts.Siblings,
+		Store: s.kept, Saves: s.opts.Checkpoint.Store != store.StoreNone, Begun: s.begun != nil,
 	}
+}
+
+// refused is why the slot is not to be read: each event would be published twice, or what
+// another slot has be left there.
+func (s *source) refused(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.limits.store)
 	defer cancel()
-	verdict, err := store.SecondReader(ctx, sql, s.kept, s.readingOf(infos), seen, s.opts.Siblings)
+	verdict, err := s.unnoted(seen, infos).Refused(ctx, sql)
 	return cmp.Or(err, verdict)
 }
 
 // withoutCheckpoint says that a slot is read of which no checkpoint is there.
 // Unconfirmed events come again, so nothing is lost; but everything lost before
 // would not show.
-func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) error {
-	read := false
-	if s.opts.Checkpoint.Store != store.StoreNone && s.begun == nil {
-		var err error
-		if read, err = catalog.WasRead(ctx, sql, slot.Name); err != nil {
-			return err
-		}
-	}
-	if read {
-		vanished := checkpoint.Vanished(slot)
+func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
+	vanished, err := s.unnoted(seen, nil).Vanished(ctx, sql)
+	switch {
+	case err != nil:
+		return err
+	case vanished != nil:
 		s.log.Warn(vanished.Error(), remedy(vanished))
-		return nil
+	default:
+		s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
+			zap.String("slot", seen.Name), zap.Stringer("confirmed", seen.Slot.ConfirmedFlush))
 	}
-	s.log.Info("there is no checkpoint yet: reading the slot on from its own confirmed position",
-		zap.String("slot", slot.Name), zap.Stringer("confirmed", slot.ConfirmedFlush))
 	return nil
 }

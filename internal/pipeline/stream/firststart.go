@@ -75,7 +75,7 @@ func (s *source) unread(ctx context.Context, sql *pgx.Conn, seen checkpoint.Serv
 		return failure.Lossf("find out what dropped it, such as its last reader (Debezium does with slot.drop.on.stop); then "+catalog.AcceptGap,
 			"slot %q is gone: another process read it while this one stood by, and had confirmed %s", s.opts.Slot, s.held)
 	}
-	return s.unnoted(ctx, sql, seen)
+	return s.refused(ctx, sql, seen)
 }
 
 // create makes publication and slot for a first start, in this order: a slot's
