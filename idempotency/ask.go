@@ -52,8 +52,8 @@ func (p *Processor) request(m Message, owner string) storage.ClaimRequest {
 	return req
 }
 
-// claimWork asks for the key with the message's means reserved: so a Run
-// waiting for a connection holds no lease.
+// claimWork asks for the key with what the message takes already reserved: so a
+// Run waiting for a connection holds no lease.
 func (p *Processor) claimWork(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, work storage.Work, err error) {
 	if work, err = p.reserve(ctx); err != nil {
 		return storage.Claim{}, nil, err
@@ -71,7 +71,7 @@ func (p *Processor) claimWork(ctx context.Context, key storage.Key, req storage.
 	return claim, work, err
 }
 
-// reserve waits for the message's means, for Timeout at most.
+// reserve waits for what the message takes, for Timeout at most.
 func (p *Processor) reserve(ctx context.Context) (storage.Work, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()

@@ -65,8 +65,8 @@ func (a *attempt) hopeless() error {
 	return a.options.exhausted(a.claim)
 }
 
-// failed settles an attempt whose handler, or commit, failed. With an ended
-// context, the handler was interrupted. There is no hold after a transaction.
+// failed settles an attempt whose handler, or commit, failed. It was
+// interrupted if its context had ended. There is no hold after a transaction.
 func (a *attempt) failed(h *hold, interrupted bool, err error) (Result, error) {
 	a.failure = err
 	switch {

@@ -30,7 +30,7 @@ var silentWaits = backoff.Range{First: time.Second, Longest: 10 * time.Second}
 // errSilent is why a handler runs unclaimed without a call of the store.
 var errSilent = errors.New("the store has not answered lately")
 
-// outage is the knowledge of the store in a Processor failing open.
+// outage is what a Processor failing open knows of its store.
 type outage struct {
 	mu      sync.Mutex
 	breaker *circuit.Breaker[int, storage.Key]

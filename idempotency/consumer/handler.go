@@ -26,7 +26,7 @@ type Handler func(ctx context.Context, r *kgo.Record) error
 // has.
 type Process func(ctx context.Context, r *kgo.Record) (idempotency.Result, error)
 
-// delivery is the context's knowledge of the record in process.
+// delivery is what the context knows of the record being processed.
 type delivery struct {
 	record *kgo.Record
 	// pending was left by an earlier attempt, or is nil.

@@ -164,7 +164,7 @@ func (l *Layered) Fail(ctx context.Context, lease storage.Lease, f storage.Failu
 	return err
 }
 
-// take returns the knowledge of a claim, once.
+// take returns what is known of a claim, once.
 func (l *Layered) take(lease storage.Lease) (granted, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

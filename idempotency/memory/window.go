@@ -31,7 +31,7 @@ type WindowOptions struct {
 	FalsePositives float64
 }
 
-// Hit is a Window's knowledge of a key with a fingerprint.
+// Hit is what a Window knows of a key with a fingerprint.
 type Hit uint8
 
 // The hits.
