@@ -109,7 +109,8 @@ func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 }
 
 // As long as the server answers, silence is no reason to leave it; when it does
-// not, the stream ends. (A separate server clock: the real one may be late.)
+// not, the stream ends. (The test has a server in its own bubble of time: a
+// real one may be late.)
 func TestStreamOutlivesIdleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const liveness, interval = 10 * time.Second, 4 * time.Second

@@ -89,7 +89,7 @@ func (s *source) await(t *testing.T, query string, args ...any) {
 	pgtest.Await(t, s.sql, query, args...)
 }
 
-// reader is a Stream under test, with what the test needs to know.
+// reader is a Stream under test, with what its test needs to know.
 type reader struct {
 	*Stream
 	closed bool
@@ -188,7 +188,7 @@ func (r *reader) failure(t *testing.T) error {
 	return err
 }
 
-// failing begins to read until Next fails, which the channel tells. A read that
+// failing begins to read until Next fails, which its channel tells. A read that
 // waits already finds what the server says last.
 func (r *reader) failing(t *testing.T) <-chan error {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 )
 
 // The rest of an unwanted frame is thrown away, however the bytes arrive, and
-// what stands around it stays as is.
+// what stands around it stays as it is.
 func TestFrameThrowsAwayWhatIsUnwanted(t *testing.T) {
 	for name, chunked := range map[string]func(io.Reader, *rand.Rand) io.Reader{
 		"whole":    func(r io.Reader, _ *rand.Rand) io.Reader { return r },

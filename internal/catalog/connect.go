@@ -45,7 +45,7 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 }
 
 // ConnectStore opens an ordinary connection for other purposes than reading
-// events, under a separate name and with run-time parameters. Otherwise it is
+// events, under a name of its own and with run-time parameters. Otherwise it is
 // as Connect.
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
 	cfg, err := parse(url)

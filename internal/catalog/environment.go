@@ -40,8 +40,8 @@ var textForm = environment{
 }
 
 // undisturbed lets statements and transactions take their time, and write. Each
-// wait of ours has a separate limit, see line. For a walsender each transaction
-// it decodes counts as its own, which transaction_timeout ends.
+// wait of ours has its own limit, see line. For a walsender each transaction it
+// decodes counts as its own, which transaction_timeout ends.
 var undisturbed = environment{
 	"statement_timeout":                   "0",
 	"idle_in_transaction_session_timeout": "0",

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var skipped = digest.Kind{Level: zap.WarnLevel, Message: "event skipped", Detail: "null_key"}
 
-// bubble runs the test with a separate clock.
+// bubble runs the test with a clock of its own.
 func bubble(t *testing.T, level zapcore.Level, test func(l *digest.Log, logs *observer.ObservedLogs)) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {

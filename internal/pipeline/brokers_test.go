@@ -30,7 +30,7 @@ func askOften(t *testing.T) {
 }
 
 // inMode is the configuration of a pipeline in the mode, with an outbox and a
-// separate broker.
+// broker of its own.
 func inMode(t *testing.T, name, mode string) (config.Config, *kafkatest.Broker, string) {
 	t.Helper()
 	db := pgtest.Shared(t).NewDatabase(t)

@@ -13,7 +13,7 @@ import (
 // the rest.
 const MaxName = 63
 
-// Name returns a name as a quoted identifier, in a separate case.
+// Name returns a name as a quoted identifier, in its own case.
 func Name(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // Literal returns text as a string constant, under standard_conforming_strings,
@@ -21,7 +21,7 @@ func Name(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`)
 func Literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // Dollars returns text as a string constant between dollar signs, with a tag
-// beginning so: the body of a DO block or a function. A name in the text may
+// that begins so: the body of a DO block or a function. A name in the text may
 // have the tag in it.
 func Dollars(tag, text string) string {
 	quote := "$" + tag + "$"

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Life is all deciding which step follows an event. Life is a value, Connecting
-// at first.
+// Life is everything that decides which step follows an event. It is a value,
+// Connecting at first.
 type Life struct {
 	Phase Phase
-	// Once: events and checkpoint are one Kafka transaction, under a transactional
-	// id staying claimed from session to session.
+	// Once: events and checkpoint are one Kafka transaction, under a
+	// transactional id that stays claimed from session to session.
 	Once bool
 	Owns bool // the id is claimed
 }

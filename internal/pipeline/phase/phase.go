@@ -1,5 +1,5 @@
-// Package phase has the life of a pipeline reading a slot: the phases, the
-// events ending each of them, and the steps that follow. Package stream sees
+// Package phase has the life of a pipeline that reads a slot: the phases, the
+// events that end each of them, and the steps that follow. Package stream sees
 // the events and takes the steps; internal/lab/exactlyonce explores the same
 // rules in every order of steps and faults.
 //

@@ -22,7 +22,7 @@ const lookEvery = 10 * time.Second
 // stallWaits are those after a delivery that failed.
 var stallWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
-// worker claims, publishes and marks one batch after the other, on a separate
+// worker claims, publishes and marks one batch after the other, on its own
 // connection. run is its only goroutine.
 type worker struct {
 	*Pipeline

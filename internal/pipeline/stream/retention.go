@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
-// startRetention keeps the tables small, on a connection and a separate
-// goroutine beside the stream that began with cp. The returned function ends
-// both. It starts after begin, when the rows of a snapshot are published.
+// startRetention keeps the tables small, on its own connection and goroutine
+// beside the stream that began with cp. The returned function ends both. It
+// starts after begin, when the rows of a snapshot are published.
 func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
 	keep := s.opts.Retention
 	if keep.After == 0 {
