@@ -41,7 +41,7 @@ var textForm = environment{
 
 // undisturbed lets statements and transactions take their time, and write. Each
 // wait of ours has its own limit, see line. For a walsender each transaction it
-// decodes counts as its own, which transaction_timeout ends.
+// decodes is a transaction of its own, which transaction_timeout ends.
 var undisturbed = environment{
 	"statement_timeout":                   "0",
 	"idle_in_transaction_session_timeout": "0",
