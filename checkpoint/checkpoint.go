@@ -48,9 +48,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Checkpoint is the certain knowledge of a connector's progress, with the
-// identity of the log, so another database, a recreated slot or a rebuilt
-// publication is noticed.
+// Checkpoint is what is known for certain about a connector's progress, with
+// the identity of its log, so that another database, a recreated slot or a
+// rebuilt publication is noticed.
 type Checkpoint struct {
 	LSN             pg.LSN `json:"lsn"` // everything ending at or before is acked; never 0 once saved
 	SystemID        string `json:"system_id"`
@@ -91,14 +91,14 @@ type Checkpoint struct {
 	// have moved the slot on since. The first checkpoint of our own replaces
 	// it.
 	Adopted bool `json:"adopted,omitempty"`
-	// Ends are brokers' acknowledgements by then. Not to be changed.
+	// Ends are what brokers had acknowledged by then. Not to be changed.
 	Ends Ends `json:"ends,omitempty"`
 	// Made is set by setup, which made the slot: nobody has read it yet. The
 	// first checkpoint of a connector replaces it.
 	Made bool `json:"made,omitempty"`
 	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
-	// Creating is set in a Beginning, no checkpoint yet.
+	// Creating is set in a Beginning, which is no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
 }
 
@@ -115,8 +115,8 @@ func (c *Checkpoint) Replaces(old *Checkpoint) bool {
 
 // Store keeps the checkpoint of a connector. Save is called from a single
 // goroutine at a time. Load may be called from any, also during a save. An
-// error without a separate class may pass: the same call may be tried again on
-// the same store.
+// error without a class of its own may pass: the same call may be tried again
+// on the same store.
 type Store interface {
 	// Load returns the last checkpoint saved; ok is false where there is none.
 	Load(ctx context.Context) (cp Checkpoint, ok bool, err error)
@@ -216,9 +216,9 @@ func withoutSnapshot(slot catalog.Slot) error {
 		"source.snapshot is initial, but setup made slot %q without a snapshot: what was in the outbox table before %s is not in it", slot.Name, slot.ConfirmedFlush)
 }
 
-// Vanished warns of a slot read before, without a checkpoint. The connector
-// reads on: unconfirmed events come again, and nothing is lost. But a loss from
-// before does not show.
+// Vanished warns of a slot that was read before, and has no checkpoint. The
+// connector reads on: unconfirmed events come again, and nothing is lost. But a
+// loss from before does not show.
 func Vanished(slot catalog.Slot) error {
 	return failure.Configf("find out why. If this connector has read it: checkpoint.store, its topic, table or path, or checkpoint.key was changed, or that was deleted or emptied; "+
 		"set them as they were, or make sure that nobody deletes it. If another program has: from its stop on, `cdc-outbox adopt --yes` before the first run notices a slot that is dropped until then",

@@ -26,7 +26,7 @@ type Doubtful struct {
 }
 
 // Confirmed returns the checkpoint that counts if the slot was confirmed up to
-// the position. Confirmed transactions were known to be committed. With
+// the position. A confirmed transaction was known to be committed. With
 // transaction.version 1 a checkpoint committed as a whole may look doubtful, if
 // the next transaction was aborted.
 func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {

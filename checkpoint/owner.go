@@ -28,7 +28,8 @@ func (c *Checkpoint) OfSlot(slot, key string) error {
 		"the checkpoint under the key %q is of slot %q, and source.slot is %q: %w", key, c.Slot, slot, ErrOtherSlot)
 }
 
-// Belongs returns why c, perhaps a Beginning, is not of the server's log.
+// Belongs returns why c, which may be a Beginning, does not belong to the
+// server's log.
 func (c *Checkpoint) Belongs(seen *Server) error {
 	if err := c.OfSlot(seen.Name, seen.Key); err != nil {
 		return err

@@ -48,8 +48,8 @@ type Transaction struct {
 	Extent Extent
 }
 
-// Resume prepares for a stream. past is the log of checkpoint and slot; Resume
-// adds the process's own reading.
+// Resume prepares for a stream. past is what checkpoint and slot say of the
+// log; Resume adds what this process has read itself.
 func (r *Reading) Resume(past Past) error {
 	if r.cut.Commit < past.Known { // another instance has read the rest
 		r.close()

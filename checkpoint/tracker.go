@@ -20,8 +20,8 @@ type Ticket uint64
 // order. Not safe for concurrent use; see Locked.
 //
 // If calls contradict each other (more done than added, an end before the
-// last), no position is certain any more. The tracker then stays there for
-// good, and every later Seal and Keepalive returns the reason. So a caller
+// last), no position is certain any more. The tracker then stays where it is
+// for good, and every later Seal and Keepalive returns the reason. So a caller
 // acking on a single goroutine and reading on another notices without checking
 // each ack.
 type Tracker struct {

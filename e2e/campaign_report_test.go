@@ -16,11 +16,11 @@ type report struct {
 	upgrades int
 }
 
-// outcome is the outcome of the disturbances of a single kind, or pair of
+// outcome is what became of the disturbances of a single kind, or pair of
 // kinds.
 type outcome struct {
 	times int
-	worst time.Duration // until everything committed before the end was published
+	worst time.Duration // until everything committed before its end was published
 }
 
 func (r *report) add(name string, took time.Duration) {

@@ -9,7 +9,7 @@ import (
 )
 
 // The primary crashes under load, and a standby takes over, with a copy of the
-// slot, perhaps behind the checkpoint, and a separate timeline.
+// slot, which may be behind the checkpoint, and a timeline of its own.
 func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world, c *connector, failOver func()) *connector{
 		"connector goes on": func(_ *world, c *connector, failOver func()) *connector {

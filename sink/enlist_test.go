@@ -122,7 +122,7 @@ func TestWhatTheCoordinatorIsNotToldBrokersTellIt(t *testing.T) {
 	}
 }
 
-// The partitions of a transaction written again were added to the one aborted.
+// The partitions of a transaction written again were added to the aborted one.
 func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.EndTxn)

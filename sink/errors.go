@@ -218,7 +218,7 @@ func Explain(err error) error {
 }
 
 // Unreachable is Explain for the error of a connection or a request that no
-// broker answered. Passing errors get a remedy too.
+// broker answered. An error that may pass gets a remedy too.
 func Unreachable(cfg Options, err error) error {
 	err = Explain(err)
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {

@@ -9,8 +9,8 @@
 //     event's outcome is open, no later event of its partition is sent.
 //  3. Reject is called with exactly the event that can never be written, not
 //     with its neighbours in the batch.
-//  4. Passing errors are retried for as long as the context lives; nothing is
-//     dropped because of a count or a timeout.
+//  4. Errors that may pass are retried for as long as the context lives;
+//     nothing is dropped because of a count or a timeout.
 //  5. An error that only an operator can fix ends the delivery with a
 //     failure.Error that says what to do; one that means lost records is
 //     failure.Loss.

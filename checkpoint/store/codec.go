@@ -58,7 +58,7 @@ type doubtfulDocument struct {
 func documentsOf(all []checkpoint.Doubtful) (docs []doubtfulDocument) {
 	for _, d := range all {
 		d.Saved.Doubtful = nil // they are among all, unless they are passed
-		d.Saved.Ends = nil     // as the counting checkpoint's, at least
+		d.Saved.Ends = nil     // they are those of the checkpoint that counts, at least
 		docs = append(docs, doubtfulDocument{newDocument(d.Saved), d.Producer, d.Epoch, d.Aborted, d.Committed, d.Written})
 	}
 	return docs

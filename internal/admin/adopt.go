@@ -16,8 +16,8 @@ import (
 // AdoptReport names the slot taken over, and the position.
 type AdoptReport struct {
 	Slot   string          `json:"slot"`
-	From   string          `json:"from"`             // everything committed behind is published
-	Holder *catalog.Holder `json:"holder,omitempty"` // the present reader of the slot, perhaps moving the position
+	From   string          `json:"from"`             // everything committed behind it is published
+	Holder *catalog.Holder `json:"holder,omitempty"` // who reads the slot now, and may move it on
 	// Known: a checkpoint has the slot already, or setup made the slot: there is
 	// nothing to take over.
 	Known bool `json:"known"`

@@ -144,7 +144,7 @@ type doctor struct {
 	slotKnown bool
 	kafkaDown bool
 	refused   bool     // the checkpoint's topic was refused, as reported
-	topics    []string // for rows in the tables
+	topics    []string // that rows in the tables would go to
 	times     []topicTimes
 	ahead     time.Duration // of the database's clock to ours
 	saved     time.Time     // when the checkpoint was; zero: there is none

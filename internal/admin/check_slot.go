@@ -80,8 +80,7 @@ func beingCreated(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error 
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
 }
 
-// notCopied tells the reason of an outdated copy of the slot on a standby, if
-// known.
+// notCopied tells why a standby's copy of the slot is not up to date, if known.
 func notCopied(slot catalog.Slot) string {
 	if slot.SyncSkipped == "" || slot.SyncSkipped == "none" {
 		return ""

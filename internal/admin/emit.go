@@ -168,8 +168,8 @@ func (d *doctor) emit(ctx context.Context) {
 	}
 }
 
-// noTable is the error of a verb reading tables without any, with the
-// alternative.
+// noTable is the error of a verb that reads tables where there are none, with
+// the alternative.
 func noTable(what, instead string) error {
 	return failure.Configf("messages are in the log only: "+instead, "%s reads tables, and source.tables is empty", what)
 }

@@ -37,7 +37,7 @@ type GapReport struct {
 	// From is read again, without a gap.
 	ReadAgain bool `json:"read_again"`
 	Done      bool `json:"done"`
-	// Part is the transaction around From; empty: none is.
+	// Part is the transaction in whose middle From lies; empty: there is none.
 	Part string `json:"part,omitempty"`
 	// PartAgain: the published part is published again.
 	PartAgain bool `json:"part_again,omitempty"`

@@ -86,7 +86,7 @@ func createSchema(t pg.Table) string {
 	return "CREATE SCHEMA IF NOT EXISTS " + pgsql.Name(t.Schema)
 }
 
-// roleAttributes are the connector's role's.
+// roleAttributes are those of the connector's role.
 func roleAttributes(cfg *config.Config) string {
 	if cfg.Source.Mode == config.ModePoll {
 		return "LOGIN"

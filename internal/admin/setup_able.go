@@ -34,7 +34,7 @@ func (s *setup) able(ctx context.Context) error {
 	return nil
 }
 
-// streams asks for the requirements of publication and slot.
+// streams returns why publication or slot could not be made or used.
 func (s *setup) streams(ctx context.Context) error {
 	if s.polls() {
 		return nil
@@ -231,7 +231,7 @@ func (s *setup) refuseMistaken(ctx context.Context) error {
 	return v.mistaken()
 }
 
-// mayMakeSlot asks for the slot's requirements, if the slot is to be made.
+// mayMakeSlot returns why the slot could not be made, if it is to be made.
 func (s *setup) mayMakeSlot(ctx context.Context) error {
 	_, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
 	if err != nil || exists {

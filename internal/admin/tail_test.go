@@ -116,7 +116,7 @@ func TestTailRefuses(t *testing.T) {
 	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "publication", "does not exist")
 }
 
-// tail runs Tail in the background and returns once Tail prints everything
+// tail runs Tail in the background and returns once it prints everything
 // committed from now on. Tail ends with ctx at the latest.
 func (f *fixture) tail(ctx context.Context, opts TailOptions) (done <-chan error) {
 	f.t.Helper()

@@ -64,7 +64,7 @@ func (t *teardown) do(ctx context.Context, plans ...func(context.Context) error)
 	return t.carryOut(ctx)
 }
 
-// untouched adds "nothing was changed" to an error.
+// untouched adds to an error that nothing was dropped.
 func untouched(err error) error { return fmt.Errorf("nothing was dropped: %w", err) }
 
 // object is an object for teardown to drop.
