@@ -170,7 +170,7 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 	}
 }
 
-// diedUnderARequest is like the client's error of this name, not exported.
+// diedUnderARequest is like the client's error of this name, which is not exported.
 type diedUnderARequest struct{}
 
 func (diedUnderARequest) Error() string   { return "the broker connection has died" }
