@@ -26,7 +26,7 @@ func TestReached(t *testing.T) {
 		"further in its middle":   {100, at(90), Cut{at(120), 7}, Checkpoint{LSN: 100, Landmark: at(90), Cut: Cut{at(120), 7}}},
 		"not back in its middle":  {100, at(90), Cut{at(120), 2}, begin},
 		"its end":                 {130, at(120), Cut{}, Checkpoint{LSN: 130, Landmark: at(120)}},
-		"its end, read again":     {130, Landmark{}, Cut{}, Checkpoint{LSN: 130, Landmark: at(120)}}, // all of the events were acked before
+		"its end, read again":     {130, Landmark{}, Cut{}, Checkpoint{LSN: 130, Landmark: at(120)}}, // all of its events were acked before
 		"into the next one":       {130, at(120), Cut{at(150), 0}, Checkpoint{LSN: 130, Landmark: at(120), Cut: Cut{at(150), 0}}},
 		"behind several":          {200, at(180), Cut{}, Checkpoint{LSN: 200, Landmark: at(180)}},
 		"idle before its message": {110, at(90), Cut{}, Checkpoint{LSN: 110, Landmark: at(90), Cut: Cut{at(120), 5}}},

@@ -52,14 +52,14 @@ func (l *Locked) Position() pg.LSN {
 	return l.t.Position()
 }
 
-// Progress is Tracker.Position and Tracker.Landmark at a single time.
+// Progress is Tracker.Position and Tracker.Landmark at the same moment.
 func (l *Locked) Progress() (pg.LSN, Landmark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t.Position(), l.t.Landmark()
 }
 
-// Reach is Tracker.Position and Tracker.Read at a single time.
+// Reach is Tracker.Position and Tracker.Read at the same moment.
 func (l *Locked) Reach() (position, read pg.LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -223,7 +223,7 @@ func (o Owned) Equal(other Owned) bool {
 	})
 }
 
-// is reports whether both say the same of a table, but for the columns.
+// is reports whether both say the same of a table, but for its columns.
 func (t OwnedTable) is(o OwnedTable) bool {
 	return t.OID == o.OID && t.Name == o.Name && t.Schema == o.Schema && t.Since == o.Since && t.Until == o.Until &&
 		t.Unsure == o.Unsure && t.Partitioned == o.Partitioned

@@ -163,7 +163,7 @@ func (r *Reading) Skips(row *pg.Row) bool {
 	return row.Position.CommitLSN == r.skip.Commit && r.skip.Same(LandmarkOf(row))
 }
 
-// End is the position up to which everything ending there was read.
+// End is the position at or before which everything that ends was read.
 func (r *Reading) End() pg.LSN { return r.end }
 
 // Furthest is how far the log was read, a cut transaction included.

@@ -199,7 +199,7 @@ func (t *Tracker) at(k Ticket) *transaction {
 	return &t.ring[uint64(k)&uint64(len(t.ring)-1)]
 }
 
-// push makes room for the transaction next and opens the transaction.
+// push makes room for the transaction next and opens it.
 func (t *Tracker) push() {
 	if int(t.next-t.first) == len(t.ring) {
 		old := *t

@@ -16,7 +16,7 @@ import (
 // confirms, so in any other order its progress looks like a slot that was
 // advanced or a server that fell behind.
 type Server struct {
-	Name     string // of the slot, perhaps missing
+	Name     string // of the slot, which may not exist
 	Scope    string // of what is to be read; "" where nothing is
 	Key      string // of the checkpoint in the store
 	SystemID string
@@ -33,7 +33,7 @@ type Server struct {
 	// that. It counts only if the timelines differ.
 	TimelineSwitch pg.LSN
 	// StoredInside: the checkpoint is kept in the database itself
-	// (checkpoint.store: postgres), and fails over together.
+	// (checkpoint.store: postgres), and fails over with it.
 	StoredInside bool
 	// Patroni manages the cluster, and may have dropped the slot.
 	Patroni bool

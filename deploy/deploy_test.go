@@ -1,4 +1,4 @@
-// Package deploy has no code: the tests hold the files beside it to the program
+// Package deploy has no code: its tests hold the files beside it to the program
 // and the documents they name.
 package deploy
 

@@ -61,7 +61,7 @@ esac
 	return 0, string(b)
 }
 
-// Failure mode 142. verb.sh makes a pod of the Deployment's own spec running
+// Failure mode 142. verb.sh makes a pod of the Deployment's own spec that runs
 // once.
 func TestKubernetesVerb(t *testing.T) {
 	c := newCluster(t)

@@ -1,4 +1,4 @@
-// Package docs has no code: the tests hold the documents to the files and
+// Package docs has no code: its tests hold the documents to the files and
 // commands they name.
 package docs
 

@@ -17,7 +17,7 @@ import (
 
 // TestE2ECampaign kills and disturbs connector, brokers and PostgreSQL at
 // random, alone and two at a time, on a cluster of three brokers, with two
-// spares. `make campaign` runs a campaign of any number of kills.
+// spares. `make campaign` runs it with any number of kills.
 func TestE2ECampaign(t *testing.T) {
 	s := seed(t)
 	server := pgtest.Start(t)
@@ -35,7 +35,7 @@ func TestE2ECampaign(t *testing.T) {
 		report:   report{began: time.Now(), kills: map[string]int{}, done: map[string]*outcome{}},
 	}
 	if whole {
-		k.versions = upgrades[1:2] // wantWhole knows a transaction by the epoch
+		k.versions = upgrades[1:2] // wantWhole knows a transaction by its epoch
 	}
 	k.rewriteConfig("  slot: ", fmt.Sprintf("  status_interval: 1s\n  liveness_timeout: %s\n  slot: ", campaignLiveness))
 	k.awaitCalm()
@@ -132,7 +132,7 @@ type upgrade struct {
 var upgrades = []upgrade{{0, 1}, {25, 2}, {50, 1}, {60, 2}}
 
 // share is how much of the campaign is done, in per cent: of the kills, or of
-// the time if more.
+// the time, if that is more.
 func (k *campaign) share(goal int, until time.Time) int {
 	began := k.report.began
 	return max(k.killed()*100/goal, int(time.Since(began)*100/until.Sub(began)))
@@ -188,7 +188,7 @@ func (k *campaign) disturb() string {
 	return cmp.Or(strings.Join(names, " + "), "nothing")
 }
 
-// choose takes a disturbance by the weight.
+// choose takes a disturbance by its weight.
 func (k *campaign) choose() disturbance {
 	all := 0
 	for _, d := range campaignDisturbances {

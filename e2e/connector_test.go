@@ -24,7 +24,7 @@ type connector struct {
 	t       testing.TB
 	cmd     *exec.Cmd
 	process *child.Process
-	log     string // path of the standard error
+	log     string // path of what it wrote to standard error
 	started time.Time
 }
 
@@ -64,7 +64,7 @@ func environment(t testing.TB) []string {
 // kill kills the process and waits for the end.
 func (c *connector) kill() { c.end(syscall.SIGKILL) }
 
-// stop ends the process as operators do, and wants a drain.
+// stop ends the process as operators do, and wants it to drain.
 func (c *connector) stop() {
 	c.t.Helper()
 	if code := c.end(syscall.SIGTERM); code != 0 {
@@ -148,7 +148,7 @@ func (c *connector) lastLines(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n-1):], "")
 }
 
-// peakRSS is the most memory of the process, still running.
+// peakRSS is the most memory that the process, which still runs, has had.
 func (c *connector) peakRSS() int64 {
 	c.t.Helper()
 	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid)))(c.t)
@@ -162,7 +162,7 @@ func (c *connector) peakRSS() int64 {
 	return 0
 }
 
-// run runs a command of the program to the end.
+// run runs a command of the program to its end.
 func (w *world) run(args ...string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), binary, append(args, "-c", w.config)...)

@@ -28,17 +28,17 @@ type endTxns struct {
 	lost     atomic.Int32 // all of them, so far
 	running  sync.WaitGroup
 
-	// repeatedly: of each two requests the first has the answer lost, so each end
+	// repeatedly: of each two requests the first loses its answer, so each end
 	// of a transaction is asked for twice.
 	repeatedly atomic.Bool
 	odd        atomic.Bool  // the next request is the second of two
 	held       atomic.Int32 // requests at the gate
 	gate       sync.RWMutex // before requests; hold has it
-	silent     atomic.Bool  // everything sent does not arrive
+	silent     atomic.Bool  // nothing that is sent arrives
 
 	mu    sync.Mutex
 	conns map[net.Conn]string // by the broker's address
-	away  map[string]bool     // brokers without connections passed on
+	away  map[string]bool     // brokers to which no connection is passed on
 	kept  []func(longest time.Duration) (*kmsg.EndTxnResponse, error)
 }
 
@@ -124,7 +124,7 @@ func (e *endTxns) wait() {
 	defer e.gate.RUnlock()
 }
 
-// deliver has brokers get the requests kept, and returns the answers. The
+// deliver has brokers get the kept requests, and returns the answers. The
 // clients have given them up. A paused broker reads the request when it goes
 // on; its answer is not awaited for longer than longest.
 func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse) {
@@ -152,7 +152,7 @@ func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
 	var late atomic.Bool    // the next answer is to a request that was kept
 	lateAnswer := make(chan []byte, 1)
-	var gap atomic.Bool // something was lost: TCP passes nothing on behind
+	var gap atomic.Bool // something was lost: TCP passes nothing on behind that
 	silent := func() bool {
 		if e.silent.Load() {
 			gap.Store(true)
@@ -264,7 +264,7 @@ func take(n *atomic.Int32) bool {
 	}
 }
 
-// frame reads a request or an answer, with the length.
+// frame reads a request or an answer, with its length.
 func frame(from io.Reader) ([]byte, error) {
 	size := make([]byte, 4)
 	if _, err := io.ReadFull(from, size); err != nil {

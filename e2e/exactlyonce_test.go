@@ -82,7 +82,8 @@ var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *c
 	},
 }
 
-// takeOver has the spare take over from the connector, paused until then.
+// takeOver has the spare take over from the connector, which is paused until
+// then.
 func (w *world) takeOver(spare, c *connector) {
 	w.t.Helper()
 	c.signal(syscall.SIGSTOP)
@@ -404,7 +405,7 @@ func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 				w.broker.SetFeature(t, "transaction.version", version)
 				con := w.start()
 				load := w.write(seed(t), 5*time.Millisecond, 0)
-				con.awaitLog(w.started()) // the first transaction, before, has no events
+				con.awaitLog(w.started()) // the first transaction, before that, has no events
 				load.await(50)
 				goOn := w.holdEnd(con)
 				for len(w.transaction().Topics) == 1 { // of a checkpoint alone, which has no halves
@@ -413,7 +414,7 @@ func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 				}
 				w.broker.EndHalf(t, w.transactionalID(), version, func(topic string, _ int32) bool { return c.committed(w, topic) })
 				con.kill()
-				w.endTxn.part(true, w.kafka.Addr()) // everything held back does not arrive
+				w.endTxn.part(true, w.kafka.Addr()) // nothing held back arrives
 				goOn()
 				w.endTxn.part(false, w.kafka.Addr())
 				c.aborted(w)

@@ -219,7 +219,7 @@ func outdated(t testing.TB, records []checker.Record) (keys []string) {
 	type key struct{ topic, key string }
 	type seen struct {
 		latest pg.Position
-		behind int // records after the last of the position
+		behind int // records after the last one of that position
 	}
 	all := map[key]*seen{}
 	for _, rec := range records {

@@ -81,7 +81,7 @@ func (m *market) program(name string, args ...string) *connector {
 	return launch(m.t, cmd)
 }
 
-// run runs one of the examples to the end, and returns the exit code.
+// run runs one of the examples to its end, and returns the exit code.
 func (m *market) run(name string, args ...string) int {
 	m.t.Helper()
 	p := m.program(name, args...)

@@ -119,7 +119,7 @@ type rows struct {
 type removal struct {
 	id   string
 	n    int64              // of the row, in the order of the inserts
-	ends map[string][]int64 // of the topics, after the find
+	ends map[string][]int64 // of the topics, after that was found
 }
 
 // watchSQL notes each row that the writer writes and does not withdraw. A

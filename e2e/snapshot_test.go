@@ -8,7 +8,7 @@ import (
 )
 
 // With source.snapshot: initial, events from before setup, from between setup
-// and the first start, and from later arrive once each: the rows published
+// and the first start, and from after it arrive once each: the rows published
 // first are those at the position where the slot begins.
 func TestE2ESnapshotAfterSetup(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})

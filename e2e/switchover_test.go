@@ -19,7 +19,7 @@ const switchoversEnv = "CDC_OUTBOX_E2E_SWITCHOVERS"
 // Under load, primary and standby change their parts, there and back, and the
 // connector follows. After the first switchover the former primary still has
 // its slot, which keeps the copy away: that is reported until the remedy is
-// applied. A slot once copied does not keep a copy away later.
+// applied. A slot that was a copy once does not keep another away later.
 func TestE2ESwitchoverThereAndBack(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	w := newWorld(t, options{pair: pair, direct: true})

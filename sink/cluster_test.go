@@ -44,7 +44,7 @@ func startCluster(t *testing.T, opts ...kfake.Opt) *cluster {
 
 // network is what lies between the client and the brokers.
 type network struct {
-	cutNext atomic.Bool // the next answer is lost with the connection
+	cutNext atomic.Bool // the next answer is lost with its connection
 
 	mu    sync.Mutex
 	down  bool // no connection is answered
@@ -288,7 +288,7 @@ type rejection struct {
 	Reason transform.Reason
 }
 
-// rejects is a Reject that notes the calls.
+// rejects is a Reject that notes its calls.
 type rejects []rejection
 
 func (r *rejects) reject(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {

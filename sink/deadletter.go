@@ -74,7 +74,7 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 	}
 }
 
-// letter returns the dead letter of an event, as long as the topic takes.
+// letter returns the dead letter of an event, cut to the size its topic takes.
 func (k *Kafka) letter(ev *transform.Event, bad *transform.BadEvent) *transform.Event {
 	now := time.Now()
 	letter := &transform.Event{Record: deadLetter(ev, bad, now)}

@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// ascending fails unless each partition has the values in rising order, and
+// ascending fails unless each partition has its values in rising order, and
 // there are want of them without a repeat.
 func ascending(t *testing.T, got [][]string, want int) {
 	t.Helper()

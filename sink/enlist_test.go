@@ -85,7 +85,7 @@ func TestCoordinatorIsToldOfAllPartitionsAtOnce(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// The broker leading would have to wait 20 ms for the markers of the last
+// The leading broker would have to wait 20 ms for the markers of the last
 // transaction.
 func TestCoordinatorIsToldOfOneBrokersPartitions(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)

@@ -19,7 +19,7 @@ type epochs struct {
 	differ atomic.Bool // what was seen; also read by the client
 }
 
-// requestPatience is how long the client repeats a request, and the default.
+// requestPatience is how long the client repeats a request, and its default.
 const requestPatience = 30 * time.Second
 
 // retryFor is kgo.RetryTimeoutFn's argument. Where epochs do not differ, the

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// finish writes k.round, with the bad events passed to reject, and returns the
+// finish writes k.round, with its bad events passed to reject, and returns the
 // events that must be placed again, in order: see isolate.
 func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, error) {
 	batches, err := k.write(ctx, k.round, k.shares)
@@ -29,10 +29,10 @@ func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, 
 }
 
 // isolate finds the bad events of a batch the broker refused: those it names.
-// Where it names none, the batch is sent again in halves in turn. Good records
-// are written, in order; a record refused alone is bad. isolate returns the
-// events that must be placed again, because their topic is gone or the client
-// was renewed.
+// Where it names none, the batch is sent again in halves, one after the other.
+// Good records are written, in order; a record refused alone is bad. isolate
+// returns the events that must be placed again, because their topic is gone or
+// the client was renewed.
 func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transform.Event, error) {
 	if s.by != k.client {
 		return eventsOf(s.events), nil

@@ -151,7 +151,7 @@ func (o *Options) validateBoundaries(report setting.Report) {
 }
 
 func (o *Options) validateSizes(report setting.Report) {
-	// Less than a kilobyte cannot hold a record with the headers; more than a
+	// Less than a kilobyte cannot hold a record with its headers; more than a
 	// gibibyte cannot be a record batch.
 	const smallest, largest = 1 << 10, 1 << 30
 	if o.MaxRecordBytes < smallest || o.MaxRecordBytes > largest {

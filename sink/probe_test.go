@@ -228,7 +228,8 @@ func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 	}
 }
 
-// Events go to the addresses brokers advertise, not to the configuration's.
+// Events go to the addresses brokers advertise, not to those of the
+// configuration.
 func TestProbeAsksWhereEventsGo(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	advertised := nobody.Addr()

@@ -89,7 +89,7 @@ func TestSearchForARefusedRecordTakesAnotherProducerIDInTime(t *testing.T) {
 	})
 	evs := []*transform.Event{event("t", "a", 0, 0), event("t", "a", 0, 1), event("t", "a", 0, 2)}
 	evs[1].Record.Value = []byte("poison")
-	x.limit = 2 * recordSize(evs[1], evs[1].Size()) // so the mark is in a round never sent
+	x.limit = 2 * recordSize(evs[1], evs[1].Size()) // so the mark is in a round that is never sent
 	refused, err := x.Transact(deadline(t), entriesOf(evs), mark("1"))
 	if err != nil || len(refused) != 1 || refused[0].Index != 1 {
 		t.Errorf("refused %v, %v, want the second event", refused, err)

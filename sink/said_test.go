@@ -34,7 +34,7 @@ func keyless(topic string, n, first int) (evs []*transform.Event, written []stri
 	return evs, written
 }
 
-// aborts counts transactions aborted, and how many answers about events the
+// aborts counts aborted transactions, and how many answers about events the
 // first of them had.
 type aborts struct {
 	unobserved

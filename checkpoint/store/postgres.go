@@ -209,7 +209,7 @@ func schemaOf(ctx context.Context, conn *pgx.Conn, table pgx.Identifier) (schema
 }
 
 // ownTable refuses a table of somebody who may create tables there and no more:
-// the triggers would act as our role, and the owner can write any checkpoint. A
+// its triggers would act as our role, and its owner can write any checkpoint. A
 // role that may create in the database, as setup's must for the publication, is
 // trusted.
 func (p *postgres) ownTable(ctx context.Context, conn *pgx.Conn) error {

@@ -223,7 +223,7 @@ func TestInterruptedVerbSaysSo(t *testing.T) {
 	}
 }
 
-// TestDatabaseOutOfReach runs each verb needing PostgreSQL without one.
+// TestDatabaseOutOfReach runs each verb that needs PostgreSQL without a server.
 func TestDatabaseOutOfReach(t *testing.T) {
 	environ := []string{"CDC_OUTBOX_SOURCE_URL=postgres://cdc:xyzzy@127.0.0.1:1/app", "CDC_OUTBOX_SINK_STDOUT=true"}
 	for _, tt := range []struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// actor is a process killed and started again. One goroutine uses it at a time.
+// actor is a process that is killed and started again. One goroutine uses it at
+// a time.
 type actor struct {
 	name    string
 	program string

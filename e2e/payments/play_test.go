@@ -59,7 +59,7 @@ func play(ctx context.Context, o options, out io.Writer) (err error) {
 }
 
 // scenes lets customers pay while processes are killed, and returns when
-// everything sent is handled. The goroutines have ended then.
+// everything sent is handled. Its goroutines have ended then.
 func scenes(ctx context.Context, s *stage, c cast, w *world, o options) error {
 	acting, stop := context.WithCancel(ctx)
 	defer stop()

@@ -45,7 +45,7 @@ func TestAdopt(t *testing.T) {
 	wantClass(t, err, failure.Loss, "is gone")
 }
 
-// While the slot is read, the reader may go on.
+// While the slot is read, its reader may go on.
 func TestAdoptWhileItIsRead(t *testing.T) {
 	f := adoptable(t)
 	stream := f.open()

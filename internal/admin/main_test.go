@@ -226,7 +226,7 @@ func (f *fixture) leave(s *wal.Stream) {
 	pgtest.Await(f.t, f.conn, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, f.Source.Slot)
 }
 
-// wantClass asserts an error of a class with a remedy and, in the text, words.
+// wantClass asserts an error of a class with a remedy and, in its text, words.
 func wantClass(t *testing.T, err error, class failure.Class, words ...string) {
 	t.Helper()
 	if err == nil || failure.ClassOf(err) != class || failure.RemedyOf(err) == "" {

@@ -161,8 +161,8 @@ func grantSequences(t pg.Table, role string) string {
 		"END ")
 }
 
-// grants are the privileges for reading the stream and for the configuration.
-// Decoding needs none on the tables; only a snapshot reads them.
+// grants are the privileges that reading the stream and the configuration ask
+// for. Decoding needs none on the tables; only a snapshot reads them.
 func grants(cfg *config.Config, role string) []string {
 	to := " TO " + pgsql.Name(role)
 	sql := []string{grantConnect(role)}

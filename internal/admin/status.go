@@ -91,7 +91,7 @@ type SlotStatus struct {
 	ConfirmedLSN  string          `json:"confirmed_lsn"`
 	LagBytes      int64           `json:"lag_bytes"`
 	RetainedBytes int64           `json:"retained_bytes"`
-	// LagSeconds is the flush lag of a holder at the last answer; absent while
+	// LagSeconds is the flush lag of a holder at its last answer; absent while
 	// there is nothing recent to measure.
 	LagSeconds         *float64 `json:"lag_seconds,omitempty"`
 	WALStatus          string   `json:"wal_status"`

@@ -32,7 +32,7 @@ type InstanceStatus struct {
 	Remedies []string `json:"remedies,omitempty"`
 }
 
-// askInstance returns nil without an answer of a connector.
+// askInstance returns nil if no connector of ours answers.
 func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 	address, ok := httpapi.Address(cfg.HTTP.Listen)
 	if !ok {

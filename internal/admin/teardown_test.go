@@ -200,8 +200,8 @@ func TestTeardownWithoutKafka(t *testing.T) {
 	must.Contain(t, failure.RemedyOf(err), "--set checkpoint.store=none")
 }
 
-// Whichever step fails, the next run does not take the rest for a loss, and a
-// repetition drops it.
+// Whichever step fails, the next run does not take what is left for a loss, and
+// a repetition drops it.
 func TestTeardownFailsHalfWay(t *testing.T) {
 	for name, half := range map[string]struct {
 		fail func(*fixture, *kfake.Cluster) (fix func())

@@ -13,7 +13,7 @@
 //     value again.
 //  2. Load reports every problem it finds at once, each with key, value and
 //     remedy.
-//  3. A Secret never shows the value through fmt, JSON, YAML or a log.
+//  3. A Secret never shows its value through fmt, JSON, YAML or a log.
 //
 // Non-goals: reading a Debezium connector's configuration, reloading at run
 // time.
@@ -76,7 +76,7 @@ type Source struct {
 	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
 	// slot nor a publication.
 	Mode string `yaml:"mode"`
-	// MessagePrefix is the prefix of logical messages with events, for
+	// MessagePrefix is the prefix of the logical messages that are events, with
 	// ModeMessage; others are ignored.
 	MessagePrefix string `yaml:"message_prefix"`
 	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows in the table

@@ -22,7 +22,7 @@ type keyCase struct {
 	want       any
 }
 
-// sample returns a value for a field that is not the default.
+// sample returns a value for a field that is not its default.
 func sample(t *testing.T, f *field) keyCase {
 	t.Helper()
 	switch f.value.Interface().(type) {

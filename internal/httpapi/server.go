@@ -61,7 +61,7 @@ type Page interface {
 	// Knows returns why a request with this Host header is refused; nil if the header
 	// names this server.
 	Knows(host string) error
-	// Run keeps the page up to date until ctx ends, and ends the requests.
+	// Run keeps the page up to date until ctx ends, and ends its requests.
 	Run(ctx context.Context)
 }
 

@@ -32,7 +32,7 @@ func (f fixed) Live() error             { return f.dead }
 func (f fixed) Ready() (bool, []string) { return len(f.reasons) == 0, f.reasons }
 func (f fixed) Status() any             { return f.status }
 
-// blank is a page with nothing but the name.
+// blank is a page with nothing but its name.
 type blank struct{}
 
 func (blank) Register(mux *http.ServeMux) {

@@ -52,7 +52,7 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 	write(t, db, "outbox", "order", 12)
 	pgtest.Exec(t, db, `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('no topic?', '77', 'OrderLost', '{"secret": 1}')`)
 
-	// Events, with their places, and the bad one with the reason.
+	// Events, with their places, and the bad one with its reason.
 	await.Until(t, "the events", func() bool { return browser.Eval[int](tab, `document.querySelectorAll("#event-list .key").length`) > 0 })
 	shows(t, tab, "#event-list > :first-child", "OrderShipped", "1046", "outbox.event.order / ", " @ ")
 	shows(t, tab, "#dead-list", "illegal_topic", "77", "public.outbox")
