@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -122,7 +123,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "takes an error of EndTxn for an abort",
-		patches: []patch{{"sink/transact.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
+		patches: []patch{{"sink/transact.go", "import (\n\t\"context\"", "import (\n\t\"context\"\n\t\"errors\""}, {"sink/transact.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
 			"\t\tif errors.Is(err, ErrUnsettled) {\n\t\t\tx.k.client.Close()\n\t\t\tx.k.client, _ = kgo.NewClient(x.k.clientOpts...)\n\t\t\tx.k.partitions.reset()\n\t\t\tx.enlisted = nil\n\t\t\tcontinue\n\t\t}\n\t\tif !again"}},
 		test:  "TestE2EExactlyOnce$/^answers_to_EndTxn_lost_until_the_client_gives_up",
 		finds: "came again",
@@ -135,7 +136,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "answers a fencing by fencing",
-		patches: []patch{{"sink/transact.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
+		patches: []patch{{"sink/transact.go", "import (\n\t\"context\"", "import (\n\t\"context\"\n\t\"errors\""}, {"sink/transact.go", "\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again",
 			"\t\tif errors.Is(err, ErrFenced) {\n\t\t\tx.k.client.Close()\n\t\t\tx.k.client, _ = kgo.NewClient(x.k.clientOpts...)\n\t\t\tx.k.partitions.reset()\n\t\t\tx.enlisted = nil\n\t\t\tcontinue\n\t\t}\n\t\tif err != nil {\n\t\t\treturn nil, x.k.stop(ctx, x.outlived(err))\n\t\t}\n\t\tif !again"}},
 		test:  "TestE2EExactlyOnce$/^spare_takes_over",
 		finds: "came again|reordered: ",
@@ -303,7 +304,7 @@ func (m mutant) overlay(t *testing.T) string {
 	replace := map[string]string{}
 	for _, p := range m.patches {
 		source := filepath.Join(root, p.file)
-		text := must.Get(os.ReadFile(source))(t)
+		text := must.Get(os.ReadFile(cmp.Or(replace[source], source)))(t)
 		if n := strings.Count(string(text), p.old); n != 1 {
 			t.Fatalf("%s has %q %d times, want once: the mutant must follow the source", p.file, p.old, n)
 		}
