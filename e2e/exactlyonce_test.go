@@ -157,6 +157,9 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 		load.await(20 + random.IntN(600))
 		c = disturb(w, c, random)
 	}
+	if w.broker.SkippedMarkers(t) {
+		t.Skip("Apache Kafka has completed a transaction without its markers (failure mode 183)")
+	}
 	h, report := w.finish(load, c)
 	w.wantNoneAgain(report, "to consumers that read what is committed")
 	w.wantDrained(h)
