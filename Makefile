@@ -73,12 +73,12 @@ check: vet lint ## before a commit: vet, lint and the tests that need no server
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(SERVERLESS)" scripts/test.sh -timeout $(TIMEOUT) $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test
-test: postgres dynamodb ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
+test: postgres dynamodb kafka ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v '/e2e\(/\|$$\)'),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
 # On a slow machine of two cores, those of e2e alone take more than 25 minutes.
-test-e2e: postgres dynamodb chromium ## the second tier: programs that are killed, servers that crash, mutants, examples
+test-e2e: postgres dynamodb kafka chromium ## the second tier: programs that are killed, servers that crash, mutants, examples
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout 45m $(QUICK) -run '^TestE2E' $(ARGS)
 
 .PHONY: test-fast
@@ -97,7 +97,7 @@ errors: ## docs/errors.md, from what PostgreSQL 14 to 18 say (5 minutes; downloa
 	done
 
 .PHONY: test-kafka
-test-kafka: postgres ## the tests that use Kafka, against Apache Kafka 4.4.0, or KAFKA=4.1.1 (downloaded once; needs Java 17, Maven)
+test-kafka: postgres kafka ## the tests that use Kafka, against Apache Kafka 4.4.0, or KAFKA=4.1.1 (downloaded once; needs Java 17, Maven)
 	@CDC_OUTBOX_TEST_KAFKA=real CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
 .PHONY: test-docker
@@ -113,6 +113,11 @@ postgres: ## find PostgreSQL's binaries, or install them
 .PHONY: dynamodb
 dynamodb: ## download DynamoDB Local, where Java and Maven are; its tests are skipped otherwise
 	@scripts/dynamodb.sh fetch >/dev/null || echo "tests that need DynamoDB run in Docker, or are skipped where Java or Maven is missing" >&2
+
+# Not within a test, whose patience is for a start.
+.PHONY: kafka
+kafka: ## download Apache Kafka, where Java and Maven are, and prepare it for fast starts
+	@CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) scripts/kafka.sh fetch >/dev/null || echo "tests that need Apache Kafka run in Docker, or are skipped where Java or Maven is missing" >&2
 
 .PHONY: chromium
 chromium: ## find a Chromium, or install Debian's as root; the tests of the page are skipped otherwise

@@ -22,6 +22,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/jars.sh"
 
 fetch() {
+	need java "Debian: apt install openjdk-17-jre-headless"
 	fetch_jars "Apache Kafka $version" "$jars" --file "$here/kafka-pom.xml" -Dkafka.version="$version"
 	[ -f "$classes" ] || share >&2
 }
@@ -50,7 +51,6 @@ java_kafka() {
 }
 
 run() {
-	need java "Debian: apt install openjdk-17-jre-headless"
 	fetch >/dev/null
 	broker "$@"
 }
