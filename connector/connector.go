@@ -54,9 +54,9 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	version, revision := build()
+	release := version()
 	return pipeline.Run(ctx, pipeline.Options{
-		Config: cfg, Log: log, Metrics: metrics.New(version, revision), Version: version, Stdout: cmp.Or[io.Writer](c.Stdout, os.Stdout),
+		Config: cfg, Log: log, Metrics: metrics.New(release, ""), Version: release, Stdout: cmp.Or[io.Writer](c.Stdout, os.Stdout),
 	})
 }
 
@@ -76,14 +76,14 @@ func Remedy(err error) string { return failure.RemedyOf(err) }
 // module is the path of the module in a build.
 const module = "github.com/cdc-outbox/cdc-outbox"
 
-// build returns the version of this module in the embedding program.
-func build() (version, revision string) {
+// version is that of this module in the embedding program.
+func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
 			if dep.Path == module {
-				return dep.Version, ""
+				return dep.Version
 			}
 		}
 	}
-	return "(devel)", ""
+	return "(devel)"
 }
