@@ -224,8 +224,8 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 // them is published. A position beyond that is of the new primary's log, and
 // somebody else moved the slot.
 //
-// One case cannot be detected: somebody else advanced the slot on the old
-// primary, and the failover came before a connector looked again. A running
+// An advance of the slot by somebody else on the old primary cannot be detected
+// if the failover came before a connector looked again. A running
 // connector looks every two seconds. A store outside the database has no such
 // gap.
 func copiedAhead(stored *Checkpoint, seen *Server) bool {

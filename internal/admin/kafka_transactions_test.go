@@ -144,8 +144,7 @@ func TestHangingTransactionIsFoundAndAborted(t *testing.T) {
 	}
 }
 
-// One partition of a transaction must not be ended alone while a coordinator
-// has the transaction open.
+// A partition must not be ended alone while a coordinator has the transaction open.
 func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 	f := &fixture{Config: withTransactions(&kafkatest.Broker{}), t: t}
 	acl := func(kind kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {

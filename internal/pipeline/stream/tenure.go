@@ -20,7 +20,7 @@ import (
 // wal_sender_timeout. The timeout begins anew with each message of ours that it
 // receives, and no earlier than we sent it. So if a message has been received,
 // the slot is ours until the timeout has passed since we sent that message.
-// Nothing on the stream tells whether it has been: what we read may have waited
+// The stream does not tell whether it has been: what we read may have waited
 // in the socket while we were suspended, and a server that still sends may hear
 // nothing. So the server is asked beside the stream, with the monitor's looks:
 // if the process holds the slot after the question was sent, then the two reach
