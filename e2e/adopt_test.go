@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/docblocks"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )

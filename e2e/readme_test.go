@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/docblocks"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"

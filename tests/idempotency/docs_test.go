@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/deadletter"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/docblocks"
 )
 
 const document = "../../docs/idempotency-library.md"

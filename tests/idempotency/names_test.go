@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/docblocks"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/docblocks"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 

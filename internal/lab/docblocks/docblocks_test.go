@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/docblocks"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/docblocks"
 )
 
 // recorder takes what a check finds.
