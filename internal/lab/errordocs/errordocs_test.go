@@ -19,13 +19,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-var update = flag.Bool("update", false, "write docs/errors.md")
+var update = flag.Bool("update", false, "write the answers, and docs/errors.md from them")
 
-const document = "../../../docs/errors.md"
+const (
+	answers  = "testdata/answers.md" // in full
+	document = "../../../docs/errors.md"
+)
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// TestErrors compares docs/errors.md with what the program says.
+// TestErrors compares the recorded answers with what the program says.
 func TestErrors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the program once for each bad input")
@@ -35,7 +38,7 @@ func TestErrors(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	var (
-		p     = parsePage(string(must.Get(os.ReadFile(document))(t)))
+		p     = parsePage(string(must.Get(os.ReadFile(answers))(t)))
 		major = serverVersion(t)
 	)
 	for _, in := range badInputs {
@@ -59,15 +62,20 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	if *update {
-		must.OK(t, os.WriteFile(document, []byte(p.text(badInputs)), 0o644))
+		must.OK(t, os.WriteFile(answers, []byte(p.answers(badInputs)), 0o644))
+		must.OK(t, os.WriteFile(document, []byte(p.document(badInputs)), 0o644))
 	}
 }
 
-// The page is as the program writing it would write it: the introduction, the
+// The files are as the program writing them would write them: the introduction, the
 // order of the inputs, nothing that is no longer tried.
 func TestThePageIsWhole(t *testing.T) {
-	text := string(must.Get(os.ReadFile(document))(t))
-	if want := parsePage(text).text(badInputs); text != want && !*update {
+	text := string(must.Get(os.ReadFile(answers))(t))
+	p := parsePage(text)
+	if text != p.answers(badInputs) && !*update {
+		t.Errorf("make errors writes %s anew", answers)
+	}
+	if string(must.Get(os.ReadFile(document))(t)) != p.document(badInputs) && !*update {
 		t.Errorf("make errors writes %s anew", document)
 	}
 }
@@ -99,7 +107,7 @@ func resolverAnswers() bool {
 	return ok && dns.IsNotFound
 }
 
-// cells are the page's cells of what was seen.
+// cells are the cells of what was seen.
 func cells(o outcome, e *environment) string {
 	exit := fmt.Sprint(o.exit)
 	if o.exit < 0 {

@@ -12,44 +12,48 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
+// head is the table's, in the file of answers and on the page.
+const head = "| Input | Exit code | Message | Remedy |\n|---|---|---|---|\n"
+
 const introduction = `# What you see when something is wrong
 
-Each line is the program's answer to that input, by test: the message is the last line
-on standard error, the remedy the line below (in a JSON log both are fields of the last
-line). Where versions of PostgreSQL differ, each has its line. ` + "`make errors`" + ` writes
-the page anew from PostgreSQL 14 to 18;
-` + "`CDC_OUTBOX_PG_BIN=… go test ./internal/lab/errordocs -update`" + ` writes the answers
-of that version, and keeps those of others.
+The program's answers to wrong input, by test. The message is the last line on standard
+error, the remedy the line below; in a JSON log both are fields of the last line. Where
+the program goes on, both are in its log and in the answer of /readyz.
 
-Exit codes: 1 may pass, start again; 2 bad usage or configuration; 3 events may have been
-lost, an operator must decide. Where the program goes on, the message is in its log and
-in the answer of /readyz.
+Left out here: where it happened (file and line, host, event), options that the remedy
+repeats (-c, --set, --bootstrap-server), and further remedies (…), with
+[a bad event](runbook/bad-rows.md) a dead letter, to skip it or its transaction.
 
-(A), (B) and (C) stand for words that many remedies have:
+| Exit code | |
+|---|---|
+| 1 | may pass: start again |
+| 2 | bad usage or configuration |
+| 3 | [possible loss](runbook/exit-code-3.md): an operator must decide |
 
-` + legend + `
-| Input | Exit code | Message | Remedy |
-|---|---|---|---|
-`
+` + head
 
-// The page has often repeated words once, under a letter.
-const (
-	accepts  = "says what is missing, and changes nothing; with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
-	decides  = "set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip (leaves it out); or leave out its whole transaction:"
-	leavesIt = "lists the events of it, and leaves them out with --yes"
-	legend   = "- (A): `" + accepts + "`\n- (B): `" + decides + "`\n- (C): `" + leavesIt + "`\n"
-)
+// brief are the cells of an answer on the page, which leaves out what is not the
+// answer to this input.
+func brief(cells string) string {
+	cells = steps.ReplaceAllString(beginnings.ReplaceAllString(cells, "`"), "")
+	return options.ReplaceAllString(furtherRemedies.ReplaceAllString(cells, "…`"), "")
+}
 
 var (
-	shorten = strings.NewReplacer(accepts, "(A)", decides, "(B)", leavesIt, "(C)")
-	expand  = strings.NewReplacer("(A)", accepts, "(B)", decides, "(C)", leavesIt)
+	beginnings = regexp.MustCompile("`(?:the configuration has 1 problem (?:\\S+\\.yaml:\\d+: |flag --set: )?" +
+		`|(?:deliver: )?bad event \S+ of \S+ at \S+ |deliver: )`)
+	steps = regexp.MustCompile(`(?:connect to PostgreSQL|open replication connection): (?:localhost:\d+ \(127\.0\.0\.1\): )?(?:server error: )?` +
+		`|open checkpoint store: `)
+	furtherRemedies = regexp.MustCompile("; (?:or|if|with|before|to) [^`]*`$")
+	options         = regexp.MustCompile(` -c /etc/cdc-outbox/cdc-outbox\.yaml(?: --set [^\s']+)*| --bootstrap-server localhost:9092`)
 )
 
-// page is the table: by input, the lines of versions saying different things.
+// page is the table of answers: by input, the lines of versions saying different
+// things.
 type page map[string][]line
 
-// line is what versions of PostgreSQL say. cells are the other cells, as they stand on
-// the page.
+// line is what versions of PostgreSQL say. cells are the other cells, in full.
 type line struct {
 	majors []int
 	cells  string
@@ -71,7 +75,7 @@ var (
 func parsePage(text string) page {
 	p := page{}
 	for _, m := range rowPattern.FindAllStringSubmatch(text, -1) {
-		l := line{majors: everyMajor(), cells: m[3] + " | " + expand.Replace(m[4])}
+		l := line{majors: everyMajor(), cells: m[3] + " | " + m[4]}
 		if m[2] != "" {
 			l.majors = parseVersions(m[2])
 		}
@@ -149,10 +153,15 @@ func (p page) forget(input string, major int) {
 	p[input] = kept
 }
 
-// text is the whole page, with the inputs in this order.
-func (p page) text(inputs []badInput) string {
+// answers is the whole table, with the inputs in this order.
+func (p page) answers(inputs []badInput) string { return head + p.rows(inputs, strings.Clone) }
+
+// document is docs/errors.md.
+func (p page) document(inputs []badInput) string { return introduction + p.rows(inputs, brief) }
+
+// rows are the lines of the inputs, their cells as shown.
+func (p page) rows(inputs []badInput, shown func(cells string) string) string {
 	var b strings.Builder
-	b.WriteString(introduction)
 	for _, in := range inputs {
 		lines := p[in.input]
 		slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.majors[0], b.majors[0]) })
@@ -161,7 +170,7 @@ func (p page) text(inputs []badInput) string {
 			if len(l.majors) < len(everyMajor()) {
 				name += " (PostgreSQL " + versions(l.majors) + ")"
 			}
-			fmt.Fprintf(&b, "| %s | %s |\n", name, shorten.Replace(l.cells))
+			fmt.Fprintf(&b, "| %s | %s |\n", name, shown(l.cells))
 		}
 	}
 	return b.String()
@@ -178,13 +187,13 @@ func TestThePageKeepsWhatOtherVersionsSay(t *testing.T) {
 		p.note("a (b)", major, "goes on | `new` | `r`")
 	}
 	p.forget("c", 19)
-	want := introduction + "| a (b) (PostgreSQL 14, 15, 17, 19) | goes on | `old` | `r` |\n" +
+	want := head + "| a (b) (PostgreSQL 14, 15, 17, 19) | goes on | `old` | `r` |\n" +
 		"| a (b) (PostgreSQL 16, 18) | goes on | `new` | `r` |\n| c (PostgreSQL 14 to 18) | 2 | `x` |  |\n"
-	if got := p.text(inputs); got != want {
+	if got := p.answers(inputs); got != want {
 		t.Fatalf("got\n%swant\n%s", got, want)
 	}
 	p = parsePage(want)
-	if got := p.text(inputs); got != want {
+	if got := p.answers(inputs); got != want {
 		t.Fatalf("read and written again:\n%swant\n%s", got, want)
 	}
 	if got := p.says("a (b)", 18); got != "goes on | `new` | `r`" {
@@ -193,7 +202,21 @@ func TestThePageKeepsWhatOtherVersionsSay(t *testing.T) {
 	for _, major := range []int{16, 18} {
 		p.note("a (b)", major, "goes on | `old` | `r`")
 	}
-	if got := p.text(inputs[:1]); got != introduction+"| a (b) | goes on | `old` | `r` |\n" {
+	if got := p.answers(inputs[:1]); got != head+"| a (b) | goes on | `old` | `r` |\n" {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestThePageIsBrief(t *testing.T) {
+	for cells, want := range map[string]string{
+		"2 | `the configuration has 1 problem /etc/x.yaml:9: a.b: unknown key` | `did you mean a.c?`": "2 | `a.b: unknown key` | `did you mean a.c?`",
+		"2 | `connect to PostgreSQL: localhost:5432 (127.0.0.1): FATAL: no` | ``":                     "2 | `FATAL: no` | ``",
+		"2 | `deliver: bad event 1 of public.outbox at 0/1/0: null_key: x; or y` | `allow it; or z`":  "2 | `null_key: x; or y` | `allow it…`",
+		"2 | `m` | `BEGIN; ALTER x; COMMIT;`":                                                         "2 | `m` | `BEGIN; ALTER x; COMMIT;`",
+		"3 | `m` | `'cdc-outbox setup -c /etc/cdc-outbox/cdc-outbox.yaml --set a=b --yes' does it`":   "3 | `m` | `'cdc-outbox setup --yes' does it`",
+	} {
+		if got := brief(cells); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
 	}
 }
