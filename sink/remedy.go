@@ -6,28 +6,28 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// principal is who the broker takes the connector for, as an ACL command names
-// it: by the login, else by the client certificate, else nobody in particular. It
-// is a blank to fill in where a token says who it is.
-func principal(cfg Options) string {
+// principal is the connector's name at the brokers, as an ACL command has it:
+// from the login, else from the client certificate, which is read anew. "" where
+// only the brokers know the name, as with a token.
+func (o *Options) principal() string {
 	switch {
-	case cfg.SASL.Username != "":
-		return "User:" + cfg.SASL.Username
-	case cfg.SASL.Mechanism != "":
-		return "User:<principal>"
-	case cfg.TLS.CertFile == "":
+	case o.SASL.Username != "":
+		return "User:" + o.SASL.Username
+	case o.SASL.Mechanism != "":
+		return ""
+	case o.TLS.CertFile == "":
 		return "User:ANONYMOUS"
 	}
-	pair, err := tls.LoadX509KeyPair(cfg.TLS.CertFile, cfg.TLS.KeyFile)
+	pair, err := tls.LoadX509KeyPair(o.TLS.CertFile, o.TLS.KeyFile)
 	if err != nil {
-		return "User:<principal>"
+		return ""
 	}
 	return "User:" + pair.Leaf.Subject.String() // RFC 2253, as the broker has it
 }
 
 // Tools are Kafka's own, with the connector's brokers and login.
 func (o *Options) Tools() broker.Tools {
-	tools := broker.Tools{Principal: principal(*o)}
+	tools := broker.Tools{Principal: o.principal}
 	if len(o.Brokers) > 0 {
 		tools.Bootstrap = o.Brokers[0]
 	}

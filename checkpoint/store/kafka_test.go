@@ -34,7 +34,7 @@ func startKafka(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, []kgo.Opt) {
 }
 
 // testTools are for remedies.
-var testTools = broker.Tools{Bootstrap: "ADDR", Principal: "User:cdc"}
+var testTools = broker.Tools{Bootstrap: "ADDR", Principal: func() string { return "User:cdc" }}
 
 func kafkaPlace(t *testing.T) place {
 	_, opts := startKafka(t)

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,8 +9,12 @@ import (
 
 // Tools makes command lines of Kafka's own tools, for remedies.
 type Tools struct {
-	Bootstrap string // the address of a broker; "": a blank to fill in
-	Principal string // the connector's name at the brokers, as an ACL command has it
+	// Bootstrap is the address of a broker; "": a blank to fill in.
+	Bootstrap string
+	// Principal returns the connector's name at the brokers for an ACL command,
+	// or "". Only ACL commands call Principal: the answer may take a file. Empty
+	// and nil: a blank to fill in.
+	Principal func() string
 }
 
 // Command returns a command line of a tool.
@@ -62,7 +67,11 @@ func (t Tools) AllowTransactions(id string) string {
 }
 
 func (t Tools) allow(operation, resource string) string {
-	return t.Command("kafka-acls", fmt.Sprintf("--add --allow-principal '%s' --operation %s %s", t.Principal, operation, resource))
+	principal := ""
+	if t.Principal != nil {
+		principal = t.Principal()
+	}
+	return t.Command("kafka-acls", fmt.Sprintf("--add --allow-principal '%s' --operation %s %s", cmp.Or(principal, "User:<principal>"), operation, resource))
 }
 
 // Abort ends a transaction of which no coordinator knows.
