@@ -40,7 +40,7 @@
 //     of the aggregate) and the order column's values rise with the turns, as
 //     those of a sequence do and those of clock_timestamp(). A column with
 //     DEFAULT now() has the transaction's beginning, which may have been before
-//     the wait for its turn; see docs/concepts/polling.md.
+//     the wait for its turn; see docs/how-to/polling.md.
 //  4. Lanes (a hash of the key, modulo their number) share the work out; order
 //     does not rest on them. Instances that disagree about their number only
 //     get in each other's way.
