@@ -43,6 +43,10 @@ var names = [...]string{"connecting", "standby", "holding", "claimed", "compared
 // String returns the phase's name.
 func (p Phase) String() string { return names[p] }
 
+// Saves reports whether checkpoints are saved in the phase: slot and checkpoint were compared
+// while the slot was held, and the pipeline has not ended.
+func (p Phase) Saves() bool { return p == Compared || p == Replaying || p == Ready }
+
 // Before reports whether next may follow p.
 func (p Phase) Before(next Phase) bool {
 	return slices.ContainsFunc(Protocol.After[p][:], func(r Rule) bool { return r.Do != None && r.Next == next })

@@ -67,6 +67,16 @@ func TestTheTable(t *testing.T) {
 	}
 }
 
+// Without the comparison, or after the end, a checkpoint may be another process's.
+func TestCheckpointsAreSavedFromTheComparisonToTheEnd(t *testing.T) {
+	want := map[Phase]bool{Compared: true, Replaying: true, Ready: true}
+	for p := Connecting; p <= Ended; p++ {
+		if got := p.Saves(); got != want[p] {
+			t.Errorf("%s saves checkpoints: %t", p, got)
+		}
+	}
+}
+
 func TestOvertaken(t *testing.T) {
 	for _, c := range []struct {
 		own, found int64

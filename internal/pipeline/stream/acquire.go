@@ -139,46 +139,9 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	if s.database, err = samePrimary(ctx, sql, repl); err != nil {
 		return h, err
 	}
-	seen, view, invalid := s.inspect(ctx, sql)
-	if seen.Exists {
-		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: waiting would not help
-			return h, err
-		}
-	}
-	if seen.Slot.Active {
-		return h, catalog.ErrSlotActive
-	}
-	h.found, err = s.known(ctx, sql, seen, view)
-	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.phase.Unclaimed() && seen.Exists {
-		return h, s.endOpen(ctx, repl, seen.Slot)
-	}
+	seen, err := s.find(ctx, sql, repl, &h)
 	if err != nil {
 		return h, err
-	}
-	if h.found != nil && !seen.Exists {
-		if err := s.createdMeanwhile(ctx, sql); err != nil {
-			return h, err
-		}
-	}
-	if err := s.readable(ctx, sql, h.found, seen, view, invalid); err != nil {
-		return h, err
-	}
-	h.unbound = s.bind(ctx, sql)
-	if h.unbound != nil && (h.found == nil || h.found.Made || s.opts.OnBadEvent != transform.BadEventStop || failure.ClassOf(h.unbound) == failure.Transient) {
-		return h, h.unbound
-	}
-	if h.found == nil && seen.Exists {
-		if err := s.withoutCheckpoint(ctx, sql, seen); err != nil {
-			return h, err
-		}
-	}
-	if h.found == nil && !seen.Exists {
-		if h.snapshot, err = s.create(ctx, sql, repl); err != nil {
-			return h, err
-		}
-		if seen, _, err = s.inspect(ctx, sql); err != nil {
-			return h, err
-		}
 	}
 	id, err := catalog.Identify(ctx, repl)
 	if err != nil {
@@ -197,16 +160,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 		return h, store.OwnFile(err, s.opts.Checkpoint, h.found, seen.Slot)
 	}
 	s.reportCopied(h.found, durable)
-	h.cp = s.checkpoint(seen, durable)
-	if h.found != nil {
-		h.cp.Epoch = h.found.Epoch + 1
-		h.cp.Snapshot = h.found.Snapshot
-		h.cp.Doubtful = h.found.Doubtful
-		h.cp.Horizon = h.found.Horizon
-		if h.found.Skip.Commit >= h.cp.LSN { // not passed yet
-			h.cp.Skip = h.found.Skip
-		}
-	}
+	h.cp = s.checkpoint(seen, durable).Succeeding(h.found)
 	s.recall(&h, seen.Slot)
 	if err := s.recallCut(&h); err != nil {
 		return h, err
@@ -215,15 +169,53 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	return h, err
 }
 
-// recall decides where the stream begins: at the last known transaction. When
-// the server sends that one again, the log is the same one. Until then nothing
-// counts as read, and no more is confirmed than the slot has already. A
-// checkpoint cannot be proved in this way if it has no transaction, if it is of
-// other tables, or if it is before the slot (see Verify). It is then believed.
-func (s *source) recall(h *acquired, slot catalog.Slot) {
-	if found := h.found; found != nil && found.Scope == s.scope() && !found.Landmark.IsZero() && found.LSN == h.cp.LSN {
-		h.cp.Landmark = found.Landmark
+// find looks at the slot, then at the checkpoint, and creates the slot where neither exists.
+func (s *source) find(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, h *acquired) (seen checkpoint.Server, err error) {
+	seen, view, invalid := s.inspect(ctx, sql)
+	if seen.Exists {
+		if err := seen.Slot.Unfit(s.database); err != nil { // also while it is active: waiting would not help
+			return seen, err
+		}
 	}
+	if seen.Slot.Active {
+		return seen, catalog.ErrSlotActive
+	}
+	h.found, err = s.known(ctx, sql, seen, view)
+	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.phase.Unclaimed() && seen.Exists {
+		return seen, s.endOpen(ctx, repl, seen.Slot)
+	}
+	if err != nil {
+		return seen, err
+	}
+	if h.found != nil && !seen.Exists {
+		if err := s.createdMeanwhile(ctx, sql); err != nil {
+			return seen, err
+		}
+	}
+	if err := s.readable(ctx, sql, h.found, seen, view, invalid); err != nil {
+		return seen, err
+	}
+	h.unbound = s.bind(ctx, sql)
+	if h.unbound != nil && (h.found == nil || h.found.Made || s.opts.OnBadEvent != transform.BadEventStop || failure.ClassOf(h.unbound) == failure.Transient) {
+		return seen, h.unbound
+	}
+	switch {
+	case h.found != nil:
+		return seen, nil
+	case seen.Exists:
+		return seen, s.withoutCheckpoint(ctx, sql, seen)
+	}
+	if h.snapshot, err = s.create(ctx, sql, repl); err != nil {
+		return seen, err
+	}
+	seen, _, err = s.inspect(ctx, sql)
+	return seen, err
+}
+
+// recall decides where the stream begins: at the last known transaction. The server sends
+// that transaction again if the log is the same. Until then nothing counts as read, and no
+// more is confirmed than the slot has already.
+func (s *source) recall(h *acquired, slot catalog.Slot) {
 	h.confirmed = slot.ConfirmedFlush
 	h.start = max(h.confirmed, h.cp.Landmark.Commit, s.intake.landmark())
 }
@@ -326,7 +318,7 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Check
 // checkpoint.store: none this process still knows what it read itself. It does
 // not know whether another instance has confirmed more since.
 func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkpoint, error) {
-	cp, ok, err := s.ownCheckpoint(ctx)
+	cp, ok, err := s.checkpointer.load(ctx, s.opts.Slot, s.opts.Checkpoint.Key)
 	if s.begun = nil; err != nil {
 		return nil, err
 	}
@@ -346,19 +338,6 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 		return nil, ErrTakenOver
 	}
 	return &cp, nil
-}
-
-// ownCheckpoint is what the store has. A checkpoint of another slot is an
-// error.
-func (s *source) ownCheckpoint(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
-	cp, ok, err = s.store.Load(ctx)
-	if err == nil && ok {
-		err = cp.OfSlot(s.opts.Slot, s.opts.Checkpoint.Key)
-	}
-	if err != nil {
-		err = fmt.Errorf("load checkpoint: %w", err)
-	}
-	return cp, ok, err
 }
 
 // reportCopied logs that the session starts beyond the stored checkpoint, because a

@@ -177,7 +177,7 @@ func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err err
 	if s.checkpointer.losing() == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.close)
+	ctx, cancel := s.ending(ctx)
 	defer cancel()
 	if failed := s.checkpointer.begin(ctx, cp); failed != nil {
 		s.checkpointer.unsaid(failed)

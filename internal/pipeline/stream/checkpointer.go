@@ -397,7 +397,28 @@ func (k *checkpointer) lag() time.Duration {
 	if !k.acked.Load() {
 		return 0
 	}
-	return k.progress.age()
+	return k.age()
+}
+
+// load returns the checkpoint of the slot; ok is false where the store has none. A checkpoint
+// of another slot under the key is an error.
+func (k *checkpointer) load(ctx context.Context, slot, key string) (cp checkpoint.Checkpoint, ok bool, err error) {
+	cp, ok, err = k.store.Load(ctx)
+	if err == nil && ok {
+		err = cp.OfSlot(slot, key)
+	}
+	if err != nil {
+		err = fmt.Errorf("load checkpoint: %w", err)
+	}
+	return cp, ok, err
+}
+
+// note saves a Beginning, before the slot exists.
+func (k *checkpointer) note(ctx context.Context, beginning checkpoint.Checkpoint) error {
+	if err := k.store.Save(ctx, beginning); err != nil {
+		return fmt.Errorf("note that a slot is created: %w", err)
+	}
+	return nil
 }
 
 // attach confirms on s from now on; nil detaches.

@@ -105,8 +105,8 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	snapshot := opts.Snapshot
 	if snapshot || s.transactions != nil {
 		begun := checkpoint.Beginning(server, opts.Slot)
-		if err := s.store.Save(ctx, begun); err != nil {
-			return nil, fmt.Errorf("note that a slot is created: %w", err)
+		if err := s.checkpointer.note(ctx, begun); err != nil {
+			return nil, err
 		}
 		s.begun = &begun
 	}

@@ -24,7 +24,6 @@ type Health struct {
 	queue        *queue
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
-	saving       *saving
 	delivery     *deliverer
 	intake       *intake
 	slotName     string
@@ -75,7 +74,6 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		queue:        r.queue,
 		tracker:      r.tracker,
 		checkpointer: r.checkpointer,
-		saving:       r.checkpointer.progress,
 		delivery:     r.delivery,
 		intake:       in,
 		progress:     progress{limit: l.stalled},
@@ -83,6 +81,7 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 
 		statusInterval: p.StatusInterval,
 		mute:           l.mute,
+		lease:          p.Lease,
 		retention:      &retentionHealth{Observer: p.Metrics},
 		role:           session.Role{Tell: p.Metrics.Role},
 	}

@@ -28,7 +28,7 @@ type intake struct {
 	queue        *queue
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
-	tables       outboxTables
+	tables       *outboxTables
 	onUpdate     string
 	skipRemedy   func(at pg.LSN) string // see Options
 	metrics      intakeMetrics
@@ -46,21 +46,17 @@ type intake struct {
 	recognised func() error // called at each position known to be of the same log
 }
 
-func newIntake(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
-	in := &intake{
+func newIntake(p Parts, tables *outboxTables, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
+	return &intake{
 		router: p.Router, queue: q, tracker: t, checkpointer: k,
 		bound:    make(map[uint32]*pg.Relation),
-		tables:   outboxTables{named: make(map[pg.Table]bool, len(p.Tables)), note: k.own, lose: k.remember},
+		tables:   tables,
 		onUpdate: p.OnUpdate, skipRemedy: p.skipRemedy, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
 		moves:  transform.MovesWithin(p.MaxBufferedBytes),
 
 		recognised: func() error { return nil },
 	}
-	for _, t := range p.Tables {
-		in.tables.named[t] = true
-	}
-	return in
 }
 
 // arrived is how many messages have, keepalives apart.

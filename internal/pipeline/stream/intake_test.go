@@ -45,7 +45,7 @@ func testIntake(t testing.TB, onUpdate string) (*intake, *counts) {
 	p := Parts{Options: defaultOptions(), Router: router, Metrics: m}
 	p.OnUpdate = onUpdate
 	checkpointer := newCheckpointer(&fakeStore{}, tracker, time.Second, m, zap.NewNop())
-	return newIntake(p, newQueue(1<<20), tracker, checkpointer, digest.New(zap.NewNop())), m
+	return newIntake(p, newOutboxTables(p.Tables, checkpointer), newQueue(1<<20), tracker, checkpointer, digest.New(zap.NewNop())), m
 }
 
 // row is a change of the given kind; its event id says where it was.

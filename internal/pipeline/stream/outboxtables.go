@@ -46,6 +46,14 @@ type look struct {
 	schemasTold bool
 }
 
+func newOutboxTables(named []pg.Table, k *checkpointer) *outboxTables {
+	o := &outboxTables{named: make(map[pg.Table]bool, len(named)), note: k.own, lose: k.remember}
+	for _, t := range named {
+		o.named[t] = true
+	}
+	return o
+}
+
 // saw takes a look, on any goroutine.
 func (o *outboxTables) saw(l *look) { o.looks.Store(l) }
 

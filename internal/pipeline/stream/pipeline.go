@@ -40,7 +40,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -50,7 +49,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -80,7 +78,6 @@ type Parts struct {
 
 // Pipeline reads one slot. Make it with New; Run it once.
 type Pipeline struct {
-	opts         Options
 	queue        *queue
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
@@ -88,9 +85,6 @@ type Pipeline struct {
 	intake       *intake
 	source       *source
 	health       *Health
-	kafka        *delivery.Downstream
-	lease        *lease.Lease // nil: always held
-	limits       limits
 	digest       *digest.Log
 	log          *zap.Logger
 }
@@ -100,12 +94,8 @@ func New(p Parts) *Pipeline { return newPipeline(p, usual) }
 
 func newPipeline(p Parts, l limits) *Pipeline {
 	r := &Pipeline{
-		opts:    p.Options,
 		queue:   newQueue(p.MaxBufferedBytes),
 		tracker: checkpoint.NewLocked(0),
-		kafka:   p.Kafka,
-		lease:   p.Lease,
-		limits:  l,
 		digest:  digest.New(p.Log),
 		log:     p.Log,
 	}
@@ -114,8 +104,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		saves = inTransactions{p.Store, p.Transactions}
 		r.queue.most = transactionBytes
 	}
-	store := bounded{saves, l.store}
-	r.checkpointer = newCheckpointer(store, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
+	r.checkpointer = newCheckpointer(bounded{saves, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)
 	r.checkpointer.quiet = l.quiet
 	if p.Transactions != nil {
 		r.checkpointer.apart = max(r.checkpointer.apart, transactionsApart)
@@ -127,14 +116,13 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		compare, r.checkpointer.ends = out.Compare, out.Ends
 	}
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
-	in := newIntake(p, r.queue, r.tracker, r.checkpointer, r.digest)
+	tables := newOutboxTables(p.Tables, r.checkpointer)
+	in := newIntake(p, tables, r.queue, r.tracker, r.checkpointer, r.digest)
 	r.intake = in
 	r.health = newHealth(p, r, in, l)
-	r.health.lease = p.Lease
 	r.source = &source{
 		opts:         p.Options,
 		checkpointer: r.checkpointer,
-		store:        store,
 		kept:         p.Store,
 		transactions: p.Transactions,
 		health:       r.health,
@@ -148,7 +136,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		lease:        p.Lease,
 		router:       p.Router,
 		intake:       in,
-		tables:       &in.tables,
+		tables:       tables,
 		digest:       r.digest,
 		phase:        r.health.phase,
 	}
@@ -223,37 +211,9 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		finish = finish[1:] // the checkpoint may belong to another instance now
 	}
 	for _, last := range finish {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits.close)
+		ending, cancel := r.source.ending(ctx)
 		last(ending)
 		cancel()
 	}
 	return err
-}
-
-// errNotHeld is why a stop does not wait for what is in flight.
-var errNotHeld = errors.New("this instance does not read the slot now, and another one may: nothing is written to Kafka")
-
-// drainTimeout is short where nothing may be written: enough to find that nothing is in
-// flight.
-func (r *Pipeline) drainTimeout() time.Duration {
-	if !r.lease.Held() {
-		return min(time.Second, r.opts.DrainTimeout)
-	}
-	return r.opts.DrainTimeout
-}
-
-// drain waits until the deliverer has emptied the queue. It gives up after
-// errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
-func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
-	r.queue.close()
-	why := session.Drain(delivered, r.drainTimeout(), r.kafka.MissingTopics)
-	if why != nil {
-		if !r.lease.Held() {
-			why = errNotHeld
-		}
-		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
-			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
-		stopWorking(errDrained)
-		<-delivered
-	}
 }

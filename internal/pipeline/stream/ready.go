@@ -44,7 +44,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 		reasons = append(reasons, "this spare could not take over: "+h.unfit)
 	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
-	if reason, unsaved := h.saving.unready(); unsaved && h.role.Name == session.Active {
+	if reason, unsaved := h.checkpointer.unready(); unsaved && h.role.Name == session.Active {
 		reasons = append(reasons, reason)
 	}
 	now := time.Now()

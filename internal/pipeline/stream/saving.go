@@ -115,6 +115,13 @@ func (s *saving) unready() (reason string, ok bool) {
 	return fmt.Sprintf("the checkpoint has not been saved for %s: %s", d.Round(time.Second), err), true
 }
 
+// age, trouble and unready are those of the saves.
+func (k *checkpointer) age() time.Duration { return k.progress.age() }
+
+func (k *checkpointer) trouble() (time.Duration, string) { return k.progress.trouble() }
+
+func (k *checkpointer) unready() (reason string, ok bool) { return k.progress.unready() }
+
 func sinceOrZero(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0

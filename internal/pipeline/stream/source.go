@@ -41,10 +41,9 @@ type source struct {
 	opts         Options
 	router       *transform.Router
 	intake       *intake
-	tables       *outboxTables // the intake's
+	tables       *outboxTables
 	checkpointer *checkpointer
-	store        checkpoint.Store // the checkpointer's
-	kept         checkpoint.Store // for what is asked beside loads and saves
+	kept         checkpoint.Store // for questions beside loads and saves
 	transactions *Transactions    // nil: delivery is at least once
 	health       *Health
 	// compare compares what brokers had acknowledged with what they have; see acknowledged.
@@ -177,7 +176,7 @@ func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) erro
 
 // compared reports whether slot and checkpoint were compared while the slot was held, in this
 // session.
-func (s *source) compared() bool { return s.phase.Now() >= phase.Compared }
+func (s *source) compared() bool { return s.phase.Now().Saves() }
 
 // publish starts an epoch as the slot's holder and takes in the stream until it
 // ends.

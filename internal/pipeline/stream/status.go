@@ -71,7 +71,7 @@ func (h *Health) checkpointAge() time.Duration {
 	if h.role.Name == session.Standby {
 		return 0
 	}
-	return h.saving.age()
+	return h.checkpointer.age()
 }
 
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
@@ -80,7 +80,7 @@ func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 func (h *Health) Status() any {
 	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
 	received, confirmed := h.received(), h.confirmed()
-	failing, saveErr := h.saving.trouble()
+	failing, saveErr := h.checkpointer.trouble()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := Status{

@@ -49,6 +49,9 @@ func (h *Health) waiting(what string) {
 	h.pgErr = what
 }
 
+// missingTopics are those the deliverer waits for.
+func (h *Health) missingTopics() []string { return h.kafka.MissingTopics() }
+
 // claiming notes that the start of a session waits for Kafka to grant the
 // transactional id.
 func (h *Health) claiming() {

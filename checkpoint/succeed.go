@@ -1,0 +1,21 @@
+package checkpoint
+
+// Succeeding returns c, the database as a new holder of the slot has seen it, with everything
+// that holds on from the checkpoint found; nil: none was. The epoch is a higher one.
+//
+// c has the landmark of found only if a replay can show it: a landmark of other tables, or of
+// a checkpoint before the slot's position (see Verify), proves nothing. c is then believed.
+func (c Checkpoint) Succeeding(found *Checkpoint) Checkpoint {
+	if found == nil {
+		return c
+	}
+	c.Epoch = found.Epoch + 1
+	c.Snapshot, c.Doubtful, c.Horizon = found.Snapshot, found.Doubtful, found.Horizon
+	if found.Skip.Commit >= c.LSN { // not passed yet
+		c.Skip = found.Skip
+	}
+	if found.Scope == c.Scope && found.LSN == c.LSN && !found.Landmark.IsZero() {
+		c.Landmark = found.Landmark
+	}
+	return c
+}
