@@ -49,12 +49,13 @@ FROM source AS build-idempotency
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
+ARG COMMIT=unknown
 ARG GOPROXY
 ARG GOSUMDB
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     --mount=type=secret,id=ca,target=/etc/ssl/certs/build-ca.pem \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build \
-      -ldflags "-s -w -X main.version=$VERSION" \
+      -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" \
       -o /out/cdc-outbox-idempotency ./idempotency/cmd/cdc-outbox-idempotency
 
 FROM source AS build-orders

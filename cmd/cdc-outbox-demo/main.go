@@ -11,7 +11,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/cli"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 )
 
 func main() {

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/cli"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/demo"
@@ -20,20 +17,6 @@ import (
 
 // name is the word users type.
 const name = "cdc-outbox-demo"
-
-const help = name + ` shows the whole connector on this machine, with nothing to configure.
-
-It starts a throwaway PostgreSQL, a Kafka broker on a loopback port, the
-connector, an order service and a consumer, and removes them all at the end.
-CDC_OUTBOX_PG_BIN names the directory of the PostgreSQL programs to use.
-
-Flags:
-  --events N  end after N events, with a summary; 0, the default, goes on until Ctrl-C
-  --version   print the version
-
-Example:
-  ` + name + ` --events 20
-`
 
 // Set by the release build: -ldflags "-X main.version=v1.2.3 -X
 // main.commit=…".
@@ -49,40 +32,36 @@ type program struct {
 // run executes the command line and returns the exit code. run reports the
 // error, if any.
 func (p *program) run(ctx context.Context, args []string) int {
-	err := p.execute(ctx, args)
-	if err == nil {
-		return 0
+	line := cli.Program[*program]{
+		Name:    name,
+		Verbs:   []cli.Verb[*program]{demoVerb()},
+		Version: version, Commit: commit,
+		Stdout: p.stdout,
 	}
-	// Where stderr is gone there is nobody to tell.
-	_, _ = io.WriteString(p.stderr, cli.Message(ctx, name, err, invocation.Invocation{}))
-	return failure.ClassOf(err).ExitCode()
+	return line.Run(ctx, p, args, p.report)
 }
 
-func (p *program) execute(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors and help are ours to print
-	events := flags.Uint("events", 0, "")
-	printVersion := flags.Bool("version", false, "")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		_, err = io.WriteString(p.stdout, help)
-		return err
-	case err != nil:
-		return failure.Configf("run "+name+" --help", "bad flag: %w", err)
-	case flags.NArg() > 0:
-		return failure.Configf("run "+name+" --help", "%s takes no arguments, only flags; got %d", name, flags.NArg())
-	case *printVersion:
-		ver, rev := cli.Build(version, commit)
-		_, err = fmt.Fprintf(p.stdout, "%s %s\ncommit %s\n", name, ver, rev)
-		return err
+func (p *program) report(ctx context.Context, err error) {
+	// Where stderr is gone there is nobody to tell.
+	_, _ = io.WriteString(p.stderr, cli.Message(ctx, name, err, invocation.Invocation{}.In))
+}
+
+// demoVerb is the whole program, without a word of its own.
+func demoVerb() cli.Verb[*program] {
+	return cli.Verb[*program]{
+		Summary: "shows the whole connector on this machine, with nothing to configure",
+		Detail: "It starts a throwaway PostgreSQL, a Kafka broker on a loopback port, the\n" +
+			"connector, an order service and a consumer, and removes them all at the end.\n" +
+			"CDC_OUTBOX_PG_BIN names the directory of the PostgreSQL programs to use.\n" +
+			name + " --version prints the version.",
+		Example: name + " --events 20",
+		Prepare: func(flags *flag.FlagSet) cli.Action[*program] {
+			events := flags.Uint("events", 0, "end after `N` events, with a summary; 0, the default, goes on until Ctrl-C")
+			return func(ctx context.Context, p *program) error {
+				return demo.Run(ctx, demo.Options{Events: int(*events), Out: p.stdout, Color: p.wantsColor(), Connect: p.connect})
+			}
+		},
 	}
-	return demo.Run(ctx, demo.Options{
-		Events:  int(*events),
-		Out:     p.stdout,
-		Color:   p.wantsColor(),
-		Connect: p.connect,
-	})
 }
 
 // connect runs the connector as cdc-outbox run does, but logs warnings and errors

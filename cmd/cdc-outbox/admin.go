@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"io"
@@ -16,16 +14,16 @@ import (
 
 func setupVerb() verb {
 	return verb{
-		name:    "setup",
-		summary: "creates what is missing: outbox table, publication, slot, least-privilege role",
-		detail: "It needs a source.url of a user who may create these. It can be run again, and\n" +
+		Name:    "setup",
+		Summary: "creates what is missing: outbox table, publication, slot, least-privilege role",
+		Detail: "It needs a source.url of a user who may create these. It can be run again, and\n" +
 			"changes nothing that exists.",
-		example: "cdc-outbox setup -c cdc-outbox.yaml\n" +
+		Example: "cdc-outbox setup -c cdc-outbox.yaml\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --role cdc --password-env CDC_PASSWORD --writer app\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --role cdc --print > setup.sql\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap   # after exit code 3; add --yes to do it\n" +
 			"cdc-outbox setup -c cdc-outbox.yaml --accept-gap --skip-to 0/16B3748   # past a transaction that run refuses",
-		prepare: func(flags *flag.FlagSet) action {
+		Prepare: func(flags *flag.FlagSet) action {
 			o := declareSetup(flags)
 			return func(ctx context.Context, p *program) error { return runSetup(ctx, p, o) }
 		},
@@ -158,12 +156,12 @@ func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {
 
 func teardownVerb() verb {
 	return verb{
-		name:    "teardown",
-		summary: "drops slot, publication and checkpoint, after --yes",
-		detail: "It needs a source.url of a user who may drop these. What was not published by then is lost\n" +
+		Name:    "teardown",
+		Summary: "drops slot, publication and checkpoint, after --yes",
+		Detail: "It needs a source.url of a user who may drop these. What was not published by then is lost\n" +
 			"to the connector. The outbox table stays, and a publication that others may use.",
-		example: "cdc-outbox teardown -c cdc-outbox.yaml --yes",
-		prepare: func(flags *flag.FlagSet) action {
+		Example: "cdc-outbox teardown -c cdc-outbox.yaml --yes",
+		Prepare: func(flags *flag.FlagSet) action {
 			yes := flags.Bool("yes", false, "do it; otherwise only say what would be dropped")
 			return forEach(flags, func(ctx context.Context, cfg *config.Config) (report, error) {
 				return admin.Teardown(ctx, cfg, *yes)
@@ -174,12 +172,12 @@ func teardownVerb() verb {
 
 func adoptVerb() verb {
 	return verb{
-		name:    "adopt",
-		summary: "takes over a slot of another program, such as Debezium: notes it in the checkpoint",
-		detail: "The next run goes on from where the slot stands then, and ends with exit code 3 if the\n" +
+		Name:    "adopt",
+		Summary: "takes over a slot of another program, such as Debezium: notes it in the checkpoint",
+		Detail: "The next run goes on from where the slot stands then, and ends with exit code 3 if the\n" +
 			"slot was dropped. Its reader may still run. Without --yes it changes nothing.",
-		example: "cdc-outbox adopt -c cdc-outbox.yaml --yes",
-		prepare: func(flags *flag.FlagSet) action {
+		Example: "cdc-outbox adopt -c cdc-outbox.yaml --yes",
+		Prepare: func(flags *flag.FlagSet) action {
 			yes := flags.Bool("yes", false, "do it; otherwise only say what would be taken over")
 			return forEach(flags, func(ctx context.Context, cfg *config.Config) (report, error) {
 				r, err := admin.Adopt(ctx, cfg, *yes)
@@ -194,21 +192,21 @@ func adoptVerb() verb {
 
 func checkVerb() verb {
 	return verb{
-		name:    "check",
-		summary: "checks every requirement of PostgreSQL and Kafka, and says how to fix what fails",
-		detail:  "It changes nothing. Exit code 2 if a check fails.",
-		example: "cdc-outbox check -c cdc-outbox.yaml",
-		prepare: func(flags *flag.FlagSet) action { return forEach(flags, found(admin.Check)) },
+		Name:    "check",
+		Summary: "checks every requirement of PostgreSQL and Kafka, and says how to fix what fails",
+		Detail:  "It changes nothing. Exit code 2 if a check fails.",
+		Example: "cdc-outbox check -c cdc-outbox.yaml",
+		Prepare: func(flags *flag.FlagSet) action { return forEach(flags, found(admin.Check)) },
 	}
 }
 
 func statusVerb() verb {
 	return verb{
-		name:    "status",
-		summary: "shows the slot's lag, retained WAL, checkpoint, and who holds the slot",
-		detail:  "It asks PostgreSQL, the checkpoint's store and, at http.listen of this machine, the running\nconnector, and changes nothing. Exit code 3 if the slot is lost, 1 if events do not get through.",
-		example: "cdc-outbox status -c cdc-outbox.yaml --json",
-		prepare: func(flags *flag.FlagSet) action { return forEach(flags, found(admin.Status)) },
+		Name:    "status",
+		Summary: "shows the slot's lag, retained WAL, checkpoint, and who holds the slot",
+		Detail:  "It asks PostgreSQL, the checkpoint's store and, at http.listen of this machine, the running\nconnector, and changes nothing. Exit code 3 if the slot is lost, 1 if events do not get through.",
+		Example: "cdc-outbox status -c cdc-outbox.yaml --json",
+		Prepare: func(flags *flag.FlagSet) action { return forEach(flags, found(admin.Status)) },
 	}
 }
 
@@ -234,12 +232,12 @@ func found[R interface {
 
 func tailVerb() verb {
 	return verb{
-		name:    "tail",
-		summary: "prints events as they would be published, from now on, confirming nothing",
-		detail:  "It reads through a temporary slot of its own, so that it can run beside a connector.",
-		example: "cdc-outbox tail -c cdc-outbox.yaml\n" +
+		Name:    "tail",
+		Summary: "prints events as they would be published, from now on, confirming nothing",
+		Detail:  "It reads through a temporary slot of its own, so that it can run beside a connector.",
+		Example: "cdc-outbox tail -c cdc-outbox.yaml\n" +
 			"cdc-outbox tail -c cdc-outbox.yaml --from-table --limit 10 --json",
-		prepare: func(flags *flag.FlagSet) action {
+		Prepare: func(flags *flag.FlagSet) action {
 			o := declareAdmin(flags)
 			fromTable := flags.Bool("from-table", false, "print the rows that are in the tables now, and end")
 			limit := flags.Uint("limit", 0, "end after `N` events; 0 means no limit")
@@ -254,27 +252,4 @@ func tailVerb() verb {
 			}
 		},
 	}
-}
-
-// report is a verb's result.
-type report interface {
-	WriteText(io.Writer) error
-}
-
-// show prints the report on stdout, for people or as JSON.
-func (p *program) show(r report, asJSON bool) error {
-	var b bytes.Buffer
-	if !asJSON {
-		err := r.WriteText(&b)
-		_, writeErr := io.WriteString(p.stdout, p.command.In(b.String()))
-		return errors.Join(err, writeErr)
-	}
-	encoder := json.NewEncoder(&b)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(r); err != nil {
-		return err
-	}
-	_, err := io.WriteString(p.stdout, p.command.InJSON(b.String()))
-	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"flag"
-	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
@@ -34,15 +33,4 @@ func (c *configFlags) load(p *program) (*config.Config, error) {
 		file = p.getenv("CDC_OUTBOX_CONFIG")
 	}
 	return config.Load(config.Options{File: file, Environ: p.environ, Set: c.set})
-}
-
-// getenv returns the last value of a variable, or "".
-func (p *program) getenv(name string) string {
-	value := ""
-	for _, assignment := range p.environ {
-		if v, ok := strings.CutPrefix(assignment, name+"="); ok {
-			value = v
-		}
-	}
-	return value
 }

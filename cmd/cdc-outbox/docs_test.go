@@ -1,8 +1,6 @@
 package main
 
 import (
-	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -70,19 +68,6 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 // parses returns the faults of a command line, short of running it.
 func parses(args []string) error {
-	p := &program{stdout: io.Discard, stderr: io.Discard}
-	v, args, err := p.choose(args)
-	if err != nil {
-		return err
-	}
-	flags := flag.NewFlagSet(v.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	v.prepare(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return v.usagef("takes no arguments, only flags")
-	}
-	return nil
+	_, err := new(program).line().Parse(args)
+	return err
 }

@@ -16,11 +16,11 @@ const healthTimeout = 3 * time.Second
 
 func healthcheckVerb() verb {
 	return verb{
-		name:    "healthcheck",
-		summary: "asks a running connector whether it is well, for a container's health check",
-		detail:  "It reads the same configuration as run and asks /livez at http.listen. Exit code 0 means well, 1 ill.",
-		example: "cdc-outbox healthcheck -c cdc-outbox.yaml",
-		prepare: func(flags *flag.FlagSet) action {
+		Name:    "healthcheck",
+		Summary: "asks a running connector whether it is well, for a container's health check",
+		Detail:  "It reads the same configuration as run and asks /livez at http.listen. Exit code 0 means well, 1 ill.",
+		Example: "cdc-outbox healthcheck -c cdc-outbox.yaml",
+		Prepare: func(flags *flag.FlagSet) action {
 			cfg := declareConfig(flags)
 			ready := flags.Bool("ready", false, "ask /readyz: whether events flow, or would if there were any")
 			return func(ctx context.Context, p *program) error {

@@ -8,7 +8,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/cli"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
@@ -45,23 +45,23 @@ func executeWith(ctx context.Context, connect func(context.Context, pipeline.Opt
 }
 
 func TestEveryVerbHasHelpWithAnExample(t *testing.T) {
-	for _, v := range verbs() {
+	for _, v := range new(program).line().Verbs {
 		for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}} {
 			got := execute(t.Context(), nil, args...)
-			if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "\n  "+v.name+" ") {
-				t.Errorf("%v does not list %s: %+v", args, v.name, got)
+			if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "\n  "+v.Name+" ") {
+				t.Errorf("%v does not list %s: %+v", args, v.Name, got)
 			}
 		}
-		for _, args := range [][]string{{v.name, "--help"}, {v.name, "-h"}, {"help", v.name}} {
+		for _, args := range [][]string{{v.Name, "--help"}, {v.Name, "-h"}, {"help", v.Name}} {
 			got := execute(t.Context(), nil, args...)
 			if got.code != 0 || got.stderr != "" {
 				t.Errorf("%v: code %d, stderr %q", args, got.code, got.stderr)
 			}
-			if !strings.HasPrefix(got.stdout, "cdc-outbox "+v.name+": ") {
+			if !strings.HasPrefix(got.stdout, "cdc-outbox "+v.Name+": ") {
 				t.Errorf("%v: does not begin with the verb and what it does: %q", args, got.stdout)
 			}
 			_, example, ok := strings.Cut(got.stdout, "\nExample:\n")
-			if !ok || !strings.Contains(example, "cdc-outbox "+v.name) {
+			if !ok || !strings.Contains(example, "cdc-outbox "+v.Name) {
 				t.Errorf("%v: has no example of the verb: %q", args, got.stdout)
 			}
 		}

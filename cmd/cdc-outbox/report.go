@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/cli"
 )
 
 // report tells the error ending the program: the cause, then the remedy. It is
@@ -20,7 +20,7 @@ func (p *program) report(ctx context.Context, err error) {
 		return
 	}
 	// Where stderr is gone there is nobody to tell.
-	_, _ = io.WriteString(p.stderr, cli.Message(ctx, "cdc-outbox", err, p.command))
+	_, _ = io.WriteString(p.stderr, cli.Message(ctx, "cdc-outbox", err, p.command.In))
 }
 
 // ending explains the end of run: what becomes of events, and whether to start

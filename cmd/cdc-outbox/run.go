@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
@@ -15,13 +16,13 @@ import (
 
 func runVerb() verb {
 	return verb{
-		name:    "run",
-		summary: "runs the connector until SIGTERM, SIGINT or SIGHUP",
-		detail: "On the first signal it stops reading, drains what is in flight, confirms the last\n" +
+		Name:    "run",
+		Summary: "runs the connector until SIGTERM, SIGINT or SIGHUP",
+		Detail: "On the first signal it stops reading, drains what is in flight, confirms the last\n" +
 			"position and exits with 0; a signal more than a second later ends it at once.",
-		example: "cdc-outbox run -c cdc-outbox.yaml\n" +
+		Example: "cdc-outbox run -c cdc-outbox.yaml\n" +
 			"CDC_OUTBOX_SOURCE_URL=postgres://cdc@localhost/app cdc-outbox run --set sink.stdout=true",
-		prepare: func(flags *flag.FlagSet) action {
+		Prepare: func(flags *flag.FlagSet) action {
 			cfg := declareConfig(flags)
 			return func(ctx context.Context, p *program) error { return runConnector(ctx, p, cfg) }
 		},
@@ -45,7 +46,7 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	}
 	surviveBrokenPipes()
 	p.boundMemory(cfg)
-	ver, rev := build()
+	ver, rev := cli.Build(version, commit)
 	log.Info("starting", zap.String("version", ver), zap.String("commit", rev), sources(cfg))
 	connect := p.connect
 	if connect == nil {

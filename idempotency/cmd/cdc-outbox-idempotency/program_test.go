@@ -3,15 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
-	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,21 +32,21 @@ func execute(ctx context.Context, environ []string, args ...string) outcome {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}} {
 		got := execute(t.Context(), nil, args...)
-		for _, v := range verbs() {
-			if got.code != 0 || !strings.Contains(got.stdout, "\n  "+v.name+" ") {
-				t.Errorf("%v does not list %s: %+v", args, v.name, got)
+		for _, v := range new(program).line().Verbs {
+			if got.code != 0 || !strings.Contains(got.stdout, "\n  "+v.Name+" ") {
+				t.Errorf("%v does not list %s: %+v", args, v.Name, got)
 			}
 		}
 	}
-	for _, v := range verbs() {
-		for _, args := range [][]string{{v.name, "--help"}, {v.name, "-h"}, {"help", v.name}} {
+	for _, v := range new(program).line().Verbs {
+		for _, args := range [][]string{{v.Name, "--help"}, {v.Name, "-h"}, {"help", v.Name}} {
 			got := execute(t.Context(), nil, args...)
-			if got.code != 0 || got.stderr != "" || !strings.HasPrefix(got.stdout, name+" "+v.name+": ") {
+			if got.code != 0 || got.stderr != "" || !strings.HasPrefix(got.stdout, name+" "+v.Name+": ") {
 				t.Errorf("%v: %+v", args, got)
 			}
 		}
-		if err := parses(strings.TrimPrefix(v.example, name+" ")); err != nil {
-			t.Errorf("%s: its example: %v", v.name, err)
+		if err := parses(strings.TrimPrefix(v.Example, name+" ")); err != nil {
+			t.Errorf("%s: its example: %v", v.Name, err)
 		}
 	}
 }
@@ -64,7 +63,7 @@ func TestUsageErrors(t *testing.T) {
 	for _, tt := range []struct{ args, stderr string }{
 		{"", "no verb given; the verbs are inspect, release, purge, sweep, version\nremedy: run cdc-outbox-idempotency --help"},
 		{"forget", `unknown verb "forget"; the verbs are inspect, `},
-		{"inspct", `unknown verb "inspct"; the verbs are inspect, release, purge, sweep, version` + "\nremedy: did you mean cdc-outbox-idempotency inspect?"},
+		{"inspct", `unknown verb "inspct"` + "\nremedy: did you mean cdc-outbox-idempotency inspect?"},
 		{"redis://u:xyzzy@h", "unknown verb; "},
 		{"inspect redis://u:xyzzy@h", "inspect takes no arguments, only flags; got 1"},
 		{"inspect --stoer redis://u:xyzzy@h", `inspect has no flag "--stoer"` + "\nremedy: did you mean --store?"},
@@ -79,10 +78,10 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestInterruptedVerbSaysSo(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cli.Stopped{Signal: os.Interrupt})
 	got := execute(ctx, nil, strings.Fields("inspect --store postgres://127.0.0.1:1/d --scope s --id 1")...)
-	if want := name + ": stopped by a signal\n"; got.code != 1 || got.stderr != want {
+	if want := name + ": stopped by signal: interrupt\n"; got.code != 1 || got.stderr != want {
 		t.Errorf("got %+v, want code 1 and %q", got, want)
 	}
 }
@@ -116,19 +115,6 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 // parses returns the faults of a command line, short of running it.
 func parses(command string) error {
-	args := strings.Fields(command)
-	v, err := find(args[0])
-	if err != nil {
-		return err
-	}
-	flags := flag.NewFlagSet(v.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	v.prepare(flags)
-	if err := flags.Parse(args[1:]); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("takes no argument %q", flags.Args())
-	}
-	return nil
+	_, err := new(program).line().Parse(strings.Fields(command))
+	return err
 }

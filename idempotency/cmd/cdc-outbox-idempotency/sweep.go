@@ -12,12 +12,12 @@ import (
 
 func sweepVerb() verb {
 	return verb{
-		name:    "sweep",
-		summary: "removes from PostgreSQL what is past its retention; Redis and DynamoDB do that by themselves",
-		detail: storeDetail + "\n\nIt waits for nobody, and may run beside consumers. Hourly, by cron, is enough for most;\n" +
+		Name:    "sweep",
+		Summary: "removes from PostgreSQL what is past its retention; Redis and DynamoDB do that by themselves",
+		Detail: storeDetail + "\n\nIt waits for nobody, and may run beside consumers. Hourly, by cron, is enough for most;\n" +
 			"consumers do it by themselves where Options.SweepEvery says so.",
-		example: name + " sweep --store postgres://app@localhost/app",
-		prepare: func(flags *flag.FlagSet) action {
+		Example: name + " sweep --store postgres://app@localhost/app",
+		Prepare: func(flags *flag.FlagSet) action {
 			url := flags.String("store", "", "the `URL` of the store; also "+storeEnv)
 			table := flags.String("name", "", "the `TABLE`, where it is not the default")
 			batch := flags.Int("batch", 0, "how many `ROWS` to delete in one statement, 1000 by default")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency/cmd/cdc-outbox-idempotency/internal/keystore"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/nearest"
 )
@@ -83,11 +84,11 @@ func prepare(do func(context.Context, keystore.Store, storage.Key) (report, erro
 
 func inspectVerb() verb {
 	return verb{
-		name:    "inspect",
-		summary: "shows what a consumer's store knows of a message",
-		detail:  storeDetail,
-		example: name + " inspect --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
-		prepare: prepare(func(ctx context.Context, store keystore.Store, key storage.Key) (report, error) {
+		Name:    "inspect",
+		Summary: "shows what a consumer's store knows of a message",
+		Detail:  storeDetail,
+		Example: name + " inspect --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
+		Prepare: prepare(func(ctx context.Context, store keystore.Store, key storage.Key) (report, error) {
 			record, err := store.Inspect(ctx, key)
 			return keyReport{record}, err
 		}),
@@ -96,11 +97,11 @@ func inspectVerb() verb {
 
 func releaseVerb() verb {
 	return verb{
-		name:    "release",
-		summary: "lets a message that is being processed, waits or was given up be run again at once",
-		detail:  storeDetail + "\n\nWhoever holds its lease loses it. A completed message stays completed.",
-		example: name + " release --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
-		prepare: prepare(func(ctx context.Context, store keystore.Store, key storage.Key) (report, error) {
+		Name:    "release",
+		Summary: "lets a message that is being processed, waits or was given up be run again at once",
+		Detail:  storeDetail + "\n\nWhoever holds its lease loses it. A completed message stays completed.",
+		Example: name + " release --store redis://localhost:6379/0 --scope shipping --id 0193a2f4-6c1e-7b7e-8f10-7f6c1f0f2c11",
+		Prepare: prepare(func(ctx context.Context, store keystore.Store, key storage.Key) (report, error) {
 			before, err := store.Release(ctx, key)
 			return releaseReport{Before: keyReport{before}}, err
 		}),
@@ -109,12 +110,12 @@ func releaseVerb() verb {
 
 func purgeVerb() verb {
 	return verb{
-		name:    "purge",
-		summary: "forgets messages, so that they would be run again if they came again",
-		detail: storeDetail + "\n\nWithout --id and --state it is all completed and given up messages of the scope.\n" +
+		Name:    "purge",
+		Summary: "forgets messages, so that they would be run again if they came again",
+		Detail: storeDetail + "\n\nWithout --id and --state it is all completed and given up messages of the scope.\n" +
 			"Without --yes it changes nothing.",
-		example: name + " purge --store redis://localhost:6379/0 --scope shipping --state failed --older 168h --yes",
-		prepare: func(flags *flag.FlagSet) action {
+		Example: name + " purge --store redis://localhost:6379/0 --scope shipping --state failed --older 168h --yes",
+		Prepare: func(flags *flag.FlagSet) action {
 			k := declareKey(flags)
 			states := flags.String("state", "", "only messages in these `STATES`: processing, completed, retryable, failed, separated by commas")
 			older := flags.Duration("older", 0, "only messages unchanged for this `DURATION`")
@@ -162,7 +163,7 @@ func parseStates(text string) ([]storage.State, error) {
 		var state storage.State
 		name = strings.TrimSpace(name)
 		if err := state.UnmarshalText([]byte(name)); err != nil || !slices.Contains(operable, state) {
-			return nil, failure.Configf(stateRemedy(name), "--state: unknown state%s", quote(name))
+			return nil, failure.Configf(stateRemedy(name), "--state: unknown state%s", cli.Quote(name))
 		}
 		states = append(states, state)
 	}

@@ -7,18 +7,17 @@ import (
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 )
 
 // Message tells a person about the error ending the program: its cause, then
-// its remedy, each on a line. command completes the commands in both.
-func Message(ctx context.Context, program string, err error, command invocation.Invocation) string {
-	text := "error: " + indented(command.In(err.Error())) + "\n"
+// its remedy, each on a line. complete completes the commands in both.
+func Message(ctx context.Context, program string, err error, complete func(string) string) string {
+	text := "error: " + indented(complete(err.Error())) + "\n"
 	if cause, ok := errors.AsType[Stopped](context.Cause(ctx)); ok && errors.Is(err, context.Canceled) {
 		text = fmt.Sprintf("%s: %v\n", program, cause)
 	}
 	if remedy := failure.RemedyOf(err); remedy != "" {
-		text += "remedy: " + indented(command.In(remedy)) + "\n"
+		text += "remedy: " + indented(complete(remedy)) + "\n"
 	}
 	return text
 }
