@@ -23,29 +23,29 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// standbyPoll is how often a warm spare looks whether the slot is free.
+// standbyPoll is the time between two looks of a warm spare at the slot.
 const standbyPoll = 500 * time.Millisecond
 
 // acquired is the slot, held by an open stream.
 type acquired struct {
 	stream *wal.Stream
 	next   phase.Step
-	found  *checkpoint.Checkpoint // what the server was compared with; nil: no checkpoint
+	found  *checkpoint.Checkpoint // compared with the server; nil: no checkpoint
 	cp     checkpoint.Checkpoint  // to begin with
 	start  pg.LSN                 // of the stream
-	// confirmed is the position that the stream reports until the log is known
-	// again. It is at most the slot's own.
+	// confirmed is the position reported on the stream until the log is known
+	// again: at most the slot's.
 	confirmed pg.LSN
 	tenure    *tenure
-	// predecessors may not know yet that they do not read the slot any more.
+	// predecessors may not know yet of the loss of the slot.
 	predecessors []catalog.Reader
-	snapshot     *catalog.HeldSnapshot // of a new slot, if it has to be published; to be released
-	unbound      error                 // why events of the tables as they are now would be bad ones; see bind
+	snapshot     *catalog.HeldSnapshot // of a new slot, if to be published; to be released
+	unbound      error                 // why events of the present tables would be bad; see bind
 }
 
-// acquire becomes the slot's reader: it creates what is missing on a first
-// start, stands by while another process holds the slot, compares the server
-// with the checkpoint, and starts streaming.
+// acquire becomes the slot's reader: creates slot and publication on a first
+// start, stands by while another process holds the slot, compares the server with
+// the checkpoint, and starts streaming.
 func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 	for fit := s.epoch != 0; ; {
 		if !fit {
@@ -63,10 +63,9 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 	}
 }
 
-// waitForSlot returns when nobody streams from the slot, or when the slot is no
-// longer one that we could read, and whether this instance was fit to take over at the
-// last look. It returns ErrTakenOver once the slot's holder has saved a checkpoint after
-// one of ours.
+// waitForSlot returns when the slot has no reader any more, or we could not read it. fit
+// tells whether this instance could take over at the last look. The error is ErrTakenOver
+// once the slot's holder has saved a checkpoint later than ours.
 func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err error) {
 	if _, err := s.phase.On(phase.Busy); err != nil {
 		return false, err
@@ -99,8 +98,8 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err 
 	}
 }
 
-// yield lets other instances that wait for the slot have it first, for a while, if this one
-// does not know that it is fit: its configuration may have a mistake that they have not.
+// yield leaves the slot to other waiting instances, for a while, if this instance may not be
+// fit: its configuration may have a mistake of its own.
 func (s *source) yield(ctx context.Context, sql *pgx.Conn) error {
 	for until := time.Now().Add(s.limits.yield); time.Now().Before(until); {
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
@@ -122,9 +121,9 @@ func (s *source) yield(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// tryAcquire is acquire without the wait. It looks at slot, checkpoint and
-// server position in the order that checkpoint.Server asks for. By the time the
-// slot is held this may be out of date, so begin looks again.
+// tryAcquire is acquire without the wait. The looks at slot, checkpoint and server
+// position are in the order of checkpoint.Server. By the time the slot is held
+// they may be out of date, so begin looks again.
 func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err error) {
 	repl, err := catalog.ConnectReplication(ctx, s.opts.URL)
 	if err != nil {
@@ -257,9 +256,9 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 	return err
 }
 
-// gatherForTransactions is how long transactions that trickle in gather before
-// a Kafka transaction. The limit is late enough as it is: what is read after it
-// was cut waits for the next one.
+// gatherForTransactions is how long trickling transactions gather before a Kafka
+// transaction. A longer wait is needless: a later event waits for the next Kafka
+// transaction anyway.
 const gatherForTransactions = time.Millisecond
 
 func (s *source) gather() time.Duration {
@@ -269,9 +268,9 @@ func (s *source) gather() time.Duration {
 	return s.opts.Linger
 }
 
-// createdMeanwhile looks for a slot that was missing before the checkpoint was
-// loaded. If it exists now, the checkpoint is that of another instance's first
-// start, and no slot was dropped: the error is catalog.ErrSlotActive.
+// createdMeanwhile looks for a slot missing before the load of the checkpoint. If
+// the slot exists now, the checkpoint is from another instance's first start, and
+// no slot was dropped: the error is catalog.ErrSlotActive.
 func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 	_, exists, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 	if err == nil && exists {
@@ -280,9 +279,9 @@ func (s *source) createdMeanwhile(ctx context.Context, sql *pgx.Conn) error {
 	return err
 }
 
-// verify compares the server with the checkpoint, and with what this process
-// has taken in since: after a reconnect, that is still in flight. It returns the
-// position that is durable downstream.
+// verify compares the server with the checkpoint, and with the events taken in
+// since, still in flight after a reconnect. It returns the position durable
+// downstream.
 func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (durable pg.LSN, err error) {
 	durable, err = checkpoint.Verify(stored, seen)
 	read := s.intake.furthest()
@@ -290,7 +289,7 @@ func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (
 		read = max(read, stored.Cut.Commit+1)
 	}
 	if err == nil && read > durable {
-		flying := *stored // there was a session in this process, so there is a checkpoint
+		flying := *stored // not nil after an earlier session
 		flying.LSN = read
 		if _, err = checkpoint.Verify(&flying, seen); err != nil {
 			err = fmt.Errorf("events were read up to %s that are not in the checkpoint yet, the last of them perhaps of a transaction that was half read: %w", read, err)
@@ -303,7 +302,7 @@ func (s *source) verify(stored *checkpoint.Checkpoint, seen checkpoint.Server) (
 func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		LSN:         lsn,
-		Landmark:    checkpoint.Landmark{Commit: lsn}, // nothing of ours was read behind it
+		Landmark:    checkpoint.Landmark{Commit: lsn}, // no event of ours was read behind lsn
 		Scope:       s.scope(),
 		SystemID:    seen.SystemID,
 		Timeline:    seen.Timeline,
@@ -314,9 +313,8 @@ func (s *source) checkpoint(seen checkpoint.Server, lsn pg.LSN) checkpoint.Check
 	}
 }
 
-// load returns the checkpoint, or nil where there is none. With
-// checkpoint.store: none this process still knows what it read itself. It does
-// not know whether another instance has confirmed more since.
+// load returns the checkpoint, or nil. With checkpoint.store: none, this process
+// still knows its own reads, but no later ones of another instance.
 func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkpoint, error) {
 	cp, ok, err := s.checkpointer.load(ctx, s.opts.Slot, s.opts.Checkpoint.Key)
 	if s.begun = nil; err != nil {
@@ -340,9 +338,9 @@ func (s *source) load(ctx context.Context, confirmed pg.LSN) (*checkpoint.Checkp
 	return &cp, nil
 }
 
-// reportCopied logs that the session starts beyond the stored checkpoint, because a
-// failover lost the last one, or the slot was adopted while it was read. The log then
-// explains the jump between the two positions.
+// reportCopied logs a start beyond the stored checkpoint: a failover lost the last
+// checkpoint, or the slot was adopted while another program read it. The line explains the
+// jump between the two positions.
 func (s *source) reportCopied(stored *checkpoint.Checkpoint, start pg.LSN) {
 	if stored == nil || start <= stored.LSN {
 		return

@@ -13,8 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// reading is what this instance shows to others, with the tables of its last
-// look.
+// reading is shown to other instances, with the tables of the last look.
 func (s *source) reading() catalog.Reading {
 	return s.readingOf(s.tables.lastSeen())
 }
@@ -27,10 +26,10 @@ func (s *source) readingOf(tables []catalog.TableInfo) catalog.Reading {
 	return r
 }
 
-// unlike is why a spare would not go on as the instance that reads the slot
-// does, as far as that shows it. A checkpoint that only the reader saves would
-// look, to whoever takes over from the spare, like a slot that somebody else
-// has moved on; and Kafka would miss what goes to standard output.
+// unlike is why the spare would go on unlike the slot's reader, as far as shown. If
+// the spare saves no checkpoints, a later instance would find the slot beyond the
+// reader's last checkpoint, as if moved on by somebody else. If the spare writes to
+// standard output, Kafka would miss the events.
 func (s *source) unlike(ctx context.Context, sql *pgx.Conn) error {
 	if s.opts.Checkpoint.Store == store.StoreNone {
 		saves, err := catalog.ReaderSaves(ctx, sql, s.opts.Slot)
@@ -53,7 +52,7 @@ func (s *source) unlike(ctx context.Context, sql *pgx.Conn) error {
 		"the instance that reads slot %q writes to Kafka, and the sink is standard output here", s.opts.Slot)
 }
 
-// unnoted is the slot, or the slot that is to be made, where no checkpoint knows it.
+// unnoted is the slot, existing or to be made, without a checkpoint.
 func (s *source) unnoted(seen checkpoint.Server, tables []catalog.TableInfo) *store.Unnoted {
 	return &store.Unnoted{
 		Seen: seen, Reading: s.readingOf(tables), Siblings: s.opts.Siblings,
@@ -61,8 +60,8 @@ func (s *source) unnoted(seen checkpoint.Server, tables []catalog.TableInfo) *st
 	}
 }
 
-// refused is why the slot is not to be read: each event would be published twice, or what
-// another slot has be left there.
+// refused is why the slot is not to be read: each event would be published twice, or
+// events of another slot be left there.
 func (s *source) refused(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
 	if err != nil {
@@ -74,9 +73,8 @@ func (s *source) refused(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 	return cmp.Or(err, verdict)
 }
 
-// withoutCheckpoint says that a slot is read of which no checkpoint is there.
-// Unconfirmed events come again, so nothing is lost; but everything lost before
-// would not show.
+// withoutCheckpoint logs the start from a slot without a checkpoint. Unconfirmed
+// events come again, so nothing is lost; but earlier losses would not show.
 func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	vanished, err := s.unnoted(seen, nil).Vanished(ctx, sql)
 	switch {

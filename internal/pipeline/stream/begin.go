@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
-// begin starts an epoch of checkpoints as the slot's holder, and publishes the
-// snapshot where one is still owed.
+// begin starts an epoch of checkpoints as the slot's holder, and publishes a pending
+// snapshot.
 func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	defer h.snapshot.Release()
 	if s.transactions != nil { // the rest may have to wait for Kafka
@@ -33,8 +33,7 @@ func (s *source) begin(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.replay(ctx, sql, h)
 }
 
-// take takes the next step of a session with the slot, and returns what it has
-// seen.
+// take takes the next step of a session with the slot, and returns the event seen.
 func (s *source) take(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.Event, error) {
 	switch h.next {
 	case phase.Claim:
@@ -55,8 +54,8 @@ func (s *source) alone(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.outlive(ctx, sql, h.predecessors)
 }
 
-// enter saves the first checkpoint of an epoch, which numbers it. A loss
-// showing before is in the checkpoint.
+// enter saves the first, numbered checkpoint of an epoch. A loss showing before is
+// in the checkpoint.
 func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	until, err := h.tenure.asked(func() (catalog.Slot, error) {
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
@@ -83,7 +82,7 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.recallDoubtful(ctx, &h.cp); err != nil {
 		return err
 	}
-	s.epoch = h.cp.Epoch // a save that fails may still have reached the store
+	s.epoch = h.cp.Epoch // a failed save may still have reached the store
 	if err := s.checkpointer.begin(ctx, h.cp); err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func (s *source) replay(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		return err
 	}
 	s.unfit.Over()
-	level := zap.DebugLevel // of a session that will not get further than those before it
+	level := zap.DebugLevel // of a session failing like those before
 	if !s.health.fallsBack() {
 		level = zap.InfoLevel
 		s.outage.Over()
@@ -112,7 +111,7 @@ func (s *source) replay(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.snapshot(ctx, sql, cp, h.snapshot)
 }
 
-// recognised notes that the log is the one read before. Everything published is
+// recognised notes that the log is the same as before. Everything published is
 // confirmed from then on, not earlier: positions of another log must not be.
 func (s *source) recognised() error {
 	if s.phase.Now() != phase.Replaying {
@@ -136,7 +135,7 @@ func (s *source) again(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.E
 	if err != nil {
 		return phase.Lost, err
 	}
-	ours := max(h.cp.LSN, s.checkpointer.confirmed()) // what the stream may have confirmed
+	ours := max(h.cp.LSN, s.checkpointer.confirmed()) // perhaps confirmed by the stream
 	ours = min(ours, h.start)                         // behind a later position, the server begins later than asked
 	now, err := s.load(ctx, 0)
 	if err != nil {
@@ -161,8 +160,8 @@ func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
 		(before.LSN == now.LSN && before.Cut == now.Cut && len(before.Doubtful) == len(now.Doubtful) || now.Epoch == own)
 }
 
-// compareEnds compares what brokers had acknowledged when the checkpoint was saved with what
-// they have now, before anything else is written.
+// compareEnds compares the brokers' acknowledgements as of the checkpoint with their
+// present records, before anything else is written.
 func (s *source) compareEnds(ctx context.Context, found *checkpoint.Checkpoint) error {
 	if found == nil {
 		return nil
@@ -170,8 +169,8 @@ func (s *source) compareEnds(ctx context.Context, found *checkpoint.Checkpoint) 
 	return s.checkpointer.exclusive(ctx, func() error { return anew(s.compare(ctx, found.Ends)) })
 }
 
-// noteLoss saves a checkpoint that says what was lost, if err is a loss; it
-// returns err. The slot is held, so that no other instance goes on before.
+// noteLoss saves a checkpoint with the loss, if err is a loss, and returns err. The
+// slot is held, so that no other instance goes on before.
 func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err error) error {
 	err = s.checkpointer.remember(err)
 	if s.checkpointer.losing() == nil {
@@ -185,8 +184,7 @@ func (s *source) noteLoss(ctx context.Context, cp checkpoint.Checkpoint, err err
 	return err
 }
 
-// noted is noteLoss of an error that ends a session, if it is a loss that
-// nothing shows later.
+// noted is noteLoss of the error at a session's end, if a loss would not show later.
 func (s *source) noted(ctx context.Context, err error) error {
 	if failure.ClassOf(err) != failure.Loss || s.checkpointer.losing() == nil {
 		return err
@@ -194,9 +192,9 @@ func (s *source) noted(ctx context.Context, err error) error {
 	return s.noteLoss(ctx, s.checkpointer.last(), err)
 }
 
-// number gives the checkpoint its epoch. It is higher than the epoch found. By
-// the server's clock it is also higher than that of an earlier holder whose
-// first checkpoint has not reached the store yet.
+// number gives the checkpoint an epoch higher than the epoch found and, by the
+// server's clock, higher than that of an earlier holder with a first checkpoint
+// still on the way to the store.
 func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {
 	var now int64 // microseconds
 	err := sql.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&now)

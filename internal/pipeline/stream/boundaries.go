@@ -15,31 +15,30 @@ import (
 )
 
 // Boundaries keep each transaction of the database in one Kafka transaction.
-// The intake holds a transaction's events in the queue until its commit has
-// come, so that the deliverer sees whole transactions only.
+// The intake holds a transaction's events in the queue until the commit, so that the
+// deliverer sees whole transactions only.
 type Boundaries struct {
-	// Keep turns them on. It takes Transactions.
+	// Keep turns them on, and takes Transactions.
 	Keep bool
 	// Split publishes a transaction of more than MaxBufferedBytes in parts.
-	// Without it, such a one is an error.
+	// Otherwise such a transaction is an error.
 	Split bool
 	// Totals writes the header cdc-tx-total into the records of a transaction
-	// that is published as a whole.
+	// published as a whole.
 	Totals bool
 }
 
-// boundaries are what the intake knows of them. It is the intake's own.
+// boundaries are the intake's knowledge of them.
 type boundaries struct {
 	Boundaries
 	limit int64
-	// Of a transaction refused as too big only the size is of interest until
-	// its commit comes.
+	// The size so far of a transaction refused as too big.
 	events int
 	memory int64
 }
 
-// waits reports whether the item waits for the end of its transaction. An event
-// that is passed over is seen by nobody, so it may have any size.
+// waits reports whether the item waits for the end of its transaction. A passed over
+// event is seen by nobody, so the transaction may have any size.
 func (b *boundaries) waits(it *item, extent checkpoint.Extent) bool {
 	return b.Keep && extent != checkpoint.InParts && (it.Bad == nil || it.Bad.Reason != transform.ReasonPassedOver)
 }
@@ -63,7 +62,7 @@ func (in *intake) enter(ctx context.Context, it item) error {
 		it.chunk.Release(1)
 		return err
 	}
-	it.ticket = in.tracker.Add() // not earlier: an event that found no memory may never come again
+	it.ticket = in.tracker.Add() // not earlier: an event without room may never come again
 	if in.bounds.waits(&it, extent) {
 		in.queue.hold(it)
 	} else {
@@ -74,14 +73,14 @@ func (in *intake) enter(ctx context.Context, it item) error {
 
 // extent is that of the event's transaction.
 func (in *intake) extent(ev *transform.Event) checkpoint.Extent {
-	if ev.XID == 0 { // it has none
+	if ev.XID == 0 { // no transaction
 		return checkpoint.Whole
 	}
 	return in.reading.Published(ev.Position.CommitLSN)
 }
 
-// oversize decides about the event's transaction, whose events held fill the
-// queue: it goes on in parts, or is refused at its end.
+// oversize decides about the event's transaction, held and filling the queue: go on in
+// parts, or refuse it at its end.
 func (in *intake) oversize(ev *transform.Event) checkpoint.Extent {
 	if !in.bounds.Split {
 		in.bounds.events, in.bounds.memory = in.queue.holds()
@@ -106,15 +105,15 @@ func (in *intake) measure(it item) {
 
 // oversized is the error of a refused transaction, at its end.
 func (in *intake) oversized(tx checkpoint.Transaction) error {
-	enough := in.bounds.memory + in.bounds.memory/8 // it is never quite the same
+	enough := in.bounds.memory + in.bounds.memory/8 // the size varies a little
 	return failure.Configf(fmt.Sprintf("raise sink.kafka.max_buffered_bytes to %d or more; or set sink.kafka.on_oversized_transaction: split, so that consumers may see a part of it", enough)+
 		in.skipRemedy(tx.Commit),
 		"transaction %s has %d events that take %d bytes, more than sink.kafka.max_buffered_bytes, %d, so sink.kafka.transaction_boundaries cannot keep it whole",
 		tx.Landmark, in.bounds.events, in.bounds.memory, in.bounds.limit)
 }
 
-// overtaken is the error of a transaction that is held and that the checkpoint
-// has passed: only another instance can have published it.
+// overtaken is the error of a held transaction passed by the checkpoint: only another
+// instance can have published the events.
 func (in *intake) overtaken(known pg.LSN, cut checkpoint.Cut) error {
 	n, _ := in.queue.holds()
 	if n == 0 {
@@ -123,9 +122,9 @@ func (in *intake) overtaken(known pg.LSN, cut checkpoint.Cut) error {
 	return fmt.Errorf("the checkpoint is at %s, and %d events of transaction %s are not published yet: %w", known, n, cut.Landmark, ErrTakenOver)
 }
 
-// sealed hands over the transaction that has ended.
+// sealed hands over the ended transaction.
 func (in *intake) sealed(end pg.LSN, landmark checkpoint.Landmark) error {
-	if err := in.tracker.Seal(end, landmark); err != nil { // first: its checkpoint must name its end
+	if err := in.tracker.Seal(end, landmark); err != nil { // first: the checkpoint must name the end
 		return err
 	}
 	in.queue.seal()

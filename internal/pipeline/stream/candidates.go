@@ -13,13 +13,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 )
 
-// candidateLooks are the pauses between two looks at the servers a failover may
-// go to: while each has a copy of the slot, and while one has none.
+// candidateLooks are the pauses between two looks at the servers a failover may go
+// to: while each has a copy of the slot, and while any has none.
 type candidateLooks struct{ ready, unready time.Duration }
 
-// watchCandidates looks at those servers now and then, beside the stream that
-// began with cp, on a goroutine and connections of its own: a server that does
-// not answer holds up nothing else. The returned function ends it.
+// watchCandidates looks at the candidates now and then, beside the stream begun with
+// cp, on a goroutine and connections of its own: a silent server holds up nothing
+// else. The returned function joins the goroutine.
 func (s *source) watchCandidates(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -54,7 +54,7 @@ func (s *source) watchCandidates(ctx context.Context, cp checkpoint.Checkpoint) 
 	}
 }
 
-// readCandidates is nil where the stream's server is alone.
+// readCandidates is nil if the stream's server is alone.
 func (s *source) readCandidates(ctx context.Context, cp checkpoint.Checkpoint) ([]catalog.Candidate, error) {
 	candidates, err := catalog.FindCandidates(ctx, s.opts.URL, s.opts.Standbys)
 	if err != nil || !candidates.Several() {
@@ -68,8 +68,7 @@ func (s *source) readCandidates(ctx context.Context, cp checkpoint.Checkpoint) (
 	return candidates.Read(ctx, conn, s.opts.Slot)
 }
 
-// candidatesAre notes how a failover would find the slot; nil while that is not
-// known.
+// candidatesAre notes how a failover would find the slot; nil: not known.
 func (h *Health) candidatesAre(list []catalog.Candidate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

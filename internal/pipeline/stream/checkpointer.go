@@ -20,29 +20,28 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// saveBytes of log make a position worth saving before the interval is over: it
-// keeps the slot of an idle outbox close behind busy tables.
+// saveBytes of log make a position worth a save before the interval is over. So
+// the slot of an idle outbox stays close behind busy tables.
 const saveBytes = 256 << 10
 
-// transactionsApart is the least time between two Kafka transactions that have
-// nothing but a position, behind saveBytes of log. Each is a round trip to the
-// coordinator, and a record more; the log of a second costs the server nothing.
+// transactionsApart is the least time between two Kafka transactions with nothing
+// but a position, behind saveBytes of log. Each is a round trip to the
+// coordinator, and another record; the log of a second costs the server nothing.
 const transactionsApart = time.Second
 
 // saveAgain is when the last checkpoint is saved once more, while the slot is
-// held: a former holder that was paused may write its own to Kafka later than
-// we ours, and compaction leaves the last.
+// held. A paused former holder may write an old checkpoint to Kafka after ours,
+// and compaction leaves the last.
 const saveAgain = 10 * time.Minute
 
 // saveWaits are those between attempts at a save.
 var saveWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
-// checkpointer makes the acked position durable and then confirms it, in this
-// order. So the slot's confirmed position is never beyond the checkpoint. If it
-// is, somebody else moved it.
+// checkpointer makes the acked position durable first, and then confirms. A slot
+// confirmed beyond the checkpoint was moved by somebody else.
 //
-// begin must be called before the tracker gets its first position: it says what
-// a checkpoint holds besides the position.
+// begin must be called before the tracker gets a position: begin gives all else
+// of a checkpoint.
 type checkpointer struct {
 	store    checkpoint.Store
 	tracker  *checkpoint.Locked
@@ -53,22 +52,22 @@ type checkpointer struct {
 	log      *zap.Logger
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
 	saving   chan struct{} // capacity 1: full during a save, or a transaction with one
-	progress *saving       // what health and metrics show
+	progress *saving       // for health and metrics
 
 	acked  atomic.Bool                // an event was acked since the last save
 	saved  atomic.Uint64              // LSN of the last save
 	stream atomic.Pointer[wal.Stream] // to confirm on; nil between connections
-	// ends are what brokers have acknowledged. With exactly once the sink says so itself.
+	// ends are the brokers' acknowledgements. With exactly once the sink adds them.
 	ends func() checkpoint.Ends
-	// holds tells whether the present stream is known to be of the log that was
-	// read.
+	// holds tells whether the present stream is known to be of the same log as
+	// before.
 	holds func() bool
 
 	mu      sync.Mutex            // never held during a save
 	current checkpoint.Checkpoint // as last saved, in the present epoch
-	seen    string                // the publication at the last look; the next checkpoint says so
-	passed  uint64                // the horizon of a look whose end was passed; likewise
-	coming  horizon               // that of a later look, whose end was not; zero: none
+	seen    string                // the publication at the last look, for the next checkpoint
+	passed  uint64                // the horizon of a look with its end passed; likewise
+	coming  horizon               // of a later look, with its end ahead; zero: none
 	owned   checkpoint.Owned      // likewise
 	lost    *checkpoint.Lost      // likewise; nil: nothing
 }
@@ -91,8 +90,7 @@ func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interva
 	return k
 }
 
-// begin sets what the next checkpoints say besides the position, and saves the
-// first of them.
+// begin sets all but the position of the next checkpoints, and saves the first.
 func (k *checkpointer) begin(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return k.exclusive(ctx, func() error { return k.try(ctx, cp) })
 }
@@ -128,14 +126,14 @@ func (k *checkpointer) finish(ctx context.Context, ended error) {
 	}
 }
 
-// unsaid tells that the loss of losing could not be saved, and why.
+// unsaid logs why the loss of losing could not be saved.
 func (k *checkpointer) unsaid(err error) {
 	k.log.Error("the checkpoint does not say what was lost, so that a restart may go on without a word: do not restart before it is accepted",
 		zap.Error(err), zap.String("lost", k.losing().Text))
 }
 
-// behindHorizon reports whether a later horizon counts than the last checkpoint
-// has. A new epoch alone is no reason to save one while this runs: each save
+// behindHorizon reports whether the last checkpoint's horizon is out of date. A
+// running pipeline does not save a checkpoint for the horizon alone: each save
 // into the database makes another.
 func (k *checkpointer) behindHorizon() bool {
 	k.mu.Lock()
@@ -144,7 +142,7 @@ func (k *checkpointer) behindHorizon() bool {
 	return k.current.Epoch != 0 && k.passed > k.current.Horizon
 }
 
-// losing is the loss the next checkpoints say; nil: none.
+// losing is the loss in the next checkpoints; nil: none.
 func (k *checkpointer) losing() *checkpoint.Lost {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,9 +156,9 @@ func (k *checkpointer) last() checkpoint.Checkpoint {
 	return k.current
 }
 
-// follow notes the publication of the last look, for the next checkpoints. It
-// was compared with the look before: a new membership was seen while an older
-// one was still there, so no row was left out. It never blocks.
+// follow notes the publication of the last look, for the next checkpoints. The
+// caller has compared both looks: a new membership was seen beside an older one,
+// so no row was left out. Never blocks.
 func (k *checkpointer) follow(publication string, h horizon) {
 	k.mu.Lock()
 	k.seen = publication
@@ -172,8 +170,7 @@ func (k *checkpointer) follow(publication string, h horizon) {
 	session.Wake(k.wake)
 }
 
-// horizon is that of a look: see checkpoint.Checkpoint. It counts for a
-// position behind end.
+// horizon is a look's, for positions behind end: see checkpoint.Checkpoint.
 type horizon struct {
 	id  uint64
 	end pg.LSN
@@ -186,8 +183,7 @@ func (k *checkpointer) pass(position pg.LSN) {
 	}
 }
 
-// own notes which tables' rows are ours, for the next checkpoints. It never
-// blocks.
+// own notes the owned tables for the next checkpoints. Never blocks.
 func (k *checkpointer) own(owned checkpoint.Owned) {
 	k.mu.Lock()
 	k.owned = owned
@@ -195,8 +191,7 @@ func (k *checkpointer) own(owned checkpoint.Owned) {
 	session.Wake(k.wake)
 }
 
-// remember has the next checkpoints say what was lost, if err is a loss; it
-// returns err.
+// remember puts the loss, if err is a loss, into the next checkpoints. It returns err.
 func (k *checkpointer) remember(err error) error {
 	if lost := checkpoint.LostBy(err); lost != nil {
 		k.mu.Lock()
@@ -206,23 +201,22 @@ func (k *checkpointer) remember(err error) error {
 	return err
 }
 
-// publication is what follow noted last.
+// publication is follow's last.
 func (k *checkpointer) publication() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.seen
 }
 
-// changed reports whether the catalogs showed something that the last
-// checkpoint does not say.
+// changed reports whether the catalogs showed something missing in the last
+// checkpoint.
 func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current.Epoch != 0 && (k.current.Publication != k.seen || k.current.Lost != k.lost || !k.current.Owned.SameTables(k.owned))
 }
 
-// event notes that events were acked. It wakes run only if a save has become
-// more urgent than run knows.
+// event notes acked events, and wakes run only if a save has become more urgent.
 func (k *checkpointer) event() {
 	first, behind := !k.acked.Swap(true), k.progress.moved()
 	if first || behind || k.unsaved() >= saveBytes {
@@ -242,8 +236,8 @@ func (k *checkpointer) unsaved() int64 { return int64(k.tracker.Position()) - in
 // ahead tells whether there is a position to save.
 func (k *checkpointer) ahead() bool { return k.unsaved() > 0 }
 
-// run saves and confirms positions until ctx ends. It returns an error that
-// retrying does not mend.
+// run saves and confirms positions until ctx ends (nil) or retrying does not help
+// (the error).
 func (k *checkpointer) run(ctx context.Context) error {
 	timer := time.NewTimer(k.quiet)
 	defer timer.Stop()
@@ -278,8 +272,8 @@ func (k *checkpointer) run(ctx context.Context) error {
 	}
 }
 
-// wait is how long the tracker's position may still wait to be saved; 0 means
-// that it is due.
+// wait is how long the tracker's position may still wait to be saved; 0: the save
+// is due.
 func (k *checkpointer) wait() time.Duration {
 	moved := k.unsaved()
 	limit := k.quiet
@@ -298,7 +292,7 @@ func (k *checkpointer) wait() time.Duration {
 	return max(0, limit-time.Since(k.last().SavedAt))
 }
 
-// try calls save, and notes for health and metrics how it went.
+// try calls save, and notes the result for health and metrics.
 func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error {
 	began := time.Now()
 	k.progress.begin()
@@ -314,10 +308,10 @@ func (k *checkpointer) try(ctx context.Context, cp checkpoint.Checkpoint) error 
 	return err
 }
 
-// save makes cp durable, at the tracker's position where that is further, and
-// confirms it. It is called through exclusive.
+// save makes cp durable, at the tracker's position if further, and confirms. It
+// is called through exclusive.
 func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error {
-	k.acked.Store(false) // before the position is read, so that an ack in between is left for the next save
+	k.acked.Store(false) // before the position is read: an ack in between is for the next save
 	position, landmark := k.tracker.Progress()
 	if last := k.last(); last.Epoch != 0 { // the tracker may not know yet of the last Kafka transaction
 		cp = cp.Reached(last.LSN, last.Landmark, last.Cut)
@@ -334,8 +328,8 @@ func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error
 	return nil
 }
 
-// dated returns cp as of now: with the time, what the last look showed, and what brokers have
-// acknowledged.
+// dated returns cp as of now: with the time, the last look's findings, and the brokers'
+// acknowledgements.
 func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
 	cp.Ends = k.ends()
 	k.mu.Lock()
@@ -346,7 +340,7 @@ func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
 	return cp
 }
 
-// durable notes that cp is, and confirms it.
+// durable notes cp as durable, and confirms.
 func (k *checkpointer) durable(cp checkpoint.Checkpoint) {
 	k.mu.Lock()
 	k.current = cp
@@ -355,9 +349,9 @@ func (k *checkpointer) durable(cp checkpoint.Checkpoint) {
 	k.confirm()
 }
 
-// enter makes epoch that of all later checkpoints, even before its first save
-// has succeeded. The save may fail and still reach the store, and then
-// checkpoints of the old epoch would not count.
+// enter sets the epoch of all later checkpoints, even before the first save has
+// succeeded. The save may fail and still reach the store, and then checkpoints of
+// the old epoch would not count.
 func (k *checkpointer) enter(epoch int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -376,7 +370,7 @@ func (k *checkpointer) confirm() {
 // confirmed is the last saved position.
 func (k *checkpointer) confirmed() pg.LSN { return pg.LSN(k.saved.Load()) }
 
-// received is how far the present stream was read; 0: there is none.
+// received is how far the present stream was read; 0: no stream.
 func (k *checkpointer) received() pg.LSN {
 	if s := k.stream.Load(); s != nil {
 		return s.Received()

@@ -4,9 +4,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// recallCut takes over the place within a transaction up to which the
-// checkpoint says it is published. The place counts changes of the tables that
-// are read, so it has a meaning only for them.
+// recallCut takes over the place of the checkpoint within a transaction published in
+// part. The place counts changes of the tables in use, and has no meaning for others.
 func (s *source) recallCut(h *acquired) error {
 	if h.found == nil || h.found.Cut.IsZero() {
 		return nil

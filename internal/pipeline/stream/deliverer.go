@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// deliverer moves items from the queue to the sink, and tells the tracker which
-// are dealt with. run is its only goroutine.
+// deliverer moves items from the queue to the sink, and tells the tracker of items
+// dealt with. run is its only goroutine.
 type deliverer struct {
 	queue        *queue
 	sink         sink.Sink
@@ -66,9 +66,8 @@ func (d *deliverer) deliver(ctx context.Context, batch []item) (done int, err er
 	return d.delivery.Deliver(ctx, d.sink, len(batch), func(i int) *delivery.Item { return &batch[i].Item })
 }
 
-// dealt notes that n events of the batch are dealt with. The time of those
-// behind them begins now: each dead letter takes a request, so a batch of them
-// may take long.
+// dealt notes that n events of the batch are dealt with. The time of the next ones
+// begins now: each dead letter takes a request, so a batch of them may take long.
 func (d *deliverer) dealt(n int) {
 	d.count.Add(uint64(n))
 	if f := d.current.Load(); f != nil {
@@ -76,21 +75,20 @@ func (d *deliverer) dealt(n int) {
 	}
 }
 
-// total is how many events are dealt with, so far.
+// total is the number of events dealt with, so far.
 func (d *deliverer) total() uint64 { return d.count.Load() }
 
-// last is the last event that was dealt with.
+// last is the last event dealt with.
 func (d *deliverer) last() *delivery.Last { return d.delivery.Last() }
 
 // flight is a batch on its way.
 type flight struct {
-	began  time.Time // of the delivery of what is not dealt with yet
+	began  time.Time // of the delivery of the events left
 	oldest time.Time // commit time of the first event
 }
 
-// stuck is how long the delivery in progress has had no acknowledgement. lag is
-// how long ago its first event was committed. Both are 0 while there is no
-// delivery.
+// stuck is how long the delivery in progress has had no acknowledgement, and lag how
+// long ago its first event was committed. Both are 0 without a delivery.
 func (d *deliverer) stuck() time.Duration {
 	if f := d.current.Load(); f != nil {
 		return time.Since(f.began)
@@ -105,8 +103,8 @@ func (d *deliverer) lag() time.Duration {
 	return 0
 }
 
-// dealtWith reports items, which may be none, as dealt with, one transaction at
-// a time, and gives their memory back: nobody reads an event after this.
+// dealtWith reports items, perhaps none, as dealt with, transaction by transaction,
+// and gives their memory back: nobody reads an event afterwards.
 func (d *deliverer) dealtWith(batch []item) {
 	var bytes int64
 	for i := 0; i < len(batch); {
@@ -132,7 +130,7 @@ func (d *deliverer) dealtWith(batch []item) {
 	d.checkpointer.event()
 }
 
-// stopRemedy names every way past a bad event: first the one that publishes it.
+// stopRemedy names every way past a bad event, beginning with its publication.
 func (o *Options) stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
 	remedy := delivery.PastBadEvent(bad)
 	if snapshot := ev.XID == 0 && !ev.CommitTime.IsZero(); snapshot {

@@ -19,12 +19,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// bind checks before the stream whether the tables have the columns the
-// configuration needs, and messages the fields. Where it fails, a first start
-// ends, and so does one where bad events do not stop the connector: one wrong
-// name would make every event a bad one. In all other cases the instance is not
-// ready, and the stream itself tells, because it may hold rows from before a
-// change of the table.
+// bind checks before the stream whether the tables have the columns required by
+// the configuration, and messages the fields. A failure ends a first start, and
+// any start if bad events do not stop the connector: a wrong name would make every
+// event bad. In all other cases the instance is not ready, and the stream will
+// tell, because it may hold rows from before a change of the table.
 func (s *source) bind(ctx context.Context, sql *pgx.Conn) error {
 	if s.opts.Messages {
 		if err := s.router.BindMessages(len(s.opts.Tables) == 0); err != nil {
@@ -57,9 +56,9 @@ func (s *source) suffice(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// unread is why a slot without a checkpoint is not to be read, or not to be
-// made: the Beginning is of another server, the slot was read and is gone, or
-// another one has the same events.
+// unread is why a slot without a checkpoint is not to be read, or not to be made:
+// the Beginning is of another server, the slot was read and is gone, or another
+// slot has the same events.
 func (s *source) unread(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
 	if s.begun != nil {
 		server, err := catalog.ReadServer(ctx, sql)
@@ -71,18 +70,17 @@ func (s *source) unread(ctx context.Context, sql *pgx.Conn, seen checkpoint.Serv
 			return err
 		}
 	}
-	if !seen.Exists && s.held != 0 { // a new one would leave out everything committed since
+	if !seen.Exists && s.held != 0 { // a new slot would leave out everything committed since
 		return failure.Lossf("find out what dropped it, such as its last reader (Debezium does with slot.drop.on.stop); then "+catalog.AcceptGap,
 			"slot %q is gone: another process read it while this one stood by, and had confirmed %s", s.opts.Slot, s.held)
 	}
 	return s.refused(ctx, sql, seen)
 }
 
-// create makes publication and slot for a first start, in this order: a slot's
+// create makes first the publication, then the slot, for a first start: a slot's
 // position must not lie before its publication. It returns the snapshot at the
-// slot's position if the configuration asks for one. In that case, and where
-// each event is to be delivered once, it first notes in the store, before the
-// slot exists, that nobody has read it.
+// slot's position if configured. For a snapshot or exactly-once delivery, the
+// store notes first, before the slot exists, that nobody has read the slot.
 func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*catalog.HeldSnapshot, error) {
 	opts := s.opts
 	if !opts.Create {
@@ -124,11 +122,10 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 	return catalog.HoldSnapshot(ctx, opts.URL, name)
 }
 
-// yieldTo handles a creation that failed because another instance was faster.
-// It returns the error of a slot that is active elsewhere. A moment ago what is
-// to be created did not exist.
+// yieldTo turns the error of a creation, lost to a faster instance, into that of a
+// slot active elsewhere: a moment ago nothing was there.
 func yieldTo(err error) error {
-	// Which error comes depends on how close the two creations were in time.
+	// The error depends on the time between the two creations.
 	if code := pgsql.State(err); code == pgerrcode.DuplicateObject || code == pgerrcode.UniqueViolation {
 		return fmt.Errorf("%w: %w", catalog.ErrSlotActive, err)
 	}
@@ -156,11 +153,11 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// snapshot publishes the rows that are in the outbox tables: those of the held
-// snapshot, or those visible now. Once all are acked it notes that it is done.
-// A crash before that repeats it. The held snapshot, that of the slot's
-// position, is gone by then. The slot is not: it has everything committed
-// since, also what was deleted since.
+// snapshot publishes the rows of the outbox tables: from the held snapshot, or all
+// visible now. Once all are acked, the checkpoint says so. A crash before repeats
+// the snapshot, from the rows visible then: the held snapshot, at the slot's
+// position, is gone. The slot has everything committed since, deleted rows
+// included.
 func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *catalog.HeldSnapshot) error {
 	name := ""
 	if held != nil {
@@ -180,13 +177,13 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	return s.checkpointer.begin(ctx, cp)
 }
 
-// snapshot takes in the rows that are in the tables now, with the columns the
-// publication sends, as a single transaction that ends at lsn, and waits until
-// all of them are acked. It returns their number.
+// snapshot takes in the present rows of the tables, with the publication's columns,
+// as a single transaction ending at lsn, and waits until all are acked. It returns
+// the number of rows.
 func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, publication string, from catalog.Snapshot, lsn pg.LSN) (int, error) {
 	in.metrics.Snapshot(true)
 	defer in.metrics.Snapshot(false)
-	defer in.queue.offer() // what there is when it fails
+	defer in.queue.offer() // also after a failure
 	next := pg.Position{CommitLSN: lsn}
 	for _, t := range tables {
 		rel, ok, err := catalog.ReadSent(ctx, sql, t, publication)

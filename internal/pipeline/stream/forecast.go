@@ -11,16 +11,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// Forecast tells where the log that the slot keeps is going, as of the last
-// look at the slot.
+// Forecast is the growth of the log kept by the slot, as of the last look.
 type Forecast struct {
-	// GrowthBytesPerSecond is how fast the log grows that the slot keeps.
+	// GrowthBytesPerSecond is how fast the kept log grows.
 	GrowthBytesPerSecond float64 `json:"growth_bytes_per_second"`
-	// LimitInSeconds is when the server may invalidate the slot at this rate
-	// (max_slot_wal_keep_size); nil where nothing limits it but the disk, of which
-	// PostgreSQL does not say how much is free.
+	// LimitInSeconds is when the server may invalidate the slot at the present rate
+	// (max_slot_wal_keep_size); nil if only the disk limits the log: PostgreSQL does
+	// not tell the free space.
 	LimitInSeconds *float64 `json:"limit_in_seconds,omitempty"`
-	// HeldBackBy is who keeps the slot where it is.
+	// HeldBackBy is the cause that holds the slot back.
 	HeldBackBy string `json:"held_back_by,omitempty"`
 }
 
@@ -29,7 +28,7 @@ const (
 	// some minutes, because a server moves a slot's restart_lsn in leaps.
 	forecastEvery = 5 * time.Second
 	forecastMarks = 24
-	// forecastLeast is what a slot may keep without a forecast: a few segments.
+	// forecastLeast is how much a slot may keep without a forecast: a few segments.
 	forecastLeast = 64 << 20
 )
 
@@ -53,9 +52,8 @@ func (t *trend) see(at time.Time, retained int64) {
 	t.marks = append(t.marks, mark{at, retained})
 }
 
-// growth is in bytes per second; 0 where the slot keeps up. It compares the
-// least that the slot kept in the two halves of the time, since that goes up
-// and down while all is well.
+// growth is in bytes per second; 0 if the slot keeps up. The least kept logs of the
+// two halves of the time are compared, as the size goes up and down while all is well.
 func (t *trend) growth() float64 {
 	n := len(t.marks)
 	if n < 4 || t.marks[n-1].retained < forecastLeast {
@@ -68,12 +66,12 @@ func (t *trend) growth() float64 {
 	return float64(after.retained-before.retained) / after.at.Sub(before.at).Seconds()
 }
 
-// least returns the mark with the least log. There is at least one.
+// least returns the mark with the least log, of at least one.
 func least(marks []mark) mark {
 	return slices.MinFunc(marks, func(a, b mark) int { return cmp.Compare(a.retained, b.retained) })
 }
 
-// forecast returns nil where nothing threatens. safe is Slot.SafeWALSize.
+// forecast returns nil without a threat. safe is Slot.SafeWALSize.
 func (t *trend) forecast(safe *int64, heldBackBy string) *Forecast {
 	rate := t.growth()
 	if rate <= 0 {
@@ -87,8 +85,8 @@ func (t *trend) forecast(safe *int64, heldBackBy string) *Forecast {
 	return f
 }
 
-// keptBy names the transaction that keeps the slot where it is, although this
-// connector has confirmed what is behind it; "" where there is none.
+// keptBy names the transaction holding back the slot behind the confirmed position;
+// "": none.
 func keptBy(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) string {
 	if slot.RestartLSN == 0 || int64(slot.ConfirmedFlush)-int64(slot.RestartLSN) < forecastLeast {
 		return ""

@@ -16,8 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Health collects what the connector knows of its own state. It is safe for
-// concurrent use.
+// Health collects the state of the connector. It is safe for concurrent use.
 type Health struct {
 	kafka        *delivery.Downstream
 	metrics      Metrics
@@ -41,28 +40,28 @@ type Health struct {
 	role  session.Role
 	slot  catalog.Slot
 	flush pg.LSN
-	known bool // slot and flush are what the last look has seen
+	known bool // slot and flush are from the last look
 	pgErr string
 	// storeErr is why the checkpoint store does not answer a spare or a
 	// session.
 	storeErr string
 	claimErr string          // while the transactional id is asked for
 	unfit    string          // why a spare could not take over, but for storeErr
-	unbound  string          // why the next event of the tables as they are would be a bad one
-	remedy   string          // of these five
+	unbound  string          // why the next event of the present tables would be bad
+	remedy   string          // of the five errors above
 	holder   *catalog.Holder // while the role is standby
-	orphan   int32           // the holder's number, if no instance is behind it; else 0
-	orphaned time.Time       // since when it has not moved
+	orphan   int32           // the holder's pid, if without an instance; else 0
+	orphaned time.Time       // since when the orphan has not moved
 	// Of all sessions:
 	progress   progress
 	standstill standstill
-	waited     bool // an earlier pipeline left log that was not confirmed
+	waited     bool // an earlier pipeline left unconfirmed log
 	// While the role is active:
 	looked     time.Time // when slot and publication were last seen
 	trend      trend
 	standbys   []catalog.Holder
 	candidates []catalog.Candidate
-	keptBy     string // who keeps the slot where it is; "" for nobody else
+	keptBy     string // the transaction holding the slot back; "": none
 	awaited    catalog.StandbyWait
 	sender     silentSender
 }
@@ -93,7 +92,7 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 }
 
 // newPhase returns a pipeline's first phase. Metrics and log tell each change; the log at debug
-// level, if this session repeats those before it.
+// level, if the session repeats earlier failures.
 func newPhase(p Parts, repeats func() bool) *phase.Machine {
 	p.Metrics.Phase(phase.Ended.String(), phase.Connecting.String()) // an earlier pipeline of this process may have ended
 	return phase.New(p.Transactions != nil, func(from, to phase.Phase) {
@@ -106,11 +105,11 @@ func newPhase(p Parts, repeats func() bool) *phase.Machine {
 	})
 }
 
-// asks begins a spare's look at the slot, which the returned function ends.
+// asks begins a spare's look at the slot; the returned function ends the look.
 func (h *Health) asks() func() { return h.look.Ask() }
 
-// active notes that this instance reads the slot, and why the next event of the tables
-// as they are now would be a bad one; nil if it would not.
+// active notes that the instance reads the slot, and why the next event of the present
+// tables would be bad, or nil.
 func (h *Health) active(unbound error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,14 +121,14 @@ func (h *Health) active(unbound error) {
 	h.progress.begin(h.looked)
 }
 
-// bound notes what active says of the tables. The caller holds mu.
+// bound notes active's verdict on the tables. The caller holds mu.
 func (h *Health) bound(err error) {
 	if h.unbound = ""; err != nil {
 		h.unbound, h.remedy = err.Error(), failure.RemedyOf(err)
 	}
 }
 
-// rebind notes what a look at tables says that did not suffice, until they do.
+// rebind notes looks at insufficient tables, until they suffice.
 func (h *Health) rebind(look func() error) error {
 	h.mu.Lock()
 	unbound := h.unbound != ""
@@ -147,8 +146,7 @@ func (h *Health) rebind(look func() error) error {
 	return nil
 }
 
-// standby notes that this instance waits for the slot, and why it could not take over; nil
-// if it could.
+// standby notes that the instance waits for the slot, and why it could not take over, or nil.
 func (h *Health) standby(unfit error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,8 +175,8 @@ func (h *Health) unseen() {
 	h.forget()
 }
 
-// forget makes what the server said of the slot unknown: old numbers would look
-// like the present. The caller holds mu.
+// forget drops the last look at the slot: old numbers would look like the present.
+// The caller holds mu.
 func (h *Health) forget() {
 	h.known, h.standbys = false, nil
 	h.metrics.SlotUnknown()
@@ -202,16 +200,15 @@ func (h *Health) down(err error) {
 	h.metrics.Connected("postgres", false)
 }
 
-// answered notes that PostgreSQL and the checkpoint store do, although the session
-// has not begun: it waits for Kafka, which has reasons of its own.
+// answered notes that PostgreSQL and the checkpoint store answer, although the
+// session has not begun: the wait for Kafka has reasons of its own.
 func (h *Health) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pgErr, h.storeErr = "", ""
 }
 
-// slotSeen notes what the server said of the slot, and who but this connector
-// keeps it where it is.
+// slotSeen notes a look at the slot, and a transaction holding the slot back.
 func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.mu.Lock()
 	h.slot, h.flush, h.known, h.looked, h.keptBy = slot, flush, true, time.Now(), keptBy
@@ -222,8 +219,8 @@ func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.metrics.Slot(slot, flush, lag)
 }
 
-// waitsFor notes what the server waits for before it sends the stream. It
-// reports whether that is a standby that is away, and was not at the last look.
+// waitsFor notes the standby the server waits for before sending the stream, and
+// reports whether a standby has been away only since the last look.
 func (h *Health) waitsFor(w catalog.StandbyWait) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,10 +6,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// errOversized says that everything held would be more than the queue's bound.
+// errOversized: everything held would exceed the queue's bound.
 var errOversized = errors.New("what is held does not fit the queue")
 
-// hold is push of an item that the taker must not see before seal or part.
+// hold is push of an item hidden from the taker until seal or part.
 func (q *queue) hold(it item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -18,18 +18,18 @@ func (q *queue) hold(it item) {
 	q.holding += it.memory
 }
 
-// holds reports whether anything is held, and how much memory it has.
+// holds returns the number and the memory of the held items.
 func (q *queue) holds() (items int, memory int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.held, q.holding
 }
 
-// seal shows the taker everything held, which is a whole transaction of the
-// database: it is taken at once.
+// seal shows the taker everything held, a whole transaction of the database, to be
+// taken at once.
 func (q *queue) seal() { q.show(true) }
 
-// part shows the taker everything held, to be taken as it comes.
+// part shows the taker everything held, to be taken item by item.
 func (q *queue) part() { q.show(false) }
 
 func (q *queue) show(whole bool) {
@@ -47,11 +47,11 @@ func (q *queue) show(whole bool) {
 	}
 }
 
-// seen is the end of the items that the taker sees. The caller holds mu.
+// seen is the end of the items seen by the taker. The caller holds mu.
 func (q *queue) seen() int { return len(q.items) - q.held }
 
-// unit is what has to be taken at once: the next item, and those joined to it.
-// The caller holds mu.
+// unit is the next item with all joined to it, to be taken at once. The caller
+// holds mu.
 func (q *queue) unit() (items []item, size int64) {
 	for end := q.head; ; end++ {
 		size += q.items[end].Size

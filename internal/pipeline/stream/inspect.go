@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// inspect asks the server for what the checkpoint is compared with, except its
-// identity and the end of its log. Where the tables cannot be read through the
-// publication, the error says why, as does the view: sinceCheckpoint judges it.
+// inspect asks the server for all to compare with the checkpoint, except identity
+// and end of the log. If the tables cannot be read through the publication, error
+// and view say why: see sinceCheckpoint.
 func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server, *catalog.View, error) {
 	var v catalog.View
 	if err := v.ReadSlot(ctx, sql, s.names()); err != nil {
@@ -27,7 +27,7 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	return seen, &v, err
 }
 
-// inspectFrom is inspect with a view of which the slot is read.
+// inspectFrom is inspect after the view's ReadSlot.
 func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v *catalog.View) (checkpoint.Server, error) {
 	if err := v.ReadPublication(ctx, sql, s.names()); err != nil {
 		return checkpoint.Server{}, err
@@ -49,13 +49,13 @@ func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v *catalog.View
 	return seen, nil
 }
 
-// names are those of the configuration.
+// names are the configured ones.
 func (s *source) names() catalog.Source {
 	return catalog.Source{Slot: s.opts.Slot, Publication: s.opts.Publication, Tables: s.opts.Tables, Needed: s.router.Needed}
 }
 
-// known is the checkpoint that the server is compared with, with the present
-// names of the tables; nil: there is none.
+// known is the checkpoint to compare with the server, with the present names of the
+// tables; nil: no checkpoint.
 func (s *source) known(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server, view *catalog.View) (*checkpoint.Checkpoint, error) {
 	found, err := s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil || found == nil {
@@ -63,14 +63,13 @@ func (s *source) known(ctx context.Context, sql *pgx.Conn, seen checkpoint.Serve
 	}
 	confirmed := found.Confirmed(seen.Slot.ConfirmedFlush)
 	if s.epoch != 0 && confirmed.LSN > found.LSN {
-		return nil, ErrTakenOver // what was in doubt is no more, but this process may have read it already, to write it again
+		return nil, ErrTakenOver // transactions in doubt are decided, but this process may have read their events, to write them again
 	}
 	return s.through(ctx, sql, s.follow(confirmed, view), seen.Publication)
 }
 
-// readable is the error of a publication or of tables that cannot be read,
-// which are invalid as inspect says, or of a slot without a checkpoint, which
-// it takes a decision to read.
+// readable is the error of an unreadable publication or table, invalid from inspect,
+// or of a slot without a checkpoint, if an operator has to decide.
 func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.Checkpoint, seen checkpoint.Server, view *catalog.View, invalid error) error {
 	if invalid != nil {
 		return s.sinceCheckpoint(ctx, sql, found, view, invalid)
@@ -86,10 +85,9 @@ func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.
 	return checkpoint.Undecided(seen.Slot, found, s.begun, s.opts.Snapshot, s.transactions != nil)
 }
 
-// sinceCheckpoint turns the error of an unfit publication or table into a loss,
-// if it was read before: rows may have been left out since. Messages do not
-// pass through the publication, so for them it is no loss. A name that is
-// mistaken is none either.
+// sinceCheckpoint turns the error of an unfit publication or table into a loss, if
+// either was read before: rows may have been left out since. Messages do not pass
+// through the publication, so nothing of them is lost, nor by a mistaken name.
 func (s *source) sinceCheckpoint(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint, v *catalog.View, err error) error {
 	if _, missing := errors.AsType[*catalog.MissingPublication](err); missing {
 		read := ""
@@ -107,8 +105,8 @@ func (s *source) sinceCheckpoint(ctx context.Context, sql *pgx.Conn, cp *checkpo
 	return cp.Unread(v, func(oid uint32) (pg.Table, error) { return catalog.TableOf(ctx, sql, oid) })
 }
 
-// follow has a checkpoint name the tables as they are called now, and says how
-// source.tables differs from what it was.
+// follow gives a checkpoint the present names of the tables, and logs a change of
+// source.tables.
 func (s *source) follow(found checkpoint.Checkpoint, v *catalog.View) *checkpoint.Checkpoint {
 	now := found.Following(v.Tables)
 	if s.followed == now.Scope { // a spare looks again and again
@@ -125,7 +123,7 @@ func (s *source) follow(found checkpoint.Checkpoint, v *catalog.View) *checkpoin
 	return &now
 }
 
-// through has a checkpoint be of the publication of now, where that loses nothing.
+// through gives a checkpoint the present publication, if nothing is lost by the change.
 func (s *source) through(ctx context.Context, sql *pgx.Conn, found *checkpoint.Checkpoint, publication string) (*checkpoint.Checkpoint, error) {
 	now, err := found.Through(s.opts.Publication, publication, s.names().PublishedBefore(ctx, sql))
 	if err == nil && now.PublicationName != found.PublicationName && !s.switched { // a spare looks again and again
@@ -140,8 +138,8 @@ func identify(seen *checkpoint.Server, id catalog.Identity) {
 	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = id.SystemID, id.Timeline, id.Database, id.FlushLSN
 }
 
-// timelineSwitch finds the position at which the server left the checkpoint's
-// timeline, if it has left it.
+// timelineSwitch finds the position where the server left the checkpoint's timeline,
+// if ever.
 func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint.Checkpoint, seen *checkpoint.Server) (err error) {
 	if stored == nil || stored.Timeline == seen.Timeline {
 		return nil
@@ -150,24 +148,23 @@ func timelineSwitch(ctx context.Context, repl *pgconn.PgConn, stored *checkpoint
 	return err
 }
 
-// errTwoServers ends a session whose connections lead to different servers, as
-// may happen during a failover. What one server says of the slot is not true of
-// the other.
+// errTwoServers ends a session with connections to different servers, as during a
+// failover: the slots differ.
 var errTwoServers = errors.New("source.url led two connections to different servers, or to one that started or was promoted in between")
 
-// errStandby ends a session with a standby. A standby may be behind, and its
-// slot may be missing or not ready, although the primary has everything. It is
-// judged after its promotion. A standby with a slot of its own is not read
-// either: its stream would go on over the promotion, with positions of another
-// timeline than the checkpoint has.
+// errStandby ends a session with a standby. A standby may be behind, and its slot
+// missing or not ready, although the primary has everything. The comparison is for
+// after the promotion. A standby with a slot of its own is not read either: the
+// stream would go on over the promotion, with positions of another timeline than
+// the checkpoint's.
 var errStandby = &failure.Error{
 	Class:  failure.Transient,
 	Remedy: "add target_session_attrs=read-write to source.url, and list all hosts there",
 	Err:    errors.New("the server is a standby, which is not read until it is promoted"),
 }
 
-// samePrimary returns the database that both connections lead to. It is an
-// error if they lead to two servers, or to a standby.
+// samePrimary returns the database of both connections. Two servers, or a standby,
+// are an error.
 func samePrimary(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (database string, err error) {
 	a, err := catalog.ReadInstance(ctx, sql.PgConn())
 	if err != nil {

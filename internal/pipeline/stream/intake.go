@@ -16,13 +16,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// intake turns the stream's messages into items of the queue. It lives longer
-// than a connection. After a reconnect resume tells it where the stream begins,
-// and it passes over what the server sends again. A single goroutine uses it.
+// intake turns the stream's messages into items of the queue. An intake outlives
+// connections. After a reconnect, resume tells where the stream begins, and the
+// intake passes over repeated messages. A single goroutine uses an intake.
 //
-// The road of a row: it is of an outbox table, it is an event, it was not read
-// before; the router makes a record of it, and it enters the queue once there is
-// room.
+// The road of a row: of an outbox table, an event, not read before; the router makes
+// a record, and the item enters the queue once there is room.
 type intake struct {
 	router       *transform.Router
 	queue        *queue
@@ -34,16 +33,16 @@ type intake struct {
 	metrics      intakeMetrics
 	digest       *digest.Log
 
-	changes atomic.Uint64 // all messages that arrived, except keepalives
+	changes atomic.Uint64 // all arrived messages, except keepalives
 
 	relation *pg.Relation            // of the last row taken in
-	bound    map[uint32]*pg.Relation // those the router has bound, by OID
+	bound    map[uint32]*pg.Relation // by the router, by OID
 
 	reading checkpoint.Reading
 	bounds  boundaries
 	moves   transform.Moves // of the present transaction
 
-	recognised func() error // called at each position known to be of the same log
+	recognised func() error // called at each position known to be of the log read before
 }
 
 func newIntake(p Parts, tables *outboxTables, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
@@ -59,19 +58,19 @@ func newIntake(p Parts, tables *outboxTables, q *queue, t *checkpoint.Locked, k 
 	}
 }
 
-// arrived is how many messages have, keepalives apart.
+// arrived is the number of arrived messages, keepalives apart.
 func (in *intake) arrived() uint64 { return in.changes.Load() }
 
-// furthest is how far the log was read, a transaction that was cut included.
+// furthest is how far the log was read, a cut transaction included.
 func (in *intake) furthest() pg.LSN { return in.reading.Furthest() }
 
-// landmark is where the last transaction with events was committed that was read to its end.
+// landmark is the commit of the last transaction with events read to its end.
 func (in *intake) landmark() pg.LSN { return in.reading.Landmark().Commit }
 
-// within reports whether a part of a transaction was read, and not all of it.
+// within reports whether a transaction was read only in part.
 func (in *intake) within() bool { return in.reading.Within() }
 
-// beginAt has everything before the position count as dealt with.
+// beginAt makes everything before the position count as dealt with.
 func (in *intake) beginAt(position pg.LSN) error {
 	if err := in.tracker.Keepalive(position); err != nil {
 		return fmt.Errorf("start position: %w", err)
@@ -79,9 +78,9 @@ func (in *intake) beginAt(position pg.LSN) error {
 	return nil
 }
 
-// consume takes messages from the stream until it ends or an event cannot be
-// taken in. Once ctx has ended, it goes on to the end of the transaction, for as long as
-// patience says then.
+// consume takes messages from the stream until the stream ends or an event cannot be
+// taken in. After the end of ctx, consume goes on to the end of the transaction, for at
+// most the patience of that moment.
 func (in *intake) consume(ctx context.Context, s *wal.Stream, patience func() time.Duration) error {
 	defer in.queue.offer()
 	until := untilWhole(ctx, patience)
@@ -147,7 +146,7 @@ func (in *intake) commit(msg *wal.Message) error {
 	return nil
 }
 
-// idle notes that there is nothing of ours up to pos.
+// idle notes that no event of ours is left up to pos.
 func (in *intake) idle(pos pg.LSN) error {
 	if err := in.tables.learn(pos); err != nil {
 		return err
@@ -163,10 +162,10 @@ func (in *intake) idle(pos pg.LSN) error {
 	return nil
 }
 
-// resume prepares for a stream. past is what checkpoint and slot say of the
-// log; the events up to its cut were published.
+// resume prepares for a stream. past is the knowledge of checkpoint and slot; events
+// up to its cut were published.
 func (in *intake) resume(past checkpoint.Past) error {
-	if cut := in.reading.Cut(); !cut.IsZero() && cut.Commit < past.Known { // another instance has read the rest of it
+	if cut := in.reading.Cut(); !cut.IsZero() && cut.Commit < past.Known { // another instance has read the rest
 		if err := in.overtaken(past.Known, cut); err != nil {
 			return err
 		}
@@ -178,8 +177,8 @@ func (in *intake) resume(past checkpoint.Past) error {
 	return in.recognise(in.reading.Resume(past))
 }
 
-// recognise tells that the log is known to be the same, unless the step before
-// it returned err.
+// recognise calls recognised once the log is known to be the same, unless the step
+// before failed with err.
 func (in *intake) recognise(err error) error {
 	if err != nil || !in.reading.Recognised() {
 		return err
@@ -202,7 +201,7 @@ func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 	return in.take(ctx, ev, err, msg)
 }
 
-// known reports whether a row of ours is no new event: it was moved, or read before.
+// known reports whether a row of ours is no new event: moved, or read before.
 func (in *intake) known(row *pg.Row) (bool, error) {
 	if move := in.moves.Inserted(in.router, row); move != transform.NotMoved {
 		if err := in.moved(row, move); move == transform.Moved || err != nil {
@@ -212,8 +211,8 @@ func (in *intake) known(row *pg.Row) (bool, error) {
 	return in.reading.Row(row)
 }
 
-// bind looks after the columns of a new definition: those detected before must
-// not be gone, and those detected now must not be gone later.
+// bind looks after the columns of a new definition: columns detected before must
+// not be gone, nor columns detected now be gone later.
 func (in *intake) bind(row *pg.Row) {
 	rel, commit := row.Relation, row.Position.CommitLSN
 	in.relation = rel
@@ -243,8 +242,8 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 	return in.take(ctx, ev, err, msg)
 }
 
-// take has the event enter the queue that the router made, or could not make,
-// of the message. From then on it counts as read.
+// take puts the message's event into the queue, with the router's error if any. From
+// then on the event counts as read.
 func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, msg *wal.Message) error {
 	it := item{chunk: msg.Chunk}
 	if err := it.carry(ev, in.passOver(&msg.Row, routed)); err != nil {
@@ -278,8 +277,8 @@ func (in *intake) passOver(row *pg.Row, routed error) error {
 
 var errPassedOver = errors.New("an operator passed over its transaction")
 
-// endNonTransactional ends what a message of no transaction is to the tracker:
-// a transaction of its own that no commit will end.
+// endNonTransactional seals a message of no transaction: the tracker counts it as a
+// transaction, and no commit will come.
 func (in *intake) endNonTransactional(end pg.LSN) error {
 	if err := in.sealed(end, checkpoint.Landmark{}); err != nil {
 		return fmt.Errorf("message of no transaction: %w", err)
@@ -288,8 +287,8 @@ func (in *intake) endNonTransactional(end pg.LSN) error {
 	return nil
 }
 
-// carry has the item carry the event, or returns the router's error unless that
-// is of the event.
+// carry gives the item the event, and returns the router's error unless the event is
+// bad.
 func (it *item) carry(ev *transform.Event, routed error) error {
 	if routed != nil {
 		bad, isBad := errors.AsType[*transform.BadEvent](routed)

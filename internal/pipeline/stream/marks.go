@@ -8,15 +8,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// marksKept bounds the marks. At a look every two seconds that is a few
-// minutes; of a longer time every second mark is left out, so that an age is
-// exact to a hundredth of it.
+// marksKept bounds the marks: a few minutes at a look every two seconds. For a longer
+// time every second mark is left out, so that an age is exact to a hundredth.
 const marksKept = 256
 
-// marks tell when the server's log reached which position. So the age of
-// whatever is behind a position is known, however the position moves. They
-// belong to the log and not to a session. The zero value knows nothing. Not safe
-// for concurrent use.
+// marks tell when the server's log reached a position. So the age of the log behind
+// a position is known, however the position moves. Marks belong to the log and not
+// to a session. The zero value knows nothing. Not safe for concurrent use.
 type marks []logMark
 
 // logMark is an end of the server's log, and when it was first seen.
@@ -25,8 +23,8 @@ type logMark struct {
 	at  time.Time
 }
 
-// see notes the end of the log, and forgets what done has passed. Marks beyond
-// the end are of another log: a standby was promoted that was behind.
+// see notes the end of the log, and forgets marks passed by done. Marks beyond the end
+// are of another log: a standby was promoted while behind.
 func (m *marks) see(now time.Time, end, done pg.LSN) {
 	kept := (*m)[:m.behind(end)]
 	if first := kept.behind(done); first > 0 {
@@ -56,8 +54,7 @@ func (m marks) behind(pos pg.LSN) int {
 	return sort.Search(len(m), func(i int) bool { return m[i].end > pos })
 }
 
-// age is for how long the server has had log beyond the position; 0 where it has
-// none.
+// age is how long the server has had log beyond the position; 0 without any.
 func (m marks) age(now time.Time, pos pg.LSN) time.Duration {
 	if i := m.behind(pos); i < len(m) {
 		return now.Sub(m[i].at)

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
-// Metrics is told what happens; package internal/metrics implements it. Its
-// methods are called from several goroutines and must not block.
+// Metrics is told of events in the pipeline; package internal/metrics implements it.
+// The methods are called from several goroutines and must not block.
 type Metrics interface {
 	retention.Observer
 	delivery.Metrics
@@ -23,15 +23,15 @@ type Metrics interface {
 	Phase(from, to string)
 }
 
-// intakeMetrics is told what is read.
+// intakeMetrics is told of the stream's content.
 type intakeMetrics interface {
-	// Ignored counts changes of outbox rows that are no inserts, by operation:
+	// Ignored counts changes of outbox rows other than inserts, by operation:
 	// update, delete or truncate.
 	Ignored(operation string)
-	// Transaction counts a transaction that was read to its end and has events.
+	// Transaction counts a transaction with events, read to its end.
 	Transaction()
-	// Split counts a transaction that is published in parts, as it is larger
-	// than MaxBufferedBytes.
+	// Split counts a transaction published in parts, as larger than
+	// MaxBufferedBytes.
 	Split()
 	// Snapshot is told when the publication of the tables' rows begins and ends,
 	// SnapshotRow of each row.
@@ -39,21 +39,20 @@ type intakeMetrics interface {
 	SnapshotRow()
 }
 
-// slotMetrics is told what the server says of the slot.
+// slotMetrics is told of the slot on the server.
 type slotMetrics interface {
-	// Slot is told of a look at it: its flush position, and how long ago the
-	// oldest event in flight was committed.
+	// Slot is told of a look at the slot: the end of the server's log, and how
+	// long ago the oldest event in flight was committed.
 	Slot(slot catalog.Slot, flush pg.LSN, lag time.Duration)
-	// SlotUnknown is told that what Slot was told holds no more.
+	// SlotUnknown is told that Slot's last values hold no more.
 	SlotUnknown()
-	// Failover is told how failovers would find the slot; nil while that is not
-	// known.
+	// Failover is told how failovers would find the slot; nil: not known.
 	Failover([]catalog.Candidate)
-	// ObserveUnconfirmed hands over what is read when metrics are collected:
-	// for how long the server has had something that is not confirmed.
+	// ObserveUnconfirmed hands over a function for the collection of metrics: how
+	// long the server has had unconfirmed log.
 	ObserveUnconfirmed(func() time.Duration)
-	// ObserveStandstill hands over how many sessions in a row have failed at
-	// one position.
+	// ObserveStandstill hands over how many sessions in a row have failed at the
+	// same position.
 	ObserveStandstill(failures func() int)
 }
 
@@ -61,7 +60,7 @@ type slotMetrics interface {
 type checkpointMetrics interface {
 	// CheckpointSaved is told of every attempt.
 	CheckpointSaved(err error)
-	// ObserveCheckpoint hands over the age of the oldest acknowledged position
-	// that is not saved; 0 if all are.
+	// ObserveCheckpoint hands over the age of the oldest acknowledged position not
+	// saved; 0 if all are.
 	ObserveCheckpoint(age func() time.Duration)
 }

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lookTimeout bounds one look, so that a dead connection is noticed.
+	// lookTimeout bounds a look, so that a dead connection is noticed.
 	lookTimeout = 10 * time.Second
 	// lastLook bounds the look at a stop.
 	lastLook = time.Second
@@ -34,12 +34,12 @@ const (
 	shutdownGrace = 3 * time.Second
 )
 
-// monitor watches, beside the stream and on a separate connection, what the
-// stream cannot show: a slot that is about to be lost, a publication that
-// leaves rows out, a server that wants to stop. cp is what the session began
-// with. It returns why the session must end, or nil when ctx ended it.
+// monitor watches, beside the stream and on a separate connection, for dangers
+// invisible in the stream: a slot about to be lost, a publication leaving rows out,
+// a server about to stop. cp is the session's first checkpoint. monitor returns why
+// the session must end, or nil at the end of ctx.
 func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
-	conn, _ := s.connectInTime(ctx, cp) // shows at once that the slot is read
+	conn, _ := s.connectInTime(ctx, cp) // shows our reading at once
 	defer func() { catalog.Close(conn) }()
 	blind, looks := false, 0
 	var end pg.LSN // of the log, at the last look
@@ -62,7 +62,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			if !s.health.fallsBack() {
 				s.outage.Over()
 			}
-			s.whole.Store(uint64(end)) // this look would have shown a change before that
+			s.whole.Store(uint64(end)) // the look would have shown a change before end
 			end = flushed
 			if looks%standbysEvery == 0 {
 				s.health.standbysAre(catalog.ReadStandbys(ctx, conn, s.opts.Slot))
@@ -70,7 +70,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			looks++
 		case ctx.Err() != nil:
 		case errors.Is(err, catalog.ErrShutdown):
-			if !errors.Is(err, syscall.ECONNREFUSED) { // or it is gone
+			if !errors.Is(err, syscall.ECONNREFUSED) { // or the server is gone
 				_ = backoff.Sleep(ctx, shutdownGrace)
 			}
 			return fmt.Errorf("leave the slot so that the server can stop: %w", err)
@@ -82,7 +82,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 			return fmt.Errorf("%w: %w", errNotShown, err)
 		case failure.ClassOf(err) != failure.Transient && conn != nil:
 			return err
-		case !blind: // only this connection is broken; the stream may be well
+		case !blind: // only conn is broken; the stream may be well
 			blind = true
 			s.log.Warn("cannot watch slot and publication beside the stream, will retry", zap.Error(err))
 		}
@@ -95,9 +95,8 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return nil
 }
 
-// look checks the server, on conn or, where that is broken or nil, on a new
-// connection. It returns the connection to use next, nil if there is none, and
-// the end of the log.
+// look checks the server, on conn or, if broken or nil, on a new connection. It
+// returns the connection for the next look, or nil, and the end of the log.
 func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, pg.LSN, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -109,9 +108,9 @@ func (s *source) look(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpo
 	return conn, flushed, err
 }
 
-// askOn asks whether the slot is still ours, on conn or, where that is broken
-// or nil, on a new connection. It returns the connection to use next, nil if
-// there is none, and a view of which the slot is read.
+// askOn asks whether the slot is still ours, on conn or, if broken or nil, on a new
+// connection. It returns the connection for the next question, or nil, and a view
+// with the slot.
 func (s *source) askOn(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkpoint) (*pgx.Conn, *catalog.View, error) {
 	terminated := false
 	if conn != nil {
@@ -134,8 +133,8 @@ func (s *source) askOn(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 	return fresh, view, err
 }
 
-// hold keeps the lease while everything in flight drains, when the monitor has
-// ended and the stream has not.
+// hold keeps the lease while everything in flight drains, after the end of the
+// monitor and before the end of the stream.
 func (s *source) hold(ctx context.Context) {
 	if s.stream == nil || s.lease == nil {
 		return
@@ -160,10 +159,10 @@ func (s *source) connectInTime(ctx context.Context, cp checkpoint.Checkpoint) (*
 }
 
 // stopping decides whether the server is about to stop, from the error of a
-// connection beside a running stream. A server that refuses connections while
-// it streams is stopping, or about to restart; both end the stream. If nobody
-// answers at all, the network may be the reason, unless an administrator's
-// command has just ended our connection.
+// connection beside a running stream. A streaming server refuses connections if
+// about to stop or to restart; both end the stream. Without any answer, the network
+// may be the reason, unless an administrator's command has just ended our
+// connection.
 func stopping(err error, terminated bool) error {
 	if errors.Is(err, catalog.ErrUnavailable) || terminated && errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w: %w", catalog.ErrShutdown, err)
@@ -171,9 +170,9 @@ func stopping(err error, terminated bool) error {
 	return err
 }
 
-// connectBeside opens a connection to the server of the stream that began with
-// cp. By now the URL may lead to another server: it may list several hosts, or
-// its address may have moved in a failover.
+// connectBeside opens a connection to the server of the stream begun with cp. The
+// URL may lead to another server by now: by a list of hosts, or by an address moved
+// in a failover.
 func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
 	conn, err := catalog.ConnectBeside(ctx, s.opts.URL, s.server)
 	if err != nil {
@@ -184,7 +183,7 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
 			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
 	}
-	if err == nil && server.InRecovery { // which knows nothing of the slot's reader
+	if err == nil && server.InRecovery { // and without knowledge of the slot's reader
 		err = errStandby
 	}
 	if err == nil {
@@ -209,12 +208,11 @@ func (s *source) warnOfDefects(version int) {
 	}
 }
 
-// check compares the server with the checkpoint once more, and publishes what
-// the metrics and the health endpoint show of it. The view's slot is read.
-// It returns the end of the log.
+// check compares the server with the checkpoint once more, and updates metrics and
+// health. view has the slot. check returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, cp checkpoint.Checkpoint) (pg.LSN, error) {
 	seen, err := s.inspectFrom(ctx, conn, view)
-	cp.LSN = max(cp.LSN, s.checkpointer.confirmed()) // read after the slot, which is always behind the checkpoint
+	cp.LSN = max(cp.LSN, s.checkpointer.confirmed()) // read after the slot: the slot is always behind the checkpoint
 	cp.Publication = s.checkpointer.publication()    // of the last look
 	cp.Owned = s.checkpointer.last().Owned
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
-// Options are what a Pipeline is told.
+// Options are the configuration of a Pipeline.
 type Options struct {
 	// URL is the source's connection string.
 	URL string
@@ -23,9 +23,9 @@ type Options struct {
 	// Messages makes logical messages with Prefix events, too.
 	Messages bool
 	Prefix   string
-	// Siblings are slots the same configuration has read on purpose.
+	// Siblings are slots of the same configuration, read on purpose.
 	Siblings []string
-	// Snapshot publishes the rows that are there when the slot is created.
+	// Snapshot publishes the rows present at the creation of the slot.
 	Snapshot bool
 	// See wal.Options.
 	StatusInterval, LivenessTimeout time.Duration
@@ -34,7 +34,7 @@ type Options struct {
 	// DrainTimeout bounds how long a stop waits for records in flight.
 	DrainTimeout time.Duration
 	// MaxBufferedBytes bounds the memory of the events in flight. Linger is the
-	// least time between two batches that are not full.
+	// least time between two batches not full.
 	MaxBufferedBytes int64
 	Linger           time.Duration
 	Boundaries       Boundaries

@@ -11,9 +11,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// orphan is how a spare finds out that the slot's holder is a process left of a
-// connection of ours: a pooler keeps it, or it has not noticed that its client
-// is gone. No instance would ever take over from it.
+// orphan is how a spare notices that the slot's holder is the leftover process of an
+// instance's connection: kept by a pooler, or unaware of a lost client. No instance
+// would ever take over.
 type orphan struct {
 	pid    int32
 	at     pg.LSN    // the confirmed position
@@ -21,8 +21,8 @@ type orphan struct {
 	looked time.Time
 }
 
-// spokenFor tells readiness whether an instance is behind the slot's holder, once
-// nothing has been confirmed for long.
+// spokenFor tells readiness, after long without confirmations, whether an instance is
+// behind the slot's holder.
 func (s *source) spokenFor(ctx context.Context, sql *pgx.Conn, slot catalog.Slot, o *orphan) error {
 	now := time.Now()
 	if o.pid != slot.ActivePID || o.at != slot.ConfirmedFlush {
@@ -45,15 +45,15 @@ func (s *source) spokenFor(ctx context.Context, sql *pgx.Conn, slot catalog.Slot
 	return nil
 }
 
-// heldByOrphan notes that the slot's holder is left over, and for how long nothing
-// has moved; 0 for none.
+// heldByOrphan notes a leftover holder of the slot, and since when nothing has moved;
+// 0: none.
 func (h *Health) heldByOrphan(pid int32, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.orphan, h.orphaned = pid, since
 }
 
-// orphanReason is why a spare is not ready then. The caller holds mu.
+// orphanReason is why a spare beside an orphan is not ready. The caller holds mu.
 func (h *Health) orphanReason(now time.Time) string {
 	holder := catalog.Holder{PID: h.orphan}
 	if h.holder != nil {
@@ -63,7 +63,7 @@ func (h *Health) orphanReason(now time.Time) string {
 		h.slotName, holder, now.Sub(h.orphaned).Round(time.Second))
 }
 
-// orphanRemedy is what to do about it. The caller holds mu.
+// orphanRemedy is the remedy of orphanReason. The caller holds mu.
 func (h *Health) orphanRemedy() string {
 	return fmt.Sprintf("SELECT pg_terminate_backend(%d); if such a process comes back: %s", h.orphan, catalog.ConnectDirectly)
 }

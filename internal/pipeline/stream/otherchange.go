@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// otherChange drops a change that is no insert, as Debezium's Outbox Event
-// Router does. Only updates are reported.
+// otherChange drops a change other than an insert, as Debezium's Outbox Event Router
+// does. Only updates are reported.
 func (in *intake) otherChange(msg *wal.Message) error {
 	row := &msg.Row
 	if msg.Unread {
@@ -38,12 +38,11 @@ func (in *intake) otherChange(msg *wal.Message) error {
 	return nil
 }
 
-// moved reports a row that its transaction has moved to another partition,
-// which is an update of it and no event. A row of which that is not known is
-// published: better twice than never.
+// moved reports a row moved by its transaction to another partition: an update, and
+// no event. A row perhaps moved is published: better twice than never.
 func (in *intake) moved(row *pg.Row, move transform.Move) error {
 	if move == transform.Moved {
-		in.reading.Passed(row) // with another max_buffered_bytes it was an event
+		in.reading.Passed(row) // an event under another max_buffered_bytes
 	}
 	switch {
 	case in.reading.Has(row.Position):
@@ -65,7 +64,7 @@ func (in *intake) updated(row *pg.Row, change string) error {
 	return nil
 }
 
-// maybeMoved reports a row of which it is not known whether it was there before.
+// maybeMoved reports a row perhaps there before.
 func (in *intake) maybeMoved(row *pg.Row) error {
 	if in.refuses(row) {
 		return failure.Configf("raise sink.kafka.max_buffered_bytes, with which more are remembered, and move fewer rows in one transaction; "+in.pastUpdate(row),
@@ -81,7 +80,7 @@ func (in *intake) refuses(row *pg.Row) bool {
 	return in.onUpdate == transform.UpdateFatal && !in.reading.Skips(row)
 }
 
-// pastUpdate is how to get past a refused update.
+// pastUpdate is the way past a refused update.
 func (in *intake) pastUpdate(row *pg.Row) string {
 	return "to get past this one, set event.on_update to warn" +
 		in.skipRemedy(row.Position.CommitLSN)

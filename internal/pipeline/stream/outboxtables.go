@@ -14,24 +14,24 @@ import (
 )
 
 // outboxTables tells the rows of outbox tables from others. A single goroutine
-// uses it, and others hand it their looks at the catalogs.
+// uses it; saw and lastSeen are for any.
 type outboxTables struct {
 	named map[pg.Table]bool
 	owned checkpoint.Owned
 	note  func(checkpoint.Owned) // tells the next checkpoints of a change
-	lose  func(error) error      // tells them of a loss
+	lose  func(error) error      // tells the next checkpoints of a loss
 
-	looks atomic.Pointer[look] // the last one; nil before the first
-	seen  *look                // what owned knows of
-	from  pg.LSN               // a position before it; what owned knew then was true until there
+	looks atomic.Pointer[look] // the last; nil before the first
+	seen  *look                // the last look taken up by owned
+	from  pg.LSN               // a position before seen; owned was true until there
 
-	// Rows of other tables that committed behind from, by OID: the last commit.
+	// Rows of other tables, committed behind from, by OID: the last commit.
 	passed map[uint32]pg.LSN
 	last   struct { // of passed
 		oid    uint32
 		commit pg.LSN
 	}
-	lost error // rows that were passed may be events
+	lost error // passed rows may be events
 
 	// The last decision, for the next row of the same table.
 	relation *pg.Relation // nil: nothing
@@ -39,10 +39,10 @@ type outboxTables struct {
 	byOID    bool // perhaps: see checkpoint.Owned
 }
 
-// look is what the catalogs showed of the outbox tables.
+// look is the catalogs' content about outbox tables.
 type look struct {
 	tables      []catalog.TableInfo
-	from, at    pg.LSN // positions before it, and behind it
+	from, at    pg.LSN // positions before the look, and behind
 	schemasTold bool
 }
 
@@ -65,8 +65,8 @@ func (o *outboxTables) lastSeen() []catalog.TableInfo {
 	return nil
 }
 
-// begin takes over what the checkpoint knows, unless this process has had a
-// session itself. slot is where the slot stands.
+// begin takes over the checkpoint's knowledge in the first session of the process.
+// slot is the slot's position.
 func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, slot pg.LSN) error {
 	if o.owned == nil && found != nil {
 		o.owned = found.OwnedUnder(scope, o.looks.Load().tables)
@@ -79,8 +79,8 @@ func (o *outboxTables) begin(found *checkpoint.Checkpoint, scope string, slot pg
 	return err
 }
 
-// learn takes up the last look at the catalogs. Everything judged before
-// commits at the position, or before it. An error is a loss, and stays.
+// learn takes up the last look at the catalogs. Rows judged before commit at the
+// position, or earlier. An error is a loss, and stays.
 func (o *outboxTables) learn(judged pg.LSN) error {
 	last := o.looks.Load()
 	if last == o.seen || o.lost != nil {
@@ -98,8 +98,8 @@ func (o *outboxTables) learn(judged pg.LSN) error {
 	return nil
 }
 
-// lostRows is the loss that rows of a table, which came under another name, may
-// have been events.
+// lostRows is the loss of a table's rows: they came under another name, and may have
+// been events.
 func (o *outboxTables) lostRows(oid uint32) error {
 	name := fmt.Sprintf("of OID %d", oid)
 	for _, t := range o.owned {
@@ -118,7 +118,7 @@ func (o *outboxTables) lostRows(oid uint32) error {
 	return o.lost
 }
 
-// judge reports whether the inserted row is of an outbox table, and notes one that is not.
+// judge reports whether the inserted row is of an outbox table, and notes any other row.
 func (o *outboxTables) judge(msg *wal.Message) (ours bool, err error) {
 	row := &msg.Row
 	if msg.Unread {
@@ -132,7 +132,7 @@ func (o *outboxTables) judge(msg *wal.Message) (ours bool, err error) {
 	return false, o.pass(row)
 }
 
-// pass notes a row that is no event, as far as is known.
+// pass notes a row, as far as known no event.
 func (o *outboxTables) pass(row *pg.Row) error {
 	oid, commit := row.Relation.OID, row.Position.CommitLSN
 	if oid == o.last.oid && commit == o.last.commit {
@@ -156,22 +156,22 @@ func (o *outboxTables) know(owned checkpoint.Owned) {
 	}
 }
 
-// missed are the columns of a table that were detected before the commit, and are gone.
+// missed are the columns of a table detected before the commit, and gone.
 func (o *outboxTables) missed(oid uint32, commit pg.LSN) []string { return o.owned.Missed(oid, commit) }
 
-// bound notes the columns that were detected from the commit on.
+// bound notes the columns detected from the commit on.
 func (o *outboxTables) bound(oid uint32, detected []string, commit pg.LSN) {
 	o.know(o.owned.Bound(oid, detected, commit))
 }
 
-// has reports whether the row is of an outbox table: one that had the name when
-// the row was written, or is known to be an outbox table at that place of the
-// log. If a table was renamed for a while, the stream shows the name of that
-// time. Up to PostgreSQL 15 the stream also misses when a schema gets its old
-// name back (pgoutput.c, init_rel_sync_cache).
+// has reports whether the row is of an outbox table: by the table's name when the
+// row was written, or by the owned tables at the row's place in the log. If a table
+// was renamed for a while, the stream shows the name of that time. Up to PostgreSQL
+// 15 the stream also misses when a schema gets back an old name (pgoutput.c,
+// init_rel_sync_cache).
 func (o *outboxTables) has(row *pg.Row) bool {
 	commit := row.Position.CommitLSN
-	_ = o.learn(commit) // the end of the transaction says it again
+	_ = o.learn(commit) // the end of the transaction returns the error
 	if rel := row.Relation; rel != o.relation {
 		o.relation = rel
 		o.byName = o.named[pg.Table{Schema: rel.Namespace, Name: rel.Name}]
@@ -180,18 +180,17 @@ func (o *outboxTables) has(row *pg.Row) bool {
 	return o.byName || o.byOID && o.owned.Has(row.Relation.OID, commit)
 }
 
-// mayHave reports whether a table's rows may be an outbox table's, now or later.
+// mayHave reports whether a table may be an outbox table, now or later.
 func (o *outboxTables) mayHave(rel *pg.Relation) bool {
 	return o.named[pg.Table{Schema: rel.Namespace, Name: rel.Name}] || o.owned.Knows(rel.OID)
 }
 
-// errForgotten ends a session whose stream has not kept the definition of a
-// table that is an outbox table by now. The next one does.
+// errForgotten ends a session if the stream has not kept the definition of a table
+// that has become an outbox table. The next session's stream does.
 var errForgotten = errors.New("a table has become an outbox table without a word of it in the stream, as when its schema is renamed; the stream begins anew")
 
-// unread returns an error if a row that came without its values is needed. It
-// happens up to PostgreSQL 15, which does not announce a table again when its
-// schema is renamed.
+// unread returns an error if a row without its values is needed. Up to PostgreSQL
+// 15, a table is not announced again when its schema is renamed.
 func (o *outboxTables) unread(row *pg.Row) error {
 	commit := row.Position.CommitLSN
 	if err := o.learn(commit); err != nil {
@@ -203,5 +202,5 @@ func (o *outboxTables) unread(row *pg.Row) error {
 	return nil
 }
 
-// partitioned reports whether rows of the row's table can move between partitions.
+// partitioned reports whether rows of the table can move between partitions.
 func (o *outboxTables) partitioned(row *pg.Row) bool { return o.owned.Partitioned(row.Relation.OID) }

@@ -2,15 +2,14 @@ package stream
 
 import "slices"
 
-// Past is what outlives a pipeline that ends with ErrBeginAnew: since when the
-// server's log has waited, and the sessions that failed at one position. The
-// zero value knows nothing.
+// Past outlives a pipeline ended by ErrBeginAnew: since when the server's log has
+// waited, and the failed sessions at a position. The zero value knows nothing.
 type Past struct {
 	progress   progress
 	standstill standstill
 }
 
-// Past is that of the pipeline, for the next one.
+// Past returns the pipeline's past, for the next pipeline.
 func (h *Health) Past() Past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -19,7 +18,7 @@ func (h *Health) Past() Past {
 	return past
 }
 
-// goOn begins with what was known before. The caller has the only reference to h.
+// goOn begins with the past. The caller has the only reference to h.
 func (h *Health) goOn(past Past) {
 	limit := h.progress.limit
 	h.progress, h.standstill = past.progress, past.standstill

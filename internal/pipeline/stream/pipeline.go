@@ -1,37 +1,36 @@
-// Package stream is the source that reads a slot: it makes events of the rows,
-// delivers them, and confirms what was acknowledged.
+// Package stream is the source for a slot: it makes events of the rows, delivers
+// them, and confirms acknowledged positions.
 //
 // Run owns and joins all of its goroutines:
 //
 //	intake        Run's own: reads the stream, routes, fills the queue
 //	monitor       one per session, on its own connection: watches slot and publication
-//	retention     one per session, on its own connection, where it is on
+//	retention     one per session, on its own connection, if configured
 //	deliverer     empties the queue into the sink, tells the tracker
 //	checkpointer  saves the tracker's position, then has it confirmed
 //
-// (wal.Stream owns one more, which sends the standby status.)
+// (wal.Stream owns another, for the standby status.)
 //
 // Invariants:
 //
-//  1. An LSN is confirmed only after a checkpoint with it was saved, which is
-//     only after every event of every transaction up to it was acked, dead
-//     lettered or skipped by order.
+//  1. An LSN is saved in a checkpoint only after every event of every transaction
+//     up to there was acked, dead lettered or skipped by order. The LSN is
+//     confirmed only after the save.
 //
-//  2. Whatever blocks delivery blocks the intake, never the standby status.
-//     A save that waits for a broker blocks neither stop, health nor monitor.
+//  2. Blocked delivery blocks the intake, never the standby status. A save
+//     waiting for a broker blocks neither stop, health nor monitor.
 //
 //  3. Bytes between the slot and the broker's ack are bounded by the queue.
 //
-//  4. An error that is not transient ends Run with its class; nothing is marked
-//     done on the way out that is not.
+//  4. A permanent error ends Run with its class; no undelivered event is marked
+//     as done on the way out.
 //
-//  5. A pipeline whose slot another instance has read drops what it has in flight
-//     and saves nothing more: it ends with ErrTakenOver.
+//  5. If another instance has read the slot, the pipeline drops the events in
+//     flight, saves nothing more, and ends with ErrTakenOver.
 //
-//  6. With Transactions, events and the checkpoint that counts them are one Kafka
-//     transaction. If its outcome is not known, the pipeline ends as in 5, with
-//     ErrBeginAnew. With Boundaries, a transaction of the database is in one of
-//     Kafka as a whole.
+//  6. With Transactions, events and their checkpoint share a Kafka transaction.
+//     After an unknown outcome the pipeline ends as in 5, with ErrBeginAnew. With
+//     Boundaries, no transaction of the database is split over two of Kafka.
 //
 // Non-goals: several pipelines in one process.
 package stream
@@ -53,25 +52,24 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Parts are what a Pipeline works with. All are required, but only one of Sink
-// and Transactions, and but what says so.
+// Parts are those of a Pipeline. All are required, unless said otherwise, but of
+// Sink and Transactions only one.
 type Parts struct {
 	Options
 	Router *transform.Router
 	Sink   sink.Sink
-	// Lease is that of Sink, which the pipeline holds while it has the slot. nil: the
-	// sink has none.
+	// Lease is Sink's, held together with the slot. nil: the sink has none.
 	Lease *lease.Lease
 	// Transactions make the delivery exactly once.
 	Transactions *Transactions
 	Store        checkpoint.Store
 	Metrics      Metrics
-	// Routes tells why events would find no topic, or another cluster, where they have gone
-	// to these before. It is optional.
+	// Routes tells why events would find no topic, or another cluster than that of ends.
+	// Optional.
 	Routes func(ctx context.Context, ends checkpoint.Ends) error
-	// Past is that of the pipeline before, if that began anew.
+	// Past is the Past of an earlier pipeline, if any ended with ErrBeginAnew.
 	Past Past
-	// Kafka knows the state of the brokers. It outlives the pipeline.
+	// Kafka knows the state of the brokers, and outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
 }
@@ -89,7 +87,7 @@ type Pipeline struct {
 	log          *zap.Logger
 }
 
-// New wires the parts; it starts nothing. The pipeline does not close them.
+// New wires the parts, and starts nothing. The pipeline does not close them.
 func New(p Parts) *Pipeline { return newPipeline(p, usual) }
 
 func newPipeline(p Parts, l limits) *Pipeline {
@@ -150,17 +148,17 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	return r
 }
 
-// Health tells how the pipeline is.
+// Health returns the pipeline's health.
 func (r *Pipeline) Health() *Health { return r.health }
 
-// errDrained ends the workers once they have nothing left to do.
+// errDrained ends the workers after their last event.
 var errDrained = errors.New("drained")
 
-// Run runs the connector until ctx ends: it then stops reading, drains what is
-// in flight for at most errors.drain_timeout, confirms the last position and
-// returns nil. It returns early with an error that it cannot fix; the error's
-// failure.Class is the process's exit code, that of the worst if there are
-// several. After ErrBeginAnew, which is transient, a new Pipeline may stand by.
+// Run runs the connector until ctx ends. Run then stops reading, drains events in
+// flight for at most errors.drain_timeout, confirms the last position and returns
+// nil. Run returns early with a permanent error; the worst error's failure.Class
+// is the process's exit code. After ErrBeginAnew, a transient error, a new
+// Pipeline may stand by.
 func (r *Pipeline) Run(ctx context.Context) error {
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
@@ -168,7 +166,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	defer stopWorking(nil)
 
 	var workers errgroup.Group
-	work := func(run func(context.Context) error) error { // the failure of one worker ends all
+	work := func(run func(context.Context) error) error { // a worker's failure ends all
 		err := run(working)
 		if err == nil || errors.Is(err, context.Cause(working)) {
 			return nil

@@ -12,15 +12,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// predecessorPoll is how often it is looked whether a predecessor is still there.
+// predecessorPoll is the time between two looks for predecessors.
 const predecessorPoll = 100 * time.Millisecond
 
-// predecessors are the instances that show that they read the slot, though we
-// have it by now. The server ended the process that sent it to them, and not
-// the session beside it: by an administrator's command, or since the stream
-// alone was cut off. They may not know it yet, as they are busy or suspended,
-// and may still have the lease. Of an instance that has stopped or died no
-// session is left.
+// predecessors are the instances still shown as readers of the slot, though we have
+// the slot by now. The server ended their sending process, and not the session
+// beside it: by an administrator's command, or since the stream alone was cut off.
+// They may not know yet, while busy or suspended, and may still have the lease. A
+// stopped or dead instance has no session.
 func (s *source) predecessors(ctx context.Context, sql *pgx.Conn) ([]catalog.Reader, error) {
 	if s.lease == nil {
 		return nil, nil
@@ -28,9 +27,9 @@ func (s *source) predecessors(ctx context.Context, sql *pgx.Conn) ([]catalog.Rea
 	return catalog.ReadReaders(ctx, sql, s.opts.Slot)
 }
 
-// outlive waits until none of the predecessors has the lease: its session is
-// gone, which it ends after its lease, or it has asked nothing for as long as
-// the lease lasts. Since we have the slot, nobody renews it.
+// outlive waits until no predecessor has the lease: the session beside its stream is
+// gone, as an instance ends the lease first, or has asked nothing for as long as the
+// lease lasts. Since we have the slot, nobody renews the lease.
 func (s *source) outlive(ctx context.Context, sql *pgx.Conn, all []catalog.Reader) error {
 	lasts := min(s.tenure.timeout(), longest)
 	until := time.Now().Add(lasts)

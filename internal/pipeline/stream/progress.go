@@ -7,21 +7,21 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// pulse is a set of positions at a single moment. Several of them show whether
-// the log gets through.
+// pulse is a set of positions at a single moment. Several pulses show whether the
+// log gets through.
 type pulse struct {
 	flush     pg.LSN // the end of the server's log, as last seen
 	received  pg.LSN
-	position  pg.LSN // the tracker's: everything up to it is acked
+	position  pg.LSN // the tracker's: everything up to there is acked
 	confirmed pg.LSN // saved, and then confirmed
 	inFlight  int    // events without ack
 	dealt     uint64 // events acked so far
-	arrived   uint64 // changes that arrived, of any table, so far
+	arrived   uint64 // arrived changes of any table, so far
 }
 
-// progress tells from pulses whether the server's log gets through. It does not
-// look for the reason. It outlives sessions: what waits does not become younger
-// because the connection is another one. Not safe for concurrent use.
+// progress tells from pulses whether the server's log gets through, without a look
+// for the reason. It outlives sessions: waiting log does not become younger with
+// another connection. Not safe for concurrent use.
 type progress struct {
 	limit time.Duration // see limits.stalled
 
@@ -48,8 +48,8 @@ func (s *stage) look(now time.Time, work, did bool) {
 
 func (p *progress) stalled(s stage, now time.Time) bool { return now.Sub(s.moved) > p.limit }
 
-// begin notes the begin of a session. The stages' earlier progress is no
-// measure; the log is as old as it is.
+// begin notes the begin of a session. The stages' earlier progress is no measure; the
+// log keeps its age.
 func (p *progress) begin(now time.Time) { p.acked, p.saved = stage{now}, stage{now} }
 
 // see notes a pulse.
@@ -70,22 +70,21 @@ func (p *progress) see(now time.Time, is pulse) {
 // flushed is the end of the server's log, as last seen.
 func (p *progress) flushed() pg.LSN { return p.last.flush }
 
-// unconfirmed is how long the server has had log that is not confirmed.
+// unconfirmed is how long the server has had unconfirmed log.
 func (p *progress) unconfirmed(now time.Time) time.Duration { return p.log.age(now, p.last.confirmed) }
 
-// unread is how long the server has had log that was not received. An event of
-// ours may be in it.
+// unread is how long the server has had log not received, perhaps with events of
+// ours.
 func (p *progress) unread(now time.Time) time.Duration {
 	return p.log.age(now, max(p.last.received, p.last.position))
 }
 
-// waits is how long the server has had log that is not acked, and nothing of
-// ours has moved.
+// waits is how long the server has had unacked log, and nothing of ours has moved.
 func (p *progress) waits(now time.Time) time.Duration {
 	return min(p.log.age(now, p.last.position), now.Sub(p.moved))
 }
 
-// stall says what stands still; "" if nothing does.
+// stall is the reason for a standstill; "": none.
 func (p *progress) stall(now time.Time) string {
 	is := p.last
 	age := func(s stage) time.Duration { return now.Sub(s.moved).Round(time.Second) }

@@ -12,50 +12,49 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// item is an event on its way from intake to delivery. bad is set where the row
-// could not become a record.
+// item is an event on its way from intake to delivery.
 type item struct {
 	delivery.Item
 	chunk  *wal.Chunk // retained for the event's bytes; nil for a snapshot's
 	ticket checkpoint.Ticket
-	memory int64 // that cannot be used otherwise while the item lives
+	memory int64 // in use while the item lives
 }
 
-// itemMemory is about the memory of an item itself: its place in the queue, in
-// the batch and in the sink's round.
+// itemMemory is about the memory of an item alone: a place in the queue, in the
+// batch and in the sink's round.
 const itemMemory = 128
 
-// queue hands items from the intake to the deliverer in order. It bounds the
-// memory of all items that are queued, or taken and not yet released: room
-// blocks at the bound. A single goroutine pushes and one takes.
+// queue hands items from the intake to the deliverer in order, and bounds the
+// memory of all queued and all taken items not yet released: room blocks at the
+// bound. A single goroutine pushes, and a single one takes.
 type queue struct {
 	limit int64 // of memory in flight; a single larger item may enter alone
-	most  int64 // in a batch; one is ready at delivery.BatchBytes
+	most  int64 // in a batch, ready at delivery.BatchBytes
 
 	mu       sync.Mutex
 	items    []item
 	head     int       // items[:head] are taken
 	held     int       // so many at the end the taker does not see yet
-	holding  int64     // memory of those
-	queued   int64     // size of what the taker sees
+	holding  int64     // memory of the held items
+	queued   int64     // size of the items seen by the taker
 	inFlight int64     // memory of everything pushed and not released
 	full     bool      // push waits for memory
-	offered  bool      // the taker knows that there are items
+	offered  bool      // the taker knows of the items
 	taken    time.Time // when the last batch was
-	rests    time.Time // until then none is taken that is not full
+	rests    time.Time // until then only full batches are taken
 	closed   bool
 
 	arrived chan struct{} // capacity 1: items were offered, or closed
-	freed   chan struct{} // capacity 1: something was released
+	freed   chan struct{} // capacity 1: memory was released
 }
 
 func newQueue(limit int64) *queue {
 	return &queue{limit: limit, most: delivery.BatchBytes, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-// room returns nil once so much memory is free. It does not take the memory;
-// push does. If ctx ends first, it returns ctx's cause. If it would not fit
-// beside what is held, which nothing can free, it returns errOversized.
+// room returns nil once so much memory is free; push takes the memory. If ctx
+// ends first, room returns the cause of ctx. If the memory does not fit beside the
+// held items, never freed before their end, room returns errOversized.
 func (q *queue) room(ctx context.Context, memory int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,8 +78,8 @@ func (q *queue) room(ctx context.Context, memory int64) error {
 	return nil
 }
 
-// push appends an item. It never blocks: see room. The taker may not see it
-// before offer is called.
+// push appends an item. Never blocks: see room. The taker may not see the item
+// before offer.
 func (q *queue) push(it item) {
 	q.mu.Lock()
 	q.append(it)
@@ -106,8 +105,7 @@ func (q *queue) append(it item) {
 	q.inFlight += it.memory
 }
 
-// fill offers what there is if it is enough for a batch, which it reports. The
-// caller holds mu.
+// fill offers the items if they fill a batch, and reports so. The caller holds mu.
 func (q *queue) fill() (full bool) {
 	full = q.queued >= delivery.BatchBytes
 	q.offered = q.offered || full
@@ -125,11 +123,11 @@ func (q *queue) offer() {
 	}
 }
 
-// await waits for items to be offered, and then until a batch is full, or the
-// bound is reached, or it is linger after the last batch was taken, and the
-// rest is over. So a first item goes at once, and a batch forms while the one
-// before is on its way. It returns the first event of the batch, or nil once
-// the queue is closed and empty.
+// await waits for offered items, and then until a batch is full, the bound is
+// reached, or linger has passed since the last batch was taken, and the rest is
+// over. So a first item goes at once, and a batch forms while another is on its
+// way. await returns the first event of the batch, or nil once the queue is closed
+// and empty.
 func (q *queue) await(ctx context.Context, linger time.Duration) (*transform.Event, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -152,7 +150,7 @@ func (q *queue) await(ctx context.Context, linger time.Duration) (*transform.Eve
 	}
 }
 
-// first is the first event that the taker sees, or nil.
+// first is the first event seen by the taker, or nil.
 func (q *queue) first() *transform.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,12 +160,12 @@ func (q *queue) first() *transform.Event {
 	return q.items[q.head].Event
 }
 
-// timerTick is the least time that a timer takes when nothing else runs. To
-// wait for less would make items late that were read for this batch.
+// timerTick is the least time a timer takes while nothing else runs. A shorter
+// wait would delay the batch's items.
 const timerTick = time.Millisecond
 
-// poll reports whether a batch is ready, or else how long it may linger; 0 means
-// until something arrives.
+// poll reports whether a batch is ready, or else how long to linger; 0: until an
+// item arrives.
 func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,8 +184,8 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	return wait, wait < timerTick
 }
 
-// take moves the next batch into dst[:0]: up to most bytes, at least one item
-// if the taker sees one, and all that are joined to it. It does not wait.
+// take moves the next batch into dst[:0]: up to most bytes, at least the first item
+// and all joined to it, if the taker sees any. Never blocks.
 func (q *queue) take(dst []item) []item {
 	dst = dst[:0]
 	q.mu.Lock()

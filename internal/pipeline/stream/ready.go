@@ -12,9 +12,8 @@ import (
 // The caller holds mu.
 func (h *Health) standbyAway() bool { return h.awaited.Waiting && h.awaited.Away() != "" }
 
-// lag is the age of the oldest committed event that is not confirmed. Of what
-// was not received it is not known whether it has an event; it counts as one.
-// The caller holds mu.
+// lag is the age of the oldest committed and unconfirmed event. Log not received
+// counts as an event, as it may have any. The caller holds mu.
 func (h *Health) lag(now time.Time) time.Duration {
 	return max(h.delivery.lag(), h.progress.unread(now), h.checkpointer.lag())
 }
@@ -102,8 +101,7 @@ func (h *Health) advance(now time.Time) {
 	})
 }
 
-// stalled lists what stands still, unless the reason is known. The caller holds
-// mu.
+// stalled lists standstills, unless the reason is known. The caller holds mu.
 func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	h.advance(now)
 	blind := now.Sub(h.looked)
@@ -132,8 +130,8 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	return reasons
 }
 
-// unconfirmed is how long the server has had log that is not confirmed, also
-// while it cannot be reached; 0 for a spare, and before the first stream.
+// unconfirmed is how long the server has had unconfirmed log, also while out of
+// reach; 0 for a spare, and before the first stream.
 func (h *Health) unconfirmed() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 )
 
-// startRetention keeps the tables small, on its own connection and goroutine
-// beside the stream that began with cp. The returned function ends both. It
-// starts after begin, when the rows of a snapshot are published.
+// startRetention keeps the tables small, on a connection and a goroutine of its own
+// beside the stream begun with cp. The returned function ends both. It is called
+// after begin, when the rows of a snapshot are published.
 func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (stop func()) {
 	keep := s.opts.Retention
 	if keep.After == 0 {
@@ -41,7 +41,7 @@ func (s *source) startRetention(ctx context.Context, cp checkpoint.Checkpoint) (
 	}
 }
 
-// connectForRetention is connectBeside for statements that may take long.
+// connectForRetention is connectBeside for long statements.
 func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
 	conn, err := s.connectBeside(ctx, cp)
 	if err == nil {
@@ -52,8 +52,8 @@ func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoi
 }
 
 // published is the position up to which every committed row is published. The
-// confirmed position may be further: it also passes rows that a changed
-// publication left out of the stream, until the monitor notices.
+// confirmed position may be further: until the monitor notices, it also passes rows
+// left out of the stream by a changed publication.
 func (s *source) published() pg.LSN {
 	if s.phase.Now() != phase.Ready {
 		return 0
@@ -61,7 +61,7 @@ func (s *source) published() pg.LSN {
 	return min(s.health.confirmed(), pg.LSN(s.whole.Load()))
 }
 
-// RetentionStatus is what /status shows of a single table that is kept small.
+// RetentionStatus is a table with retention in /status.
 type RetentionStatus struct {
 	DeletedRows       int64     `json:"deleted_rows"`
 	DroppedPartitions int64     `json:"dropped_partitions"`
@@ -70,8 +70,8 @@ type RetentionStatus struct {
 	Error             string    `json:"error,omitempty"`
 }
 
-// retentionHealth notes what retention does, since this process began, and
-// passes it on to the metrics. It is safe for concurrent use.
+// retentionHealth sums up retention since the start of the process, and passes
+// everything on to the metrics. It is safe for concurrent use.
 type retentionHealth struct {
 	retention.Observer // the metrics
 

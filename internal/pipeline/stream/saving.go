@@ -15,9 +15,9 @@ const unsavedAfter = 5 * time.Second
 // savedAgain is logged at the end of an outage of the store.
 const savedAgain = "the checkpoint is saved again"
 
-// saving notes how saves of the checkpoint go, for health, metrics and the log.
-// A store may be silent instead of failing, so a save without an answer counts
-// from its start. It is safe for concurrent use.
+// saving notes the results of saves for health, metrics and the log. A store may
+// be silent instead of failing, so a save without an answer counts from its
+// start. saving is safe for concurrent use.
 type saving struct {
 	outage *digest.Outage
 	ahead  func() bool // whether there is a position to save
@@ -25,12 +25,12 @@ type saving struct {
 	mu       sync.Mutex
 	behind   time.Time // since when a position is acked and not saved; zero: all are saved
 	since    time.Time // when the first failing attempt began; zero: the last one succeeded
-	attempts int       // that failed since
+	attempts int       // failed since
 	err      error     // of the last failure; nil while the first attempt has no answer
 }
 
-// moved notes that the position may have moved beyond everything saved. It
-// returns whether it is the first that has.
+// moved notes that the position may have moved beyond everything saved, and reports
+// whether it does so first.
 func (s *saving) moved() (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *saving) begin() {
 	}
 }
 
-// succeeded notes that the attempt that began at began is durable.
+// succeeded notes that the attempt begun at began is durable.
 func (s *saving) succeeded(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *saving) succeeded(began time.Time) {
 	}
 }
 
-// retried tells an error after which the save is tried again.
+// retried logs an error before another attempt.
 func (s *saving) retried(err error) {
 	s.outage.Failed("the checkpoint cannot be saved, nothing is confirmed meanwhile; will retry", err)
 }
@@ -74,8 +74,7 @@ func (s *saving) failed(err error) {
 	s.err = err
 }
 
-// cancelled notes an attempt whose caller did not wait for it, so that nothing
-// is known.
+// cancelled notes an attempt of unknown outcome: the caller did not wait.
 func (s *saving) cancelled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +91,7 @@ func (s *saving) age() time.Duration {
 	return sinceOrZero(s.behind)
 }
 
-// trouble is how long saves have failed, and why. The reason is empty while the
-// store has given no answer.
+// trouble is how long saves have failed, and why; "" while the store is silent.
 func (s *saving) trouble() (time.Duration, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,30 +10,29 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// senderPatience bounds the time that a stream is silent while its process on
-// the server works. A process that was stopped looks like one that works.
+// senderPatience bounds the silence of a stream while its process on the server
+// works. A stopped process looks like a working one.
 const senderPatience = time.Hour
 
-// silentSender is the server's process that has sent nothing for long, as it was
-// when the server was asked for it.
+// silentSender is the server's process, silent for long, as of the last question.
 type silentSender struct {
 	catalog.Sender
 	asked time.Time
 }
 
-// since is how long ago that was; without a question, very long.
+// since is how long ago the question was asked; without a question, very long.
 func (s *silentSender) since(now time.Time) time.Duration { return now.Sub(s.asked) }
 
-// SenderStatus is what /status shows of it.
+// SenderStatus is a silent sender in /status.
 type SenderStatus struct {
 	PID           int32   `json:"pid"`
 	State         string  `json:"state"`
 	SilentSeconds float64 `json:"silent_seconds"`
 }
 
-// excused asks the server, beside a silent stream, what the process pid does
-// that sends it. A connection anew would not help while it works: it keeps the
-// slot, and would have to begin with the same transaction again.
+// excused asks the server, beside a silent stream, whether the sending process pid
+// works. Then a new connection would not help: the process keeps the slot, and
+// another would begin with the same transaction again.
 func (s *source) excused(pid int32) func(ctx context.Context, silent time.Duration) error {
 	told := false
 	return func(ctx context.Context, silent time.Duration) error {
@@ -62,20 +61,20 @@ func (s *source) askSender(ctx context.Context, pid int32, silent time.Duration)
 	return sender, err
 }
 
-// senderWorks notes what the stream's process does, which has sent nothing for long.
+// senderWorks notes the state of the stream's process, silent for long.
 func (h *Health) senderWorks(sender catalog.Sender) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sender = silentSender{sender, time.Now()}
 }
 
-// senderSilent reports whether the stream has been silent since the server was
-// asked for its process. The caller holds mu.
+// senderSilent reports whether the stream has been silent since the server was asked
+// about the process. The caller holds mu.
 func (h *Health) senderSilent(now time.Time) bool {
 	return h.sender.since(now) < h.silent()
 }
 
-// senderReason is why the instance is not ready then. The caller holds mu.
+// senderReason is why an instance with a silent sender is not ready. The caller holds mu.
 func (h *Health) senderReason() string {
 	return fmt.Sprintf("the server has sent nothing for %s, as of a large transaction that is not published: its %s, and is given time",
 		h.silent().Round(time.Second), h.sender)

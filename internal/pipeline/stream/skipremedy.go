@@ -8,8 +8,8 @@ import (
 )
 
 // skipRemedy is the last of the ways past a refused transaction, as a further
-// clause of the remedy. A checkpoint takes note of the transaction: without one
-// there is no such way.
+// clause of the remedy. A checkpoint takes note of the transaction: without a
+// checkpoint there is no such way.
 func (o *Options) skipRemedy(at pg.LSN) string {
 	if o.Checkpoint.Store == store.StoreNone {
 		return ""

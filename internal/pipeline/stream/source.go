@@ -24,19 +24,17 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// ErrBeginAnew ends a pipeline that does not know any more what of its events
-// counts. Events in flight are dropped. A new pipeline may stand by, and begins
-// with what slot and checkpoint say.
+// ErrBeginAnew ends a pipeline with events in flight of unknown outcome, and drops them. A
+// new pipeline may stand by, and begins with slot and checkpoint.
 var ErrBeginAnew = errors.New("what this instance has in flight is out of date")
 
-// ErrTakenOver is the ErrBeginAnew of a pipeline whose slot another instance has
-// read in the meantime.
+// ErrTakenOver is ErrBeginAnew after another instance has read the slot.
 var ErrTakenOver = fmt.Errorf("another instance has read the slot in the meantime, so %w", ErrBeginAnew)
 
-// source keeps a session with PostgreSQL: it connects, becomes the slot's
-// reader, streams into the intake, and begins again when the connection breaks.
-// run is its only goroutine and owns all fields. The monitor beside it sets
-// whole; of the others it reads only judged, which is its own, and those that never change.
+// source keeps a session with PostgreSQL: connects, becomes the slot's reader,
+// streams into the intake, and begins again when the connection breaks. run is
+// the only goroutine and owns all fields. The monitor beside run sets whole and
+// judged, and reads only fields constant during a session.
 type source struct {
 	opts         Options
 	router       *transform.Router
@@ -46,43 +44,43 @@ type source struct {
 	kept         checkpoint.Store // for questions beside loads and saves
 	transactions *Transactions    // nil: delivery is at least once
 	health       *Health
-	// compare compares what brokers had acknowledged with what they have; see acknowledged.
+	// compare compares earlier acknowledgements with the brokers' records; see acknowledged.
 	compare func(context.Context, checkpoint.Ends) error
-	routes  func(ctx context.Context, ends checkpoint.Ends) error // nil: nobody asks
+	routes  func(ctx context.Context, ends checkpoint.Ends) error // see Parts; may be nil
 	metrics session.Metrics
 	limits  limits
 	log     *zap.Logger
 	digest  *digest.Log
 	outage  *digest.Outage // of PostgreSQL, or the checkpoint store
 	unfit   *digest.Outage // a spare that could not take over
-	// lease is the sink's: it is held while the slot is. nil: transactions fence.
+	// lease is the sink's, held together with the slot. nil: transactions fence.
 	lease  *lease.Lease
 	tenure *tenure // of the present stream
 
 	stopping  func() bool            // whether the pipeline is to stop, and not only the session
-	database  string                 // that the slot must be of
+	database  string                 // required of the slot
 	charset   *pg.Charset            // of the database
 	epoch     int64                  // of our checkpoints; 0 before the first stream
-	warned    bool                   // of commits that wait for us, at the last session's start
-	unseen    map[pg.Table]string    // the warnings of moves that nothing would tell, at the last session's start
-	judged    atomic.Int64           // the version whose defects were warned of
-	held      pg.LSN                 // confirmed position of the slot while another process read it; 0: none did
+	warned    bool                   // of commits waiting for us, at the last session's start
+	unseen    map[pg.Table]string    // the warnings of untold moves, at the last session's start
+	judged    atomic.Int64           // the server's version at the last warning of defects
+	held      pg.LSN                 // confirmed position of the slot under another reader; 0: no other reader
 	elsewhere elsewhere              // while standing by
 	admission admission              // likewise
-	fit       time.Time              // when this process last knew that it could take over; 0: never
-	followed  string                 // the scope of the last checkpoint that was followed
-	begun     *checkpoint.Checkpoint // a Beginning: the store says that nobody has read the slot yet
+	fit       time.Time              // when a look last found this process able to take over; 0: never
+	followed  string                 // the scope of the last followed checkpoint
+	begun     *checkpoint.Checkpoint // a Beginning: by the store, nobody has read the slot yet
 	server    net.Addr               // of the present stream
-	stream    *wal.Stream            // of the last session that ended because ctx did
+	stream    *wal.Stream            // of the last session, ended by ctx
 
 	switched bool // told of another publication than the checkpoint's
 
-	whole atomic.Uint64  // LSN up to which the stream certainly left nothing out
-	phase *phase.Machine // says which step comes next
+	whole atomic.Uint64  // LSN up to which the stream is certainly complete
+	phase *phase.Machine // decides on the next step
 }
 
-// run streams until ctx ends (nil; the stream stays open for close) or an error
-// that a new session cannot fix.
+// run streams until ctx ends (nil; the stream stays open for close), or a new
+// session would not help (the error).
 func (s *source) run(ctx context.Context) error {
 	one := func(ctx context.Context) error {
 		err := s.session(ctx)
@@ -105,7 +103,7 @@ func (s *source) run(ctx context.Context) error {
 	})
 }
 
-// session is one connection's life. It returns why it ended.
+// session is the life of a connection, and returns the reason of the end.
 func (s *source) session(ctx context.Context) error {
 	sql, err := catalog.Connect(ctx, s.opts.URL)
 	if err != nil {
@@ -135,10 +133,10 @@ func (s *source) session(ctx context.Context) error {
 	return err
 }
 
-// consume publishes and, beside it, monitors. The first to fail ends the other,
-// and its error is returned. An alarm of the monitor is never final: if another
-// instance took the slot unnoticed, its progress looks like a loss. The next
-// session decides, because it compares in the right order.
+// consume publishes and monitors. The first to fail ends the other, and gives the
+// error. An alarm of the monitor is never final: after an unnoticed takeover, the
+// progress of another instance looks like a loss. The next session compares in
+// the right order, and decides.
 func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) error {
 	ctx, cancel := context.WithCancel(outer)
 	defer cancel()
@@ -146,12 +144,12 @@ func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) erro
 	s.checkpointer.follow(h.cp.Publication, horizon{})
 	s.server, s.tenure = h.stream.Server(), h.tenure
 	var err error
-	if h.predecessors, err = s.predecessors(ctx, sql); err != nil { // before the monitor shows us as another one
+	if h.predecessors, err = s.predecessors(ctx, sql); err != nil { // before the monitor adds us to the readers
 		h.snapshot.Release()
 		return err
 	}
 	watched, cp := make(chan error, 1), h.cp
-	go func() { // owner: this call, which joins it below
+	go func() { // owner: consume, joined below
 		err := s.monitor(ctx, cp)
 		if err != nil {
 			cancel()
@@ -174,12 +172,10 @@ func (s *source) consume(outer context.Context, sql *pgx.Conn, h *acquired) erro
 	return err
 }
 
-// compared reports whether slot and checkpoint were compared while the slot was held, in this
-// session.
+// compared reports whether the session has compared slot and checkpoint while holding the slot.
 func (s *source) compared() bool { return s.phase.Now().Saves() }
 
-// publish starts an epoch as the slot's holder and takes in the stream until it
-// ends.
+// publish starts an epoch as the slot's holder and takes in the stream to the end.
 func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.warnOfCommitsThatWait(ctx, sql); err != nil {
 		return err
@@ -190,18 +186,18 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	if err := s.begin(ctx, sql, h); err != nil {
 		return err
 	}
-	catalog.Close(sql) // the monitor has its own
+	catalog.Close(sql) // the monitor has another
 	defer s.startRetention(ctx, h.cp)()
 	defer s.watchCandidates(ctx, h.cp)()
 	return s.noted(ctx, s.intake.consume(ctx, h.stream, s.patience))
 }
 
-// repeats reports whether this is a stop after which what was read of a transaction comes
-// again, if the rest was not. In Kafka transactions nothing does.
+// repeats reports whether the pipeline stops, and a transaction read in part would come again
+// after the next start. Kafka transactions repeat nothing.
 func (s *source) repeats() bool { return s.transactions == nil && s.stopping() }
 
-// patience is how long to wait now for the rest of a transaction. A failed
-// pipeline must not.
+// patience limits the wait for the rest of a transaction. A failed pipeline must
+// not wait.
 func (s *source) patience() time.Duration {
 	if !s.repeats() {
 		return 0
@@ -210,8 +206,7 @@ func (s *source) patience() time.Duration {
 }
 
 // warnOfCommitsThatWait warns once if the server takes us for a synchronous
-// standby. It runs before the first checkpoint, because saving that one may
-// have to wait too.
+// standby: before the first checkpoint, as the save may have to wait, too.
 func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error {
 	sync, err := catalog.ReadSyncStandbys(ctx, sql)
 	if err != nil {
@@ -225,8 +220,8 @@ func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error
 	return nil
 }
 
-// warnOfMoves warns, once, of rows that would be taken for new ones when they move
-// to another partition.
+// warnOfMoves warns, once, of rows to be published again after a move to another
+// partition.
 func (s *source) warnOfMoves(ctx context.Context, sql *pgx.Conn) error {
 	for _, t := range s.opts.Tables {
 		warning, err := s.movesUnseen(ctx, sql, t)
@@ -247,7 +242,7 @@ func (s *source) warnOfMoves(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
-// movesUnseen is catalog.WarnOfMoves for a table, which may be missing by now.
+// movesUnseen is catalog.WarnOfMoves for a table, perhaps missing by now.
 func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (warning, err error) {
 	info, ok, err := catalog.ReadTable(ctx, sql, t)
 	if err != nil || !ok || !info.Partitioned {
@@ -265,8 +260,7 @@ func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (wa
 }
 
 // close confirms the last saved position to the server and ends the session
-// that run left open. A position the server may not have seen is in the
-// checkpoint.
+// left open by run. If the server has not seen the position, the checkpoint has.
 func (s *source) close(ctx context.Context) {
 	defer func() { _, _ = s.phase.On(phase.Stopped) }() // every other phase allows it
 	if s.stream == nil {
@@ -281,7 +275,7 @@ func (s *source) close(ctx context.Context) {
 	}
 }
 
-// remedy is the log's field for an error's remedy, if there is one.
+// remedy is the log's field for an error's remedy, if any.
 func remedy(err error) zap.Field {
 	if text := failure.RemedyOf(err); text != "" {
 		return zap.String("remedy", text)

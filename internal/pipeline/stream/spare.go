@@ -17,18 +17,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// spare is what an instance knows while it stands by.
+// spare is the knowledge of an instance standing by.
 type spare struct {
-	looked   time.Time     // when it last looked whether it could take over
-	fit      bool          // it could
-	wait     time.Duration // between two looks while it could not
+	looked   time.Time     // when the requirements were last looked at
+	fit      bool          // they were met
+	wait     time.Duration // between two looks while they were not
 	creating func(catalog.Waiting)
 
 	holder orphan
 }
 
-// beingCreated reports whether the slot's holder still creates it, and tells
-// readiness for whom that waits. Everything committed meanwhile never comes.
+// beingCreated reports whether the holder is still creating the slot, and tells
+// readiness the cause of the wait. Events committed meanwhile never come.
 func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.Slot, a *spare) bool {
 	if !slot.Creating() {
 		return false
@@ -43,15 +43,14 @@ func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.S
 	return true
 }
 
-// couldTakeOver looks, now and then, whether a spare could read the slot if it
-// had it, and tells readiness: a rolling update stops the good instance for a
-// ready spare. It returns an error that ends the wait: what run could not start
-// with either, unless the spare was fit a moment ago, as somebody may be
-// changing the catalogs; or ErrTakenOver, once the slot's holder has saved a
-// checkpoint after one of ours.
+// couldTakeOver looks, now and then, whether the spare could read the slot, and
+// tells readiness: a rolling update stops the good instance for a ready spare. An
+// error ends the wait: ErrTakenOver once the slot's holder has saved a checkpoint
+// after ours, or an error fatal at a start, unless the spare was fit a moment ago,
+// as somebody may be changing the catalogs.
 //
-// A spare becomes fit only while the reader pid still has the slot: a look that
-// the reader did not outlast has compared the spare with nobody.
+// A spare becomes fit only while the reader pid still has the slot: otherwise the
+// look may have compared the spare with nobody.
 func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a *spare) error {
 	now := time.Now()
 	if s.epoch == 0 && now.Sub(a.looked) < a.pause(s.limits.spareLook) {
@@ -87,8 +86,8 @@ func (s *source) couldTakeOver(ctx context.Context, sql *pgx.Conn, pid int32, a 
 	return nil
 }
 
-// pause is between two looks of a spare: the longest one or, for a while after
-// it was found that it could not take over, less.
+// pause is between two looks of a spare: longest or, for a while after unmet
+// requirements, less.
 func (a *spare) pause(longest time.Duration) time.Duration {
 	if a.fit {
 		return longest
@@ -96,8 +95,8 @@ func (a *spare) pause(longest time.Duration) time.Duration {
 	return min(a.wait, longest)
 }
 
-// requirements is why the slot could not be read if it were free, as a start of
-// run would find out, or nil. It changes nothing.
+// requirements is why a start would fail if the slot were free, or nil. It changes
+// nothing.
 func (s *source) requirements(ctx context.Context, sql *pgx.Conn) error {
 	seen, view, invalid := s.inspect(ctx, sql)
 	found, err := s.known(ctx, sql, seen, view)
@@ -125,15 +124,15 @@ func (s *source) requirements(ctx context.Context, sql *pgx.Conn) error {
 	return s.deliverable(ctx, found)
 }
 
-// admission is whether the server and the store would let a spare in that takes over.
+// admission is whether server and store would let the spare in at a takeover.
 type admission struct {
 	asked time.Time
 	err   error
 }
 
-// admitted is why the server would refuse the connection that a stream takes,
-// or the store a checkpoint, or nil. Open connections go on after a change of
-// the password or the revocation of a right.
+// admitted is why the server would refuse a stream's connection, or the store a
+// checkpoint, or nil. Open connections outlast a change of the password or the
+// revocation of a right.
 func (s *source) admitted(ctx context.Context) error {
 	now := time.Now()
 	if now.Sub(s.admission.asked) < s.limits.spareLogin {
@@ -195,8 +194,8 @@ func (s *source) deliverable(ctx context.Context, found *checkpoint.Checkpoint) 
 	return s.routes(ctx, ends)
 }
 
-// heldBy notes who reads the slot. It asks once for each holder; an answer that
-// does not come is no reason to stop waiting for the slot.
+// heldBy notes the slot's reader, with a question for each new reader. The wait for
+// the slot goes on without an answer.
 func (h *Health) heldBy(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) {
 	h.mu.Lock()
 	known := h.holder != nil && h.holder.PID == slot.ActivePID
@@ -211,8 +210,8 @@ func (h *Health) heldBy(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) {
 	h.holder = &holder
 }
 
-// standbysAre notes who waits for the slot that this instance reads. A question
-// that fails is no reason to stop reading it.
+// standbysAre notes the instances waiting for the slot. The stream goes on after a
+// failed question.
 func (h *Health) standbysAre(standbys []catalog.Holder, err error) {
 	if err != nil {
 		return
@@ -222,12 +221,11 @@ func (h *Health) standbysAre(standbys []catalog.Holder, err error) {
 	h.standbys = standbys
 }
 
-// elsewhere is how a spare finds out that the slot's holder saves its
-// checkpoints somewhere else, such as in a file on another machine. The holder
-// saves before it confirms. So if the slot's confirmed position is beyond the
-// checkpoint that the spare sees, the holder saved it in another place. Found
-// now, this is a mistake in a configuration. At the takeover it would look like
-// a loss.
+// elsewhere is how a spare notices that the slot's holder saves checkpoints in
+// another place, such as a file on another machine. The holder saves before
+// confirming. So a slot confirmed beyond the checkpoint seen by the spare has a
+// later checkpoint elsewhere: a mistake in a configuration that would look like a
+// loss at the takeover.
 type elsewhere struct {
 	shared bool                  // the holder's checkpoints are seen here
 	seen   checkpoint.Checkpoint // the last one; of epoch 0 for none
@@ -237,10 +235,10 @@ type elsewhere struct {
 // errElsewhere is why a spare is not ready.
 var errElsewhere = errors.New("the checkpoint of the instance that reads the slot is not there: it saves its checkpoints elsewhere, or has saved none yet")
 
-// sharesStore returns an error while the slot's holder is another instance
-// whose checkpoints are not seen here. slot was read before the checkpoint was.
-// It is of class failure.Config once the checkpoint has stayed behind the slot,
-// and as it is, for long.
+// sharesStore returns an error while the slot's holder is another instance with
+// checkpoints not seen here. slot was read before the checkpoint. The error is of
+// class failure.Config once the checkpoint has stayed behind the slot, unchanged,
+// for long.
 func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot, found *checkpoint.Checkpoint) error {
 	if s.opts.Checkpoint.Store == store.StoreNone || s.epoch != 0 {
 		return nil
@@ -265,9 +263,8 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 	return &storeError{&failure.Error{Class: failure.Transient, Err: errElsewhere, Remedy: store.ShareRemedy(s.opts.Checkpoint)}}
 }
 
-// savedElsewhere is the verdict, if the holder is a cdc-outbox. Any other
-// program that reads the slot takes events away, and the comparison of slot and
-// checkpoint reports that.
+// savedElsewhere is the verdict, if the holder is a cdc-outbox. Any other reader
+// takes events away, as the comparison of slot and checkpoint reports.
 func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) (verdict, err error) {
 	var ours bool
 	var address string
@@ -275,7 +272,7 @@ func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog
 		SELECT application_name = current_setting('application_name'), COALESCE(host(client_addr), 'a Unix socket')
 		  FROM pg_stat_activity WHERE pid = $1 AND application_name IS NOT NULL`, slot.ActivePID,
 	).Scan(&ours, &address)
-	if errors.Is(err, pgx.ErrNoRows) { // it may have gone, or be another role's
+	if errors.Is(err, pgx.ErrNoRows) { // gone, or another role's
 		return nil, nil
 	}
 	if err != nil || !ours {

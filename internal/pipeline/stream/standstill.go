@@ -14,34 +14,32 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// standstillAfter is how many sessions must fail at the same position. A
-// session or two are an outage.
+// standstillAfter is how many sessions must fail at the same position. Fewer are an
+// outage.
 const standstillAfter = 3
 
-// Standstill is a position that the stream does not get past: session after
-// session fails there.
+// Standstill is a position at which session after session fails.
 type Standstill struct {
 	LSN      string `json:"lsn"`
 	Failures int    `json:"failures"`
-	// Transaction is the commit position of the transaction that the server was
-	// sending; empty where it had sent nothing of one.
+	// Transaction is the commit position of the transaction in transfer; empty
+	// between transactions.
 	Transaction string  `json:"transaction,omitempty"`
 	Seconds     float64 `json:"seconds"`
 	Error       string  `json:"error"`
 }
 
-// standstill counts the sessions that failed one after the other without
-// getting anything further. Not safe for concurrent use.
+// standstill counts sessions failing one after the other without progress. Not safe
+// for concurrent use.
 type standstill struct {
 	at       pg.LSN // the end of everything read
 	failures int
 	since    time.Time
-	err      error // of the last one
-	owed     bool  // something read is not acked
+	err      error // of the last session
+	owed     bool  // some events are read and not acked
 }
 
-// failed notes why a session ended that streamed, and what had been read by
-// then.
+// failed notes why a streaming session ended, and the end of everything read by then.
 func (s *standstill) failed(now time.Time, at pg.LSN, err error) {
 	if s.failures == 0 || s.at != at {
 		*s = standstill{at: at, since: now}
@@ -50,8 +48,8 @@ func (s *standstill) failed(now time.Time, at pg.LSN, err error) {
 	s.err = err
 }
 
-// see notes what is acked and read: the standstill is over once the stream is
-// past it, or has read everything there is.
+// see notes the acked and the read position: the standstill is over once the stream is
+// past its position, or has read the whole log.
 func (s *standstill) see(acked, read, flush pg.LSN) {
 	if read > s.at || flush != 0 && read >= flush {
 		*s = standstill{}
@@ -59,11 +57,10 @@ func (s *standstill) see(acked, read, flush pg.LSN) {
 	s.owed = acked < read
 }
 
-// lasts reports whether it is one.
+// lasts reports whether enough sessions have failed.
 func (s *standstill) lasts() bool { return s.failures >= standstillAfter }
 
-// transaction is the one that the server failed to send; 0 where that is not
-// known.
+// transaction is the commit position of the transaction in transfer; 0: not known.
 func (s *standstill) transaction() pg.LSN {
 	if server, ok := errors.AsType[*wal.ServerError](s.err); ok {
 		return server.Within
@@ -77,7 +74,7 @@ func (s *standstill) reason(now time.Time) string {
 		s.at, s.failures, now.Sub(s.since).Round(time.Second), s.err)
 }
 
-// status is what /status shows; nil unless it lasts.
+// status is for /status; nil unless the standstill lasts.
 func (s *standstill) status(now time.Time) *Standstill {
 	if !s.lasts() {
 		return nil
@@ -89,9 +86,8 @@ func (s *standstill) status(now time.Time) *Standstill {
 	return st
 }
 
-// remedy is what to do about it. An error of the server is one of its log,
-// which does not change: there has to be a way past it, once that leaves out
-// nothing else.
+// remedy is for an operator. An error of the server comes from the log, and the log does
+// not change: there has to be a way past the position, once nothing else is left out.
 func (s *standstill) remedy(slot string) string {
 	if remedy := failure.RemedyOf(s.err); remedy != "" {
 		return remedy
@@ -111,14 +107,14 @@ func (s *standstill) remedy(slot string) string {
 	return mend + fmt.Sprintf("; if it cannot be removed: stop the connector, SELECT pg_drop_replication_slot(%s); then %s", pgsql.Literal(slot), catalog.AcceptGap)
 }
 
-// fallsBack reports whether session after session has failed where this one is.
+// fallsBack reports whether session after session has failed at the present position.
 func (h *Health) fallsBack() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.standsStill(time.Now())
 }
 
-// tellStandstill logs that a session has failed where those before it did.
+// tellStandstill logs a standstill, after the end of a session.
 func (h *Health) tellStandstill(log *zap.Logger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

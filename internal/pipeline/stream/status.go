@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Status is what /status shows.
+// Status is shown at /status.
 type Status struct {
 	delivery.Status
 	// Phase is the name of a phase.Phase.
@@ -21,8 +21,8 @@ type Status struct {
 	ReceivedLSN    string  `json:"received_lsn,omitempty"`
 	ConfirmedLSN   string  `json:"confirmed_lsn,omitempty"`
 	SlotLagSeconds float64 `json:"slot_lag_seconds"`
-	// The server's word on slot and log is there only while it is known: not
-	// while this instance stands by, nor while PostgreSQL is away.
+	// The server's numbers of slot and log are there only while known: not while
+	// the instance stands by, nor while PostgreSQL is away.
 	ServerLSN     string `json:"server_lsn,omitempty"`
 	SlotLagBytes  *int64 `json:"slot_lag_bytes,omitempty"`
 	RetainedBytes *int64 `json:"slot_retained_bytes,omitempty"`
@@ -30,28 +30,27 @@ type Status struct {
 	// SafeWALBytes can still be written before the server may invalidate the slot;
 	// nil without a limit.
 	SafeWALBytes *int64 `json:"slot_safe_wal_bytes,omitempty"`
-	// SlotPID is the server's process that reads the slot for this instance.
+	// SlotPID is the server's process reading the slot for the instance.
 	SlotPID int32 `json:"slot_pid,omitempty"`
-	// Holder is who reads the slot, where this instance stands by.
+	// Holder is the slot's reader, while the instance stands by.
 	Holder *catalog.Holder `json:"holder,omitempty"`
-	// Standbys are those that wait for the slot, where this instance reads it.
+	// Standbys wait for the slot, while the instance reads the slot.
 	Standbys []catalog.Holder `json:"standbys,omitempty"`
-	// Failover is how failovers would find the slot, by server, where this instance
-	// reads it; absent where the slot's server is alone.
+	// Failover is how failovers would find the slot, by server, while the instance
+	// reads the slot; absent if the slot's server is alone.
 	Failover []catalog.Candidate `json:"failover,omitempty"`
-	// Sender is there while the process has been silent for long, and works.
+	// Sender is there while the process works and has been silent for long.
 	Sender *SenderStatus `json:"sender,omitempty"`
 	// Forecast is there while the slot keeps more and more log.
 	Forecast *Forecast `json:"forecast,omitempty"`
 	// Standstill is there while session after session fails at the same
 	// position.
 	Standstill *Standstill `json:"standstill,omitempty"`
-	// OldestUnconfirmedSeconds is how long the server has had log that is not
-	// confirmed.
+	// OldestUnconfirmedSeconds is how long the server has had unconfirmed log.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
-	// CheckpointAgeSeconds is the age of the oldest acknowledged position that
-	// is not saved; 0 if all are. The other two tell for how long saves have
-	// failed, and what the store said last.
+	// CheckpointAgeSeconds is the age of the oldest acknowledged position not
+	// saved; 0 if all are. The other two tell for how long saves have failed, and
+	// the store's last error.
 	CheckpointAgeSeconds     float64 `json:"checkpoint_age_seconds"`
 	CheckpointFailingSeconds float64 `json:"checkpoint_failing_seconds,omitempty"`
 	CheckpointError          string  `json:"checkpoint_error,omitempty"`
@@ -63,8 +62,7 @@ func (h *Health) received() pg.LSN { return h.checkpointer.received() }
 
 func (h *Health) confirmed() pg.LSN { return h.checkpointer.confirmed() }
 
-// checkpointAge is 0 for a spare: another instance publishes again what this
-// one has not saved.
+// checkpointAge is 0 for a spare: another instance publishes unsaved events again.
 func (h *Health) checkpointAge() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +74,7 @@ func (h *Health) checkpointAge() time.Duration {
 
 func (h *Health) inFlight() int64 { return int64(h.tracker.InFlight()) }
 
-// Status returns a Status for /status.
+// Status returns a Status.
 func (h *Health) Status() any {
 	unconfirmed, age := h.unconfirmed(), h.checkpointAge()
 	received, confirmed := h.received(), h.confirmed()
@@ -117,7 +115,7 @@ func (h *Health) Status() any {
 	return st
 }
 
-// heldBack says who keeps the slot where it is. The caller holds mu.
+// heldBack names the cause that holds the slot back. The caller holds mu.
 func (h *Health) heldBack() string {
 	if h.keptBy != "" {
 		return h.keptBy
@@ -125,7 +123,7 @@ func (h *Health) heldBack() string {
 	return fmt.Sprintf("this connector: what pid %d sends it is not confirmed", h.slot.ActivePID)
 }
 
-// keeps is how much log the slot keeps.
+// keeps is how many bytes of log the slot keeps.
 func keeps(slot catalog.Slot, flush pg.LSN) int64 {
 	return max(0, int64(flush)-int64(slot.RestartLSN))
 }

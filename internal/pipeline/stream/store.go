@@ -9,11 +9,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// errStoreSilent is the cause of the end of a save or load that took too long.
+// errStoreSilent is the cause of the end of an overlong save or load.
 var errStoreSilent = errors.New("the checkpoint store did not answer")
 
-// storeError is an error of the checkpoint store, as opposed to one of the
-// PostgreSQL that is read.
+// storeError is an error of the checkpoint store, as opposed to the PostgreSQL of the
+// slot.
 type storeError struct{ err error }
 
 // Error implements error.
@@ -22,14 +22,13 @@ func (e *storeError) Error() string { return "checkpoint store: " + e.err.Error(
 // Unwrap returns the store's own error.
 func (e *storeError) Unwrap() error { return e.err }
 
-// ofStore reports whether it was the checkpoint store that failed.
+// ofStore reports whether the checkpoint store failed.
 func ofStore(err error) bool {
 	_, ok := errors.AsType[*storeError](err)
 	return ok
 }
 
-// bounded is a store whose calls all have a deadline. Its errors are
-// storeErrors.
+// bounded is a store with a deadline for each call, and with storeErrors.
 type bounded struct {
 	checkpoint.Store
 	limit time.Duration
@@ -63,44 +62,42 @@ func (b bounded) within(ctx context.Context, ask func(context.Context) error) er
 	return err
 }
 
-// limits are how long things may take, and how often they are looked at.
+// limits are the durations of a pipeline.
 type limits struct {
-	// store bounds a save or a load. A silent store has then failed, which is
-	// counted and shown, and holds up neither the first save of the next
-	// session nor a spare.
+	// store bounds a save or a load. A silent store has then failed: counted and
+	// shown, and no obstacle to a spare or to the first save of the next session.
 	store time.Duration
 	// spareLook is how often a spare looks whether it could take over,
-	// spareSilence how long its checkpoint store may give no answer until it
-	// could not, and unfit how long what run would not start with may last in a
-	// spare that could before.
+	// spareSilence how long the checkpoint store may be silent until the spare
+	// could not, and unfit how long an error fatal at a start may last in a spare
+	// fit before.
 	spareLook, spareSilence, unfit time.Duration
 	// spareLogin is how often a spare asks the server and the store to let it in.
 	spareLogin time.Duration
-	// yield is how long an instance that may not be fit leaves the slot to others.
+	// yield is how long an instance perhaps not fit leaves the slot to others.
 	yield time.Duration
-	// elsewhere is how long the checkpoint must stay behind the slot, and as it
-	// is, until a spare takes it for that of another store: longer than a
-	// network file system shows an old file.
+	// elsewhere is how long the checkpoint must stay behind the slot, unchanged,
+	// until a spare suspects another store: longer than a network file system
+	// shows an old file.
 	elsewhere time.Duration
 	// monitor is how often slot and publication are looked at, and quiet how often
-	// a position is saved that moved by less than saveBytes and past none of our
+	// a position is saved after a move of less than saveBytes and past none of our
 	// events.
 	monitor, quiet time.Duration
 	candidates     candidateLooks
-	// stalled is how long one of the stages may stand still, with work before it,
-	// until readiness says so. It is longer than quiet and a look of the
-	// monitor together.
+	// stalled is how long a stage with work may stand still, until readiness says
+	// so: longer than quiet and a look of the monitor together.
 	stalled time.Duration
-	// mute is how long the server may answer nobody until readiness says so,
-	// although there is no work: neither the stream, which asks it every
-	// StatusInterval, nor the monitor or, standing by, the look at the slot. With
-	// the second the page takes to show it, an outage is visible within five.
+	// mute is how long the server may be silent, even without work, until readiness
+	// says so: to the stream, with a question every StatusInterval, and to the
+	// monitor or, standing by, the look at the slot. With a second for the page, an
+	// outage is visible within five.
 	mute time.Duration
-	// close bounds the last checkpoint, and then the last standby status: a
-	// stop waits no longer for a store or a server that does not answer.
+	// close bounds the last checkpoint, and then the last standby status: a stop
+	// waits no longer for a silent store or server.
 	close time.Duration
-	// whole bounds how long a stop waits for the rest of a transaction. Without
-	// it, what was read of one would come again after the next start.
+	// whole bounds how long a stop waits for the rest of a transaction. Without a
+	// wait, its first part would come again after the next start.
 	whole time.Duration
 }
 

@@ -16,20 +16,19 @@ import (
 // tenure is the time for which the slot is surely ours, and for which the lease of the
 // sink is held.
 //
-// The server's process ends when it has received nothing from us for
-// wal_sender_timeout. The timeout begins anew with each message of ours that it
-// receives, and no earlier than we sent it. So if a message has been received,
-// the slot is ours until the timeout has passed since we sent that message.
-// The stream does not tell whether it has been: what we read may have waited
-// in the socket while we were suspended, and a server that still sends may hear
-// nothing. So the server is asked beside the stream, with the monitor's looks:
-// if the process holds the slot after the question was sent, then the two reach
-// each other, and everything sent on the stream before the question has been
-// received. Later messages do not count.
+// The server's process ends after wal_sender_timeout without a message from us.
+// The timeout begins anew with each message received, no earlier than we sent it.
+// So after a received message the slot is ours until the timeout has passed since
+// we sent the message. The stream does not tell of receipts: a message to us may
+// have waited in the socket while we were suspended, and a server may send and
+// hear nothing. So the server is asked beside the stream, with the monitor's
+// looks: if the process holds the slot after the question was sent, then both
+// sides reach each other, and everything sent on the stream before the question
+// has been received. Later messages do not count.
 //
-// If nobody can be asked, since the server takes no more connections, the
-// stream has to do: see wal.Stream.Answered. It is no help while the stream is
-// not read, as all memory is in use until Kafka takes more.
+// If nobody can be asked, since the server takes no more connections, the stream
+// has to do: see wal.Stream.Answered. Not while the stream is not read, as all
+// memory is in use until Kafka takes more.
 //
 // The margin is for what is on its way to a broker when the lease ends.
 //
@@ -38,8 +37,8 @@ import (
 // beside it is still there, and our successor waits for it (see predecessors).
 // The server restarts, or a standby takes its place: we learn of it by the end
 // of a connection, which ends the lease at once, or by silence, for which
-// longest is the bound. Not while we are suspended: there may be a moment after
-// it in which we write.
+// longest is the bound. Not while we are suspended: there may be a moment
+// afterwards in which we write.
 type tenure struct {
 	process catalog.OwnSender
 	stream  *wal.Stream
@@ -49,16 +48,15 @@ type tenure struct {
 }
 
 const (
-	// marginPart is which part of the timeout the margin is.
+	// marginPart: the margin is the timeout divided by marginPart.
 	marginPart = 10
-	// longest bounds the lease from the last answer on, whatever the timeout: a
-	// machine that is gone ends no connection. It is longer than two looks of
-	// the monitor of which one was in vain, and shorter than failovers take
-	// until they begin.
+	// longest bounds the lease from the last answer on, with any timeout: a lost
+	// machine ends no connection. longest outlasts two looks of the monitor, the
+	// first in vain, and is over before failovers usually begin.
 	longest = 20 * time.Second
 )
 
-// timeout is how long a lease lasts since a message that was received, at most.
+// timeout is how long a lease lasts since a received message, at most.
 func (t *tenure) timeout() time.Duration {
 	if timeout := t.process.Timeout; timeout > 0 {
 		return timeout - timeout/marginPart
@@ -66,8 +64,8 @@ func (t *tenure) timeout() time.Duration {
 	return longest // the server waits for us for ever
 }
 
-// until is when the lease ends if the server has received everything sent at
-// that time, and has answered a question of the other time.
+// until is when the lease ends if the server has received everything up to sent, and
+// has answered a question asked at asked.
 func (t *tenure) until(sent, asked lease.Instant) lease.Instant {
 	if t.process.Timeout == 0 {
 		sent = asked
@@ -75,13 +73,13 @@ func (t *tenure) until(sent, asked lease.Instant) lease.Instant {
 	return min(sent.Add(t.timeout()), asked.Add(longest))
 }
 
-// answered is the same by the stream alone: when the server answered, it had heard
-// from us in the last half of the timeout.
+// answered is until by the stream alone: when the server answered, it had heard from
+// us in the last half of the timeout.
 func (t *tenure) answered(at lease.Instant) lease.Instant {
 	return t.until(at.Add(-t.process.Timeout/2), at)
 }
 
-// heard is the same by the last answer, if there was one.
+// heard is until by the last answer, if any.
 func (t *tenure) heard() (until lease.Instant, ok bool) {
 	at := t.stream.Answered()
 	return t.answered(at), at != 0
@@ -99,7 +97,7 @@ func (t *tenure) often(interval time.Duration) time.Duration {
 func (t *tenure) begin(until lease.Instant) {
 	t.begun.Store(true)
 	t.lease.Set(until)
-	if t.over.Load() { // it may have ended in between
+	if t.over.Load() { // ended in between
 		t.lease.End()
 	}
 }
@@ -113,7 +111,7 @@ func (t *tenure) end() {
 // ended reports whether the slot is not ours any more.
 func (t *tenure) ended() bool { return t.over.Load() }
 
-// lost reports whether the lease was held, and is not any more.
+// lost reports whether the lease was held, and is held no more.
 func (t *tenure) lost() bool { return t.begun.Load() && !t.lease.Held() }
 
 var (
@@ -121,9 +119,9 @@ var (
 	errNotShown  = errors.New("PostgreSQL has not shown for long that this instance still reads the slot")
 )
 
-// ask asks, beside the stream, whether the slot is still ours, and renews the
-// lease or ends it. The answer is the row of the slot a look begins with, so an
-// idle instance asks nothing for the lease alone.
+// ask asks, beside the stream, whether the slot is still ours, and renews or ends
+// the lease. The answer is the slot's row at the beginning of a look, so an idle
+// instance asks nothing for the lease alone.
 func (s *source) ask(ctx context.Context, sql *pgx.Conn) (*catalog.View, error) {
 	var v catalog.View
 	until, err := s.tenure.asked(func() (catalog.Slot, error) {

@@ -19,22 +19,20 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// Transactions are what a pipeline delivers exactly once with: the events and
-// the checkpoint that counts them are one Kafka transaction. docs/internals/protocol.md has
-// the protocol.
+// Transactions deliver exactly once: events and their checkpoint share a Kafka
+// transaction. docs/internals/protocol.md has the protocol.
 type Transactions struct {
 	Sink   Transactor
 	Marker store.Marker
 }
 
-// transactionBytes is how much a Kafka transaction takes of what waits. In a
-// backlog several batches so share the time that its end takes; otherwise there
-// is not as much.
+// transactionBytes bounds the waiting events in a Kafka transaction. In a backlog
+// several batches thus share the time of an end; otherwise fewer bytes wait.
 const transactionBytes = 4 << 20
 
-// inTransactions is a store of which every save is a transaction, but for two: the note
-// before a first start, as nobody holds the slot then, and the last checkpoint, which says
-// what was lost. After that loss the sink does nothing more.
+// inTransactions is a store with a transaction for every save, but for two: the note before
+// a first start, as nobody holds the slot then, and the last checkpoint, with a loss. After
+// the loss the sink does nothing more.
 type inTransactions struct {
 	checkpoint.Store
 	*Transactions
@@ -57,8 +55,8 @@ func (s inTransactions) Save(ctx context.Context, cp checkpoint.Checkpoint) erro
 	return anew(err)
 }
 
-// anew is the error of a transactor. If it may pass, it takes a new pipeline to
-// go on: this one does not know what counts.
+// anew is the error of a transactor. A transient error takes a new pipeline: the
+// old one does not know which events count.
 func anew(err error) error {
 	if phase.Protocol.Answered[answered(err)] == phase.BeginAnew {
 		return fmt.Errorf("%w: %w", ErrBeginAnew, err)
@@ -66,7 +64,7 @@ func anew(err error) error {
 	return err
 }
 
-// answered is the answer of Kafka that a transactor's error tells.
+// answered is Kafka's answer in a transactor's error.
 func answered(err error) phase.Answer {
 	switch {
 	case err == nil:
@@ -79,7 +77,7 @@ func answered(err error) phase.Answer {
 	return phase.Unknown
 }
 
-// prepare has brokers do what they can before the next batch is taken.
+// prepare has brokers do their part in advance of the next batch.
 func (d *deliverer) prepare(ctx context.Context) error {
 	if d.transactions == nil {
 		return nil
@@ -87,11 +85,11 @@ func (d *deliverer) prepare(ctx context.Context) error {
 	return anew(d.checkpointer.exclusive(ctx, func() error { return d.transactions.Sink.Prepare(ctx) }))
 }
 
-// transact delivers the batch in one transaction, with the checkpoint that counts
-// it, and then has that confirmed. It returns how many items are dealt with.
+// transact delivers the batch in a transaction with its checkpoint, then has the
+// checkpoint confirmed, and returns how many items are dealt with.
 func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err error) {
 	k, at := d.checkpointer, func(i int) *delivery.Item { return &batch[i].Item }
-	// Not while it has the checkpoint: a session may have to save one.
+	// Not within exclusive: a session may have to save a checkpoint.
 	save := func() error { return k.advance(ctx) }
 	if err := d.delivery.Await(ctx, d.transactions.Sink, len(batch), at, save); err != nil {
 		return 0, anew(err)
@@ -117,8 +115,7 @@ func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err e
 	return done, anew(err)
 }
 
-// reached is how far the log is dealt with once these items are, which are the
-// next ones in order.
+// reached is how far the log is dealt with after the items, the next in order.
 func (d *deliverer) reached(batch []item) (lsn pg.LSN, landmark checkpoint.Landmark, cut checkpoint.Cut) {
 	last := &batch[len(batch)-1]
 	n := 0
@@ -129,7 +126,7 @@ func (d *deliverer) reached(batch []item) (lsn pg.LSN, landmark checkpoint.Landm
 	ev := last.Event
 	switch {
 	case whole:
-	case ev.XID == 0: // a message of no transaction, whose position is its end
+	case ev.XID == 0: // a message of no transaction: the position is the end
 		lsn = max(lsn, ev.Position.CommitLSN)
 	default:
 		cut = checkpoint.Cut{
@@ -140,13 +137,12 @@ func (d *deliverer) reached(batch []item) (lsn pg.LSN, landmark checkpoint.Landm
 	return lsn, landmark, cut
 }
 
-// next is the checkpoint of a transaction that reaches so far.
+// next is the checkpoint of a Kafka transaction up to there.
 func (k *checkpointer) next(lsn pg.LSN, landmark checkpoint.Landmark, cut checkpoint.Cut) checkpoint.Checkpoint {
 	return k.dated(k.last().Reached(lsn, landmark, cut))
 }
 
-// committed notes that the transaction with cp is known to be committed, and
-// confirms it.
+// committed notes the known commit of the transaction with cp, and confirms.
 func (k *checkpointer) committed(cp checkpoint.Checkpoint, began time.Time) {
 	k.metrics.CheckpointSaved(nil)
 	k.durable(cp)
@@ -159,7 +155,7 @@ func (s *source) claim(ctx context.Context) error {
 	return anew(s.transactions.Sink.Claim(ctx))
 }
 
-// recallDoubtful finds out what counts of the transactions that are in doubt.
+// recallDoubtful finds the outcome of the transactions in doubt.
 func (s *source) recallDoubtful(ctx context.Context, cp *checkpoint.Checkpoint) error {
 	if s.transactions == nil {
 		return nil
@@ -170,11 +166,11 @@ func (s *source) recallDoubtful(ctx context.Context, cp *checkpoint.Checkpoint) 
 	})
 }
 
-// errEnded ends a session that ended what a former holder had left open.
+// errEnded ends a session after the end of a former holder's open transaction.
 var errEnded = errors.New("ended a Kafka transaction that a former holder of the slot may have left open; looking again")
 
-// endOpen ends a transaction that may be a former holder's, and hides the last
-// checkpoint. Only the slot's holder may do that, so it takes the slot.
+// endOpen ends a transaction, perhaps a former holder's, that hides the last
+// checkpoint. Only the slot's holder may do so, and endOpen takes the slot first.
 func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.Slot) error {
 	held := acquired{confirmed: slot.ConfirmedFlush, start: slot.ConfirmedFlush}
 	err := s.open(ctx, repl, &held)
@@ -193,7 +189,7 @@ func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.
 	return errEnded
 }
 
-// fitsTransactions refuses what exactly-once delivery cannot go on from.
+// fitsTransactions refuses a pending snapshot: it cannot be published exactly once.
 func (s *source) fitsTransactions(cp *checkpoint.Checkpoint) error {
 	if s.transactions == nil || !cp.Snapshot {
 		return nil

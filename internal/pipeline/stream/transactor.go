@@ -8,13 +8,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 )
 
-// acknowledged knows what brokers have acknowledged, also before a start.
+// acknowledged knows the brokers' acknowledgements, also from before a start.
 type acknowledged interface {
 	Ends() checkpoint.Ends
 	Compare(ctx context.Context, ends checkpoint.Ends) error
 }
 
-// claimant gets a transactional id, and finds out what an earlier owner left behind.
+// claimant gets a transactional id, and finds the outcome of an earlier owner's
+// transactions.
 type claimant interface {
 	Usable(ctx context.Context) error
 	Claim(ctx context.Context) error
