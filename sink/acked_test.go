@@ -100,8 +100,8 @@ func TestAckBehindARemovedStartIsNoLoss(t *testing.T) {
 }
 
 func TestTopicMadeAnewUnderLoadIsTold(t *testing.T) {
-	var remade []string
-	told := WithObserver(Observer{TopicRemade: func(topic string) { remade = append(remade, topic) }})
+	w := newWitness()
+	told := WithObserver(w)
 	for name, write := range map[string]func(*testing.T, *cluster) (func([]*transform.Event) error, func() int){
 		"at least once": func(t *testing.T, c *cluster) (func([]*transform.Event) error, func() int) {
 			k, logs := newKafka(t, c.config(), told)
@@ -120,15 +120,15 @@ func TestTopicMadeAnewUnderLoadIsTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			remade = nil
+			w.remade = nil
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
 			write, logged := write(t, c)
 			evs := events("orders", 40)
 			must.OK(t, write(evs[:20]))
 			c.remake(t, "orders", 2)
 			must.OK(t, write(evs[20:]))
-			if len(remade) != 1 || remade[0] != "orders" || logged() != 1 {
-				t.Errorf("told of %v, %d lines in the log", remade, logged())
+			if len(w.remade) != 1 || w.remade[0] != "orders" || logged() != 1 {
+				t.Errorf("told of %v, %d lines in the log", w.remade, logged())
 			}
 		})
 	}

@@ -38,7 +38,7 @@ const (
 type connections struct {
 	cfg      Options
 	log      *zap.Logger
-	observer *Observer
+	observer Observer
 	lease    *lease.Lease // see WithLease
 
 	// final ends, with the reason as its cause, when a broker refuses us for
@@ -64,7 +64,7 @@ type outage struct {
 	last time.Time // failure
 }
 
-func newConnections(cfg Options, log *zap.Logger, observer *Observer) *connections {
+func newConnections(cfg Options, log *zap.Logger, observer Observer) *connections {
 	c := &connections{cfg: cfg, log: log, observer: observer, brokers: make(map[int32]*trouble), outages: make(map[string]*outage), cut: make(map[int32]bool)}
 	c.final, c.refuse = context.WithCancelCause(context.Background())
 	return c

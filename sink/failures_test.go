@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,14 +23,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMode25AllBrokersDownAndUp(t *testing.T) {
 	c := startCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "orders"))
-	var reconnects atomic.Int32
-	k, logs := newKafka(t, c.config(), WithObserver(Observer{Reconnect: func() { reconnects.Add(1) }}))
+	w := newWitness()
+	k, logs := newKafka(t, c.config(), WithObserver(w))
 	evs := events("orders", 200)
 	deliver(t, k, evs[:100])
 	c.net.fail()
 	done := make(chan error, 1)
 	go func() { done <- k.Deliver(deadline(t), evs[100:], noReject(t)) }()
-	await.Until(t, "reconnects", func() bool { return reconnects.Load() > 3 })
+	await.Until(t, "reconnects", func() bool { return w.reconnects.Load() > 3 })
 	select {
 	case err := <-done:
 		t.Fatalf("delivered to brokers that are down: %v", err)
@@ -49,13 +48,8 @@ func TestMode25CancelDuringOutageReturns(t *testing.T) {
 	for _, name := range []string{"before the first connection", "with records on their way"} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(2, "orders"))
-			down := make(chan struct{}, 100)
-			k, _ := newKafka(t, c.config(), WithObserver(Observer{Reconnect: func() {
-				select {
-				case down <- struct{}{}:
-				default:
-				}
-			}}))
+			w := newWitness()
+			k, _ := newKafka(t, c.config(), WithObserver(w))
 			evs := events("orders", 20)
 			if name != "before the first connection" {
 				deliver(t, k, evs[:10])
@@ -63,11 +57,11 @@ func TestMode25CancelDuringOutageReturns(t *testing.T) {
 			c.net.fail()
 			stop := errors.New("stop")
 			ctx, cancel := context.WithCancelCause(t.Context())
-			go func() {
-				<-down
-				cancel(stop)
-			}()
-			if err := k.Deliver(ctx, evs[10:], noReject(t)); !errors.Is(err, stop) {
+			done := make(chan error, 1)
+			go func() { done <- k.Deliver(ctx, evs[10:], noReject(t)) }()
+			await.Until(t, "a reconnect", func() bool { return w.reconnects.Load() > 0 })
+			cancel(stop)
+			if err := <-done; !errors.Is(err, stop) {
 				t.Errorf("got %v", err)
 			}
 			k.Close() // the brokers never come back
@@ -218,20 +212,19 @@ func TestAnsweredIsAboutEvents(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
 	cfg := c.config()
 	cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "secret"}
-	var answers atomic.Int64
-	observed := WithObserver(Observer{Answered: func() { answers.Add(1) }})
-	k, _ := newKafka(t, cfg, observed)
+	w := newWitness()
+	k, _ := newKafka(t, cfg, WithObserver(w))
 	deliver(t, k, events("orders", 5))
-	published := answers.Load()
+	published := w.answers.Load()
 	if published == 0 {
 		t.Error("five acknowledgements are no answer")
 	}
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
-	k, _ = newKafka(t, cfg, observed)
+	k, _ = newKafka(t, cfg, WithObserver(w))
 	if err := k.Deliver(deadline(t), events("orders", 5), noReject(t)); err == nil {
 		t.Fatal("delivered without a login")
 	}
-	if n := answers.Load() - published; n > 0 {
+	if n := w.answers.Load() - published; n > 0 {
 		t.Errorf("%d answers of a broker that refuses us", n)
 	}
 }

@@ -26,8 +26,8 @@ type Kafka struct {
 	deadLetter string // the topic; "" for none
 	letters    letterLimit
 	log        *zap.Logger
-	observer   Observer
 
+	observer     Observer
 	transactions TransactionObserver // of Transactions
 
 	client      *kgo.Client
@@ -73,9 +73,6 @@ type Option func(*Kafka)
 // WithLogger logs to log; the default is not to.
 func WithLogger(log *zap.Logger) Option { return func(k *Kafka) { k.log = log } }
 
-// WithObserver reports to o.
-func WithObserver(o Observer) Option { return func(k *Kafka) { k.observer = o } }
-
 // WithDeadLetterTopic makes DeadLetter write to topic. Without it DeadLetter
 // fails.
 func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLetter = topic } }
@@ -101,14 +98,14 @@ func newProducer(cfg Options, opts []Option, more ...kgo.Opt) (*Kafka, error) {
 		waiting:    make(map[string]bool),
 		failed:     make(map[*kgo.Record]error),
 
+		observer:     unobserved{},
 		transactions: unobserved{},
 		refusedWaits: backoff.Series{Range: waits},
 	}
 	for _, opt := range opts {
 		opt(k)
 	}
-	k.observer.complete()
-	k.connections = newConnections(cfg, k.log, &k.observer)
+	k.connections = newConnections(cfg, k.log, k.observer)
 	k.connections.lease = k.lease
 	k.onDone = func(rec *kgo.Record, err error) {
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,39 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
+
+// witness is an Observer that remembers.
+type witness struct {
+	unobserved
+	reconnects, answers, throttles atomic.Int64
+	waiting                        chan bool
+	partitions                     chan [2]int32 // from and to
+	// The rest is told on the sink's own goroutine.
+	remade, used      []string // topics
+	reasons, remedies []string // of refusals
+}
+
+func newWitness() *witness {
+	return &witness{waiting: make(chan bool, 10), partitions: make(chan [2]int32, 10)}
+}
+
+func (w *witness) Reconnect() { w.reconnects.Add(1) }
+
+func (w *witness) PartitionsChanged(_ string, from, to int32) { w.partitions <- [2]int32{from, to} }
+
+func (w *witness) TopicRemade(topic string) { w.remade = append(w.remade, topic) }
+
+func (w *witness) TopicWaiting(_ string, on bool) { w.waiting <- on }
+
+func (w *witness) Refused(reason, remedy string) {
+	w.reasons, w.remedies = append(w.reasons, reason), append(w.remedies, remedy)
+}
+
+func (w *witness) TopicUsed(topic string) { w.used = append(w.used, topic) }
+
+func (w *witness) Throttled(time.Duration) { w.throttles.Add(1) }
+
+func (w *witness) Answered() { w.answers.Add(1) }
 
 // told notes what a TransactionObserver is told.
 type told []string
@@ -85,13 +119,13 @@ func TestObserverIsToldHowTransactionsGo(t *testing.T) {
 // A quota makes deliveries slow and gives no error.
 func TestThrottlingIsTold(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
-	var waits []time.Duration
-	k, logs := newKafka(t, c.config(), WithObserver(Observer{Throttled: func(wait time.Duration) { waits = append(waits, wait) }}))
+	w := newWitness()
+	k, logs := newKafka(t, c.config(), WithObserver(w))
 	for range 2 {
 		k.connections.OnBrokerThrottle(kgo.BrokerMetadata{NodeID: 1}, 1500*time.Millisecond, true)
 	}
 	said := logs.FilterMessageSnippet("throttles the connector").All()
-	if len(waits) != 2 || len(said) != 1 || !strings.Contains(said[0].ContextMap()["remedy"].(string), "kafka-configs.sh") {
-		t.Errorf("told of %v, logged %v", waits, said)
+	if w.throttles.Load() != 2 || len(said) != 1 || !strings.Contains(said[0].ContextMap()["remedy"].(string), "kafka-configs.sh") {
+		t.Errorf("told %d times, logged %v", w.throttles.Load(), said)
 	}
 }

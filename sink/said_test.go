@@ -42,6 +42,8 @@ type aborts struct {
 	aborted, first int64
 }
 
+func (a *aborts) Answered() { a.answers.Add(1) }
+
 func (a *aborts) TransactionAborted() {
 	if a.aborted++; a.aborted == 1 {
 		a.first = a.answers.Load()
@@ -65,8 +67,8 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 	}
 	t.Run("at least once", func(t *testing.T) {
 		b.CreateTopic(t, "t", 1, map[string]string{"cleanup.policy": "compact"})
-		var asked atomic.Int64
-		k, _ := newKafka(t, cfg, WithObserver(Observer{Answered: func() { asked.Add(1) }}))
+		w := newWitness()
+		k, _ := newKafka(t, cfg, WithObserver(w))
 		evs, written := keyless("t", n, first)
 		var got []int
 		must.OK(t, k.Deliver(deadline(t), evs, func(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
@@ -78,8 +80,8 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 			t.Errorf("%d events were refused, want %d, in order", len(got), want)
 		}
 		// The first of a topic alone, the batch, and what lies between those named.
-		if most := int64(2 + (n-first)/10 + 1); asked.Load() > most {
-			t.Errorf("%d requests, want %d at most", asked.Load(), most)
+		if most := int64(2 + (n-first)/10 + 1); w.answers.Load() > most {
+			t.Errorf("%d requests, want %d at most", w.answers.Load(), most)
 		}
 		var values []string
 		for _, r := range b.Consume(t, []string{"t"}, kafkatest.Count(len(written))) {
@@ -95,7 +97,7 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 		b.CreateTopic(t, "letters", 1, nil)
 		var observer aborts
 		x := must.Get(NewTransactions(cfg, "tx", WithTransactionObserver(&observer), WithDeadLetterTopic("letters"),
-			WithObserver(Observer{Answered: func() { observer.answers.Add(1) }})))(t)
+			WithObserver(&observer)))(t)
 		t.Cleanup(x.Close)
 		must.OK(t, x.Claim(deadline(t)))
 		evs, written := keyless("x", n, first)
@@ -149,8 +151,8 @@ func TestRefusedTimeIsQuoted(t *testing.T) {
 	b.CreateTopic(t, "t", 1, map[string]string{"message.timestamp.before.max.ms": "60000"})
 	cfg := *DefaultOptions()
 	cfg.Brokers = b.Brokers
-	var reasons []string
-	k, _ := newKafka(t, cfg, WithObserver(Observer{Refused: func(reason, _ string) { reasons = append(reasons, reason) }}))
+	w := newWitness()
+	k, _ := newKafka(t, cfg, WithObserver(w))
 	ev := event("t", "a", 0, 1)
 	ev.Asked = time.Now().Add(-time.Hour)
 	must.Get(k.resolve(deadline(t), "t", missingFail))(t)
@@ -162,8 +164,8 @@ func TestRefusedTimeIsQuoted(t *testing.T) {
 		t.Fatalf("refused: %+v", refused)
 	}
 	for _, want := range []string{"INVALID_TIMESTAMP", "should be within", "message.timestamp.before.max.ms=60000", ev.Record.Timestamp.UTC().Format(time.RFC3339)} {
-		if !strings.Contains(reasons[0], want) {
-			t.Errorf("reason %q lacks %q", reasons[0], want)
+		if !strings.Contains(w.reasons[0], want) {
+			t.Errorf("reason %q lacks %q", w.reasons[0], want)
 		}
 	}
 }

@@ -34,7 +34,6 @@ package sink
 
 import (
 	"context"
-	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -64,62 +63,4 @@ type Sink interface {
 
 	// Close releases the sink's resources. It does not wait for anything.
 	Close()
-}
-
-// Observer is told what an operator should see in a metric or in the readiness
-// answer. Every member is optional. They are called from several goroutines
-// and must not block.
-type Observer struct {
-	// Reconnect is called for each attempt to connect to a broker that follows
-	// a failed one.
-	Reconnect func()
-	// PartitionsChanged is called when a topic in use got another number of
-	// partitions: keys move to other partitions, so that the order of a key's
-	// events no longer holds across the change.
-	PartitionsChanged func(topic string, from, to int32)
-	// TopicRemade is called when a topic in use was deleted and created again: what was
-	// acknowledged there is gone with it.
-	TopicRemade func(topic string)
-	// TopicWaiting is called with true when a delivery stops for a topic that
-	// does not exist, and with false when it goes on.
-	TopicWaiting func(topic string, waiting bool)
-	// Refused is called with a reason when brokers refuse records for what is no fault
-	// of the events, so that they are tried again and again, and with "" when that is over.
-	Refused func(reason, remedy string)
-	// TopicUsed is called when events are to be written to a topic: the first time,
-	// after it was gone, and at most once a minute.
-	TopicUsed func(topic string)
-	// Throttled is called when a broker makes the client wait because of a quota.
-	Throttled func(wait time.Duration)
-	// Answered is called for each answer of a broker about events that were sent
-	// to it; see Probe.
-	Answered func()
-}
-
-// complete gives members that are not set one that does nothing.
-func (o *Observer) complete() {
-	if o.Reconnect == nil {
-		o.Reconnect = func() {}
-	}
-	if o.PartitionsChanged == nil {
-		o.PartitionsChanged = func(string, int32, int32) {}
-	}
-	if o.TopicRemade == nil {
-		o.TopicRemade = func(string) {}
-	}
-	if o.TopicWaiting == nil {
-		o.TopicWaiting = func(string, bool) {}
-	}
-	if o.Refused == nil {
-		o.Refused = func(string, string) {}
-	}
-	if o.TopicUsed == nil {
-		o.TopicUsed = func(string) {}
-	}
-	if o.Throttled == nil {
-		o.Throttled = func(time.Duration) {}
-	}
-	if o.Answered == nil {
-		o.Answered = func() {}
-	}
 }

@@ -98,10 +98,8 @@ func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 	for _, delivery := range []string{"at least once", "exactly once"} {
 		t.Run(delivery, func(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(1, "t", marks))
-			var reasons, remedies []string
-			tell := WithObserver(Observer{Refused: func(reason, remedy string) {
-				reasons, remedies = append(reasons, reason), append(remedies, remedy)
-			}})
+			w := newWitness()
+			tell := WithObserver(w)
 			c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Topic: "t", Err: kerr.InvalidTimestamp, Count: 3})
 			evs := events("t", 20)
 			if delivery == "at least once" {
@@ -115,11 +113,11 @@ func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 					t.Fatal(refused, err)
 				}
 			}
-			if len(reasons) != 4 || reasons[3] != "" || !strings.Contains(reasons[0], `"t"`) || !strings.Contains(reasons[0], "message.timestamp") {
-				t.Errorf("told of %q", reasons)
+			if len(w.reasons) != 4 || w.reasons[3] != "" || !strings.Contains(w.reasons[0], `"t"`) || !strings.Contains(w.reasons[0], "message.timestamp") {
+				t.Errorf("told of %q", w.reasons)
 			}
-			if !strings.Contains(remedies[0], "clock") || !strings.Contains(remedies[0], "kafka-configs.sh") {
-				t.Errorf("remedy %q", remedies[0])
+			if !strings.Contains(w.remedies[0], "clock") || !strings.Contains(w.remedies[0], "kafka-configs.sh") {
+				t.Errorf("remedy %q", w.remedies[0])
 			}
 		})
 	}

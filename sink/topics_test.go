@@ -18,29 +18,21 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// recorder is an Observer that hands what it is told to channels.
-func recorder() (o Observer, waiting chan bool, partitions chan [2]int32) {
-	waiting, partitions = make(chan bool, 10), make(chan [2]int32, 10)
-	o.TopicWaiting = func(_ string, on bool) { waiting <- on }
-	o.PartitionsChanged = func(_ string, from, to int32) { partitions <- [2]int32{from, to} }
-	return o, waiting, partitions
-}
-
 func TestMode28MissingTopicIsWaitedFor(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "before"))
-	observer, waiting, _ := recorder()
-	k, logs := newKafka(t, c.config(), WithObserver(observer))
+	w := newWitness()
+	k, logs := newKafka(t, c.config(), WithObserver(w))
 	evs := append(events("before", 3), events("later", 20)...)
 	done := make(chan error, 1)
 	go func() { done <- k.Deliver(deadline(t), evs, noReject(t)) }()
 
-	if on := <-waiting; !on {
+	if on := <-w.waiting; !on {
 		t.Fatal("waiting began with false")
 	}
 	ascending(t, c.values(t, "before", 1), 3) // not held up
 	c.createTopic(t, "later", 2)
 	must.OK(t, <-done)
-	if on := <-waiting; on {
+	if on := <-w.waiting; on {
 		t.Error("waiting did not end")
 	}
 	ascending(t, c.values(t, "later", 2), 20)
@@ -56,11 +48,11 @@ func TestMode28MissingTopicIsWaitedFor(t *testing.T) {
 
 func TestMode28WaitingEndsWithTheContext(t *testing.T) {
 	c := startCluster(t)
-	observer, waiting, _ := recorder()
-	k, _ := newKafka(t, c.config(), WithObserver(observer))
+	w := newWitness()
+	k, _ := newKafka(t, c.config(), WithObserver(w))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		<-waiting
+		<-w.waiting
 		cancel()
 	}()
 	if err := k.Deliver(ctx, events("orders", 1), noReject(t)); !errors.Is(err, context.Canceled) {
@@ -127,21 +119,21 @@ func TestMode28TopicDeletedWhileRunning(t *testing.T) {
 			c := startCluster(t, kfake.SeedTopics(4, "orders"))
 			cfg := c.config()
 			cfg.CreateTopics, cfg.TopicPartitions = create, 2
-			observer, waiting, partitions := recorder()
-			k, _ := newKafka(t, cfg, WithObserver(observer))
+			w := newWitness()
+			k, _ := newKafka(t, cfg, WithObserver(w))
 			evs := events("orders", 40)
 			deliver(t, k, evs[:20])
 			must.Get(c.admin(t).DeleteTopics(deadline(t), "orders"))(t)
 			if !create {
 				go func() {
-					<-waiting
+					<-w.waiting
 					c.createTopic(t, "orders", 2)
 				}()
 			}
 			deliver(t, k, evs[20:])
 			ascending(t, c.values(t, "orders", 2), 20)
-			if len(partitions) > 0 {
-				t.Errorf("the new topic inherits the old one's partitions: %v", <-partitions)
+			if len(w.partitions) > 0 {
+				t.Errorf("the new topic inherits the old one's partitions: %v", <-w.partitions)
 			}
 		})
 	}
@@ -149,8 +141,8 @@ func TestMode28TopicDeletedWhileRunning(t *testing.T) {
 
 func TestMode34PartitionsGrow(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"))
-	observer, _, partitions := recorder()
-	k, logs := newKafka(t, c.config(), WithObserver(observer))
+	w := newWitness()
+	k, logs := newKafka(t, c.config(), WithObserver(w))
 	deliver := func(evs ...*transform.Event) {
 		t.Helper()
 		deliver(t, k, evs)
@@ -158,7 +150,7 @@ func TestMode34PartitionsGrow(t *testing.T) {
 	deliver(events("orders", 10)...)
 	c.growTopic(t, "orders", 5)
 	deliver(event("orders", "", 4, 10)) // asks for a new partition: looked up at once
-	if got := <-partitions; got != [2]int32{2, 5} {
+	if got := <-w.partitions; got != [2]int32{2, 5} {
 		t.Errorf("observed %v", got)
 	}
 	if n := logs.FilterMessage("topic has another number of partitions, keys move").Len(); n != 1 {
@@ -173,7 +165,7 @@ func TestMode34PartitionsGrow(t *testing.T) {
 	})
 	deliver(event("orders", "a", transform.PartitionByKey, 11)) // the client tells us
 	deliver(event("orders", "a", transform.PartitionByKey, 12))
-	if got := <-partitions; got != [2]int32{5, 6} {
+	if got := <-w.partitions; got != [2]int32{5, 6} {
 		t.Errorf("observed %v", got)
 	}
 	if got := c.values(t, "orders", 6)[4]; !slices.Contains(got, "10") {

@@ -125,16 +125,16 @@ func TestTopicsInUseAreThoseUsedLately(t *testing.T) {
 // The observer is told of a topic that stays in use now and then.
 func TestTopicInUseIsTold(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
-	told := 0
-	k, _ := newKafka(t, c.config(), WithObserver(Observer{TopicUsed: func(string) { told++ }}))
+	w := newWitness()
+	k, _ := newKafka(t, c.config(), WithObserver(w))
 	deliver(t, k, events("orders", 5))
 	deliver(t, k, events("orders", 5))
-	if told != 1 {
+	if told := len(w.used); told != 1 {
 		t.Errorf("told %d times", told)
 	}
 	k.topics["orders"].told = time.Now().Add(-useEvery)
 	deliver(t, k, events("orders", 5))
-	if told != 2 {
+	if told := len(w.used); told != 2 {
 		t.Errorf("told %d times after a minute", told)
 	}
 }

@@ -68,31 +68,6 @@ type Transactions struct {
 	visible, left map[identity]int
 }
 
-// TransactionObserver is told how transactions go. It must not block.
-type TransactionObserver interface {
-	// TransactionOpen is told when the records of a transaction go out, and, with the
-	// zero time, when it has ended.
-	TransactionOpen(since time.Time)
-	// TransactionCommitted is told of a commit: of how many records, how many bytes
-	// of keys, values and headers these have, and how long brokers took for the
-	// answer to EndTxn.
-	TransactionCommitted(records int, bytes int64, took time.Duration)
-	// TransactionAborted is told of an abort.
-	TransactionAborted()
-}
-
-// unobserved is the TransactionObserver by default.
-type unobserved struct{}
-
-func (unobserved) TransactionOpen(time.Time)                      {}
-func (unobserved) TransactionCommitted(int, int64, time.Duration) {}
-func (unobserved) TransactionAborted()                            {}
-
-// WithTransactionObserver reports transactions to o.
-func WithTransactionObserver(o TransactionObserver) Option {
-	return func(k *Kafka) { k.transactions = o }
-}
-
 // NewTransactions returns Transactions with the transactional id; see NewKafka.
 func NewTransactions(cfg Options, id string, opts ...Option) (*Transactions, error) {
 	timeout := timeoutOf(cfg)

@@ -16,6 +16,7 @@
 package metrics
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -104,7 +106,7 @@ func (m *Metrics) registerConnector() {
 	m.Connected("postgres", false)
 	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active, stopping, or failed (only with pipelines: it needs an operator while others go on).", "role")
 	m.Role("starting")
-	m.phase = m.gaugeVec("phase", "1 for the present phase of a pipeline that reads a slot: connecting, standby, holding, claimed, compared, replaying, ready or ended.", "phase")
+	m.phase = m.gaugeVec("phase", "1 for the present phase of a pipeline that reads a slot: "+phases()+".", "phase")
 	m.capacity = m.gauge("in_flight_capacity_bytes", "Bytes that may be in flight: at that many, reading waits.")
 	m.snapshotRunning = m.gauge("snapshot_running", "1 while the rows that were in the tables at the first start are read and published.")
 	m.snapshotRows = m.counter("snapshot_rows_total", "Rows that snapshots have read.")
@@ -115,6 +117,15 @@ func (m *Metrics) registerConnector() {
 	m.throttled = m.counter("kafka_throttled_seconds_total", "Seconds that brokers made the connector wait because a quota was used up.")
 	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
+}
+
+// phases lists the phases for the help text.
+func phases() string {
+	var names []string
+	for p := phase.Connecting; p < phase.Ended; p++ {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ", ") + " or " + phase.Ended.String()
 }
 
 // Published counts events the broker has just acknowledged.

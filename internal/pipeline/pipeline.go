@@ -182,7 +182,7 @@ func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, 
 	if err != nil {
 		return nil, err
 	}
-	out, err := sink.NewTransactions(*kafka, id, append(p.sinkOptions(down, probe, stable.Add), sink.WithTransactionObserver(p.metrics))...)
+	out, err := sink.NewTransactions(*kafka, id, append(p.sinkOptions(down, probe, stable), sink.WithTransactionObserver(p.metrics))...)
 	if err != nil {
 		stop()
 		return nil, err
@@ -224,25 +224,8 @@ func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe, held *
 	return sink.NewKafka(*kafka, append(p.sinkOptions(down, probe, nil), sink.WithLease(held))...)
 }
 
-func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, used func(topic string)) []sink.Option {
-	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(sink.Observer{
-		Reconnect:         func() { p.metrics.Reconnected("kafka") },
-		PartitionsChanged: func(topic string, _, _ int32) { p.metrics.PartitionsGrown(topic) },
-		TopicRemade:       p.metrics.TopicRemade,
-		Refused:           down.Refused,
-		TopicWaiting:      down.TopicWaiting,
-		Throttled: func(wait time.Duration) {
-			down.Throttled(wait)
-			p.metrics.Throttled(wait)
-		},
-		TopicUsed: func(topic string) {
-			probe.Used(topic)
-			if used != nil {
-				used(topic)
-			}
-		},
-		Answered: probe.Answered,
-	})}
+func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, stable *sink.StableOffsets) []sink.Option {
+	opts := []sink.Option{sink.WithLogger(p.log), sink.WithObserver(&sinkObserver{down, p.metrics, probe, stable})}
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))
 	}
