@@ -17,38 +17,36 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// topicID tells a topic from another one of the same name. It is zero where brokers give
-// topics no id, which those before Kafka 2.8 do not.
+// topicID tells two topics of the same name apart. Brokers before Kafka 2.8 give topics no
+// id: zero.
 type topicID [16]byte
 
 func (id topicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// other reports whether these are the ids of two topics for certain.
+// other reports whether the ids are certainly of two topics.
 func (id topicID) other(than topicID) bool {
 	return id != than && id != topicID{} && than != topicID{}
 }
 
-// acked is how far the log of each partition of a topic reaches at least, as brokers have
-// acknowledged records up to there. A log never becomes shorter by itself: retention and
-// DeleteRecords move its start, compaction leaves gaps, and the markers of transactions
-// take offsets. So an acknowledgement at an earlier offset tells that brokers have lost
-// what they had acknowledged. The producer's sequence numbers do not tell it where each
-// transaction has an epoch of its own, nor after a start.
+// acked has the ends of a topic's partitions, as acknowledged by brokers. No log becomes
+// shorter by itself: retention and DeleteRecords move the start, compaction leaves gaps, and
+// the markers of transactions take offsets. So an acknowledgement at an earlier offset means
+// lost records. The producer's sequence numbers do not show such a loss after a start, nor
+// where each transaction has an epoch of its own.
 type acked struct {
 	id   topicID
 	ends []end  // by partition
-	used uint64 // the round that raised an end last
+	used uint64 // the last round to raise an end
 }
 
-// end is an offset behind all that is known of a partition; 0: nothing is. noted is when
-// this process learned it; zero: a checkpoint said so.
+// end is the offset behind the last known record of a partition; 0: none is known. noted is
+// the time this process learned the offset; zero: from a checkpoint.
 type end struct {
 	offset int64
-	marker int64 // so many of them are of a marker, which brokers may not have written yet
+	marker int64 // offsets of a marker among them, which brokers may not have written yet
 	noted  time.Time
 }
 
-// of is what is known of the partition.
 func (a *acked) of(partition int32) end {
 	if int(partition) < len(a.ends) {
 		return a.ends[partition]
@@ -59,8 +57,7 @@ func (a *acked) of(partition int32) end {
 // end is the offset behind the last record of the partition.
 func (a *acked) end(partition int32) int64 { return a.of(partition).offset }
 
-// raise notes the end of the partition. Of one before the end that is known, it notes the
-// time.
+// raise notes the end of the partition; of an end before the known end only the time.
 func (a *acked) raise(partition int32, e end) {
 	if n := int(partition) + 1; n > len(a.ends) {
 		a.ends = append(a.ends, make([]end, n-len(a.ends))...)
@@ -71,7 +68,7 @@ func (a *acked) raise(partition int32, e end) {
 	a.ends[partition] = e
 }
 
-// String lists the partitions that have records, with their ends.
+// String lists the partitions with records, and their ends.
 func (a *acked) String() string {
 	var parts []string
 	for partition, end := range a.ends {
@@ -92,8 +89,8 @@ func (k *Kafka) count(t *topic, partition int32, index int) {
 	s.records++
 }
 
-// tally returns the shares of a round, or of a part of one. Those of a topic that is not
-// resolved, as a checkpoint's, are left out: the next checkpoint heals what is lost there.
+// tally returns the shares of a round, or of a part of a round. Topics that are not
+// resolved, such as a checkpoint's, are left out: the next checkpoint heals a loss there.
 func (k *Kafka) tally(round []placed) []*share {
 	k.rounds++
 	k.shares = k.shares[:0]
@@ -113,15 +110,14 @@ func (k *Kafka) tally(round []placed) []*share {
 	return k.shares
 }
 
-// end is the offset behind the share, once brokers have it. They may not say where an
-// attempt before this one wrote it.
+// end is the offset behind the share, once brokers have the share. Brokers may not say where
+// an earlier attempt wrote it.
 func (s *share) end(round []placed) (offset int64, ok bool) {
 	first := round[s.first].Record.Offset
 	return first + int64(s.records), first >= 0
 }
 
-// believe compares what brokers have just acknowledged of the round with what they
-// acknowledged before.
+// believe compares the acknowledgements of the round with earlier ones.
 func (k *Kafka) believe(ctx context.Context, round []placed, shares []*share) error {
 	for _, s := range shares {
 		p := &round[s.first]
@@ -135,14 +131,14 @@ func (k *Kafka) believe(ctx context.Context, round []placed, shares []*share) er
 	return nil
 }
 
-// marker is how many offsets the end of a transaction takes in each of its partitions.
-// Brokers write it after they have said that the transaction is committed, and before the
-// next one of the same transactional id begins.
+// marker is the number of offsets taken by the end of a transaction in each partition.
+// Brokers write the marker after the answer to EndTxn, and before the next transaction of
+// the same transactional id begins.
 const marker = 1
 
-// raise notes what brokers have acknowledged of the round, with so many offsets of a marker
-// behind each share. Where some of it failed, the rest of a share may have come in parts, so
-// that only its first record is certain.
+// raise notes the acknowledgements of the round, with so many offsets of a marker behind each
+// share. After a failure, the rest of a share may have come in parts, so only the first
+// record is certain.
 func (k *Kafka) raise(round []placed, shares []*share, behind int64) {
 	k.ledger.Lock()
 	defer k.ledger.Unlock()
@@ -160,12 +156,12 @@ func (k *Kafka) raise(round []placed, shares []*share, behind int64) {
 	}
 }
 
-// sameAsked is how often brokers must say that a topic is the one it was: one that has not
-// heard of the new one yet says so, too.
+// sameAsked is how often brokers must confirm a topic's id: a broker without news of a new
+// topic confirms the old id, too.
 const sameAsked = 4
 
-// shorter judges an acknowledgement at an offset that was acknowledged before: either the
-// topic is another one by now, or brokers have lost records.
+// shorter judges an acknowledgement at an offset acknowledged before: either the topic was
+// made anew, or brokers have lost records.
 func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 	rec := &p.Record
 	retry := backoff.Series{Range: waits}
@@ -182,7 +178,7 @@ func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 			return nil
 		case same == sameAsked:
 			return lostRecords(k.cfg, t, p)
-		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing(): // it was deleted
+		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing(): // deleted
 			k.remade(t.name, t.acked, topicID{})
 			return nil
 		}
@@ -194,8 +190,8 @@ func (k *Kafka) shorter(ctx context.Context, t *topic, p *placed) error {
 	}
 }
 
-// remade notes that the topic is another one of the same name. Everything
-// acknowledged in the former topic is gone, by order of whoever deleted it.
+// remade notes that the topic was made anew. Everything acknowledged in the former topic is
+// gone, by order of an operator.
 func (k *Kafka) remade(name string, a *acked, id topicID) {
 	k.log.Warn("the topic was deleted and created again: consumers that had not read all of it miss events that were acknowledged there",
 		zap.String("topic", name), zap.String("acknowledged_ends", a.String()),
@@ -207,7 +203,7 @@ func (k *Kafka) remade(name string, a *acked, id topicID) {
 	a.id, a.ends = id, nil
 }
 
-// lostRecords is the loss that an acknowledgement at an earlier offset tells of.
+// lostRecords is the error of an acknowledgement at an earlier offset.
 func lostRecords(cfg Options, t *topic, p *placed) error {
 	rec, end := &p.Record, t.acked.end(p.Record.Partition)
 	return failure.Lossf(lostRemedy(cfg, t.name, rec.Partition, rec.Offset),
@@ -217,7 +213,7 @@ func lostRecords(cfg Options, t *topic, p *placed) error {
 		t.name, rec.Partition, end-1, p.Name(), p.Position.CommitLSN, p.Position.Seq, rec.Offset, end-rec.Offset, rec.Offset, end-1, likely(t.acked.id))
 }
 
-// likely are the likely causes of such a loss in the topic.
+// likely names the likely causes of a loss in the topic.
 func likely(id topicID) string {
 	anew := ""
 	if id == (topicID{}) {
@@ -227,8 +223,7 @@ func likely(id topicID) string {
 		"and a broker whose disk was put back to an earlier time" + anew
 }
 
-// lostRemedy says what to do about a partition whose log ends at an offset before what was
-// acknowledged.
+// lostRemedy is the remedy for a partition whose log ends before an acknowledged offset.
 func lostRemedy(cfg Options, topic string, partition int32, end int64) string {
 	last := ""
 	if end > 0 {

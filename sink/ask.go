@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// patience is how long one broker may take until another is asked too.
+	// patience is the time for a broker's answer until another is asked too.
 	patience = 750 * time.Millisecond
-	// mostAsked bounds the brokers that one question goes to.
+	// mostAsked bounds the brokers asked the same question.
 	mostAsked = 3
 )
 
-// asker asks a cluster whether it is there. asker stays with the broker that
-// answered last, because there may be hundreds of brokers, and of processes
-// that ask.
+// asker asks a cluster for signs of life, and stays with the broker that
+// answered last, because there may be hundreds of brokers, and of asking
+// processes.
 type asker struct {
 	cfg    Options
 	client *kgo.Client
-	broker *kgo.Broker // that answered last; nil for none
-	// uses are the topics to ask for, and topics what the broker said of them.
+	broker *kgo.Broker // answered last; nil for none
+	// uses are the topics to ask for, and topics the broker's answer.
 	uses   map[string]Use
 	topics []kmsg.MetadataResponseTopic
 	turn   atomic.Uint32 // among the brokers of the cluster
@@ -57,9 +57,9 @@ func askWith(client *kgo.Client, cfg Options) *asker {
 	return a
 }
 
-// Reach returns nil if a broker answers at the address it advertises, which is
-// where events go. The client is one made with ClientOpts; several brokers are
-// tried, until ctx ends.
+// Reach returns nil if a broker answers at its advertised address, the
+// destination of events. The client must be made with ClientOpts; several brokers
+// are tried, until ctx ends.
 func Reach(ctx context.Context, client *kgo.Client, cfg Options) (err error) {
 	a := askWith(client, cfg)
 	for range mostAsked {
@@ -70,16 +70,16 @@ func Reach(ctx context.Context, client *kgo.Client, cfg Options) (err error) {
 	return err
 }
 
-// answer is that of a single broker.
+// answer is the answer of a single broker.
 type answer struct {
 	broker *kgo.Broker
 	of     *kmsg.MetadataResponse // nil beside err
 	err    error
 }
 
-// ask returns nil once a broker has answered at the address it advertises,
-// which is where events go. ask does not wait for one that fails or is slow,
-// and asks another. It is for a single goroutine.
+// ask returns nil once a broker has answered at its advertised address, the
+// destination of events. If a broker fails or is slow, ask asks another. It is
+// for a single goroutine.
 func (a *asker) ask(ctx context.Context) error {
 	answers := make(chan answer, mostAsked)
 	var asking sync.WaitGroup
@@ -119,9 +119,9 @@ func (a *asker) ask(ctx context.Context) error {
 	}
 }
 
-// attempt asks one broker. If one is nil, attempt first asks the cluster for
-// the brokers and takes the next in turn. Only then is the turn over: a broker
-// refusing to name the others takes no turn from them.
+// attempt asks the broker one. If one is nil, attempt first asks the cluster for
+// the brokers and takes the next in turn. The turn counts only from then on: a
+// broker refusing to name the others takes no turn from them.
 func (a *asker) attempt(ctx context.Context, one *kgo.Broker) answer {
 	topics := slices.Collect(maps.Keys(a.uses))
 	if one != nil {

@@ -31,8 +31,7 @@ const (
 	mechanismAWS   = "AWS_MSK_IAM"
 )
 
-// mechanisms are the values of sink.kafka.sasl.mechanism, with the keys beside it
-// that each takes.
+// mechanisms are the values of sink.kafka.sasl.mechanism, each with its other keys.
 var mechanisms = map[string]struct {
 	members []string
 	make    func(SASL) (sasl.Mechanism, error)
@@ -52,7 +51,7 @@ var mechanisms = map[string]struct {
 
 var password = []string{"username", "password"}
 
-// mechanism returns how to authenticate, or nil for not at all.
+// mechanism returns the means to authenticate, or nil for none.
 func mechanism(s SASL) (sasl.Mechanism, error) {
 	if s.Mechanism == "" {
 		return nil, nil
@@ -102,8 +101,8 @@ func awsIAM(cfg SASL) (sasl.Mechanism, error) {
 const tokenMargin = time.Minute
 
 // tokenSource gets tokens with the client credentials grant (RFC 6749 §4.4)
-// and keeps each until shortly before it expires; one that does not say when is
-// good for one use. It may be used by several goroutines.
+// and keeps each until shortly before expiry; a token without an expiry is good
+// for one use. Several goroutines may use a tokenSource.
 type tokenSource struct {
 	cfg SASL
 
@@ -131,8 +130,8 @@ func (s *tokenSource) token(ctx context.Context) (string, error) {
 	return s.current, nil
 }
 
-// ask fetches a token. An answer that says that the request is wrong is a
-// configuration error; everything else may pass.
+// ask fetches a token. A refused request is a configuration error; every other
+// error is transient.
 func (s *tokenSource) ask(ctx context.Context) (*oauth2.Token, error) {
 	grant := clientcredentials.Config{
 		ClientID: s.cfg.ClientID, ClientSecret: s.cfg.ClientSecret.Reveal(),
@@ -170,10 +169,10 @@ func endpoint(text string) string {
 
 const dialTimeout = 10 * time.Second
 
-// dialer returns how to connect to a broker. With TLS the files are read anew
-// for every connection, so that renewed certificates need no restart; they are
-// read once here, so that a wrong one is found at the start. There are no
-// writes without the lease; nil: always.
+// dialer returns a function that connects to a broker. With TLS the files are
+// read anew for every connection, so that renewed certificates need no restart;
+// dialer also reads them once, to find errors at the start. Nothing is written
+// without the lease; a nil lease is always held.
 func dialer(cfg TLS, held *lease.Lease) (broker.DialFunc, error) {
 	plain := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return dialPlain(ctx, network, addr, held)
@@ -210,7 +209,7 @@ func dialTLS(ctx context.Context, plain broker.DialFunc, network, addr string, c
 		return nil, err
 	}
 	if conf.ServerName == "" {
-		conf.ServerName, _, _ = net.SplitHostPort(addr) // it was dialled
+		conf.ServerName, _, _ = net.SplitHostPort(addr) // addr was dialled
 	}
 	encrypted := tls.Client(conn, conf)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
@@ -220,8 +219,8 @@ func dialTLS(ctx context.Context, plain broker.DialFunc, network, addr string, c
 	return encrypted, nil
 }
 
-// clientTLS reads the files that cfg names. dialTLS fills in the server name
-// from the address where cfg has none.
+// clientTLS reads the files named in cfg. Where cfg has no server name, dialTLS
+// takes it from the address.
 func clientTLS(cfg TLS) (*tls.Config, error) {
 	conf := &tls.Config{ServerName: cfg.ServerName, MinVersion: tls.VersionTLS12}
 	if cfg.CAFile != "" {

@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Await returns once the topics of the entries exist, which may take an operator.
-// Transact does not wait for them as a rule. If a transaction is prepared, Await calls end
-// before it waits, which is to Transact something. An event that can never be written is
+// Await returns once the topics of the entries exist, perhaps by an operator's hand.
+// Transact then need not wait for topics, as a rule. If a transaction is prepared, Await
+// calls end before the wait; end must call Transact. An event that can never be written is
 // left to Transact.
 func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() error) error {
 	ctx, release := x.k.connections.guard(ctx)
@@ -42,7 +42,7 @@ func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() er
 	return nil
 }
 
-// unknown are the topics of the entries that are not known yet.
+// unknown are the entries' unknown topics.
 func (x *Transactions) unknown(ctx context.Context, entries []Entry) (topics []string, err error) {
 	leave, err := x.enter(ctx)
 	if err != nil {
@@ -60,8 +60,8 @@ func (x *Transactions) unknown(ctx context.Context, entries []Entry) (topics []s
 	return topics, nil
 }
 
-// lookAside looks for the topic once, while nobody else uses the sink. done says that
-// it is known, or that its events can never be written; open, that a transaction is.
+// lookAside looks for the topic once, while nobody else uses the sink. done: the topic is
+// known, or its events can never be written. open: a transaction is open.
 func (x *Transactions) lookAside(ctx context.Context, s *search) (done, open bool, err error) {
 	leave, err := x.enter(ctx)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// bookPatience bounds the wait for the client to book a topic. It takes microseconds.
+// bookPatience bounds the wait for the client to book a topic, a matter of microseconds.
 const bookPatience = time.Second
 
 // booked waits until the client has the partitions of the round in its books.
-// It writes to a new topic a moment before that (franz-go 1.22,
-// storePartitionsUpdate). The end of a transaction within that moment would not
-// set the partition's sequence number back, so brokers refuse the first record
-// of the next transaction.
+// The client may write to a new topic a moment earlier (franz-go 1.22,
+// storePartitionsUpdate). The end of a transaction within the moment would not
+// set the partition's sequence number back, and brokers would refuse the first
+// record of the next transaction.
 //
-// This is help only, and so has no error: such a refusal loses nothing, but
-// costs a new claim. A partition that has lost its leader by now is in the
-// books too, and is not waited for long.
+// booked is help only, and has no error: such a refusal loses nothing, but costs
+// a new claim. A partition that has lost its leader by now is in the books too,
+// and is not waited for long.
 func (x *Transactions) booked(ctx context.Context, round []placed) {
 	ctx, cancel := context.WithTimeout(ctx, bookPatience)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// claimPatience bounds a claim: what an earlier owner left open is aborted first.
+// claimPatience bounds a claim: an earlier owner's open transaction is aborted first.
 const claimPatience = 30 * time.Second
 
-// Claim gets the transactional id, and ends what an earlier owner of it left
-// open. It is called once, before all other methods but Usable.
+// Claim gets the transactional id, and aborts an earlier owner's open transaction.
+// Call Claim once, before all other methods but Usable.
 func (x *Transactions) Claim(ctx context.Context) error {
 	ctx, release := x.k.connections.guard(ctx)
 	defer release()
@@ -32,7 +32,7 @@ func (x *Transactions) Claim(ctx context.Context) error {
 		if broker.MayPass(err) || refused == broker.Refusals {
 			return x.k.stop(ctx, x.unclaimed(err))
 		}
-		// The client keeps a refusal, so that only a new one asks again.
+		// The client keeps a refusal: only a new client asks again.
 		if err := x.k.replaceClient(); err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (x *Transactions) Claim(ctx context.Context) error {
 	}
 }
 
-// unclaimed is the error of a claim that failed.
+// unclaimed is the error of a failed claim.
 func (x *Transactions) unclaimed(err error) error {
 	switch {
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):

@@ -20,45 +20,42 @@ import (
 )
 
 const (
-	// refusals is how often in a row a broker must refuse us until that counts
-	// as final. Once is not enough: a broker that is starting may not know its
-	// users yet.
+	// refusals is the number of refusals by a broker in a row that count as
+	// final. Once is not enough: a starting broker may not know its users yet.
 	refusals = 3
-	// reportEvery is the time between two log lines about trouble without an end that is
-	// noticed.
+	// reportEvery is the time between two log lines about trouble without a visible end.
 	reportEvery = 30 * time.Second
-	// outageForgotten is how long after its last failure an address is forgotten: the
-	// cluster has none of its brokers there any more, or no request goes to it.
+	// outageForgotten is the time from an address's last failure until it is forgotten: the
+	// cluster has no broker there any more, or no request goes there.
 	outageForgotten = time.Hour
 )
 
-// connections watches the attempts to connect to brokers. The client would
-// retry each for ever, even with a wrong password. This type ends that. It is a
-// kgo.HookBrokerConnect, HookBrokerRead and HookBrokerThrottle, called from several goroutines.
+// connections watches the attempts to connect to brokers. The client would retry for ever,
+// even with a wrong password; connections ends the attempts. It is a kgo.HookBrokerConnect,
+// HookBrokerRead and HookBrokerThrottle, called from several goroutines.
 type connections struct {
 	cfg      Options
 	log      *zap.Logger
 	observer Observer
 	lease    *lease.Lease // see WithLease
 
-	// final ends, with the reason as its cause, when a broker refuses us for
-	// good.
+	// final ends at a final refusal, with the reason as the cause.
 	final  context.Context
 	refuse context.CancelCauseFunc
 
 	mu      sync.Mutex
-	brokers map[int32]*trouble // those whose last attempt failed, by node id
+	brokers map[int32]*trouble // by node id, after a failed attempt
 	outages map[string]*outage // by address
-	cut     map[int32]bool     // those that hung up during the login
+	cut     map[int32]bool     // by node id: hung up during the login
 
-	throttled time.Time  // when that was last logged
-	waits     []throttle // the last ones
+	throttled time.Time  // of the last log line
+	waits     []throttle // the last throttlesKept
 }
 
 // trouble is a series of failed attempts to connect to one broker.
 type trouble struct{ refusals int }
 
-// outage is that of an address.
+// outage is the outage of an address.
 type outage struct {
 	*digest.Outage
 	last time.Time // failure
@@ -70,8 +67,8 @@ func newConnections(cfg Options, log *zap.Logger, observer Observer) *connection
 	return c
 }
 
-// guard returns a context that also ends when a broker refuses us for good,
-// with the reason as its cause. release must be called.
+// guard returns a context that also ends at a final refusal, with the reason as
+// the cause. release must be called.
 func (c *connections) guard(parent context.Context) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	unhook := context.AfterFunc(c.final, func() { cancel(context.Cause(c.final)) })
@@ -113,7 +110,7 @@ func (c *connections) OnBrokerConnect(broker kgo.BrokerMetadata, _ time.Duration
 }
 
 // OnBrokerRead implements kgo.HookBrokerRead. Kafka answers a wrong password,
-// but some of what speaks its protocol only hangs up.
+// but some programs of the same protocol only hang up.
 func (c *connections) OnBrokerRead(broker kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	if err == nil && kmsg.Key(key) == kmsg.Produce {
 		c.observer.Answered()
@@ -140,16 +137,16 @@ func (c *connections) OnBrokerThrottle(broker kgo.BrokerMetadata, wait time.Dura
 	}
 }
 
-// throttle is a wait that a quota made.
+// throttle is a wait for a quota.
 type throttle struct {
 	at   time.Time
 	wait time.Duration
 }
 
-// throttlesKept bounds those that are remembered: a transaction has time for a few.
+// throttlesKept bounds the remembered throttles: a transaction has time for a few.
 const throttlesKept = 16
 
-// throttledSince is for how long quotas have made the client wait since then, at least.
+// throttledSince is the least time since then that the client has waited for quotas.
 func (c *connections) throttledSince(then time.Time) (sum time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +158,7 @@ func (c *connections) throttledSince(then time.Time) (sum time.Duration) {
 	return sum
 }
 
-// loginCut is the error of a connection that the broker ended during the login.
+// loginCut is the error of a connection ended by the broker during the login.
 type loginCut struct{ err error }
 
 // Error implements error.

@@ -14,18 +14,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// The headers a dead letter has after the original ones. Values are text; an id
-// that was NULL is a null value.
+// The headers of a dead letter after the original headers. Values are text; a NULL
+// id is a null value.
 const (
 	headerReason    = "cdc-dlq-reason"    // a transform.Reason
-	headerError     = "cdc-dlq-error"     // what went wrong, for people
+	headerError     = "cdc-dlq-error"     // the error, for people
 	headerTable     = "cdc-dlq-table"     // schema.table
 	headerID        = "cdc-dlq-id"        // the event id
 	headerLSN       = "cdc-dlq-lsn"       // commit LSN, X/X; none for a polled row
 	headerSeq       = "cdc-dlq-seq"       // index within the transaction; likewise
-	headerTopic     = "cdc-dlq-topic"     // where the record should have gone; may be empty
-	headerTimestamp = "cdc-dlq-timestamp" // that was asked for, or the commit time; RFC 3339
-	headerCut       = "cdc-dlq-cut"       // what was cut, only if anything was: see shorten
+	headerTopic     = "cdc-dlq-topic"     // the intended topic; may be empty
+	headerTimestamp = "cdc-dlq-timestamp" // the requested time, or the commit's; RFC 3339
+	headerCut       = "cdc-dlq-cut"       // the cut parts, only after a cut: see shorten
 )
 
 // DeadLetter implements Sink: it writes the original key, value and headers to
@@ -83,14 +83,13 @@ func (k *Kafka) letter(ev *transform.Event, bad *transform.BadEvent) *transform.
 	return letter
 }
 
-// refusedLetter is the error of a dead letter that cannot be written.
+// refusedLetter is the error of a refused dead letter.
 func (k *Kafka) refusedLetter(err error) error {
 	return failure.Configf(k.refusedLetterRemedy(err), "the broker refuses the dead letter for topic %q: %w", k.deadLetter, err)
 }
 
-// deadLetters returns the dead-letter topic. If it is missing, that is an error
-// at once: an operator who asked for dead letters must know that none can be
-// written.
+// deadLetters returns the dead-letter topic. A missing topic is an error at once:
+// an operator who asked for dead letters must know that none can be written.
 func (k *Kafka) deadLetters(ctx context.Context) (*topic, error) {
 	if t := k.topics[k.deadLetter]; t != nil {
 		return t, nil

@@ -11,24 +11,23 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// placed is an event with its partition chosen; the choice itself is in
-// Record.Partition.
+// placed is an event with a partition chosen, in Record.Partition.
 type placed struct {
 	*transform.Event
-	// wanted is the partition that the event asked for.
+	// wanted is the partition asked for by the event.
 	wanted int32
 
 	// In a transaction:
-	entry  int  // its index
+	entry  int  // the index
 	letter bool // a dead letter
 }
 
 // Deliver implements Sink. It works in rounds: as many events from the front as
-// fit, so that each partition gets one Kafka batch, are sent together,
-// and the next round starts when the outcome of each event is known.
+// fit into one Kafka batch for each partition are sent together, and the next
+// round starts when the outcome of each event is known.
 //
-// It sets Record.Partition to the partition written to, and the other fields
-// of the record that franz-go sets.
+// Deliver sets Record.Partition to the partition written to, and franz-go sets
+// other fields of the record.
 func (k *Kafka) Deliver(ctx context.Context, events []*transform.Event, reject Reject) error {
 	if err := k.check(); err != nil {
 		return err
@@ -70,15 +69,15 @@ func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject R
 	return nil
 }
 
-// batchOverhead is more than the header of a record batch takes.
+// batchOverhead is more than the size of a record batch's header.
 const batchOverhead = 128
 
-// errRoundFull ends a round before an event, which the next one begins with.
+// errRoundFull ends a round before an event, the first of the next round.
 var errRoundFull = errors.New("round full")
 
 // fill makes k.round the next round: events from the front until a partition's
 // batch is full. It stops early at an event that must not be sent, and returns
-// what is wrong with it.
+// the reason.
 func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform.BadEvent, error) {
 	k.round, k.shares = k.round[:0], k.shares[:0]
 	k.rounds++
@@ -103,14 +102,14 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 	return nil, nil
 }
 
-// place adds the event to the round. t is the topic of the event before it;
+// place adds the event to the round. t is the topic of the previous event;
 // place returns the event's own. Questions to the cluster are asked for the
-// first event of a round only, so that they hold up no event before it.
+// first event of a round only, so they hold up no earlier event.
 //
-// The first event of a topic ends its round (see fill). Until the client has
+// The first event of a topic ends the round (see fill). Until the client has
 // loaded a topic, it puts records aside. It then sends them while it is still
-// filling their batches, and does not renumber them when it should. With a
-// single record neither can happen.
+// filling their batches, and misses a due renumbering. With a single record
+// neither can happen.
 func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
 	rec, first := &ev.Record, len(k.round) == 0
 	size := ev.Size()
@@ -154,10 +153,10 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 	return t, nil
 }
 
-// useEvery is how often the observer is told of a topic at most.
+// useEvery is the least time between two calls of TopicUsed for a topic.
 const useEvery = time.Minute
 
-// open prepares the topic for the round; t is nil where it is not resolved.
+// open prepares the topic for the round; t is nil for an unresolved topic.
 func (k *Kafka) open(ctx context.Context, t *topic, name string) (*topic, error) {
 	if t == nil {
 		var err error
@@ -178,7 +177,7 @@ func (k *Kafka) open(ctx context.Context, t *topic, name string) (*topic, error)
 	return t, nil
 }
 
-// extend looks whether the topic has grown to have the partition.
+// extend looks for the partition in a topic that may have grown.
 func (k *Kafka) extend(ctx context.Context, t *topic, wanted int32) (*topic, error) {
 	n, err := k.resolve(ctx, t.name, missingPolicy(k.cfg))
 	if err != nil {
@@ -200,8 +199,7 @@ func (k *Kafka) extend(ctx context.Context, t *topic, wanted int32) (*topic, err
 	return n, nil
 }
 
-// TooLarge returns the refusal of an event that is larger than any that is sent; nil: it
-// is not.
+// TooLarge returns the refusal of an event larger than MaxRecordBytes, or nil.
 func TooLarge(ev *transform.Event, cfg Options) *transform.BadEvent {
 	if size := ev.Size(); size > int64(cfg.MaxRecordBytes) {
 		return tooLarge(size, cfg.MaxRecordBytes)
@@ -217,7 +215,7 @@ func tooLarge(size int64, limit int32) *transform.BadEvent {
 	}
 }
 
-// recordSize is an upper bound of what the record takes in a batch, before
+// recordSize is an upper bound of the record's size in a batch, before
 // compression. size is the event's.
 func recordSize(ev *transform.Event, size int64) int {
 	const recordOverhead, headerOverhead = 40, 10 // the longest lengths, deltas and attributes

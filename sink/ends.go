@@ -23,18 +23,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 )
 
-// mostEnds bounds how many partitions a checkpoint remembers: those of the topics that
-// were written to last. An end has about eight bytes there.
+// mostEnds bounds the partitions in a checkpoint, to the topics written to last. An end
+// has about eight bytes there.
 const mostEnds = 2000
 
-// comparePatience bounds the comparison at a start. Ends that brokers do not
-// tell in that time show with the next write: see believe.
+// comparePatience bounds the comparison at a start. Ends without an answer by
+// then are compared with the next write: see believe.
 var comparePatience = 5 * time.Second
 
-// comparedAtOnce is how many topics brokers are asked for at a time.
+// comparedAtOnce is the number of topics compared at a time.
 const comparedAtOnce = 8
 
-// text is how a checkpoint has the id.
+// text is the id's form in a checkpoint.
 func (id topicID) text() string {
 	if id == (topicID{}) {
 		return ""
@@ -42,7 +42,7 @@ func (id topicID) text() string {
 	return id.String()
 }
 
-// parseTopicID reads text; an id that it cannot read is not known.
+// parseTopicID reads text; an unreadable id is zero.
 func parseTopicID(text string) (id topicID) {
 	if b, err := base64.RawURLEncoding.DecodeString(text); err == nil && len(b) == len(id) {
 		copy(id[:], b)
@@ -50,8 +50,8 @@ func parseTopicID(text string) (id topicID) {
 	return id
 }
 
-// Ends are how far the logs of topics reach at least. It may be called beside Deliver. It leaves out markers that brokers may not have written
-// yet: they are no events. The caller may change what it returns.
+// Ends are the known ends of topics, without markers that brokers may not have written yet:
+// markers are no events. Ends may be called beside Deliver. The result is the caller's.
 func (k *Kafka) Ends() checkpoint.Ends {
 	k.ledger.Lock()
 	defer k.ledger.Unlock()
@@ -76,7 +76,7 @@ func (k *Kafka) Ends() checkpoint.Ends {
 	return all
 }
 
-// Compare compares the ends of a checkpoint with what brokers have now. Only the first
+// Compare compares the ends of a checkpoint with the brokers' present ends. Only the first
 // call does anything. Compared ends also count as acknowledged from now on, so a partition
 // without an answer yet is compared at the next write.
 func (k *Kafka) Compare(ctx context.Context, ends checkpoint.Ends) error {
@@ -114,12 +114,11 @@ func (k *Kafka) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	return c.Loss(k.cfg)
 }
 
-// Ends are how far the logs of topics reach at least. It may be called at any time
-// before Close.
+// Ends is that of Kafka. It may be called at any time before Close.
 func (x *Transactions) Ends() checkpoint.Ends { return x.k.Ends() }
 
-// Compare compares what brokers had acknowledged, as the checkpoint says, with what
-// they have now. It is called once after Claim.
+// Compare compares the acknowledged ends in the checkpoint with the brokers' present ends.
+// Call it once, after Claim.
 func (x *Transactions) Compare(ctx context.Context, ends checkpoint.Ends) error {
 	leave, err := x.enter(ctx)
 	if err != nil {
@@ -131,26 +130,26 @@ func (x *Transactions) Compare(ctx context.Context, ends checkpoint.Ends) error 
 	return x.k.stop(ctx, x.k.Compare(ctx, ends))
 }
 
-// LostEnd is a partition whose log ends before what brokers had acknowledged.
+// LostEnd is a partition whose log ends before an acknowledged end.
 type LostEnd struct {
 	Topic     string
 	Partition int32
-	Had, Has  int64 // ends of its log
+	Had, Has  int64 // ends of the log
 	id        topicID
 }
 
-// Comparison is what became of what brokers had acknowledged.
+// Comparison is the result of CompareEnds.
 type Comparison struct {
 	Lost   []LostEnd
 	Gone   []string // topics that do not exist any more
 	remade map[string]topicID
-	Untold error // why some of it is not known; nil: all is
+	Untold error // why some ends are not known; nil: all are
 
 	mu  sync.Mutex
 	now checkpoint.Ends
 }
 
-// CompareEnds compares ends with the logs of the topics. It takes a few seconds at most.
+// CompareEnds compares ends with the logs of the topics, within a few seconds.
 func CompareEnds(ctx context.Context, client *kgo.Client, ends checkpoint.Ends) *Comparison {
 	ctx, cancel := context.WithTimeout(ctx, comparePatience)
 	defer cancel()
@@ -174,8 +173,8 @@ func CompareEnds(ctx context.Context, client *kgo.Client, ends checkpoint.Ends) 
 	return c
 }
 
-// topic compares one topic. It asks again while some of its partitions have no leader,
-// or brokers cannot be asked.
+// topic compares a single topic. It asks again while some partitions have no leader,
+// or brokers do not answer.
 func (c *Comparison) topic(ctx context.Context, client *kgo.Client, topic string, was checkpoint.TopicEnds) {
 	retry := backoff.Series{Range: waits}
 	var unknown broker.Unknown
@@ -201,7 +200,7 @@ func (c *Comparison) topic(ctx context.Context, client *kgo.Client, topic string
 	}
 }
 
-// judge compares a topic with what brokers say of it now.
+// judge compares a topic with the brokers' answer.
 func (c *Comparison) judge(topic string, was checkpoint.TopicEnds, id topicID, now map[int32]int64) {
 	former := parseTopicID(was.ID)
 	if id.other(former) {
@@ -222,13 +221,13 @@ func (c *Comparison) judge(topic string, was checkpoint.TopicEnds, id topicID, n
 	}
 }
 
-// Now are the ends to go on from if the loss is accepted.
+// Now are the ends for the time after an accepted loss.
 func (c *Comparison) Now() checkpoint.Ends { return c.now }
 
-// mostLost bounds how many partitions a message names.
+// mostLost bounds the partitions named in a message.
 const mostLost = 20
 
-// Loss is what brokers have lost; nil: nothing that is known of.
+// Loss is the error of the lost records; nil: none are known.
 func (c *Comparison) Loss(cfg Options) error {
 	if len(c.Lost) == 0 {
 		return nil

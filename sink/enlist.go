@@ -12,24 +12,24 @@ import (
 )
 
 // enlistPatience bounds the wait for the markers of the last transaction, from the
-// beginning of the next. After it the brokers wait for them, with the records in hand.
+// beginning of the next. Afterwards brokers wait for the markers, with the records in hand.
 const enlistPatience = time.Second
 
-// marked is how often the coordinator is asked whether these markers are written.
+// marked are the waits between questions whether the markers are written.
 var marked = backoff.Range{First: time.Millisecond, Longest: 4 * time.Millisecond}
 
-// enlist tells the coordinator of these partitions of the open transaction, but for
-// those that it was told of. First it waits until the markers of the last transaction
-// are written. Each broker would tell it of its own partitions when records come
-// (KIP-890). But the coordinator takes one at a time, and a broker that has to wait
-// asks again only after add.partitions.to.txn.retry.backoff.ms. For partitions that it
-// knows, the coordinator answers at once.
+// enlist adds partitions to the open transaction at the coordinator, but for those already
+// enlisted. First it waits for the markers of the last transaction. Without enlist each
+// broker would add its own partitions when records come (KIP-890). But the coordinator takes
+// a single request at a time, and a waiting broker asks again only after
+// add.partitions.to.txn.retry.backoff.ms. For known partitions the coordinator answers at
+// once.
 //
-// It does so only where each transaction has an epoch of its own. Otherwise a
-// request that comes late would begin a transaction that nobody ends.
+// enlist does nothing unless each transaction has an epoch of its own. Otherwise a late
+// request would begin a transaction without an end.
 //
-// This is help only, and so has no error. Failures here are left to the
-// brokers; the records tell what is wrong.
+// enlist is help only, and has no error: after a failure the records meet the same trouble,
+// and have an error.
 func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
 	wanted = wanted.without(x.enlisted)
 	if len(wanted) == 0 || !x.epochs.differ.Load() {
@@ -54,7 +54,7 @@ func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
 	}
 }
 
-// byTopic are the numbers of partitions.
+// byTopic returns the partitions' numbers by topic.
 func (p partitions) byTopic() map[string][]int32 {
 	topics := make(map[string][]int32)
 	for one := range p {

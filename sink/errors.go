@@ -20,19 +20,17 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// verdict is what an error of the client means for the records it failed.
+// verdict is the meaning of a client's error for the failed records.
 type verdict uint8
 
 const (
-	// passing errors are retried. The client itself retries those that it
-	// knows, so these are unknown ones and those of a connection. A connection
-	// that is refused for good ends the delivery in another way, see
-	// connections.
+	// passing errors are retried. The client itself retries the errors known to
+	// it, so these are unknown ones and errors of a connection. A final refusal of
+	// a connection ends the delivery in another way, see connections.
 	passing verdict = iota
-	// badRecord: the broker will never take this record, or one of its batch.
+	// badRecord: the broker will never take the record, or another of the batch.
 	badRecord
-	// untimely: the broker does not take the time of a record, which is no fault of
-	// the event.
+	// untimely: the broker does not take the time of a record. The event is sound.
 	untimely
 	// topicGone: the topic must be resolved again.
 	topicGone
@@ -44,8 +42,8 @@ const (
 	closed
 )
 
-// verdicts of the errors that the client returns for a record. Kafka's protocol
-// guide lists what each means. franz-go never returns those that it retries.
+// verdicts are those of the errors that the client returns for a record. Kafka's
+// protocol guide explains each. franz-go never returns an error it retries.
 var verdicts = map[*kerr.Error]verdict{
 	kerr.MessageTooLarge:    badRecord,
 	kerr.RecordListTooLarge: badRecord,
@@ -75,7 +73,7 @@ var verdicts = map[*kerr.Error]verdict{
 	kerr.ProducerFenced:           lossy,
 }
 
-// judge returns the verdict on an error that the client gave for a record.
+// judge returns the verdict on a record's error from the client.
 func judge(err error) verdict {
 	if kafka, ok := errors.AsType[*kerr.Error](err); ok {
 		return verdicts[kafka]
@@ -101,7 +99,7 @@ func badEvent(err error) *transform.BadEvent {
 	return &transform.BadEvent{Reason: reason, Err: fmt.Errorf("the broker refuses the record: %w", err)}
 }
 
-// badEvent is that of a record for the topic, with what the topic would have to take.
+// badEvent is the function badEvent for a topic, with the topic's setting as remedy.
 func (k *Kafka) badEvent(topic string, err error) *transform.BadEvent {
 	bad := badEvent(err)
 	if bad.Reason == transform.ReasonRecordTooLarge {
@@ -110,7 +108,7 @@ func (k *Kafka) badEvent(topic string, err error) *transform.BadEvent {
 	return bad
 }
 
-// fatal returns the error that ends the delivery for what brokers did not take.
+// fatal returns the error that ends the delivery after a refused batch.
 func (k *Kafka) fatal(s *batch) error {
 	rec := &s.events[0].Record
 	err := fmt.Errorf("write to topic %q, partition %d: %w", rec.Topic, rec.Partition, s.err)
@@ -146,8 +144,8 @@ func writeRemedy(err error, cfg Options, topic string) string {
 }
 
 // refused reports whether an error of a connection attempt will come again
-// until somebody changes credentials, certificates or the configuration. It
-// returns what to do.
+// until somebody changes credentials, certificates or the configuration, and
+// returns the remedy.
 func refused(err error) (remedy string, ok bool) {
 	if failure.ClassOf(err) == failure.Config {
 		return failure.RemedyOf(err), true
@@ -207,8 +205,8 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 	return "", false
 }
 
-// Explain gives the error of a client made with ClientOpts its failure.Class
-// and remedy where a broker refused it for good: login and certificates. Other
+// Explain gives the error of a client made with ClientOpts a failure.Class and
+// a remedy after a final refusal by a broker: login and certificates. Other
 // errors are returned as they are.
 func Explain(err error) error {
 	if remedy, ok := refused(err); ok {
@@ -217,8 +215,8 @@ func Explain(err error) error {
 	return err
 }
 
-// Unreachable is Explain for the error of a connection or a request that no
-// broker answered. An error that may pass gets a remedy too.
+// Unreachable is Explain for the error of a connection or a request without an
+// answer. A transient error gets a remedy too.
 func Unreachable(cfg Options, err error) error {
 	err = Explain(err)
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
@@ -227,10 +225,10 @@ func Unreachable(cfg Options, err error) error {
 	return &failure.Error{Class: failure.Transient, Remedy: absenceRemedy(cfg, err), Err: err}
 }
 
-// absenceRemedy is what to do about a cluster that does not answer. A broker
-// that is spoken to in another protocol than it expects gives no reason: it
-// hangs up, or waits for the rest of what it takes for a request. So what may be
-// wrong follows from what we speak.
+// absenceRemedy is the remedy for a cluster that does not answer. A broker
+// addressed in an unexpected protocol gives no reason: it hangs up, or waits for
+// the rest of a supposed request. So the possible faults follow from our own
+// protocol.
 func absenceRemedy(cfg Options, err error) string {
 	brokers := "sink.kafka.brokers (" + strings.Join(cfg.Brokers, ", ") + ")"
 	plain := cfg.TLS == TLS{}
@@ -261,9 +259,9 @@ func absenceRemedy(cfg Options, err error) string {
 	return remedy
 }
 
-// hungUp reports whether a broker ended the connection. The client's error for one
-// that ended under a request has no exported name: it may be retried, and is none
-// of the network, which may time out.
+// hungUp reports whether a broker ended the connection. The client's error for an
+// end during a request has no exported name: it is retryable, and no error of the
+// network, which has a Timeout method.
 func hungUp(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, net.ErrClosed} {
 		if errors.Is(err, end) {

@@ -28,11 +28,11 @@ func (k *Kafka) finish(ctx context.Context, reject Reject) ([]*transform.Event, 
 	return orphans, nil
 }
 
-// isolate finds the bad events of a batch the broker refused: those it names.
-// Where it names none, the batch is sent again in halves, one after the other.
+// isolate finds the bad events of a batch refused by the broker: the records it
+// names. If it names none, the batch is sent again in halves, one after the other.
 // Good records are written, in order; a record refused alone is bad. isolate
-// returns the events that must be placed again, because their topic is gone or
-// the client was renewed.
+// returns the events that must be placed again, because the topic is gone or the
+// client was renewed.
 func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transform.Event, error) {
 	if s.by != k.client {
 		return eventsOf(s.events), nil
@@ -60,7 +60,7 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 		if err != nil {
 			return nil, err
 		}
-		for _, refused := range batches { // at most one: they are all in a single partition
+		for _, refused := range batches { // at most one: all are in a single partition
 			orphans, err := k.isolate(ctx, refused, reject)
 			if err != nil {
 				return nil, err
@@ -76,10 +76,10 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 // cut is a part of a refused batch.
 type cut struct {
 	events  int   // so many
-	refused error // why the broker refuses this one; nil: it is to be written by itself
+	refused error // the reason of the refusal; nil: to be written separately
 }
 
-// parts are what a refused batch is cut into, in order.
+// parts cuts a refused batch, in order.
 func (s *batch) parts() (parts []cut) {
 	named := s.said.named(len(s.events))
 	if len(named) == 0 {
@@ -100,7 +100,7 @@ func (s *batch) parts() (parts []cut) {
 	return parts
 }
 
-// cause is why the broker refuses the event with the index.
+// cause is the broker's reason to refuse the event with the index.
 func (s *batch) cause(index int) error {
 	if s.said == nil {
 		return s.err
@@ -108,7 +108,7 @@ func (s *batch) cause(index int) error {
 	return explained(s.err, s.said.records[int32(index)])
 }
 
-// proven reports whether a refusal of a single event is certainly its own
+// proven reports whether a refusal of a single event is certainly the event's
 // fault. A checksum may fail once for another reason.
 func (s *batch) proven() bool {
 	return s.alone || !errors.Is(s.err, kerr.CorruptMessage)

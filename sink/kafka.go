@@ -19,8 +19,8 @@ var _ Sink = (*Kafka)(nil)
 // waits are the waits between attempts, ours and the client's.
 var waits = backoff.Range{First: 100 * time.Millisecond, Longest: 2 * time.Second}
 
-// Kafka is the Sink that writes to a Kafka cluster with an idempotent producer
-// that waits for all in-sync replicas.
+// Kafka is the Sink for a Kafka cluster. The producer is idempotent and waits for
+// all in-sync replicas.
 type Kafka struct {
 	cfg        Options
 	deadLetter string // the topic; "" for none
@@ -38,32 +38,32 @@ type Kafka struct {
 	lease       *lease.Lease // nil: always held
 
 	topics map[string]*topic
-	// acked is written by the sink's goroutine only, under ledger; others read it so.
+	// acked is written by the sink's goroutine only, under ledger; others read it under ledger.
 	acked    map[string]*acked
 	ledger   sync.Mutex
 	compared bool            // Compare was called
-	waiting  map[string]bool // the missing topics that were reported
-	absents  absent          // the topics that were found missing
+	waiting  map[string]bool // missing topics the observer was told of
+	absents  absent
 
 	round  []placed // reused
 	shares []*share // of the round last placed or tallied
-	// loading is the topic that the round makes the client load; nil for none.
+	// loading is the topic for the client to load in the round; nil for none.
 	loading *topic
 	rounds  uint64 // numbers the rounds
 
 	// failed has the errors of the attempt in flight. The client's promises
-	// write it, one at a time. It may be read after the flush has returned.
+	// write it, one at a time; to be read after the flush.
 	failed map[*kgo.Record]error
 	onDone func(*kgo.Record, error)
-	// said is what brokers said of what they refused in that attempt.
+	// said are the brokers' words on refusals in the same attempt.
 	said answers
 	// refused is how often in a row brokers refused a producer id.
 	refused      int
 	refusedWaits backoff.Series
-	refusing     bool // the observer knows of a refusal that lasts
-	// complained is when trouble that lasts was last logged.
+	refusing     bool // the observer knows of a lasting refusal
+	// complained is the time of the last log line about lasting trouble.
 	complained time.Time
-	// stopped is the first error that Deliver or DeadLetter returned.
+	// stopped is the first error of Deliver or DeadLetter.
 	stopped error
 }
 
@@ -81,9 +81,9 @@ func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLe
 // Records in the client are then tried until the lease is renewed.
 func WithLease(l *lease.Lease) Option { return func(k *Kafka) { k.lease = l } }
 
-// NewKafka returns a sink for the cluster that cfg describes; cfg must have
-// passed validation. It reads certificate files but opens no connection: a
-// cluster that cannot be reached shows in Deliver.
+// NewKafka returns a sink for the cluster of cfg, which must have passed
+// validation. NewKafka reads certificate files but opens no connection: an
+// unreachable cluster shows in Deliver.
 func NewKafka(cfg Options, opts ...Option) (*Kafka, error) { return newProducer(cfg, opts) }
 
 // newProducer is NewKafka with more options of the client.
@@ -130,9 +130,9 @@ func (k *Kafka) Close() {
 	k.connections.refuse(nil)
 }
 
-// ClientOpts returns the client options that cfg means for any use of the
-// cluster: brokers, TLS, authentication and timings. cfg must have passed
-// validation; the error is a failure.Config one about files or credentials.
+// ClientOpts returns the client options of cfg for any use of the cluster:
+// brokers, TLS, authentication and timings. cfg must have passed validation; an
+// error is about files or credentials, of the class failure.Config.
 func ClientOpts(cfg Options) ([]kgo.Opt, error) {
 	dial, err := dialer(cfg.TLS, nil)
 	if err != nil {
@@ -175,16 +175,15 @@ const (
 	requestOverhead = 1 << 10
 )
 
-// requestBytes is the largest request that the client may send: what a broker
-// takes by default, or more where the largest record needs it. The client
-// itself allows a gibibyte.
+// requestBytes is the client's largest request: a broker's default limit, or more
+// where the largest record needs more. The client itself allows a gibibyte.
 func requestBytes(cfg Options) int32 {
 	largest := int64(cfg.MaxRecordBytes)
 	return int32(min(max(maxRequestBytes, largest+largest/10+requestOverhead), 1<<30))
 }
 
-// producerOpts are ClientOpts and what Deliver relies on. Idempotence, acks=all
-// and unlimited retries are the client's defaults.
+// producerOpts are ClientOpts and the options Deliver relies on. Idempotence,
+// acks=all and unlimited retries are the client's defaults.
 func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 	dial, err := dialer(k.cfg.TLS, k.lease)
 	if err != nil {
@@ -201,7 +200,7 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 		kgo.ProducerBatchCompression(codecs[k.cfg.Compression]),
 		kgo.RecordPartitioner(k.partitions),
 		kgo.StopProducerOnDataLossDetected(),
-		// The round decides what is in a batch and when it is sent. The
+		// The round decides about the content and the time of a batch. The
 		// client's own limits must never cut a batch in two.
 		kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(1<<30),
@@ -219,8 +218,8 @@ var codecs = map[string]kgo.CompressionCodec{
 	"zstd":   kgo.ZstdCompression(),
 }
 
-// debugLogger passes the client's messages on at debug level: what an operator
-// needs is logged by this package, once.
+// debugLogger passes the client's messages on at debug level: this package logs
+// everything an operator needs, once.
 type debugLogger struct{ log *zap.SugaredLogger }
 
 // Level implements kgo.Logger.
@@ -244,8 +243,8 @@ func (k *Kafka) check() error {
 	return nil
 }
 
-// stop records the error that ends the sink's life. If ctx has ended, its cause
-// says more than the error of what it interrupted.
+// stop records the error that ends the sink's life. If ctx has ended, the cause
+// says more than the error of the interrupted call.
 func (k *Kafka) stop(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

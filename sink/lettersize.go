@@ -14,15 +14,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// MaxMessageBytes is Kafka's setting of the largest batch that a topic takes.
+// MaxMessageBytes is Kafka's setting for the largest batch of a topic.
 const MaxMessageBytes = "max.message.bytes"
 
-// letterOverhead is more than the headers of a dead letter take as a rule, beside the
-// event: an event as large as max_record_bytes has a larger dead letter.
+// letterOverhead is more than the usual size of a dead letter's own headers: an event as
+// large as max_record_bytes has a larger dead letter.
 const letterOverhead = 4 << 10
 
-// ForDeadLetters are the options that the topic of dead letters is created with. An
-// event that is too large for its own topic has a dead letter, too.
+// ForDeadLetters are the options for the creation of the dead-letter topic. Events too
+// large for their own topics have dead letters, too.
 func ForDeadLetters(cfg Options) Options {
 	if cfg.TopicConfig[MaxMessageBytes] != "" {
 		return cfg
@@ -33,20 +33,20 @@ func ForDeadLetters(cfg Options) Options {
 	return cfg
 }
 
-// LargestLetter is how many bytes a batch may have to take the dead letter of the
-// largest event that could have been published.
+// LargestLetter is the size of a batch with the dead letter of the largest publishable
+// event, in bytes.
 func LargestLetter(cfg Options) int { return int(cfg.MaxRecordBytes) + letterOverhead + batchOverhead }
 
-// LargerLettersCommand returns the command of Kafka's own tools that makes the topic
-// take dead letters as large as the connector can send.
+// LargerLettersCommand returns the command of Kafka's own tools for a topic that takes
+// dead letters as large as the connector can send.
 func LargerLettersCommand(cfg Options, topic string) string {
 	return cfg.Tools().Set(topic, MaxMessageBytes+"="+strconv.Itoa(int(requestBytes(cfg))))
 }
 
-// letterLimit is how long dead letters may be, as far as brokers refused longer ones.
-// It holds for a while only: the topic may be made to take more.
+// letterLimit is the greatest length of dead letters after brokers refused a longer
+// letter. It holds for a while only: the topic's limit may be raised.
 type letterLimit struct {
-	limit int // of the bytes that shorten counts
+	limit int // as counted by lengths
 	until time.Time
 }
 
@@ -59,14 +59,14 @@ func (l letterLimit) at(now time.Time) int {
 }
 
 const (
-	// limitHolds is how long it is before a dead letter is tried whole again.
+	// limitHolds is the time until a dead letter is tried whole again.
 	limitHolds = time.Minute
-	// shortestLetter is what every topic should take.
+	// shortestLetter fits every sensible topic.
 	shortestLetter = 1 << 10
 )
 
-// cutLetters makes dead letters shorter if brokers refuse this one for its size. It
-// returns false if that is not why, or if they are short already.
+// cutLetters makes dead letters shorter after a refusal for the letter's size. False: the
+// reason is another, or the letters are short already.
 func (k *Kafka) cutLetters(letter *transform.Event, refusal error) bool {
 	size, before := lengths(&letter.Record), k.letters.at(time.Now())
 	if badEvent(refusal).Reason != transform.ReasonRecordTooLarge || min(size, before) <= shortestLetter {
@@ -84,7 +84,7 @@ func (k *Kafka) cutLetters(letter *transform.Event, refusal error) bool {
 	return true
 }
 
-// lengths is how many bytes the key, the value and the values of the headers have.
+// lengths sums the lengths of key, value and header values.
 func lengths(rec *kgo.Record) (n int) {
 	for _, p := range partsOf(rec) {
 		n += len(*p.bytes)
@@ -92,7 +92,7 @@ func lengths(rec *kgo.Record) (n int) {
 	return n
 }
 
-// part is one that can be cut.
+// part is a part of a record to cut.
 type part struct {
 	name  string
 	bytes *[]byte
@@ -108,9 +108,9 @@ func partsOf(rec *kgo.Record) []part {
 }
 
 // shorten cuts key, value and headers of a dead letter to limit bytes together, the
-// longest ones first, and adds a header that says how many bytes each of those had:
-// "value=5242880, header note=70000". The record's bytes are not written to, and
-// its headers must be its own.
+// longest first, and adds a header with the former lengths of the cut parts:
+// "value=5242880, header note=70000". The bytes are not written to; the slice of headers
+// must be the record's own.
 func shorten(rec *kgo.Record, limit int) {
 	parts := partsOf(rec)
 	if lengths(rec) <= limit {
@@ -118,7 +118,7 @@ func shorten(rec *kgo.Record, limit int) {
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return len(*a.bytes) - len(*b.bytes) })
 	var cut []string
-	for i, p := range parts { // the rest is shared out evenly among those that are left
+	for i, p := range parts { // the remaining parts share the rest evenly
 		length, share := len(*p.bytes), limit/(len(parts)-i)
 		if length > share {
 			cut = append(cut, p.name+"="+strconv.Itoa(length))

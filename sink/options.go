@@ -18,10 +18,10 @@ type Options struct {
 	// Delivery is DeliveryAtLeastOnce or DeliveryExactlyOnce.
 	Delivery string `yaml:"delivery"`
 	// TransactionBoundaries keeps each transaction of the database in one Kafka
-	// transaction. It takes DeliveryExactlyOnce.
+	// transaction, and requires DeliveryExactlyOnce.
 	TransactionBoundaries bool `yaml:"transaction_boundaries"`
-	// OnOversizedTransaction is OversizedStop or OversizedSplit (publish it in
-	// parts): what is done with a transaction of more than MaxBufferedBytes.
+	// OnOversizedTransaction is OversizedStop or OversizedSplit (publish in parts),
+	// for transactions of more than MaxBufferedBytes.
 	OnOversizedTransaction string `yaml:"on_oversized_transaction"`
 
 	ClientID    string `yaml:"client_id"`
@@ -31,10 +31,10 @@ type Options struct {
 	// client: see queue.await in internal/pipeline/stream.
 	Linger time.Duration `yaml:"linger"`
 	// MaxBufferedBytes bounds the memory of the events between PostgreSQL and
-	// the broker's ack: everything made for them, and what they keep of the
-	// bytes read, which is their rows with all columns at least.
+	// the broker's ack: everything made for them, and the bytes they keep of
+	// those read, at least their rows with all columns.
 	MaxBufferedBytes int64 `yaml:"max_buffered_bytes" unit:"bytes"`
-	// MaxRecordBytes is the largest record sent; a larger one is a bad event.
+	// MaxRecordBytes is the largest record sent; a larger record is a bad event.
 	// Kafka's default limit on the broker (message.max.bytes) is 1048588.
 	MaxRecordBytes int32 `yaml:"max_record_bytes" unit:"bytes"`
 	// CreateTopics creates missing topics with the three settings below;
@@ -92,7 +92,7 @@ type SASL struct {
 	SessionToken setting.Secret `yaml:"session_token"`
 }
 
-// DefaultOptions are what an empty configuration means.
+// DefaultOptions are the options of an empty configuration.
 func DefaultOptions() *Options {
 	return &Options{
 		Brokers:  []string{"localhost:9092"},
@@ -111,7 +111,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate reports what cannot work. Validate reads the files the options name.
+// Validate reports impossible options. Validate reads the files the options name.
 func (o *Options) Validate(report setting.Report) {
 	o.validateBrokers(report)
 	report.OneOf("sink.kafka.delivery", o.Delivery, DeliveryAtLeastOnce, DeliveryExactlyOnce)
@@ -229,7 +229,7 @@ func (s *SASL) validateOAuth(report setting.Report) {
 	s.want(report, "client_id", "client_secret")
 }
 
-// want reports the members of these names that are empty.
+// want reports empty members among names.
 func (s *SASL) want(report setting.Report, names ...string) {
 	for _, name := range names {
 		if s.members()[name] == "" {
@@ -238,7 +238,7 @@ func (s *SASL) want(report setting.Report, names ...string) {
 	}
 }
 
-// members are the keys beside mechanism and what they are set to.
+// members are the keys beside mechanism, and their values.
 func (s *SASL) members() map[string]string {
 	return map[string]string{
 		"username": s.Username, "password": s.Password.Reveal(),

@@ -7,23 +7,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The sink chooses each record's partition itself, before it hands the record
-// to the client: the round needs to know it, and a resent record must go where
-// it went before. The client is left to confirm the choice.
+// The sink chooses each record's partition itself, before the client gets the
+// record: the round depends on the choice, and a resent record must go to the
+// same partition. The client only confirms.
 
 // byKey hashes a key as Kafka's Java producer does by default (murmur2, sign
-// bit cleared, modulo the partitions), so a key stays where Debezium put it.
+// bit cleared, modulo the partitions), so a key stays in Debezium's partition.
 // byKey keeps no state for records with a key.
 var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
-// chosen is the client's kgo.Partitioner: it takes Record.Partition as it is
-// and remembers how many partitions the client knows of.
+// chosen is the client's kgo.Partitioner: it takes Record.Partition unchanged
+// and remembers the client's number of partitions.
 type chosen struct {
 	mu     sync.Mutex
 	counts map[string]*partitionCount
 }
 
-// count returns the topic's counter, the same one for good.
+// count returns the topic's counter, always the same.
 func (c *chosen) count(topic string) *partitionCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +50,8 @@ func (c *chosen) reset() {
 // ForTopic implements kgo.Partitioner.
 func (c *chosen) ForTopic(topic string) kgo.TopicPartitioner { return c.count(topic) }
 
-// partitionCount is how many partitions of a topic the client knew of when it
-// last placed a record there; 0 before the first.
+// partitionCount is the client's number of a topic's partitions at the last
+// record there; 0 before the first.
 type partitionCount struct{ n atomic.Int32 }
 
 // RequiresConsistency implements kgo.TopicPartitioner: the choice holds also

@@ -8,9 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// plan puts the entries into rounds, in each of which a partition has at most
-// one batch. plan returns those that must not be sent. plan may wait for
-// topics.
+// plan puts the entries into rounds, with at most one batch for each partition,
+// and returns the entries that must not be sent. plan may wait for topics.
 func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]placed, refused []Refusal, err error) {
 	k := x.k
 	k.rounds++
@@ -66,8 +65,8 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 	return rounds, nil, nil
 }
 
-// open returns the topic of the record, with the partition it asks for. before
-// is that of the record before it, or nil.
+// open returns the topic of the record, with the requested partition. before is
+// the topic of the previous record, or nil.
 func (x *Transactions) open(ctx context.Context, before *topic, ev *transform.Event) (*topic, error) {
 	k, t := x.k, before
 	if t == nil || t.name != ev.Record.Topic {

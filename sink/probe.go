@@ -15,37 +15,35 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// Pace is how often a Probe asks. A cluster that is silent shows Silence after
-// the last answer, also while a question is open. A single failed question
-// shows nothing.
+// Pace is the rhythm of a Probe. A silent cluster shows Silence after the last
+// answer, also while a question is open. A single failed question shows nothing.
 type Pace struct {
 	Every, Timeout, Silence time.Duration
-	// Again is in place of Every after a question that failed, until it shows.
+	// Again replaces Every after a failed question, until the silence shows.
 	Again time.Duration
-	// Refused is in place of Every after a refused login: each may count towards
+	// Refused replaces Every after a refused login: each may count towards
 	// the lock of an account.
 	Refused time.Duration
-	// Login is how often a spare asks brokers to let it in; 0: never.
+	// Login is the time between two trial logins of a spare; 0: none.
 	Login time.Duration
 }
 
-// UsualPace is the pace outside tests. With the second the page takes to show
-// it, an outage is visible within five, although nobody writes. A question has
-// 1.5 s until then, time enough to ask three brokers.
+// UsualPace is the pace outside tests. With the page's second, an outage is
+// visible within five seconds, although nobody writes. A question has 1.5 s until
+// then, time enough to ask three brokers.
 var UsualPace = Pace{Every: 2 * time.Second, Timeout: 3 * time.Second, Silence: 3500 * time.Millisecond,
 	Again: 500 * time.Millisecond, Refused: 6 * time.Second, Login: 15 * time.Second}
 
-// errOpen is why a cluster counts as silent while a question is open.
+// errOpen is the reason of silence while a question is open.
 var errOpen = errors.New("no answer yet")
 
-// Probe asks the cluster now and then whether it is there, and whether the
-// topics in use can be written to, which a sink without events would not
-// notice. Probe has a separate client, so it gets in no delivery's way: one
-// connection to a broker for good, and a few for some minutes after a broker
-// did not answer.
+// Probe looks for outages of the cluster, and for topics in use that cannot be
+// written to: a sink without events would notice neither. Probe has a separate
+// client and so hinders no delivery: one lasting connection to a broker, and a
+// few for some minutes after a broker did not answer.
 type Probe struct {
-	// Paused is called by Run when this process has not run for so long, which
-	// is no broker's fault. Paused is optional, and set before Run.
+	// Paused is called by Run when this process has not run for so long: no
+	// broker's fault. Paused is optional, and set before Run.
 	Paused func(time.Duration)
 
 	ask    func(context.Context) ([]error, error)
@@ -54,12 +52,12 @@ type Probe struct {
 	pace   Pace
 	open   error // errOpen with the remedy
 	begun  time.Time
-	// heard is when a broker last answered, in nanoseconds since begun; 0 for
-	// never. The wall clock may jump.
+	// heard is the time of a broker's last answer, in nanoseconds since begun;
+	// 0: none. The wall clock may jump.
 	heard atomic.Int64
-	// resumed is when this process went on after a pause, likewise.
+	// resumed is the end of the process's last pause, likewise.
 	resumed atomic.Int64
-	excused bool // a pause was, since the last answer; Run's own
+	excused bool // a pause since the last answer was excused; Run's own
 	topics  *topicWatch
 	login   *login
 }
@@ -68,9 +66,8 @@ func newProbe(ask func(context.Context) ([]error, error), end func(), pace Pace)
 	return &Probe{ask: ask, close: end, pace: pace, open: errOpen, begun: time.Now()}
 }
 
-// NewProbe returns a probe of the cluster that cfg describes, and of the topics
-// that are in use whatever the events; cfg must have passed validation.
-// NewProbe opens no connection.
+// NewProbe returns a probe of the cluster of cfg, which must have passed
+// validation, and of the topics always in use. NewProbe opens no connection.
 func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 	cluster, err := newAsker(cfg)
 	if err != nil {
@@ -87,7 +84,7 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 	}
 	p := newProbe(ask, cluster.client.Close, pace)
 	p.open, p.topics, p.client = Unreachable(cfg, errOpen), watch, watch.client
-	p.login = &login{cfg: cfg, every: pace.Login, tried: time.Now()} // this client logs in now
+	p.login = &login{cfg: cfg, every: pace.Login, tried: time.Now()} // the probe's client logs in now
 	return p, nil
 }
 
@@ -95,9 +92,9 @@ func NewProbe(cfg Options, pace Pace, always ...Use) (*Probe, error) {
 // several goroutines and does not block.
 func (p *Probe) Used(topic string) { p.topics.note(topic, time.Now()) }
 
-// Answered tells the probe that a broker has answered another client: where
-// events get through, no lost question means an outage. Answered may be called
-// from several goroutines and does not block.
+// Answered tells the probe of a broker's answer to another client: where events
+// get through, no lost question means an outage. Answered may be called from
+// several goroutines and does not block.
 func (p *Probe) Answered() { p.heard.Store(max(1, int64(time.Since(p.begun)))) }
 
 // Close gives the client up, after Run has returned. A nil Probe may be closed.
@@ -107,12 +104,11 @@ func (p *Probe) Close() {
 	}
 }
 
-// Run asks until ctx ends. After each question Run calls report, with nil while
-// brokers answer, and with the reason and, where there is one, a remedy once
-// none has for Pace.Silence; in between it is not called. Where that time is
-// over while a question is open, or before the next, it is called then. After
-// each answer it calls topics with what has been wrong with those in use for as
-// long. Run it once.
+// Run asks until ctx ends. After each question Run calls report: with nil while
+// brokers answer, with a reason and perhaps a remedy after Pace.Silence without
+// an answer, and not at all in between. If Silence ends during a question or
+// before the next, report is called then. After each answer Run calls topics with
+// the troubles of the topics in use that have lasted for Silence. Run it once.
 func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error)) {
 	type outcome struct {
 		topics []error
@@ -162,11 +158,10 @@ func (p *Probe) Run(ctx context.Context, report func(error), topics func([]error
 	}
 }
 
-// alarmClock is a timer that knows when something is due: its own ring, or what
-// it stands for.
+// alarmClock is a timer with the time when the ring, or another event, is due.
 type alarmClock struct {
 	*time.Timer
-	due time.Time // zero: nothing is
+	due time.Time // zero: nothing is due
 }
 
 func newAlarm(d time.Duration) *alarmClock {
@@ -178,13 +173,13 @@ func (a *alarmClock) set(d time.Duration) {
 	a.due = time.Now().Add(d)
 }
 
-// pausedAfter is how late Run may be until this process counts as paused:
+// pausedAfter is the delay of Run from which the process counts as paused:
 // stopped, suspended with the machine, or without a processor.
 const pausedAfter = time.Second
 
-// noticePause excuses brokers where Run comes late for what is due: while this
-// process did not run it heard nobody. Only one pause between two answers is
-// excused, so an outage shows on a machine that is always late, too.
+// noticePause excuses brokers if Run comes late for a due event: a process that
+// does not run hears nobody. Only one pause between two answers is excused, so
+// an outage also shows on a machine that is always late.
 func (p *Probe) noticePause(clocks ...*alarmClock) {
 	var late time.Duration
 	for _, c := range clocks {
@@ -202,12 +197,12 @@ func (p *Probe) noticePause(clocks ...*alarmClock) {
 	}
 }
 
-// silent is how long no broker has answered anybody while this process ran.
+// silent is the time without an answer to anybody while this process ran.
 func (p *Probe) silent() time.Duration {
 	return time.Since(p.begun) - time.Duration(max(p.heard.Load(), p.resumed.Load()))
 }
 
-// wait is how long after a question with this outcome the next begins.
+// wait is the wait after a question with this outcome.
 func (p *Probe) wait(err error) time.Duration {
 	switch {
 	case failure.ClassOf(err) == failure.Config:
@@ -218,7 +213,7 @@ func (p *Probe) wait(err error) time.Duration {
 	return p.pace.Every
 }
 
-// tell reports what is known after err, the outcome of the last question.
+// tell reports the cluster's state after err, the outcome of the last question.
 func (p *Probe) tell(report func(error), err error) {
 	switch silent := p.silent(); {
 	case silent >= p.pace.Silence:

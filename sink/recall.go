@@ -26,21 +26,19 @@ import (
 const recallPatience = time.Minute
 
 // skew is how much the clocks of a connector and of other producers may differ.
-// The records of a transaction lie before those others write that much after
-// the transaction's time was over.
+// A transaction's records lie before all records written by others so long after the
+// transaction's timeout.
 const skew = time.Minute
 
-// laterInARow is how many records of others in a row must have a later time than that
-// until nothing of the transaction is looked for behind them: a record has any time that
-// its producer likes, and the clock of one may be wrong.
+// laterInARow is how many records of others in a row must have a later time to end the search
+// for the transaction's records: producers choose the times, and a clock may be wrong.
 const laterInARow = 10000
 
-// identity is what makes a record the same event as another one.
+// identity is equal for two records of the same event.
 type identity [sha256.Size]byte
 
 // identify returns the identity of a record: topic, id and position, or, without the
-// headers of the position, all but the timestamp, which for a dead letter is that of
-// the attempt.
+// headers of the position, all but the timestamp, as dead letters have the attempt's.
 func identify(r *kgo.Record) (id identity) {
 	h := sha256.New()
 	var size [8]byte
@@ -56,7 +54,7 @@ func identify(r *kgo.Record) (id identity) {
 	}
 	for _, header := range r.Headers {
 		switch header.Key {
-		case headerError, transform.HeaderAsked: // another attempt may have another one
+		case headerError, transform.HeaderAsked: // may differ between attempts
 			continue
 		case transform.HeaderID, transform.HeaderLSN, transform.HeaderSeq:
 		default:
@@ -71,9 +69,9 @@ func identify(r *kgo.Record) (id identity) {
 	return id
 }
 
-// Recall finds out what consumers see of transactions that may count in part.
-// Transact leaves that out until Settled is called. Recall returns those that do
-// count in part, or may.
+// Recall looks for the records that consumers see of doubtful transactions, and returns the
+// transactions that brokers have, or may have, committed in part. Transact leaves out the
+// visible records until Settled is called.
 func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtful) (torn []checkpoint.Doubtful, err error) {
 	x.Settled()
 	if len(doubtful) == 0 {
@@ -101,7 +99,7 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 			}
 			n += len(records)
 		}
-		if n > 0 || d.Committed { // otherwise it was aborted as a whole
+		if n > 0 || d.Committed { // otherwise aborted as a whole
 			torn = append(torn, d)
 		}
 		if n > 0 && !d.Committed || n < all && d.Committed || d.Committed && d.Written == nil {
@@ -115,11 +113,11 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	return torn, nil
 }
 
-// Settled says that all events of those transactions count now.
+// Settled ends Recall's effect: all events of its transactions are committed.
 func (x *Transactions) Settled() { x.visible = nil }
 
-// leaveOut reports whether consumers see the record already, and so often that this one
-// is among those: without the headers of the position, two events may be the same.
+// leaveOut reports whether consumers already see this occurrence of the record: without the
+// headers of the position, several events may have the same identity.
 func (x *Transactions) leaveOut(r *kgo.Record) bool {
 	id := identify(r)
 	if x.left[id] >= x.visible[id] {
@@ -132,7 +130,7 @@ func (x *Transactions) leaveOut(r *kgo.Record) bool {
 	return true
 }
 
-// leftOut forgets what the transaction left out, which is committed now: it does not come
+// leftOut forgets the records left out by the transaction, now committed: they do not come
 // again.
 func (x *Transactions) leftOut() {
 	for id, n := range x.left {
@@ -141,7 +139,7 @@ func (x *Transactions) leftOut() {
 	clear(x.left)
 }
 
-// search is find with patience for partitions that have no leader at the moment.
+// search is find with patience for partitions without a leader.
 func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic string, parts map[int32]checkpoint.Part) ([]*kgo.Record, error) {
 	retry := backoff.Series{Range: waits}
 	var unknown broker.Unknown
@@ -155,7 +153,7 @@ func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic 
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return nil, failure.Configf(x.k.cfg.Tools().Allow("Read", topic), "%w", err)
 		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing():
-			return nil, nil // it was deleted, so that nobody sees it
+			return nil, nil // deleted: nobody sees the records
 		case err == nil || !kerr.IsRetriable(err):
 			return records, err
 		}
@@ -165,8 +163,8 @@ func (x *Transactions) search(ctx context.Context, d checkpoint.Doubtful, topic 
 	}
 }
 
-// find returns what consumers of the topic see of the transaction, which has these parts
-// there.
+// find returns the transaction's records in the topic, with the given parts, as far as
+// consumers see them.
 func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic string, parts map[int32]checkpoint.Part) (seen []*kgo.Record, err error) {
 	partitions := slices.Sorted(maps.Keys(parts))
 	logs, err := kafkalog.Open(ctx, x.k.client, topic, partitions...)
@@ -189,23 +187,23 @@ func (x *Transactions) find(ctx context.Context, d checkpoint.Doubtful, topic st
 	return seen, nil
 }
 
-// sight finds what consumers see of a transaction in one partition. It visits what is
-// there behind all that the same claim committed before, with markers.
+// sight finds the visible records of a transaction in a partition. The visit begins behind
+// all earlier commits of the same claim, and includes markers.
 type sight struct {
 	checkpoint.Doubtful
-	over time.Time // by then the transaction had ended, by the clocks of producers
-	// marked: brokers write a marker of it here, for certain. If its checkpoint was
-	// committed, they had all its records by then.
+	over time.Time // the transaction had ended by then, by the clocks of producers
+	// marked: brokers certainly write a marker of the transaction here. If the checkpoint
+	// was committed, brokers had all records by then.
 	marked bool
-	later  int // so many records of others in a row are later than that
+	later  int // records of others in a row that are later than over
 	open   []*kgo.Record
 	seen   []*kgo.Record
 }
 
 // visit takes the next record, and reports whether more of them matter. With
-// transaction.version 1 several transactions have the same epoch: attempts at this one
-// that the connector aborted before it, and, if it was committed, the next one, which
-// was aborted by the next claim, or it would not be in doubt.
+// transaction.version 1 several transactions have the same epoch: earlier, aborted attempts,
+// and, after a commit, the next transaction. The next claim aborted the latter, or the
+// transaction here would not be in doubt.
 func (s *sight) visit(r *kgo.Record) (more bool) {
 	switch {
 	case r.ProducerID != s.Producer:
@@ -221,7 +219,7 @@ func (s *sight) visit(r *kgo.Record) (more bool) {
 	case !kafkalog.Commits(r):
 		s.open = nil
 		return r.ProducerEpoch <= s.Epoch
-	default: // or it ends what was committed before
+	default: // without open records: the end of an earlier commit
 		s.seen = s.open
 		return len(s.seen) == 0
 	}

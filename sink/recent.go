@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// partition is one of a topic.
+// partition is a partition of a topic.
 type partition struct {
 	topic  string
 	number int32
 }
 
-// partitions is a set of them.
+// partitions is a set of partitions.
 type partitions map[partition]bool
 
 func (p partitions) add(others partitions) { maps.Copy(p, others) }
 
-// without returns the partitions that others does not have.
+// without returns p without others.
 func (p partitions) without(others partitions) partitions {
 	rest := maps.Clone(p)
 	maps.DeleteFunc(rest, func(one partition, _ bool) bool { return others[one] })
 	return rest
 }
 
-// partitionsOf are the partitions that the rounds go to.
+// partitionsOf are the partitions of the rounds.
 func partitionsOf(rounds [][]placed) partitions {
 	all := make(partitions)
 	for _, round := range rounds {
@@ -34,28 +34,27 @@ func partitionsOf(rounds [][]placed) partitions {
 	return all
 }
 
-// remembered is how many transactions recent remembers. With ten events over six
-// partitions each, nearly all of the next one's partitions are in the last four.
+// remembered is the number of transactions in recent. With ten events over six
+// partitions each, nearly all partitions of the next are in the last four.
 const remembered = 4
 
-// fresh is for how long. Where events are rarer, no batch forms while a
-// transaction is prepared, so nothing would be gained.
+// fresh is the age until which recent foresees. Where events are rarer, no batch forms
+// while a transaction is prepared, so there is no gain.
 const fresh = time.Second
 
-// recent are the partitions of the last transactions, by which those of the
-// next one are foreseen. A transaction costs a marker in each partition it was
-// told of, and waits for that partition's leader. So nothing is foreseen where
-// that would often be wrong: with many partitions, and few events in a
-// transaction.
+// recent foresees the partitions of the next transaction from the last
+// transactions. A transaction costs a marker in each enlisted partition, and waits
+// for the partition's leader. So nothing is foreseen where the guess would often
+// be wrong: with many partitions, and few events in a transaction.
 type recent struct {
 	count    int
-	in       map[partition]int // the last transaction that had it
-	foreseen bool              // all partitions of the last transaction were in those before it
-	at       time.Time         // when that one was committed
+	in       map[partition]int // the last transaction with the partition
+	foreseen bool              // all partitions of the last transaction were in earlier ones
+	at       time.Time         // the last commit
 }
 
-// note adds a transaction committed just now. A transaction with the mark alone
-// tells nothing of events.
+// note adds a transaction just committed. A transaction with the mark alone tells
+// nothing of events.
 func (r *recent) note(of partitions, now time.Time) {
 	if len(of) == 1 {
 		return
@@ -72,8 +71,8 @@ func (r *recent) note(of partitions, now time.Time) {
 	maps.DeleteFunc(r.in, func(_ partition, last int) bool { return last <= r.count-remembered })
 }
 
-// next are the partitions the next transaction is likely to have; none if that
-// cannot be told.
+// next are the likely partitions of the next transaction; none if they cannot be
+// foreseen.
 func (r *recent) next(now time.Time) partitions {
 	if !r.foreseen || now.Sub(r.at) > fresh {
 		return nil

@@ -10,8 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// judge decides what follows from the parts that brokers refused of a
-// transaction, which is aborted.
+// judge decides about the refused parts of an aborted transaction.
 func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Record) (again bool, refused []Refusal, err error) {
 	slow := false
 	for _, b := range failed {
@@ -37,7 +36,7 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 				return false, nil, err
 			}
 			refused = append(refused, bad...)
-			again = again || len(bad) == 0 // it was not refused again
+			again = again || len(bad) == 0 // not refused again
 		}
 	}
 	if len(refused) > 0 {
@@ -50,8 +49,8 @@ func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Reco
 	return again, nil, nil
 }
 
-// isolate finds the events brokers refuse among those of a batch: those they
-// name, or else by writing halves of it in transactions that are aborted.
+// isolate finds the refused events of a batch: those named by brokers, or else by
+// writing halves in transactions that are aborted.
 func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, err error) {
 	named := b.said.named(len(b.events))
 	if len(b.events) == 1 && b.proven() {
@@ -82,7 +81,7 @@ func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, e
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range failed { // at most one: they are all in a single partition
+		for _, f := range failed { // at most one: all are in a single partition
 			if judge(f.err) != badRecord {
 				return nil, unsettled(fmt.Errorf("write to topic %q: %w", f.topic(), f.err))
 			}
@@ -96,7 +95,7 @@ func (x *Transactions) isolate(ctx context.Context, b batch) (found []Refusal, e
 	return found, nil
 }
 
-// bytes are those of the batch's records, before compression.
+// bytes is the size of the batch's records, before compression.
 func (s *batch) bytes() (n int) {
 	for _, p := range s.events {
 		n += recordSize(p.Event, p.Size())

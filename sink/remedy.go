@@ -34,7 +34,7 @@ func (o *Options) Tools() broker.Tools {
 	return tools
 }
 
-// CreateCommand returns the command of Kafka's own tools that creates the topic
+// CreateCommand returns the command of Kafka's own tools for the topic's creation
 // as cfg wants it.
 func CreateCommand(cfg Options, topic string) string { return cfg.Tools().Create(NewTopic(cfg, topic)) }
 

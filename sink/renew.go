@@ -12,15 +12,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// renew replaces the client if a broker refused it a producer id, because such
-// a client can never write (see broker.Refused). It reports whether it did.
-// It is called when the client has reported on every record of the attempt, so
-// nothing is in flight. The new client knows no topic yet: what was not written
-// must be placed again, see place.
+// renew replaces a client without a producer id, refused by a broker, because
+// such a client can never write (see broker.Refused). It is called with the
+// outcome of every record, so nothing is in flight. The new client knows no topic
+// yet: unwritten events must be placed again, see place.
 //
-// An error that only an operator can fix ends the delivery when it has come a
-// few times in a row. After every other error it asks again, for as long as ctx
-// lives.
+// An error that only an operator can fix ends the delivery after a few times in a
+// row. After every other error renew asks again, for as long as ctx lives.
 func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 	refusal := broker.Refused(ctx, k.client)
 	if refusal == nil || judge(refusal) == lossy {
@@ -39,8 +37,8 @@ func (k *Kafka) renew(ctx context.Context) (renewed bool, err error) {
 	return true, k.refusedWaits.Pause(ctx)
 }
 
-// replaceClient takes a new client, which has no producer id and knows no
-// topic. No record may be in flight.
+// replaceClient takes a new client, without a producer id or topics. No record
+// may be in flight.
 func (k *Kafka) replaceClient() error {
 	client, err := broker.Connect(k.clientOpts...)
 	if err != nil {
@@ -58,15 +56,14 @@ func (k *Kafka) numbered() {
 	k.refusedWaits.Reset()
 }
 
-// writeBarrier holds back what the client writes while a round is being handed
-// to it.
+// writeBarrier holds back the client's writes while a round is being handed over.
 //
 // The previous flush may have left a loop of the client running. The loop may
 // take the first records of a batch before the others are buffered, and send
-// them as a batch of their own. If the broker refused that batch before the
-// batch was whole, the rest would start a new sequence and be written ahead of
-// it. With the barrier the refusal comes later, and then the client fails
-// everything that it has buffered for the partition.
+// them as a batch of their own. If the broker refused the first part before the
+// rest was buffered, the rest would start a new sequence and be written ahead.
+// With the barrier the refusal comes later, and the client then fails everything
+// buffered for the partition.
 type writeBarrier struct{ mu sync.RWMutex }
 
 // close holds all writes until open. It does not wait for writes in progress:

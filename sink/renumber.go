@@ -10,15 +10,15 @@ import (
 // another id.
 const lastEpoch = math.MaxInt16 - 1
 
-// renumber claims another producer id when the present one is used up. The last
+// renumber claims another producer id when the present id is used up. The last
 // epoch is never used for a transaction. With transaction.version 2 the end of
-// that transaction would bring another id, too. But Kafka 4.1 does not keep
-// that id in its log (KAFKA-20310). If another coordinator takes over just
-// then, it lets the client go on with epoch 32767, and can then neither end the
-// transaction nor ever grant another claim.
+// such a transaction would bring another id, too. But Kafka 4.1 does not keep
+// the new id in its log (KAFKA-20310). A coordinator taking over just then lets
+// the client go on with epoch 32767, and can neither end the transaction nor ever
+// grant another claim.
 //
-// The first claim of the new id has epoch 0. Another one means that somebody else
-// claimed the transactional id in the meantime, and so may have written.
+// The first claim of the new id has epoch 0. Any other epoch means that somebody
+// else claimed the transactional id in the meantime, and may have written.
 func (x *Transactions) renumber(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimPatience)
 	defer cancel()

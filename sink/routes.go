@@ -18,12 +18,12 @@ import (
 // mostNamed bounds the topics an error names.
 const mostNamed = 5
 
-// Routes returns why events of another start would go nowhere, or elsewhere,
-// where they have gone to the topics of ends before; nil if they would not.
-// Brokers refuse a new connection. Or the cluster has none of those topics: it
-// may be another. Or one of them that route.topic leads to may not be written
-// to. Or route.topic leads to none of them, nor to any other topic that is
-// there, and topics are not to be created.
+// Routes returns why, after another start, events would go nowhere, or to other
+// topics than those of ends; nil if they would not. The reasons: brokers refuse a
+// new connection. The cluster has none of the topics, and so may be another. A
+// topic that matches route.topic may not be written to. Or route.topic matches
+// none of the topics, nor any other existing topic, and topics are not to be
+// created.
 func (p *Probe) Routes(ctx context.Context, route transform.RouteOptions, ends checkpoint.Ends) error {
 	ctx, cancel := context.WithTimeout(ctx, p.pace.Timeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (p *Probe) Routes(ctx context.Context, route transform.RouteOptions, ends c
 		fmt.Sprintf("Kafka has no topic that route.topic, %s, leads to; events have gone to %s", route.Topic, few(written)))
 }
 
-// describe asks brokers for these topics; nil are all.
+// describe asks brokers for topics by name; nil: all topics.
 func (p *Probe) describe(ctx context.Context, names []string) (topics []kmsg.MetadataResponseTopic, err error) {
 	var of *kmsg.MetadataResponse
 	if names == nil {
@@ -79,7 +79,7 @@ func (p *Probe) describe(ctx context.Context, names []string) (topics []kmsg.Met
 	return of.Topics, nil
 }
 
-// same reports whether events have gone to this very topic, as far as known.
+// same reports whether earlier events have gone to the very topic, as far as known.
 func same(t kmsg.MetadataResponseTopic, ends checkpoint.Ends) bool {
 	if t.Topic == nil || t.ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		return false

@@ -18,18 +18,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// A broker says more of a batch that it refuses than a code: a sentence, and which of the
-// records it is about, each with a sentence of its own (KIP-467). The client hands up the
-// code only. So the connections of the sink read it in the answers that pass through them.
+// A broker explains the refusal of a batch beyond the code: a sentence, and the records at
+// fault, each with a sentence (KIP-467). The client hands up the code only. So the sink's
+// connections read the explanations in the answers that pass through them.
 
-// refusal is what a broker said of a batch.
+// refusal is a broker's explanation of a refused batch.
 type refusal struct {
-	text    string           // of the batch; "" where it names records
+	text    string           // of the batch; "" where records are named
 	records map[int32]string // by their indices in the batch
 }
 
-// named are the indices of the records that the refusal is about, in order; none where
-// it does not tell, or names one that the batch does not have.
+// named are the indices of the records at fault, in order; none if the broker names no
+// record, or an index outside the batch.
 func (r *refusal) named(records int) (indices []int) {
 	if r == nil {
 		return nil
@@ -50,7 +50,7 @@ func deref(text *string) string {
 	return *text
 }
 
-// explained is the error of a refusal with what the broker said, if that is news.
+// explained adds the broker's text to the error of a refusal, if it is news.
 func explained(err error, text string) error {
 	if strings.Contains(err.Error(), text) {
 		return err
@@ -58,15 +58,14 @@ func explained(err error, text string) error {
 	return fmt.Errorf("%w (%s)", err, text)
 }
 
-// place is where a batch was to go: newer brokers name topics by their ids only.
+// place is the destination of a batch: newer brokers name topics by ids only.
 type place struct {
 	topic     string
 	id        topicID
 	partition int32
 }
 
-// answers are what brokers said of the batches of the last attempt. They are written by
-// the client's connections.
+// answers are the refusals of the last attempt, written by the client's connections.
 type answers struct {
 	mu   sync.Mutex
 	said map[place]*refusal
@@ -79,7 +78,7 @@ func (r *answers) forget() {
 	clear(r.said)
 }
 
-// of is what a broker said of the batch for the partition; nil for nothing.
+// of returns the refusal of the partition's batch, or nil.
 func (r *answers) of(topic string, id topicID, partition int32) *refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +88,7 @@ func (r *answers) of(topic string, id topicID, partition int32) *refusal {
 	return r.said[place{id: id, partition: partition}]
 }
 
-// note takes what an answer says.
+// note takes the refusals in an answer.
 func (r *answers) note(resp *kmsg.ProduceResponse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +99,7 @@ func (r *answers) note(resp *kmsg.ProduceResponse) {
 			}
 			at := place{t.Topic, t.TopicID, p.Partition}
 			said := &refusal{records: make(map[int32]string)}
-			if r.said[at] != nil { // the share was sent in parts, and indices are those of a part
+			if r.said[at] != nil { // the share was sent in parts, and indices count within a part
 				r.said[at] = &refusal{}
 				continue
 			}
@@ -108,8 +107,8 @@ func (r *answers) note(resp *kmsg.ProduceResponse) {
 				said.records[rec.RelativeOffset] = deref(rec.ErrorMessage)
 			}
 			switch {
-			case len(said.records) > 0: // which the text would list
-			case badEvent(kerr.ErrorForCode(p.ErrorCode)).Reason == transform.ReasonRecordTooLarge: // which says all
+			case len(said.records) > 0: // the text would list them
+			case badEvent(kerr.ErrorForCode(p.ErrorCode)).Reason == transform.ReasonRecordTooLarge: // the code says all
 			default:
 				said.text = deref(p.ErrorMessage)
 			}
@@ -132,7 +131,7 @@ func (r *answers) dialer(dial broker.DialFunc) broker.DialFunc {
 	}
 }
 
-// hearing is a connection that reads the answers to produce requests, on their way.
+// hearing is a connection that also reads the answers to produce requests.
 type hearing struct {
 	net.Conn
 	answers *answers
@@ -140,13 +139,13 @@ type hearing struct {
 	mu    sync.Mutex
 	asked map[int32]int16 // the versions of produce requests, by correlation id
 
-	// Of one reader:
-	head    []byte // of the answer that comes: its length and correlation id
-	left    int    // bytes of it behind these
-	body    []byte // its bytes, of an answer to a produce request
-	version int16  // of that
+	// Of a single reader, about the present answer:
+	head    []byte // length and correlation id
+	left    int    // bytes to come behind the head
+	body    []byte // the bytes behind the head, for a produce request
+	version int16  // of the produce request
 	produce bool
-	lost    bool // the answers cannot be told apart any more
+	lost    bool // the ends of answers are unknown from here on
 }
 
 const (
@@ -210,8 +209,7 @@ func (l *hearing) begin() {
 	delete(l.asked, id)
 }
 
-// end reads an answer that is whole. An unreadable answer has nothing to say:
-// the client judges it.
+// end reads a whole answer. An unreadable answer is left to the client.
 func (l *hearing) end() {
 	if l.produce {
 		if resp, err := readProduced(l.body, l.version); err == nil {

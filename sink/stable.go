@@ -10,31 +10,31 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// StableOffsets watches how far consumers that read what is committed are held
-// back in the topics written to, by an open transaction of anybody. It has a
-// client of its own. Add may be called from any goroutine; Run is called once.
+// StableOffsets watches how far open transactions, of any producer, hold back
+// the read_committed consumers of the topics written to. It has a client of its
+// own. Add may be called from any goroutine; Run is called once.
 type StableOffsets struct {
 	cluster *asker
 
 	mu     sync.Mutex
 	topics map[string]bool
-	held   map[partition]hold // those with an open transaction at the last look
+	held   map[partition]hold // partitions with an open transaction at the last look
 }
 
-// hold is since when the last stable offset of a partition stands where it does.
+// hold is a last stable offset that does not move.
 type hold struct {
 	at    int64 // the offset
 	since time.Time
 }
 
-// HeldBack is how far consumers are held back, at worst.
+// HeldBack is the worst delay of consumers.
 type HeldBack struct {
 	Records int64         // between last stable offset and high watermark
-	For     time.Duration // for which the last stable offset has not moved
+	For     time.Duration // since the last stable offset moved
 }
 
-// NewStableOffsets returns a watch of the cluster that cfg describes, over the
-// topics given and added.
+// NewStableOffsets returns a watch of the topics given and added, in the cluster
+// of cfg.
 func NewStableOffsets(cfg Options, topics ...string) (*StableOffsets, error) {
 	cluster, err := newAsker(cfg)
 	if err != nil {
@@ -47,7 +47,7 @@ func NewStableOffsets(cfg Options, topics ...string) (*StableOffsets, error) {
 	return s, nil
 }
 
-// Add has the topic watched, too.
+// Add adds a topic.
 func (s *StableOffsets) Add(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *StableOffsets) Add(topic string) {
 // Close gives the client up, after Run has returned.
 func (s *StableOffsets) Close() { s.cluster.client.Close() }
 
-// Run looks until ctx ends, and reports what it saw. While brokers do not answer
-// it reports nothing.
+// Run looks until ctx ends, and reports each result. While brokers do not answer
+// there is no report.
 func (s *StableOffsets) Run(ctx context.Context, every time.Duration, report func(HeldBack)) {
 	for {
 		if back, err := s.look(ctx, every); err == nil {
@@ -93,8 +93,8 @@ func (s *StableOffsets) look(ctx context.Context, limit time.Duration) (HeldBack
 	return s.judge(time.Now(), stable, ends), nil
 }
 
-// judge compares a look with those before. A transaction that began between the
-// two questions of a look shows as one that is open.
+// judge compares a look with earlier looks. A transaction begun between the two
+// questions of a look shows as open.
 func (s *StableOffsets) judge(now time.Time, stable, ends broker.Offsets) (worst HeldBack) {
 	held := map[partition]hold{}
 	for _, b := range broker.HeldBack(stable, ends) {

@@ -14,14 +14,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// The time of a record decides when brokers delete it, and whether they take it at all.
-// Invariants:
+// The time of a record decides when brokers delete the record, and whether they take it at
+// all. Invariants:
 //
-//  1. No event is refused, passed over or deleted for a time that the connector chose: it
-//     is that of the attempt to write it. A refusal then is one of a clock, and waited for.
-//  2. A time that somebody asked for (event.timestamp, or the commit's) that brokers
-//     refuse, or by which they would delete the record soon, gives way to that of the
-//     attempt, and becomes a header.
+//  1. No event is refused, passed over or deleted for a time chosen by the connector: the
+//     time of the attempt to write. A refusal then means a wrong clock, and is waited for.
+//  2. A requested time (event.timestamp, or the commit's) gives way to the time of the
+//     attempt, and becomes a header, if brokers refuse it, or would soon delete the record.
 
 // stamp gives the record its time.
 func stamp(ev *transform.Event, now time.Time) {
@@ -30,11 +29,11 @@ func stamp(ev *transform.Event, now time.Time) {
 	}
 }
 
-// Times are what a topic does with the times of records.
+// Times are a topic's settings for the times of records.
 type Times struct {
-	Appended  bool          // brokers replace them by their own
-	Retention time.Duration // 0: it deletes nothing by them
-	// Before and After bound how far they may be from the broker's.
+	Appended  bool          // brokers replace the times by their own
+	Retention time.Duration // 0: no record is deleted for its time
+	// Before and After bound the distance from the broker's time.
 	Before, After Bound
 }
 
@@ -44,7 +43,7 @@ type Bound struct {
 	Max     time.Duration
 }
 
-// The settings of a topic that have to do with the times of records.
+// The settings of a topic for the times of records.
 const (
 	cleanupPolicy  = "cleanup.policy"
 	retentionTime  = "retention.ms"
@@ -67,7 +66,7 @@ func TimesOf(settings broker.Settings) Times {
 	return found
 }
 
-// bound is none where a setting has no value, or one that does not bound.
+// bound is zero where the setting has no value or no bound.
 func bound(settings broker.Settings, name string) Bound {
 	ms, err := strconv.ParseInt(settings[name], 10, 64)
 	if err != nil || ms <= 0 || ms > math.MaxInt64/int64(time.Millisecond) {
@@ -76,7 +75,7 @@ func bound(settings broker.Settings, name string) Bound {
 	return Bound{name, time.Duration(ms) * time.Millisecond}
 }
 
-// times are what is known of a topic's.
+// times are a topic's Times, as far as known.
 type times struct {
 	Times
 	known bool
@@ -84,15 +83,15 @@ type times struct {
 }
 
 const (
-	// timesAge is how old an answer about a topic's times may be.
+	// timesAge is the greatest age of an answer about a topic's times.
 	timesAge = time.Minute
-	// timesPatience bounds one question for them.
+	// timesPatience bounds the wait for such an answer.
 	timesPatience = 2 * time.Second
 )
 
-// late gives the event the time of its publication if the one that was asked for has used
-// up half of the topic's retention: consumers need the rest to read it. It reports whether
-// it did. The topic is asked about now and then, if it may be, and at first.
+// late gives the event the time of publication if the requested time has used up half of the
+// topic's retention: consumers need the rest to read the event. late reports whether the time
+// was replaced. With ask, brokers are asked about the topic at first, and now and then.
 func (k *Kafka) late(ctx context.Context, t *topic, ev *transform.Event, ask bool) bool {
 	if ask && (!t.timed || time.Since(t.timesAsked) > timesAge) {
 		t.times, t.timesAsked, t.timed = k.timesOf(ctx, t), time.Now(), true
@@ -101,8 +100,7 @@ func (k *Kafka) late(ctx context.Context, t *topic, ev *transform.Event, ask boo
 	return keep > 0 && time.Since(ev.Asked) > keep/2 && ev.Retime()
 }
 
-// timesOf asks for the topic's settings. Where that is refused or fails, what was known is
-// kept.
+// timesOf asks for the topic's settings. After a failure the known times stay.
 func (k *Kafka) timesOf(ctx context.Context, t *topic) times {
 	ctx, cancel := context.WithTimeout(ctx, timesPatience)
 	defer cancel()
@@ -113,9 +111,9 @@ func (k *Kafka) timesOf(ctx context.Context, t *topic) times {
 	return times{TimesOf(settings), true, settings.String()}
 }
 
-// untimely deals with a batch that brokers refuse for the time of a record: those that
-// were asked for give way to that of the next attempt. It reports whether any was. If none
-// was, this machine's clock and the broker's differ by more than the topic allows.
+// untimely deals with a batch refused for the time of a record: requested times give way to
+// the time of the next attempt. asked: there were any. If not, the clocks of this machine and
+// of the broker differ by more than the topic allows.
 func (k *Kafka) untimely(ctx context.Context, s *batch) (asked bool) {
 	first, cause := 0, s.err
 	if named := s.said.named(len(s.events)); len(named) > 0 {

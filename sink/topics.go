@@ -21,30 +21,30 @@ import (
 // topic is a topic that is known to exist.
 type topic struct {
 	name string
-	// partitions is what keys are hashed over. It changes between rounds only.
+	// partitions is the number keys are hashed over. It changes between rounds only.
 	partitions int32
-	// known is how many partitions the client knows of.
+	// known is the client's number of partitions.
 	known *partitionCount
-	// acked outlives the topic's being forgotten.
+	// acked outlives forget.
 	acked *acked
-	// times are what brokers said last of the topic's, at timesAsked; timed is whether
+	// times are the brokers' last answer about the topic's times, at timesAsked; timed:
 	// they were asked.
 	times      times
 	timesAsked time.Time
 	timed      bool
 
-	// told is when the observer was last told of the topic.
+	// told is the time of the last call of the observer's TopicUsed.
 	told time.Time
 
-	// round is the round that the fields below belong to.
+	// round is the round of the fields below.
 	round  uint64
 	shares []share // by partition
 }
 
-// share is what a partition has of a round: one batch.
+// share is a partition's share of a round: one batch.
 type share struct {
 	topic   *topic
-	first   int // its index in the round
+	first   int // index in the round
 	records int
 	bytes   int
 }
@@ -56,11 +56,11 @@ func (t *topic) begin(round uint64) {
 	clear(t.shares)
 }
 
-// fresh tells whether the client has not loaded the topic yet.
+// fresh reports whether the client has not loaded the topic yet.
 func (t *topic) fresh() bool { return t.known.n.Load() == 0 }
 
-// choose returns the record's partition: the one it asks for, or its key's.
-// Records without a key take the partitions in turn, one a round.
+// choose returns the record's partition: the partition asked for, or the key's.
+// Records without a key take the partitions in turn, another each round.
 func (t *topic) choose(rec *kgo.Record) int32 {
 	switch {
 	case rec.Partition != transform.PartitionByKey:
@@ -71,8 +71,8 @@ func (t *topic) choose(rec *kgo.Record) int32 {
 	return int32(t.round % uint64(t.partitions))
 }
 
-// reserve makes room for size bytes in the partition's share, which may grow to
-// limit bytes or have a single record.
+// reserve makes room for size bytes in the partition's share, of limit bytes at
+// most or a single record.
 func (t *topic) reserve(partition int32, size, limit int) bool {
 	share := &t.shares[partition]
 	if share.bytes > 0 && share.bytes+size > limit {
@@ -82,14 +82,14 @@ func (t *topic) reserve(partition int32, size, limit int) bool {
 	return true
 }
 
-// located is what the cluster says of a topic.
+// located is the cluster's answer about a topic.
 type located struct {
 	partitions int32
 	id         topicID
 }
 
-// lookup asks the cluster for the topic's number of partitions and its id, and for
-// nothing else: it never creates the topic.
+// lookup asks the cluster for the topic's number of partitions and id, and never creates
+// the topic.
 func (k *Kafka) lookup(ctx context.Context, name string) (located, error) {
 	t, err := broker.Topic(ctx, broker.Impatient{Client: k.client}, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func (k *Kafka) lookup(ctx context.Context, name string) (located, error) {
 	return located{int32(len(t.Partitions)), t.TopicID}, nil
 }
 
-// missing says what to do about a topic that does not exist.
+// missing is a policy for topics that do not exist.
 type missing uint8
 
 const (
@@ -123,7 +123,7 @@ func missingPolicy(cfg Options) missing {
 // missing topic again.
 func (m missing) final() bool { return m == missingBadEvent || m == missingFail }
 
-// search is a topic that is looked for until it is found.
+// search is the search for a topic.
 type search struct {
 	name    string
 	policy  missing
@@ -150,7 +150,7 @@ func (k *Kafka) resolve(ctx context.Context, name string, policy missing) (*topi
 	}
 }
 
-// look looks for the topic once. It returns nil if that is to be done again.
+// look looks for the topic once. Nil without an error: look again.
 func (k *Kafka) look(ctx context.Context, s *search) (*topic, error) {
 	found, err := k.lookup(ctx, s.name)
 	if err == nil && found.partitions > 0 {
@@ -176,13 +176,13 @@ func (k *Kafka) look(ctx context.Context, s *search) (*topic, error) {
 	return nil, nil
 }
 
-// passingError marks an error of a topic's resolution that may pass.
+// passingError marks a transient error of a topic's resolution.
 type passingError struct{ error }
 
 // Unwrap returns the marked error.
 func (e passingError) Unwrap() error { return e.error }
 
-// found records the topic, and reports that nothing waits for it any more.
+// found records the topic, and tells the observer that no delivery waits for it.
 func (k *Kafka) found(name string, as located) {
 	k.absents.remove(name)
 	known := k.known(name, as.id)
@@ -197,7 +197,7 @@ func (k *Kafka) found(name string, as located) {
 	}
 }
 
-// known is what was acknowledged of the topic, which has the id, unless it was made anew.
+// known returns the topic's acknowledged ends, with the id, unless the topic was made anew.
 func (k *Kafka) known(name string, id topicID) *acked {
 	k.ledger.Lock()
 	defer k.ledger.Unlock()
@@ -212,8 +212,7 @@ func (k *Kafka) known(name string, id topicID) *acked {
 	return a
 }
 
-// absent applies the policy for a missing topic. It returns nil where the topic
-// is to be looked up again.
+// absent applies the policy for a missing topic. Nil: look the topic up again.
 func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	err := fmt.Errorf("topic %q does not exist", name)
 	k.absents.add(name)
@@ -234,7 +233,7 @@ func (k *Kafka) absent(ctx context.Context, name string, policy missing) error {
 	return nil
 }
 
-// lookupFailed judges a lookup that gave no answer about the topic.
+// lookupFailed judges a lookup without an answer about the topic.
 func (k *Kafka) lookupFailed(err error, name string) error {
 	wrapped := fmt.Errorf("look up topic %q: %w", name, err)
 	switch {
@@ -248,7 +247,7 @@ func (k *Kafka) lookupFailed(err error, name string) error {
 	return passingError{wrapped}
 }
 
-// createdWith are the options that a topic is created with, of events or of dead letters.
+// createdWith are the options for the creation of a topic, of events or of dead letters.
 func createdWith(cfg Options, letters bool) Options {
 	if letters {
 		return ForDeadLetters(cfg)
@@ -256,7 +255,7 @@ func createdWith(cfg Options, letters bool) Options {
 	return cfg
 }
 
-// create creates the topic. It is no error if the topic exists by now.
+// create creates the topic. A topic that exists by now is no error.
 func (k *Kafka) create(ctx context.Context, name string) error {
 	created, err := createTopic(ctx, broker.Impatient{Client: k.client}, k.cfg, Use{Topic: name, Letters: name == k.deadLetter}, false)
 	if created {
@@ -265,8 +264,8 @@ func (k *Kafka) create(ctx context.Context, name string) error {
 	return err
 }
 
-// createTopic asks brokers to create the topic, or with try only whether they would, and
-// judges why not. It is no error if the topic exists by now.
+// createTopic asks brokers to create the topic, or, with try, whether they would, and judges
+// a refusal. A topic that exists by now is no error.
 func createTopic(ctx context.Context, client kmsg.Requestor, cfg Options, use Use, try bool) (created bool, err error) {
 	created, err = requestTopic(ctx, client, createdWith(cfg, use.Letters), use.Topic, try)
 	if use.Letters && (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation)) {
@@ -295,7 +294,7 @@ func requestTopic(ctx context.Context, client kmsg.Requestor, cfg Options, name 
 
 const createTimeout = 15 * time.Second
 
-// notCreated judges why a topic was not created.
+// notCreated judges the error of a creation.
 func notCreated(cfg Options, err error, name string) error {
 	kafka, _ := errors.AsType[*kerr.Error](err)
 	switch {
@@ -311,10 +310,10 @@ func notCreated(cfg Options, err error, name string) error {
 }
 
 // forget makes the next event of the topic resolve it again. If the topic came
-// back under another id, the client must forget it too, or it refuses to write
-// to it. In every other case the client must not forget it: it would number the
-// partition's batches from 0 again, and the broker might take the next one for
-// a repeat.
+// back under another id, the client must forget the topic too, or it refuses to
+// write there. In every other case the client must remember the topic: it would
+// number the partition's batches from 0 again, and the broker might take the
+// next batch for a repeat.
 func (k *Kafka) forget(name string, err error) {
 	delete(k.topics, name)
 	k.partitions.count(name).n.Store(0)
@@ -331,8 +330,8 @@ func (k *Kafka) changed(t *topic, partitions int32) {
 	t.partitions = partitions
 }
 
-// learn waits until the client has loaded all partitions of a topic that it has
-// written to.
+// learn waits until the client has loaded all partitions of a topic, if it has
+// written there.
 func (k *Kafka) learn(ctx context.Context, t *topic) error {
 	retry := backoff.Series{Range: waits}
 	for {
@@ -347,18 +346,17 @@ func (k *Kafka) learn(ctx context.Context, t *topic) error {
 	}
 }
 
-// absent remembers the topics that were found missing, so that the next event
-// of such a topic need not wait for several questions again. The names come
-// from the events' data and may be anything, so the memory is bounded: it holds
-// the last absentTopics to 2·absentTopics different names. A forgotten one is
-// asked for as patiently as at first.
+// absent remembers missing topics, so that their next events need not wait for
+// several questions again. The names come from the events' data and may be
+// anything, so the memory is bounded: the last absentTopics to 2·absentTopics
+// different names. A forgotten topic is asked for as patiently as at first.
 type absent struct {
 	young, old map[string]bool
 }
 
 const absentTopics = 512
 
-// has tells whether the topic was found missing.
+// has reports whether the topic was found missing.
 func (a *absent) has(name string) bool {
 	if !a.young[name] && a.old[name] {
 		a.add(name)
@@ -366,7 +364,6 @@ func (a *absent) has(name string) bool {
 	return a.young[name]
 }
 
-// add remembers the topic.
 func (a *absent) add(name string) {
 	if !a.young[name] && len(a.young) == absentTopics {
 		a.old, a.young = a.young, nil
@@ -377,7 +374,7 @@ func (a *absent) add(name string) {
 	a.young[name] = true
 }
 
-// remove forgets the topic: it exists.
+// remove forgets a topic that exists.
 func (a *absent) remove(name string) {
 	delete(a.young, name)
 	delete(a.old, name)

@@ -17,12 +17,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// Use is a topic that a pipeline writes to.
+// Use is a pipeline's use of a topic: it writes there.
 type Use struct {
 	Topic string
-	// Read is set where the pipeline reads the topic, too, which it makes at its start.
+	// Read: the pipeline also reads the topic, and creates it at the start.
 	Read bool
-	// Optional is set where a topic that is missing does not hold the pipeline up.
+	// Optional: the pipeline goes on while the topic is missing.
 	Optional bool
 	// Letters is set for the topic of dead letters.
 	Letters bool
@@ -34,18 +34,18 @@ func EventUse(cfg Options, topic string) Use {
 }
 
 const (
-	// usedLately is how long after its last event a topic counts as one in use: a topic
-	// that nobody needs any more may be deleted.
+	// usedLately is how long a topic counts as in use after its last event: a topic no
+	// longer needed may be deleted.
 	usedLately = 24 * time.Hour
-	// mostWatched bounds the topics of one question: those that were used last.
+	// mostWatched bounds the topics of one question, to those used last.
 	mostWatched = 100
 )
 
-// topicWatch knows the topics in use, and which of them cannot be written to. Its
-// methods may be called from several goroutines, but for judge.
+// topicWatch knows the topics in use, and finds those that cannot be written to. All
+// methods but judge may be called from several goroutines.
 type topicWatch struct {
 	cfg     Options
-	patient time.Duration // for which trouble must last until it is one
+	patient time.Duration // until lasting trouble is reported
 	always  []Use
 	client  kmsg.Requestor // for requests to the controller
 
@@ -53,8 +53,8 @@ type topicWatch struct {
 	used map[string]time.Time // of events
 
 	since map[string]time.Time // of trouble, by topic
-	sound map[string]bool      // topics that have had no trouble
-	tried map[string]creation  // of topics that are missing, and are to be created
+	sound map[string]bool      // topics once found without trouble
+	tried map[string]creation  // of missing topics to be created
 }
 
 func newTopicWatch(cfg Options, patient time.Duration, always []Use) *topicWatch {
@@ -85,9 +85,9 @@ func (w *topicWatch) uses(now time.Time) map[string]Use {
 	return uses
 }
 
-// judge returns what has been wrong for a while with the topics of an answer of
-// the broker, in the order of their names. A fault of a topic always in use
-// counts at once: an instance is not ready until it is known to be sound.
+// judge returns the lasting troubles of the topics in a broker's answer, in the
+// order of their names. A fault of a topic always in use counts at once: an
+// instance is not ready until the topic was found sound.
 func (w *topicWatch) judge(ctx context.Context, of kmsg.Requestor, uses map[string]Use, topics []kmsg.MetadataResponseTopic, now time.Time) (troubles []error) {
 	topics = slices.DeleteFunc(topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic == nil })
 	slices.SortFunc(topics, func(a, b kmsg.MetadataResponseTopic) int { return strings.Compare(*a.Topic, *b.Topic) })
@@ -116,14 +116,14 @@ func (w *topicWatch) judge(ctx context.Context, of kmsg.Requestor, uses map[stri
 }
 
 // doubtful reports whether the topic is always in use, and has not been sound
-// so far. A topic made by the pipeline at the start may be missing until then.
+// so far. A topic made by the pipeline at the start may be missing before.
 func (w *topicWatch) doubtful(topic string, trouble error) bool {
 	return !w.sound[topic] && slices.ContainsFunc(w.always, func(u Use) bool {
 		return u.Topic == topic && (!u.Read || failure.ClassOf(trouble) == failure.Config)
 	})
 }
 
-// refused is why events may not be written to a topic that exists, or nil.
+// refused is the reason against events in an existing topic, or nil.
 func (w *topicWatch) refused(t kmsg.MetadataResponseTopic) error {
 	if t.Topic == nil {
 		return nil
@@ -135,17 +135,17 @@ func (w *topicWatch) refused(t kmsg.MetadataResponseTopic) error {
 	return mayPass(failure.RemedyOf(err), err.Error())
 }
 
-// creation is what brokers last said about the creation of a topic.
+// creation is the brokers' last answer about the creation of a topic.
 type creation struct {
 	at      time.Time
 	refusal error // nil: they would create it
 }
 
-// createdAgain is how often brokers are asked again about a topic that they would create.
+// createdAgain is the time between two questions about a topic that brokers would create.
 const createdAgain = time.Minute
 
-// uncreatable is why a topic that is missing, and that events or dead letters are to create,
-// would not be created, or nil. Brokers are asked without creating it.
+// uncreatable is the reason against the creation of a missing topic by events or dead
+// letters, or nil. Brokers are asked without creating the topic.
 func (w *topicWatch) uncreatable(ctx context.Context, use Use, t *kmsg.MetadataResponseTopic, now time.Time) error {
 	if !w.cfg.CreateTopics || use.Read || t.ErrorCode != kerr.UnknownTopicOrPartition.Code || w.client == nil {
 		delete(w.tried, use.Topic)
@@ -163,7 +163,7 @@ func (w *topicWatch) uncreatable(ctx context.Context, use Use, t *kmsg.MetadataR
 	return last.refusal
 }
 
-// trouble is why the topic cannot be written to, or nil.
+// trouble is the reason against writes to the topic, or nil.
 func (w *topicWatch) trouble(use Use, t *kmsg.MetadataResponseTopic, least map[string]int) error {
 	operations := []kmsg.ACLOperation{kmsg.ACLOperationWrite}
 	allow := "Write --operation Describe"
@@ -192,7 +192,7 @@ func (w *topicWatch) trouble(use Use, t *kmsg.MetadataResponseTopic, least map[s
 
 var verbs = map[kmsg.ACLOperation]string{kmsg.ACLOperationWrite: "write to", kmsg.ACLOperationRead: "read"}
 
-// partitions is why some partitions cannot be written to, or nil.
+// partitions is the reason against writes to some partitions, or nil.
 func (w *topicWatch) partitions(topic string, t *kmsg.MetadataResponseTopic, least map[string]int) error {
 	var headless, short []int32
 	copies := 0
@@ -215,15 +215,15 @@ func (w *topicWatch) partitions(topic string, t *kmsg.MetadataResponseTopic, lea
 	return nil
 }
 
-// MissingTopicText begins the reason of a topic that is not there.
+// MissingTopicText begins the reason of a missing topic.
 const MissingTopicText = "topic does not exist: "
 
 func mayPass(remedy, text string) error {
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
 }
 
-// inSyncOf returns min.insync.replicas of those topics that lack replicas in sync, as
-// far as the broker tells: it takes the right to DescribeConfigs.
+// inSyncOf returns min.insync.replicas of the topics with replicas out of sync, as far as
+// the broker tells: the right to DescribeConfigs is required.
 func inSyncOf(ctx context.Context, of kmsg.Requestor, topics []kmsg.MetadataResponseTopic) map[string]int {
 	const setting = "min.insync.replicas"
 	var lacking []string

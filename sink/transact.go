@@ -11,20 +11,19 @@ import (
 )
 
 // endPatience bounds the wait for the answer to EndTxn, beyond the timeout. Brokers
-// may end the transaction later than that: the next claim does so.
+// may end the transaction later: the next claim makes them.
 const endPatience = 2 * time.Second
 
-// breath is the least time between two transactions: the markers of the last one are
-// written in it, and events gather for the next one. Without it, transactions would be
-// smaller and cost more, and events would not be there earlier.
+// breath is the least time between two transactions: meanwhile brokers write the markers of
+// the last transaction, and events gather for the next. Without the wait, transactions would
+// be smaller and cost more, and events would not be there earlier.
 const breath = 4 * time.Millisecond
 
-// unaided is that time where enlist does nothing. Brokers then wait for these markers,
-// and ask about them every 20 ms; who comes a few milliseconds later does not wait.
+// unaided replaces breath where enlist does nothing. Brokers then wait for the markers, and
+// ask about them every 20 ms; a transaction a few milliseconds later does not wait.
 const unaided = 6 * time.Millisecond
 
-// Next is the time before which no transaction begins. Events that come until then
-// had better be in the same one.
+// Next is the earliest time of the next transaction. Events until then should share it.
 func (x *Transactions) Next() time.Time {
 	if x.epochs.differ.Load() {
 		return x.ended.Add(breath)
@@ -32,9 +31,9 @@ func (x *Transactions) Next() time.Time {
 	return x.ended.Add(unaided)
 }
 
-// Prepare does what brokers can do for the next transaction before its events are known,
-// so that those which come meanwhile can be in it: it enlists the partitions that it is
-// likely to have. Transact is to follow soon.
+// Prepare begins the next transaction before its events are known, and enlists the likely
+// partitions. Events that come meanwhile can be in the transaction. Transact must follow
+// soon.
 func (x *Transactions) Prepare(ctx context.Context) error {
 	leave, err := x.enter(ctx)
 	if err != nil {
@@ -55,9 +54,9 @@ func (x *Transactions) Prepare(ctx context.Context) error {
 }
 
 // Transact writes the entries, in order within a partition, and the mark, all
-// in one transaction, and returns once that is known to be committed. If
-// entries are refused, it returns these, and nothing counts. After an error
-// that wraps ErrUnsettled all may count, or nothing.
+// in a single transaction, and returns once the commit is known. If entries are
+// refused, Transact returns them, and nothing counts. After an error that wraps
+// ErrUnsettled all may count, or nothing.
 func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error) {
 	leave, err := x.enter(ctx)
 	if err != nil {
@@ -77,8 +76,8 @@ func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.
 	}
 }
 
-// try writes one transaction. again says that it was aborted and may succeed
-// when it is written again.
+// try writes a transaction. again: the transaction was aborted and may succeed
+// next time.
 func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Record) (again bool, refused []Refusal, err error) {
 	rounds, refused, err := x.plan(ctx, entries)
 	if err != nil || len(refused) > 0 {
@@ -92,7 +91,7 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 		if committed {
 			return
 		}
-		for _, round := range rounds { // the record of an event that is written again says where it wants to go
+		for _, round := range rounds { // for the next attempt
 			eventsOf(round)
 		}
 	}()
@@ -137,8 +136,8 @@ func (x *Transactions) begin(ctx context.Context) error {
 	return nil
 }
 
-// write sends all records. It stops early at the first round of which brokers did
-// not take all, and returns what they did not take, by partition.
+// write sends all records. It stops early at the first round with refusals, and returns the
+// refused records by partition.
 func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, error) {
 	if err := x.begin(ctx); err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 	return nil, nil
 }
 
-// commit returns nil only if the broker says that the transaction is committed.
+// commit returns nil only after the broker's word that the transaction is committed.
 func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 	id, epoch, err := x.k.client.ProducerID(ctx)
 	if err != nil {
@@ -191,7 +190,7 @@ func (x *Transactions) commit(ctx context.Context, rounds [][]placed) error {
 	return nil
 }
 
-// abort ends the transaction so that nothing of it counts.
+// abort ends the transaction, and nothing of it counts.
 func (x *Transactions) abort(ctx context.Context) error {
 	if err := x.end(ctx, kgo.TryAbort); err != nil {
 		return unsettled(fmt.Errorf("abort the transaction: %w", err))

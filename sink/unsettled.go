@@ -10,19 +10,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// ErrUnsettled is wrapped by the errors of Transactions after which nobody knows
-// what counts: only the checkpoint tells, after a new claim. It has no class.
+// ErrUnsettled is wrapped by errors of Transactions with an unknown outcome: only the
+// checkpoint tells, after a new claim, which records count. ErrUnsettled has no class.
 var ErrUnsettled = errors.New("the Kafka transaction did not end as it should, so that only the checkpoint tells what counts")
 
-// ErrFenced is the ErrUnsettled of a transactor whose transactional id another
-// one has claimed, or whose transaction took too long for the brokers.
+// ErrFenced is the ErrUnsettled after another claim of the transactional id, or after a
+// transaction that took too long for the brokers.
 var ErrFenced = fmt.Errorf("another producer has the transactional id, or the transaction took too long: %w", ErrUnsettled)
 
-// lateError is the ErrFenced of a transaction that was open for as long as brokers allow:
-// they have aborted it then, and no other producer is to blame, as the code may say.
+// lateError is the ErrFenced of a transaction that was open for longer than brokers allow:
+// brokers have aborted it, and no other producer is to blame, whatever the code says.
 type lateError struct {
 	open, allowed time.Duration
-	throttled     time.Duration // of that
+	throttled     time.Duration // out of open
 	code          *kerr.Error
 }
 
@@ -38,7 +38,7 @@ func (e *lateError) Error() string {
 // Is implements errors.Is.
 func (e *lateError) Is(target error) bool { return target == ErrFenced || target == ErrUnsettled }
 
-// Unwrap returns what brokers said.
+// Unwrap returns the brokers' error.
 func (e *lateError) Unwrap() error { return e.code }
 
 // outlived explains the error of a transaction that took too long.
@@ -54,7 +54,7 @@ func (x *Transactions) outlived(err error) error {
 	return late
 }
 
-// unsettled is the error of a transaction that has no known end.
+// unsettled is the error of a transaction without a known end.
 func unsettled(err error) error {
 	kind := ErrUnsettled
 	for _, fenced := range []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState} {

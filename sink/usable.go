@@ -46,8 +46,8 @@ func Usable(ctx context.Context, client kmsg.Requestor, cfg Options, id string) 
 // usablePatience bounds the questions of Transactions.Usable.
 const usablePatience = 5 * time.Second
 
-// Usable tells why the transactional id could not be claimed, as far as that shows
-// without a claim. It may be called again and again before Claim, and changes nothing.
+// Usable is the function Usable for the sink's id, and also compares the timeout with the
+// brokers' limit. It may be called again and again before Claim, and changes nothing.
 func (x *Transactions) Usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, usablePatience)
 	defer cancel()
@@ -61,15 +61,15 @@ func (x *Transactions) Usable(ctx context.Context) error {
 	return nil
 }
 
-// timeoutRefused is the error of brokers that allow no transaction to last that long.
+// timeoutRefused is the error of brokers with a lower limit of transaction timeouts.
 func (x *Transactions) timeoutRefused(err error) error {
 	return failure.Configf(fmt.Sprintf("raise %s of the brokers to %d", maxTimeout, x.timeout.Milliseconds()), "%w", err)
 }
 
 const maxTimeout = "transaction.max.timeout.ms"
 
-// longestTransaction is how long a transaction may last, as a broker has it; 0:
-// it does not tell. The right to DescribeConfigs of the cluster is required.
+// longestTransaction is a broker's limit of transaction timeouts; 0: unknown. The
+// right to DescribeConfigs of the cluster is required.
 func longestTransaction(ctx context.Context, client kmsg.Requestor) time.Duration {
 	cluster, err := broker.Topics(ctx, client)
 	if err != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// batch is what one partition has of a round, from the first event that is not
-// durable on, and why that one is not.
+// batch is a partition's share of a round, from the first event that is not
+// durable on, with the reason.
 type batch struct {
 	events []placed
 	err    error
-	// alone is set where the events were sent without others.
+	// alone: the events were sent without others.
 	alone bool
-	// by is the client they were sent with.
+	// by is the client that sent the events.
 	by *kgo.Client
-	// said is what the broker said of it; nil for nothing, or of a part of it.
+	// said is the broker's word on the whole batch, or nil.
 	said *refusal
 }
 
 func (s *batch) topic() string { return s.events[0].Record.Topic }
 
-// write sends the round until the outcome of each event is known. The event is
-// durable, or it is in one of the batches returned. A batch's verdict is
-// badRecord or topicGone, or its client was renewed. Each partition must have
-// at most one batch of the round, its share.
+// write sends the round until the outcome of each event is known: durable, or in
+// a returned batch. Such a batch has the verdict badRecord or topicGone, or the
+// client was renewed. Each partition must have at most one batch of the round,
+// the share.
 func (k *Kafka) write(ctx context.Context, round []placed, shares []*share) ([]batch, error) {
 	var open []batch
 	retry := backoff.Series{Range: waits}
@@ -80,8 +80,8 @@ func (k *Kafka) write(ctx context.Context, round []placed, shares []*share) ([]b
 	}
 }
 
-// send hands the round to the client and waits until it has reported on each
-// record. k.failed then has the errors.
+// send hands the round to the client and waits for the outcome of each record.
+// k.failed then has the errors.
 func (k *Kafka) send(ctx context.Context, round []placed) error {
 	clear(k.failed)
 	k.said.forget()
@@ -89,8 +89,7 @@ func (k *Kafka) send(ctx context.Context, round []placed) error {
 	k.barrier.close()
 	for i := range round {
 		stamp(round[i].Event, now)
-		// Not ctx: a record that may be in flight cannot be called back, so
-		// there is nothing for the client to check.
+		// Not ctx: a record in flight cannot be called back.
 		k.client.Produce(context.Background(), &round[i].Record, k.onDone)
 	}
 	k.barrier.open()
@@ -98,16 +97,16 @@ func (k *Kafka) send(ctx context.Context, round []placed) error {
 }
 
 const (
-	// stallAfter is well above any latency of a cluster that works.
+	// stallAfter is well above any latency of a working cluster.
 	stallAfter = 10 * time.Second
-	// flushAgain is how often the client is told again to send what it has. A
-	// client refused a producer id fails what it has, but may miss the first
-	// record of a topic it has just learned of.
+	// flushAgain is the time between two flushes. A client that was refused a
+	// producer id fails its records, but may miss the first record of a topic
+	// just learned of.
 	flushAgain = time.Second
 )
 
-// flush waits until the client has reported on each record. The client retries
-// in silence, so a cluster taking nothing is reported here.
+// flush waits for the outcome of each record. The client retries in silence, so
+// flush logs a cluster that takes nothing.
 func (k *Kafka) flush(ctx context.Context, records int) error {
 	start := time.Now()
 	for {
@@ -127,7 +126,7 @@ func (k *Kafka) flush(ctx context.Context, records int) error {
 	}
 }
 
-// complain logs a warning about trouble that lasts, now and then.
+// complain logs a warning about lasting trouble, now and then.
 func (k *Kafka) complain(msg string, fields ...zap.Field) {
 	if now := time.Now(); now.Sub(k.complained) >= reportEvery {
 		k.complained = now
@@ -135,10 +134,10 @@ func (k *Kafka) complain(msg string, fields ...zap.Field) {
 	}
 }
 
-// batches splits what is not durable of the round by partition, keeping the
-// order. The client fails all records from the first failure to the end of a
-// batch, so nothing durable follows. If something durable did follow, it would
-// be written once more: a repeat is allowed, another order is not.
+// batches splits the failed rest of the round by partition, in order. The client
+// fails all records from the first failure to the end of a batch, so no durable
+// record follows. If a durable record did follow, it would be repeated: a repeat
+// is allowed, another order is not.
 func (k *Kafka) batches(round []placed) []batch {
 	index, taken := make(map[partition]int), make(map[partition]bool)
 	var batches []batch
@@ -164,7 +163,7 @@ func (k *Kafka) batches(round []placed) []batch {
 	return batches
 }
 
-// saidOf is what a broker said of the batch for the partition.
+// saidOf is a broker's word on the batch of the partition, or nil.
 func (k *Kafka) saidOf(p partition) *refusal {
 	id := topicID{}
 	if acked := k.acked[p.topic]; acked != nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// withMark puts the mark into the last round, with what there is besides it, and with how
-// far the logs of topics reach once it counts. The markers of the commit may come later.
+// withMark adds the mark to the last round. The mark's headers have the transaction's records
+// by partition, and the ends of topics after the commit. The markers of the commit may come
+// later.
 func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kgo.Record) ([][]placed, error) {
 	marked := placed{Event: &transform.Event{Record: *mark}, wanted: mark.Partition}
 	written := checkpoint.Written{}
@@ -57,26 +58,26 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 	return [][]placed{{marked}}, nil
 }
 
-// endTimeout bounds one question for the ends of a topic's partitions.
+// endTimeout bounds a question for the ends of a topic's partitions.
 const endTimeout = 10 * time.Second
 
-// endAge is how long the end of a partition is used before brokers are asked
-// for a later one, within endRenewal. Records that others have written behind
-// it have to be read if the transaction is in doubt. So an old end costs
-// reading, but is right: a broker that is silent, and perhaps leads other
-// partitions only, must not hold transactions up.
+// endAge is the age of a partition's end from which brokers are asked for a later
+// end, within endRenewal. If the transaction is in doubt, all records of others
+// behind the end have to be read. So an old end costs reading, but is right: a
+// silent broker, perhaps the leader of other partitions only, must not hold
+// transactions up.
 const (
 	endAge     = 10 * time.Second
 	endRenewal = 500 * time.Millisecond
 )
 
-// endOf returns an offset behind all that this claim has committed to the partition. It
-// asks brokers if nothing was committed there for a while, and waits, as the transaction
-// would, while the partition has no leader.
+// endOf returns an offset behind all commits of this claim to the partition. It asks brokers
+// if the last commit there is not recent, and waits, as the transaction would, while the
+// partition has no leader.
 func (x *Transactions) endOf(ctx context.Context, topic string, partition int32) (int64, error) {
 	acked := x.k.acked[topic]
 	if old := acked.of(partition); !old.noted.IsZero() && time.Since(old.noted) >= endAge {
-		x.noteEnd(acked, partition, old.offset) // it is used on, if brokers do not say a later one
+		x.noteEnd(acked, partition, old.offset) // still used without an answer
 		_, _ = x.askEnds(ctx, endRenewal, topic)
 	}
 	retry := backoff.Series{Range: waits}
@@ -96,7 +97,7 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 		}
 		switch {
 		case errors.Is(err, kerr.UnknownTopicOrPartition) && unknown.Missing():
-			return 0, nil // it was deleted, which the transaction finds out
+			return 0, nil // deleted, as the transaction finds out
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return 0, failure.Configf(x.k.cfg.Tools().Allow("Write --operation Describe", topic), "ask for the ends of topic %q: %w", topic, err)
 		case !broker.MayPass(err):
@@ -110,21 +111,20 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 	}
 }
 
-// askEnds asks for the ends of a topic's partitions, and notes those that brokers say.
+// askEnds asks for the ends of a topic's partitions, and notes the answers.
 func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic string) (map[int32]broker.Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	listed, err := broker.EndOffsets(ctx, x.k.client, topic)
 	for partition, end := range listed[topic] {
-		if end.Err == nil { // a broker that does not lead any more may say less than it should
+		if end.Err == nil { // a former leader may answer too early an end
 			x.noteEnd(x.k.acked[topic], partition, end.At)
 		}
 	}
 	return listed[topic], err
 }
 
-// noteEnd notes that all that was committed to the partition is before the offset, unless
-// a later one is known.
+// noteEnd notes an offset behind all commits to the partition, unless a later end is known.
 func (x *Transactions) noteEnd(acked *acked, partition int32, offset int64) {
 	x.k.ledger.Lock()
 	defer x.k.ledger.Unlock()
