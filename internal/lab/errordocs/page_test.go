@@ -18,18 +18,12 @@ const head = "| Input | Exit code | Message | Remedy |\n|---|---|---|---|\n"
 const introduction = `# What you see when something is wrong
 
 The program's answers to wrong input, by test. The message is the last line on standard
-error, the remedy the line below; in a JSON log both are fields of the last line. Where
-the program goes on, both are in its log and in the answer of /readyz.
+error, the remedy the line below. Where the program goes on, both are in its log and in
+the answer of /readyz. [Exit codes](exit-codes.md): 2 a configuration to correct, 3 a possible loss.
 
-Left out here: where it happened (file and line, host, event), options that the remedy
+Left out: where it happened (file and line, host, event, topic), options that the remedy
 repeats (-c, --set, --bootstrap-server), and further remedies (…), with
 [a bad event](runbook/bad-rows.md) a dead letter, to skip it or its transaction.
-
-| Exit code | |
-|---|---|
-| 1 | may pass: start again |
-| 2 | bad usage or configuration |
-| 3 | [possible loss](runbook/exit-code-3.md): an operator must decide |
 
 ` + head
 
@@ -44,7 +38,7 @@ var (
 	beginnings = regexp.MustCompile("`(?:the configuration has 1 problem (?:\\S+\\.yaml:\\d+: |flag --set: )?" +
 		`|(?:deliver: )?bad event \S+ of \S+ at \S+ |deliver: )`)
 	steps = regexp.MustCompile(`(?:connect to PostgreSQL|open replication connection): (?:localhost:\d+ \(127\.0\.0\.1\): )?(?:server error: )?` +
-		`|open checkpoint store: `)
+		`|open checkpoint store: |checkpoint topic \S+: |claim transactional id "\S+": |event [0-9a-f-]{36}: | \(uncompressed_bytes=[^)]*\)`)
 	furtherRemedies = regexp.MustCompile("; (?:or|if|with|before|to) [^`]*`$")
 	options         = regexp.MustCompile(` -c /etc/cdc-outbox/cdc-outbox\.yaml(?: --set [^\s']+)*| --bootstrap-server localhost:9092`)
 )
@@ -213,6 +207,7 @@ func TestThePageIsBrief(t *testing.T) {
 		"2 | `connect to PostgreSQL: localhost:5432 (127.0.0.1): FATAL: no` | ``":                     "2 | `FATAL: no` | ``",
 		"2 | `deliver: bad event 1 of public.outbox at 0/1/0: null_key: x; or y` | `allow it; or z`":  "2 | `null_key: x; or y` | `allow it…`",
 		"2 | `m` | `BEGIN; ALTER x; COMMIT;`":                                                         "2 | `m` | `BEGIN; ALTER x; COMMIT;`",
+		"3 | `open checkpoint store: checkpoint topic a.b: it is gone` | ``":                          "3 | `it is gone` | ``",
 		"3 | `m` | `'cdc-outbox setup -c /etc/cdc-outbox/cdc-outbox.yaml --set a=b --yes' does it`":   "3 | `m` | `'cdc-outbox setup --yes' does it`",
 	} {
 		if got := brief(cells); got != want {
