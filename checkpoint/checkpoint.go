@@ -8,22 +8,20 @@
 //
 // Invariants:
 //
-//  1. Tracker.Position is L only if every record of every transaction that ends
-//     at or before L was reported done. It never goes back.
-//  2. It is always the end of a transaction, or a position the server sent
-//     while none was open.
+//  1. Tracker.Position is L only if every record of every transaction ending at or
+//     before L was reported done. It never goes back.
+//  2. It is always the end of a transaction, or a position sent by the server
+//     between transactions.
 //  3. The tracker's memory grows with the number of transactions since the
 //     oldest unacked one, not with their rows.
-//  4. The pipeline saves a checkpoint before it confirms the LSN to the slot.
-//     So if a slot's confirmed position is beyond the checkpoint, somebody else
-//     moved it, and Verify finds that. (A failover may lose a checkpoint kept
-//     in the database.)
+//  4. The pipeline saves a checkpoint before it confirms the LSN to the slot. So a
+//     slot confirmed beyond the checkpoint was moved by somebody else, as Verify
+//     finds. (A failover may lose a checkpoint kept in the database.)
 //  5. A store returns the last checkpoint saved under its key, none where none
 //     was saved, or an error. An unreadable checkpoint is an error, never none.
-//  6. Of two holders of a single slot, the one with the higher Epoch wins. So a
-//     process that was paused and lost the slot does not set the checkpoint
-//     back. A late save of the same holder does not either: the further
-//     position wins.
+//  6. Of two holders of a single slot, the higher Epoch wins. So a process paused
+//     and without the slot does not set the checkpoint back. Nor does a late save
+//     of the same holder: the further position wins.
 //  7. With exactly once, a checkpoint is saved in the Kafka transaction of the
 //     events. It may be in the middle of a transaction of the database (Cut),
 //     and names the Kafka transactions that may count in part (Doubtful).
@@ -48,9 +46,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Checkpoint is what is known for certain about a connector's progress, with
-// the identity of its log, so that another database, a recreated slot or a
-// rebuilt publication is noticed.
+// Checkpoint is the certain progress of a connector, with the identity of its log, so
+// that another database, a recreated slot or a rebuilt publication is noticed.
 type Checkpoint struct {
 	LSN             pg.LSN `json:"lsn"` // everything ending at or before is acked; never 0 once saved
 	SystemID        string `json:"system_id"`
@@ -59,42 +56,41 @@ type Checkpoint struct {
 	Slot            string `json:"slot"`
 	Publication     string `json:"publication"` // catalog.Publication.Fingerprint
 	PublicationName string `json:"publication_name,omitempty"`
-	// Horizon is that of a catalog.View whose end is not behind LSN: changes of
-	// the catalogs by transactions with an earlier id were in force at LSN. 0:
-	// not known.
+	// Horizon is of a catalog.View with its end not behind LSN: changes of the
+	// catalogs by transactions with an earlier id were in force at LSN. 0: not
+	// known.
 	Horizon uint64 `json:"horizon,omitempty"`
 	// Landmark is the last transaction with an event of ours ending at or before
 	// LSN. A replay must show the landmark again; see Replay.
 	Landmark Landmark `json:"-"` // see document
-	// Cut is a transaction that ends behind LSN and of which some events are
-	// acked already; zero: none. Only exactly-once delivery leaves one.
+	// Cut is a transaction ending behind LSN, with some events acked already; zero:
+	// none. Only exactly-once delivery leaves a Cut.
 	Cut Cut `json:"-"` // see document
 	// Doubtful are Kafka transactions behind LSN that may count in part. Not to
 	// be changed.
 	Doubtful []Doubtful `json:"-"` // see document
-	// Skip is a transaction whose events an operator ordered to pass over;
-	// zero: none. It is forgotten once LSN has passed it.
+	// Skip is a transaction to be passed over by an operator's order; zero: none.
+	// Forgotten once passed by LSN.
 	Skip Landmark `json:"-"` // see document
-	// Owned tells which tables' rows counted by their OIDs; nil: nobody noted it.
+	// Owned tells by OID of which tables the rows counted; nil: not noted.
 	Owned Owned `json:"-"` // see document
 	// Scope names the sources of our events.
 	Scope   string    `json:"scope,omitempty"`
 	SavedAt time.Time `json:"saved_at"`
-	// Epoch orders the holders of the slot. Each holder takes a higher epoch
-	// than that of the checkpoint found. An epoch is also at least the server's
-	// clock in microseconds, and so higher than every earlier holder's. Later
-	// saves of an earlier holder then do not count.
+	// Epoch orders the holders of the slot. Each holder takes a higher epoch than
+	// the checkpoint found has. An epoch is also at least the server's clock in
+	// microseconds, and so higher than every earlier holder's. Later saves of an
+	// earlier holder then do not count.
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
-	// Adopted is set by `adopt` while another program reads the slot, which may
-	// have moved the slot on since. The first checkpoint of our own replaces
-	// it.
+	// Adopted is set by `adopt` while another program reads the slot, and may have
+	// moved the slot on since. The first checkpoint of our own is not Adopted.
 	Adopted bool `json:"adopted,omitempty"`
 	// Ends are what brokers had acknowledged by then. Not to be changed.
 	Ends Ends `json:"ends,omitempty"`
-	// Made is set by setup, which made the slot: nobody has read it yet. The
-	// first checkpoint of a connector replaces it.
+	// Made is set by setup at the creation of the slot: nobody has read the slot yet.
+	// The first checkpoint of a connector is not Made.
 	Made bool `json:"made,omitempty"`
 	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
@@ -127,11 +123,10 @@ type Store interface {
 	Close()
 }
 
-// Beginning is saved before a slot is created, if a snapshot has to be
-// published, or each event is to be delivered once. It is no checkpoint yet. It
-// says that nobody has read the slot. The first checkpoint replaces it. Without
-// it, a slot nobody has read and a slot whose checkpoint was lost would look
-// the same.
+// Beginning is saved before a slot is created, if a snapshot has to be published, or each
+// event is to be delivered once. It is no checkpoint yet, but says that nobody has read
+// the slot, until the first checkpoint. Otherwise an unread slot and a slot with a lost
+// checkpoint would look the same.
 func Beginning(server catalog.Server, slot string) Checkpoint {
 	return Checkpoint{
 		LSN:      server.FlushLSN,
@@ -153,8 +148,8 @@ var ErrNone = errors.New("there is no checkpoint")
 // adopt is the remedy for a slot another program has read.
 const adopt = "`cdc-outbox adopt --yes` takes it over"
 
-// SecondReader is the error of a slot that no checkpoint knows, where the same
-// events are read from other slots.
+// SecondReader is the error of a slot without a checkpoint, if the same events are read
+// from other slots.
 func SecondReader(seen Server, slots []string) error {
 	what, meant := fmt.Sprintf("slot %q does not exist", seen.Name), "`cdc-outbox setup` makes it"
 	if seen.Exists {
@@ -165,8 +160,8 @@ func SecondReader(seen Server, slots []string) error {
 		what, strings.Join(slots, ", "))
 }
 
-// LeftBehind is the error of a missing slot that no checkpoint knows, beside
-// other slots that nobody reads, which may have the same events.
+// LeftBehind is the error of a missing slot without a checkpoint, beside other slots
+// without a reader and perhaps with the same events.
 func LeftBehind(seen Server, slots []string) error {
 	return failure.Configf(fmt.Sprintf("did you mean source.slot: %s? If that has nothing of this connector: `cdc-outbox setup` makes slot %s", slots[0], seen.Name),
 		"slot %q does not exist, and nobody reads slot %s, which may have events of the same tables: they would be left there",
@@ -194,8 +189,8 @@ func Undecided(slot catalog.Slot, found, begun *Checkpoint, snapshot, once bool)
 	return nil
 }
 
-// snapshotUndecided is the error of a slot where a snapshot is asked for, and
-// nothing tells whether it was published already.
+// snapshotUndecided is the error of a slot with a snapshot asked for, and perhaps
+// published already.
 func snapshotUndecided(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -206,9 +201,8 @@ func snapshotUndecided(slot catalog.Slot) error {
 		slot.Name, slot.ConfirmedFlush, ErrNone)
 }
 
-// withoutSnapshot is the error of a slot of setup's where a snapshot is asked
-// for. Rows that were in the table before are not in the slot, and no row tells
-// on which side it lies.
+// withoutSnapshot is the error of a slot of setup's with a snapshot asked for. Earlier
+// rows of the table are not in the slot, and a row does not tell whether it is.
 func withoutSnapshot(slot catalog.Slot) error {
 	return failure.Configf(
 		"set source.snapshot to never to read the slot on from there; "+
@@ -216,17 +210,16 @@ func withoutSnapshot(slot catalog.Slot) error {
 		"source.snapshot is initial, but setup made slot %q without a snapshot: what was in the outbox table before %s is not in it", slot.Name, slot.ConfirmedFlush)
 }
 
-// Vanished warns of a slot that was read before, and has no checkpoint. The
-// connector reads on: unconfirmed events come again, and nothing is lost. But a
-// loss from before does not show.
+// Vanished warns of a slot read before and without a checkpoint. The connector reads on:
+// unconfirmed events come again, and nothing is lost. But an earlier loss does not show.
 func Vanished(slot catalog.Slot) error {
 	return failure.Configf("find out why. If this connector has read it: checkpoint.store, its topic, table or path, or checkpoint.key was changed, or that was deleted or emptied; "+
 		"set them as they were, or make sure that nobody deletes it. If another program has: from its stop on, `cdc-outbox adopt --yes` before the first run notices a slot that is dropped until then",
 		"slot %q was read before, and no checkpoint of it is there: it is read on from its own confirmed position, %s, without a look whether events before it were lost", slot.Name, slot.ConfirmedFlush)
 }
 
-// unknown is the error of a slot where each event is to be delivered once, and
-// nothing tells which events behind the confirmed position were delivered.
+// unknown is the error of a slot without knowledge of the events delivered behind the
+// confirmed position, if each event is to be delivered once.
 func unknown(slot catalog.Slot) error {
 	return failure.Configf(
 		"if the slot is new (`cdc-outbox setup --print`) or was read by another program, such as Debezium: "+adopt+", from its confirmed position on; "+
@@ -236,15 +229,14 @@ func unknown(slot catalog.Slot) error {
 		slot.Name, slot.ConfirmedFlush, ErrNone)
 }
 
-// Landmark is a transaction by which a log is known again. Positions alone are
-// not enough: another log may have begun as a copy of this one, as after a
-// failover or when a disk was put back. The LSN of the commit record, the
-// transaction's id and the microsecond of the commit are the same in each
-// replay (PostgreSQL documentation, "Logical Replication Message Formats",
+// Landmark is a transaction to recognise a log by. Positions alone are not enough: another
+// log may have begun as a copy, as after a failover or when a disk was put back. The LSN
+// of the commit record, the transaction's id and the microsecond of the commit are the
+// same in each replay (PostgreSQL documentation, "Logical Replication Message Formats",
 // Begin), and in no other log.
 //
-// Without an XID it is only a position: the log has had no event of ours since,
-// so there is no transaction to know it by. The zero Landmark means: unknown.
+// Without an XID a Landmark is only a position: the log has had no event of ours since,
+// so there is no transaction to recognise. The zero Landmark means: unknown.
 type Landmark struct {
 	Commit pg.LSN
 	XID    uint32

@@ -8,15 +8,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Doubtful is a Kafka transaction with events and a checkpoint that brokers
-// aborted, though some partitions may have committed it. Brokers losing a
-// coordinator at a bad moment do that; see docs/internals/RELIABILITY.md. The
-// checkpoint does not count. The events are written again, except those that
-// consumers see already.
+// Doubtful is a Kafka transaction with events and a checkpoint: brokers aborted it, though
+// some partitions may have committed it, as when a coordinator is lost at a bad moment; see
+// docs/internals/RELIABILITY.md. The checkpoint does not count. The events are written
+// again, unless consumers see them already.
 type Doubtful struct {
 	Saved Checkpoint // the transaction's checkpoint
-	// Producer and Epoch are those of the records, Aborted is the epoch of the
-	// marker that aborted them.
+	// Producer and Epoch are the records', Aborted is the epoch of the marker that
+	// aborted them.
 	Producer       int64
 	Epoch, Aborted int16
 	// Committed reports that the checkpoint's own partition committed the
@@ -25,10 +24,9 @@ type Doubtful struct {
 	Written   Written // nil: not known
 }
 
-// Confirmed returns the checkpoint that counts if the slot was confirmed up to
-// the position. A confirmed transaction was known to be committed. With
-// transaction.version 1 a checkpoint committed as a whole may look doubtful, if
-// the next transaction was aborted.
+// Confirmed returns the valid checkpoint of a slot confirmed up to the position. A
+// confirmed transaction was known to be committed. With transaction.version 1 a checkpoint
+// committed as a whole may look doubtful, if the next transaction was aborted.
 func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	for _, d := range c.Doubtful {
 		if d.Committed && d.Saved.LSN > c.LSN && d.Saved.LSN <= slot {

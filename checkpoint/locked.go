@@ -6,9 +6,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Locked is a Tracker for several goroutines: one that reads the stream (Add,
-// Seal, Keepalive), and any number that ack (Done) or look. No method blocks
-// for longer than another takes.
+// Locked is a Tracker for several goroutines: a single reader of the stream (Add, Seal,
+// Keepalive), and any number that ack (Done) or look. No method blocks for longer than
+// another takes.
 type Locked struct {
 	mu sync.Mutex
 	t  *Tracker

@@ -16,7 +16,7 @@ type Lost struct {
 	Found  time.Time `json:"found"`
 }
 
-// LostBy is what a checkpoint says of an error; nil: it is no loss.
+// LostBy is the loss of an error; nil: none.
 func LostBy(err error) *Lost {
 	if failure.ClassOf(err) != failure.Loss {
 		return nil

@@ -29,14 +29,13 @@ type OwnedTable struct {
 	// Partitioned tells that rows can move from partition to partition. It is a
 	// property of the OID.
 	Partitioned bool
-	// Columns are those the table has had though no option names them, each
-	// with the commit behind which it is missed.
+	// Columns are the table's columns in use though no option names them, each with
+	// the commit behind which the column is missed.
 	Columns map[string]pg.LSN
 }
 
-// OwnedUnder returns the tables of a checkpoint, which may be nil, where the
-// outbox tables are those of the scope. If they are others than before, only
-// present outbox tables count.
+// OwnedUnder returns the tables of a checkpoint, perhaps nil, for the outbox tables of the
+// scope. If these are others than before, only present outbox tables count.
 func (c *Checkpoint) OwnedUnder(scope string, now []catalog.TableInfo) Owned {
 	switch {
 	case c == nil:
@@ -101,10 +100,10 @@ func (o Owned) Seen(tables []catalog.TableInfo, at pg.LSN) Owned {
 	return seen
 }
 
-// Untold returns the tables of a look that took an outbox's name by a rename
-// that no stream tells once it has announced the table: of a partitioned table,
-// as only its partitions are announced, and, unless schemasTold, of the schema.
-// Rows may have come under the former name since.
+// Untold returns the tables of a look that took an outbox's name by an untold rename: of a
+// partitioned table, as streams announce only partitions, and, unless schemasTold, of the
+// schema, once a stream has announced the table. Rows may have come under the former name
+// since.
 func (o Owned) Untold(tables []catalog.TableInfo, schemasTold bool) (oids []uint32) {
 	for _, t := range tables {
 		if o.now(t.OID) >= 0 {

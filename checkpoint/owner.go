@@ -6,9 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Owner is the connector that a checkpoint is of. Positions of another slot say
-// nothing about this one, and positions of another database nothing about its
-// log.
+// Owner is the connector of a checkpoint. Positions of another slot say nothing about the
+// owner's slot, and positions of another database nothing about the log.
 type Owner struct{ SystemID, Database, Slot string }
 
 // Owner is the owner of checkpoint c.
@@ -28,8 +27,7 @@ func (c *Checkpoint) OfSlot(slot, key string) error {
 		"the checkpoint under the key %q is of slot %q, and source.slot is %q: %w", key, c.Slot, slot, ErrOtherSlot)
 }
 
-// Belongs returns why c, which may be a Beginning, does not belong to the
-// server's log.
+// Belongs returns why c, perhaps a Beginning, does not belong to the server's log.
 func (c *Checkpoint) Belongs(seen *Server) error {
 	if err := c.OfSlot(seen.Name, seen.Key); err != nil {
 		return err

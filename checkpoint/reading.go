@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Reading is how far a process has read the log. So an event is taken in once, however
-// often the server sends it.
+// Reading is how far a process has read the log. So an event sent repeatedly is taken in
+// once.
 //
 // A Reading is told of a stream in the stream's order: Row and then Took for
 // each event of a transaction, Alone and TookAlone for a message outside
@@ -48,8 +48,8 @@ type Transaction struct {
 	Extent Extent
 }
 
-// Resume prepares for a stream. past is what checkpoint and slot say of the
-// log; Resume adds what this process has read itself.
+// Resume prepares for a stream. past is from checkpoint and slot; Resume adds the
+// process's own reading.
 func (r *Reading) Resume(past Past) error {
 	if r.cut.Commit < past.Known { // another instance has read the rest
 		r.close()
@@ -90,8 +90,7 @@ func (r *Reading) Took(row *pg.Row) {
 	r.cut.Landmark, r.cut.Seq = LandmarkOf(row), row.Position.Seq
 }
 
-// Passed notes a row that is no event, but may have been taken for one when it
-// was read before.
+// Passed notes a row that is no event, but may have been taken for an event before.
 func (r *Reading) Passed(row *pg.Row) {
 	if r.replaying {
 		r.replay.Other(LandmarkOf(row))
@@ -106,10 +105,10 @@ func (r *Reading) Has(p pg.Position) bool {
 	return r.replaying && p.CommitLSN < r.end || p.CommitLSN == r.cut.Commit && p.Seq <= r.cut.Seq
 }
 
-// Alone judges a message of no transaction. The server sends it when it comes
-// upon it in the log, between transactions. The position is the end of the
-// record, so a stream from there on begins with the next record. That may be a
-// commit, whose rows therefore do not count as read.
+// Alone judges a message of no transaction. The server sends such a message at its place
+// in the log, between transactions. The position is the end of the record, so a stream
+// from there on begins with the next record: perhaps a commit, with rows that therefore
+// do not count as read.
 func (r *Reading) Alone(pos pg.LSN) (again bool, err error) {
 	replaying := r.replaying
 	again, err = r.reached(pos)
@@ -137,8 +136,7 @@ func (r *Reading) Commit(end pg.LSN) (tx Transaction, again bool, err error) {
 	return tx, false, nil
 }
 
-// Idle notes that there is nothing of ours up to pos: again tells that this was
-// known.
+// Idle notes that nothing of ours is left up to pos: again tells that this was known.
 func (r *Reading) Idle(pos pg.LSN) (again bool, err error) {
 	if again, err := r.reached(pos); again || err != nil {
 		return again, err
@@ -163,7 +161,7 @@ func (r *Reading) Skips(row *pg.Row) bool {
 	return row.Position.CommitLSN == r.skip.Commit && r.skip.Same(LandmarkOf(row))
 }
 
-// End is the position at or before which everything that ends was read.
+// End is the position up to which every ended transaction was read.
 func (r *Reading) End() pg.LSN { return r.end }
 
 // Furthest is how far the log was read, a cut transaction included.
@@ -213,11 +211,11 @@ func (r *Reading) found(p pg.Position) error {
 	return nil
 }
 
-// close forgets the transaction that was cut.
+// close forgets the cut transaction.
 func (r *Reading) close() { r.cut, r.recalled, r.extent = Cut{}, false, Whole }
 
-// cutLost is the error of a transaction that lacks the last event published of
-// it, so nobody knows where to go on.
+// cutLost is the error of a transaction without its last published event: nobody knows
+// where to go on.
 func (r *Reading) cutLost() error {
 	return failure.Lossf(catalog.AcceptGap, "transaction %s was published up to its change %d, and the server sends no event there now: publication or tables are not what they were",
 		r.cut.Landmark, r.cut.Seq)

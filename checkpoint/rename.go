@@ -14,9 +14,9 @@ import (
 // scopeMessages begins a scope's part of messages.
 const scopeMessages = "messages:"
 
-// Following returns the checkpoint with the present names of the tables that
-// are read. A table known by its OID, under another name, was renamed, or moved
-// to another schema: it is the same table, whose rows were read up to here.
+// Following returns the checkpoint with the present names of the tables. A table known by
+// its OID, under another name, was renamed, or moved to another schema: it is the same
+// table, read up to here.
 func (c Checkpoint) Following(tables []catalog.TableInfo) Checkpoint {
 	names := make(map[string]string) // present names by former names
 	for _, t := range tables {
@@ -57,11 +57,10 @@ func renamedScope(scope string, names map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// Unread judges why a table cannot be read, if that is the view's error. called
-// returns the present name of a table by its OID, the zero Table for none. The
-// error is a loss only if rows of a table that was read may have been left out
-// since. For a table not read yet, or with another name now, it is of class
-// failure.Config.
+// Unread judges the view's error of an unreadable table. called returns the present name
+// of a table by its OID, the zero Table for none. The error is a loss only if rows of a
+// table read before may have been left out since. For a table not read yet, or with
+// another name now, the class is failure.Config.
 func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, error)) error {
 	missing := v.Missing()
 	switch {
@@ -89,8 +88,8 @@ func (c *Checkpoint) Unread(v *catalog.View, called func(oid uint32) (pg.Table, 
 		"source.tables: table %s is called %s now, and none of its events is lost", missing.Table, now)
 }
 
-// former tells what became of a table read before whose name another table has
-// now; "" where there is none.
+// former tells the fate of a table read before, if another table has its name now; "":
+// none has.
 func (c *Checkpoint) former(tables []catalog.TableInfo, called func(oid uint32) (pg.Table, error)) (string, error) {
 	for _, t := range tables {
 		oid := c.Owned.named(t.String())
@@ -109,7 +108,7 @@ func (c *Checkpoint) former(tables []catalog.TableInfo, called func(oid uint32) 
 	return "", nil
 }
 
-// leftOut is the loss that an error means for tables that were read.
+// leftOut is the loss meant by an error of tables read before.
 func (c *Checkpoint) leftOut(err error) error {
 	if c.Made { // nothing was
 		return err

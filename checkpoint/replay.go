@@ -12,17 +12,16 @@ type Past struct {
 	Slot  pg.LSN // the confirmed position
 	Start pg.LSN // of the stream
 	Known pg.LSN // everything ending at or before was read
-	// Since is the last transaction of ours in it. It also proves everything
-	// before it: two logs with the same record are the same up to there.
+	// Since is the last known transaction of ours. It also proves everything before:
+	// two logs with the same record are the same up to there.
 	Since Landmark
 	Cut   Cut      // the last event read of a transaction behind Known; zero: none
 	Skip  Landmark // a transaction an operator ordered to pass over; zero: none
 }
 
-// Replay judges whether a stream is of the log read before. The server sends
-// again what lies behind the stream's start, and that must be the same
-// transactions. If they are not, this is another log, whose new events have
-// positions that look known.
+// Replay judges whether a stream is of the log read before. The server repeats the log
+// behind the stream's start, and the transactions must be the same. Otherwise the log is
+// another, and its new events have positions that look known.
 //
 // A Replay is told of the stream in order: Transaction for each event of ours,
 // Reached for each position up to which the server has sent everything. Both
@@ -63,8 +62,8 @@ func (r *Replay) Transaction(tx Landmark) error {
 	return nil
 }
 
-// Other notes a change of transaction tx that is no event, but may have been
-// taken for one when it was read before.
+// Other notes a change of transaction tx that is no event, but may have been taken for an
+// event before.
 func (r *Replay) Other(tx Landmark) {
 	if len(r.wanted) > 0 && r.wanted[0].Same(tx) {
 		r.wanted = r.wanted[1:]

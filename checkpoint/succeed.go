@@ -1,10 +1,10 @@
 package checkpoint
 
-// Succeeding returns c, the database as a new holder of the slot has seen it, with everything
-// that holds on from the checkpoint found; nil: none was. The epoch is a higher one.
+// Succeeding returns c, the database as seen by a new holder of the slot, with the lasting
+// parts of the checkpoint found (nil: none) and a higher epoch.
 //
-// c has the landmark of found only if a replay can show it: a landmark of other tables, or of
-// a checkpoint before the slot's position (see Verify), proves nothing. c is then believed.
+// A replay must show the landmark of found again. A landmark of other tables, or of a
+// checkpoint before the slot's position (see Verify), proves nothing: c is then believed.
 func (c Checkpoint) Succeeding(found *Checkpoint) Checkpoint {
 	if found == nil {
 		return c

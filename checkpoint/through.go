@@ -7,11 +7,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// Through returns the checkpoint for another publication than before, if that
-// loses nothing: the publication has had all tables since before the
-// checkpoint, which published tells by the horizon. Earlier rows may have come
-// through the former publication alone, so they do not help to recognise the
-// log.
+// Through returns the checkpoint for another publication than before, if nothing is lost:
+// the publication has had all tables since before the checkpoint, as published tells by
+// the horizon. Earlier rows may have come through the former publication alone, so they do
+// not help to recognise the log.
 func (c Checkpoint) Through(name, fingerprint string, published func(horizon uint64) (bool, error)) (Checkpoint, error) {
 	if c.Horizon == 0 || !catalog.OtherPublication(c.Publication, fingerprint) {
 		return c, nil

@@ -97,11 +97,10 @@ func (t *Tracker) Seal(end pg.LSN, landmark Landmark) error {
 	return nil
 }
 
-// Keepalive notes that there is nothing of ours up to pos, which may be
-// confirmed once everything added so far is done. It is ignored while a
-// transaction is open. So is a position below the last: the server repeats its
-// own position in keepalives, which it sends from within a transaction with the
-// position before it.
+// Keepalive notes that nothing of ours is left up to pos: pos may be confirmed once
+// everything added so far is done. It is ignored while a transaction is open. So is a
+// position below the last: the server repeats its own position in keepalives, and from
+// within a transaction sends the position before.
 func (t *Tracker) Keepalive(pos pg.LSN) error {
 	if t.err != nil || t.open || pos <= t.last {
 		return t.err

@@ -9,15 +9,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Server is what the database shows now of what a checkpoint remembers.
+// Server is the present state of the database, to compare with a checkpoint.
 //
-// While another process may hold the slot, read Slot first, then load the
-// checkpoint, then read CurrentLSN: the holder saves the checkpoint before it
-// confirms, so in any other order its progress looks like a slot that was
-// advanced or a server that fell behind.
+// While another process may hold the slot, read Slot first, then load the checkpoint, then
+// read CurrentLSN: the holder saves the checkpoint before confirming, so in any other
+// order its progress looks like an advanced slot or a server fallen behind.
 type Server struct {
-	Name     string // of the slot, which may not exist
-	Scope    string // of what is to be read; "" where nothing is
+	Name     string // of the slot, perhaps missing
+	Scope    string // of the events to be read; "" for none
 	Key      string // of the checkpoint in the store
 	SystemID string
 	Timeline int32
@@ -28,9 +27,9 @@ type Server struct {
 	Publication, PublicationName string
 	Exists                       bool // whether the slot does
 	Slot                         catalog.Slot
-	// TimelineSwitch is the place where the server's history left the
-	// checkpoint's timeline (catalog.TimelineSwitch), or 0 if it was never on
-	// that. It counts only if the timelines differ.
+	// TimelineSwitch is the place where the server's history left the checkpoint's
+	// timeline (catalog.TimelineSwitch), or 0 if never there. It counts only if the
+	// timelines differ.
 	TimelineSwitch pg.LSN
 	// StoredInside: the checkpoint is kept in the database itself
 	// (checkpoint.store: postgres), and fails over with it.
@@ -57,19 +56,18 @@ const (
 	createSlot    = "`cdc-outbox setup` creates it, or source.create: true lets run do so"
 )
 
-// Verify compares the last checkpoint (nil: none) with what the database shows.
-// Verify returns the position to start the stream from, or an error if events
-// since the checkpoint may be lost.
+// Verify compares the last checkpoint (nil: none) with the database. It returns the
+// position to start the stream from, or an error if events since the checkpoint may be
+// lost.
 //
-// It rests on the order in which the pipeline saves and confirms (invariant 4):
-// the slot's confirmed position is never beyond the checkpoint unless somebody
-// else moved it. PostgreSQL itself would not say so: it starts a stream from
-// the later of the position asked for and the confirmed one, and skips what is
-// between (PostgreSQL documentation, START_REPLICATION). A confirmed position
-// before the checkpoint is normal: the server writes positions to disk only at
-// its own checkpoints. The stream then starts at our checkpoint. After a
-// failover the slot may be ahead of a checkpoint kept in the database. The
-// stream then starts at the slot's position: see copiedAhead.
+// Verify rests on the order of save and confirmation (invariant 4): a slot confirmed
+// beyond the checkpoint was moved by somebody else. PostgreSQL itself would not say so: it
+// starts a stream from the later of the position asked for and the confirmed position, and
+// skips everything between (PostgreSQL documentation, START_REPLICATION). A confirmed
+// position before the checkpoint is normal: the server writes positions to disk only at
+// its own checkpoints. The stream then starts at our checkpoint. After a failover the slot
+// may be ahead of a checkpoint kept in the database. The stream then starts at the slot's
+// position: see copiedAhead.
 //
 // Without a checkpoint the slot is taken as is.
 func Verify(stored *Checkpoint, seen Server) (start pg.LSN, err error) {
@@ -115,9 +113,8 @@ func sameDatabase(stored *Checkpoint, seen *Server) error {
 	return nil
 }
 
-// sameHistory finds a standby that was promoted before it had received
-// everything we read from the old primary. What it wrote since has the same
-// LSNs as what we read.
+// sameHistory finds a standby promoted before it had received everything we read from the
+// old primary. Its later events have the same LSNs as events we read.
 func sameHistory(stored *Checkpoint, seen *Server) error {
 	if stored.Timeline == seen.Timeline {
 		return nil
@@ -160,9 +157,8 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN))
 }
 
-// sameMessages finds a prefix of messages that nobody reads any more, as after
-// a mistyped source.message_prefix: those messages would be passed over without
-// a word.
+// sameMessages finds a prefix of messages not read any more, as after a mistyped
+// source.message_prefix: the messages would be passed over without a word.
 func sameMessages(stored *Checkpoint, seen *Server) error {
 	was, now := messagesOf(stored.Scope), messagesOf(seen.Scope)
 	if stored.Made || was == "" || seen.Scope == "" || was == now {
@@ -181,8 +177,7 @@ func messagesOf(scope string) string {
 	return ""
 }
 
-// slotReadable checks what must be true of a slot, with or without a
-// checkpoint.
+// slotReadable checks the requirements of a slot, with or without a checkpoint.
 func slotReadable(stored *Checkpoint, seen *Server) error {
 	slot := &seen.Slot
 	if !seen.Exists {
@@ -212,17 +207,15 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush))
 }
 
-// copiedAhead reports whether this is why the slot is beyond the checkpoint: a
-// standby took over with a copy of the slot, but not yet the checkpoint's last
-// row.
+// copiedAhead reports whether a failover explains a slot beyond the checkpoint: a standby
+// took over with a copy of the slot, but not yet the checkpoint's last row.
 //
-// The row for position L is written, and replicated, after L. A standby of
-// PostgreSQL 17 copies the slot's position as soon as it has the log up to
-// there (sync_replication_slots; slotsync.c), which may be before the row
-// arrives. Up to where the standby left the old timeline, we moved the slot, on
-// the old primary. Those positions had been saved there, so everything before
-// them is published. A position beyond that is of the new primary's log, and
-// somebody else moved the slot.
+// The row for position L is written, and replicated, after L. A standby of PostgreSQL 17
+// copies the slot's position as soon as it has the log up to there
+// (sync_replication_slots; slotsync.c), perhaps before the row arrives. Up to where the
+// standby left the old timeline, we moved the slot, on the old primary. These positions
+// had been saved there, so everything before them is published. A later position is of
+// the new primary's log, and somebody else moved the slot.
 //
 // An advance of the slot by somebody else on the old primary cannot be detected
 // if the failover came before a connector looked again. A running
@@ -242,7 +235,7 @@ func samePublication(stored *Checkpoint, seen *Server) error {
 	}
 	gone := catalog.LeftOut(stored.Publication, seen.Publication)
 	switch {
-	case len(gone) > 0 && stored.Made: // nothing of it was read
+	case len(gone) > 0 && stored.Made: // nothing was read
 		return nil
 	case stored.Made:
 		return failure.Configf(beginAnew,
@@ -257,8 +250,8 @@ func samePublication(stored *Checkpoint, seen *Server) error {
 		stored.LSN, stored.LSN, seen.CurrentLSN)
 }
 
-// WithoutPublication is the error of a slot of which nothing was read, and whose publication
-// does not exist; nil: something was read, or messages are, which do not pass through it.
+// WithoutPublication is the error of an unread slot without its publication; nil: the slot
+// was read, or is for messages: they do not pass through a publication.
 func (c *Checkpoint) WithoutPublication(name string) error {
 	if err := c.MadeFor(name); err != nil || !c.Made || catalog.NoTables(c.Publication) {
 		return err

@@ -2,7 +2,7 @@
 
 package lease
 
-// Now is the time since the process started, by the clock of package time. On
-// some systems it stands still while the machine is suspended, as on Linux it
-// would: afterwards, the lease lasts for longer than it should.
+// Now is the time since the process started, by the clock of package time. On some
+// systems, as on Linux, the clock stands still while the machine is suspended:
+// afterwards, the lease lasts for too long.
 func Now() Instant { return sinceStart() }

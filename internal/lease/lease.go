@@ -1,24 +1,24 @@
-// Package lease keeps an instance that may have lost the place from writing to
-// brokers.
+// Package lease keeps an instance from writing to brokers after it may have lost the
+// slot.
 //
-// PostgreSQL lets one instance read the slot. Another may have it as soon as
-// the server takes this one for dead, and this one does not learn of it while
-// suspended, or cut off. Its later writes would stand behind the records of its
-// successor, and an older value of a key would be the last one. So an instance
-// holds a lease, which ends before the server could have given the slot away,
-// and renews it with every sign that it still has the slot.
+// PostgreSQL lets a single instance read the slot. Another may have the slot as soon as
+// the server takes the first for dead, and the first does not learn of the change while
+// suspended, or cut off. Its later writes would stand behind the records of the
+// successor, and an older value of a key would be the last. So an instance holds a
+// lease that ends before the server could have given the slot away, and renews the
+// lease with every sign of still holding the slot.
 //
 // Invariants:
 //
-//  1. While the lease is out, no byte is handed to a connection of Conn. It is
-//     looked at before every system call that writes, and not only once for all
-//     that is to be written.
-//  2. When it runs out, what the kernel has not sent yet is taken back: the
+//  1. While the lease is out, no byte is handed to a connection of Conn. The lease
+//     is looked at before every writing system call, and not only once for a whole
+//     message.
+//  2. When the lease runs out, bytes not sent yet by the kernel are taken back: the
 //     connections are closed without their data.
 //  3. The clock counts while a machine is suspended (see Now).
 //
-// Non-goals: what has left the machine. A process may also be stopped between the
-// look and the system call, some nanoseconds later.
+// Non-goals: bytes that have left the machine. A process may also be stopped between
+// the look and the system call, some nanoseconds later.
 package lease
 
 import (
@@ -84,8 +84,8 @@ func New(ranOut func()) *Lease { return &Lease{out: ranOut, conns: make(map[*con
 // Held reports whether the holder may write now.
 func (l *Lease) Held() bool { return l == nil || int64(Now()) < l.until.Load() }
 
-// Renew has the lease last until then, if later than before. A lease that has
-// ended stays so: the sign it is renewed for may be from before the end.
+// Renew has the lease last until then, if later than before. An ended lease stays ended:
+// the sign for the renewal may be from before the end.
 func (l *Lease) Renew(until Instant) {
 	if l == nil {
 		return
@@ -135,8 +135,8 @@ func (l *Lease) End() {
 	l.abort()
 }
 
-// expire is called when the lease should be out. The timer's clock stands still
-// while a machine is suspended, so this is late then; writes are not.
+// expire is called when the lease should be out. The timer's clock stands still while a
+// machine is suspended, so the call is late then; writes are not.
 func (l *Lease) expire() {
 	l.mu.Lock()
 	until := Instant(l.until.Load())
@@ -162,8 +162,7 @@ func (l *Lease) abort() {
 	clear(l.conns)
 }
 
-// Conn returns c, a connection of package net, over which nothing is written
-// while the lease is out.
+// Conn returns c, a connection of package net, without writes while the lease is out.
 func (l *Lease) Conn(c net.Conn) net.Conn {
 	if l == nil {
 		return unwatched.Conn(c)
@@ -182,10 +181,9 @@ type conn struct {
 	socket net.Conn
 }
 
-// may looks twice. The clock of Now is a system call, and at the end of a
-// system call a process is stopped, or another one has its turn: the time read
-// may be old by then. The second clock is read without the kernel, right before
-// the writing call.
+// may looks twice. The clock of Now is a system call, and at the end of a system call a
+// process is stopped, or another process has a turn: the time read may be old by then.
+// The second clock is read without the kernel, right before the writing call.
 func (c *conn) may() error {
 	if c.lease.Held() && int64(time.Since(started)) < c.lease.awake.Load() {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Charset is an encoding of PostgreSQL's in which some bytes have no equivalent
-// in UTF-8. Asked for UTF-8, the server would end a stream, or a query, at such
-// a byte. So it sends text as it is, and the text is converted here, by the
-// server's own table. A nil Charset is one the server converts.
+// Charset is an encoding of PostgreSQL's with bytes without an equivalent in UTF-8. Asked
+// for UTF-8, the server would end a stream, or a query, at such a byte. So the server
+// sends text as stored, and the text is converted here, by the server's own table. A nil
+// Charset is converted by the server.
 type Charset struct {
 	Name  string // the server's name
 	forms map[uint32][]byte

@@ -1,4 +1,3 @@
-// Package pg has the values of PostgreSQL that all parts speak of: positions in
-// the log, tables and rows. Of our packages it imports only the quoting of SQL,
-// and it asks no server.
+// Package pg has PostgreSQL's values, common to all parts: positions in the log, tables
+// and rows. Of our packages it imports only the quoting of SQL, and asks no server.
 package pg

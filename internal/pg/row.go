@@ -34,8 +34,7 @@ type Relation struct {
 	Unsent []UnsentColumn
 }
 
-// UnsentColumn is a column that is not in the stream, with the reason and the
-// remedy.
+// UnsentColumn is a column missing in the stream, with the reason and the remedy.
 type UnsentColumn struct {
 	Column
 	Because, Remedy string

@@ -24,17 +24,17 @@ type health struct {
 
 	mu      sync.Mutex
 	source  source    // nil unless the pipeline runs
-	waiting error     // why it does not run yet
+	waiting error     // why the pipeline does not run yet
 	silent  error     // why brokers do not answer; nil if they do
-	failed  error     // why it needs a person before it runs again
-	verdict bool      // of the last time that Ready was asked
+	failed  error     // why the pipeline needs a person before another run
+	verdict bool      // at the last question
 	since   time.Time // when the verdict was new
 }
 
-// source is what the health of a running pipeline is asked.
+// source is the health of a running pipeline.
 type source interface {
 	httpapi.Health
-	// Remedies are those for the reasons of Ready, as far as they are known.
+	// Remedies are for the reasons of Ready, as far as known.
 	Remedies() []string
 }
 
@@ -51,7 +51,7 @@ func (h *health) waitFor(err error) {
 	h.source, h.waiting = nil, err
 }
 
-// brokers notes that Kafka answers (nil), or why it does not.
+// brokers notes that Kafka answers (nil), or why not.
 func (h *health) brokers(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +85,7 @@ func (h *health) current() (pipeline source, idle idle) {
 	return nil, idle
 }
 
-// idle is what /status shows while the pipeline does not run.
+// idle is the content of /status while the pipeline does not run.
 type idle struct {
 	Role    string `json:"role"`
 	Waiting string `json:"waiting_for,omitempty"`
@@ -108,17 +108,17 @@ func (h *health) Ready() (ok bool, reasons []string) {
 	return st.Ready, st.Reasons
 }
 
-// standing is whether events get through, since when, and the remedy. It is
-// part of the status of each pipeline.
+// standing is whether events get through, since when, and the remedy: a part of the status
+// of each pipeline.
 type standing struct {
 	Ready bool `json:"ready"`
-	// ReadySince is since when Ready has been what it is, as far as anybody asked.
+	// ReadySince is since when Ready has had its value, as far as anybody asked.
 	ReadySince time.Time `json:"ready_since"`
 	Reasons    []string  `json:"reasons"`
 	Remedies   []string  `json:"remedies"`
 }
 
-// look is what can be typed where no remedy names a command.
+// look is the remedy if no other names a command.
 const look = "`cdc-outbox check` looks at every requirement of both sides"
 
 func (h *health) standing() standing {
@@ -156,7 +156,7 @@ func (h *health) standing() standing {
 	return st
 }
 
-// Status returns what /status shows: the standing, and the status of the source.
+// Status returns the content of /status: the standing, and the status of the source.
 func (h *health) Status() any {
 	pipeline, idle := h.current()
 	if pipeline != nil {
@@ -165,7 +165,7 @@ func (h *health) Status() any {
 	return whole{h.standing(), idle}
 }
 
-// whole is one JSON object of two.
+// whole is a single JSON object of two.
 type whole struct {
 	standing standing
 	detail   any

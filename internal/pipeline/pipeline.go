@@ -30,19 +30,19 @@ import (
 
 // pipeline is a source, a router, a sink and a position: one connector.
 type pipeline struct {
-	name    string // empty for the only one of a configuration without pipelines
+	name    string // empty without pipelines in the configuration
 	cfg     *config.Config
 	log     *zap.Logger
 	metrics *metrics.Metrics
 	stdout  io.Writer
 	health  *health
-	recent  *delivery.Recent      // for the page; nil where there is none
+	recent  *delivery.Recent      // for the page; may be nil
 	command invocation.Invocation // completes the commands in remedies
 }
 
-// run runs the pipeline. When another instance has taken over its slot, run
-// starts it anew, and it stands by. Every other end of the pipeline is the end
-// of run. A probe asks the brokers all the time.
+// run runs the pipeline. After another instance has taken over the slot, run starts the
+// pipeline anew, to stand by. Every other end of the pipeline is the end of run. A probe
+// asks the brokers all the time.
 func (p *pipeline) run(ctx context.Context) error {
 	p.metrics.Connected("postgres", false)
 	for _, ignored := range catalog.NeedlessParameters(p.cfg.Source.URL.Reveal()) {
@@ -75,7 +75,7 @@ func (p *pipeline) run(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil // everything in flight is sent after the next start, or by the other one
+			return nil // everything in flight is sent after the next start, or by another instance
 		}
 		p.health.waitFor(err)
 		p.metrics.BeganAnew(errors.Is(err, sink.ErrFenced))
@@ -90,14 +90,14 @@ func (p *pipeline) run(ctx context.Context) error {
 	}
 }
 
-// anewWaits are the waits until a pipeline begins anew; one that has lasted for
-// anewReset begins them anew, too.
+// anewWaits are the waits until a pipeline begins anew; a pipeline running for anewReset
+// starts them from the first, too.
 var anewWaits = backoff.Range{First: 50 * time.Millisecond, Longest: 5 * time.Second}
 
 const anewReset = 30 * time.Second
 
-// stream opens what reading a slot needs, and does it. past is of the time before, and
-// then of this one.
+// stream opens the parts for a slot, and runs them. past is of the pipeline before, and
+// then of the present one.
 func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe *sink.Probe, past *stream.Past) error {
 	router, err := transform.New(p.cfg.Event, p.cfg.Route)
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *pipeline) streamOptions() stream.Options {
 	}
 }
 
-// openDelivery opens what the pipeline writes with. end closes it.
+// openDelivery opens the sink or the transactions, with the lease; end closes them.
 func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, probe *sink.Probe) (end func(), err error) {
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil || kafka.Delivery != sink.DeliveryExactlyOnce {
@@ -194,8 +194,8 @@ func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, 
 // stableEvery is how often last stable offsets are looked at.
 const stableEvery = 5 * time.Second
 
-// watchStable watches the last stable offsets of the topics written to until the
-// returned function is called, which joins the goroutine.
+// watchStable watches the last stable offsets of the topics written to. The returned stop
+// joins the goroutine.
 func (p *pipeline) watchStable() (watch *sink.StableOffsets, stop func(), err error) {
 	if watch, err = sink.NewStableOffsets(*p.cfg.Sink.Kafka, wiring.CheckpointTopic(p.cfg)); err != nil {
 		return nil, nil, err
@@ -244,7 +244,7 @@ func (p *pipeline) bounds() (limit int64, linger time.Duration) {
 	return stdoutBuffer, 0
 }
 
-// boundaries are those of transactions.
+// boundaries are the configured boundaries of transactions.
 func (p *pipeline) boundaries() stream.Boundaries {
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil || !kafka.TransactionBoundaries {
@@ -257,11 +257,11 @@ func (p *pipeline) boundaries() stream.Boundaries {
 	}
 }
 
-// storeWaits are those between attempts to reach the checkpoint store.
+// storeWaits are the waits between attempts to reach the checkpoint store.
 var storeWaits = backoff.Range{First: 250 * time.Millisecond, Longest: 5 * time.Second}
 
-// openStore opens the checkpoint store, and tries again for as long as ctx
-// lives when it cannot be reached.
+// openStore opens the checkpoint store, and tries again until ctx ends while the store
+// cannot be reached.
 func (p *pipeline) openStore(ctx context.Context) (checkpoint.Store, error) {
 	retry, outage := backoff.Series{Range: storeWaits}, digest.NewOutage(p.log, "the checkpoint store answers")
 	for {

@@ -33,7 +33,7 @@ func (p *pipeline) newProbe(tell func(error)) (*sink.Probe, error) {
 	return sink.NewProbe(*p.cfg.Sink.Kafka, probePace, p.topics()...)
 }
 
-// topics are those the pipeline writes to whatever the events are.
+// topics are written to with any events.
 func (p *pipeline) topics() (uses []sink.Use) {
 	kafka := *p.cfg.Sink.Kafka
 	if _, topic, err := p.cfg.Route.Topics(); err == nil && topic != "" {

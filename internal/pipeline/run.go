@@ -1,14 +1,13 @@
-// Package pipeline runs what a configuration describes. For each pipeline it
-// opens a sink and a checkpoint store and runs its source. Beside them it
-// answers HTTP.
+// Package pipeline runs the pipelines of a configuration. For each it opens a sink and a
+// checkpoint store, and runs a source. Beside them it answers HTTP.
 //
 // Invariants:
 //
 //  1. HTTP answers from before the first connection is made until after the
 //     drain: /livez is well while a broker is awaited.
 //  2. Everything opened is closed, in the reverse order, however Run ends.
-//  3. Pipelines share nothing but the process: one that fails is started again
-//     or, where that cannot help, stays down; the others do not notice.
+//  3. Pipelines share nothing but the process: a failed pipeline is started again
+//     or, if no start can help, stays down; the others do not notice.
 //
 // Non-goals: reading the configuration, exit codes.
 package pipeline
@@ -61,8 +60,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("serving HTTP", zap.Stringer("address", server.Addr()), zap.String("page", "http://"+server.Addr().String()+"/"))
 
-	// The HTTP server outlives ctx, so that a drain can be watched. When one of
-	// the two ends, the other one is ended too.
+	// The HTTP server outlives ctx, so that a drain can be watched. The end of either
+	// ends the other.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	both, ctx := errgroup.WithContext(ctx)
@@ -74,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	return both.Wait()
 }
 
-// newPipelines makes the pipelines, and the health that speaks for all.
+// newPipelines makes the pipelines, and the health of all.
 func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 	out := &lockedWriter{to: o.Stdout}
 	each := o.Config.Each()

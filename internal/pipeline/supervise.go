@@ -11,19 +11,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// roleFailed is the role of a pipeline that only an operator brings back.
+// roleFailed is the role of a pipeline in need of an operator.
 const roleFailed = "failed"
 
-// restartWaits are those between two runs of a pipeline that gave up on an error
-// that may pass: what a supervisor of processes does after exit code 1.
+// restartWaits are the waits between two runs of a pipeline that gave up on a transient
+// error, as of a supervisor of processes after exit code 1.
 var restartWaits = backoff.Range{First: time.Second, Longest: time.Minute}
 
-// configWait is how long a pipeline with a configuration or privileges that
-// cannot work waits before it looks again: somebody may have fixed the database
-// or the broker, and need not disturb the other pipelines by a restart.
+// configWait is how long a pipeline with an impossible configuration or missing
+// privileges waits before another look: somebody may have fixed the database or the
+// broker, and need not disturb the other pipelines by a restart.
 const configWait = time.Minute
 
-// restartReset: a run that lasted this long starts the backoff anew.
+// restartReset: a run of this length starts the backoff anew.
 const restartReset = 5 * time.Minute
 
 // supervise runs the pipeline beside others until ctx ends or events may have
@@ -65,9 +65,8 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 
 const needsOperator = "pipeline failed and needs an operator"
 
-// fail makes the error the pipeline's last state, and adds the pipeline's name
-// to it. It says nothing about other pipelines: there may be none, or they may
-// be ending too.
+// fail makes the error the pipeline's last state, and adds the pipeline's name. It says
+// nothing about other pipelines: they may be ending, too.
 func (p *pipeline) fail(msg string, err error) error {
 	p.metrics.Role(roleFailed)
 	p.metrics.Disconnected()

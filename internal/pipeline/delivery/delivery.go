@@ -1,14 +1,13 @@
-// Package delivery is what both sources do with events once they have them:
-// hand them to the sink in order, deal with bad ones as errors.on_bad_event
-// says, and count and log the outcome of each.
+// Package delivery is the common part of both sources: it hands events to the sink in
+// order, deals with bad events as errors.on_bad_event says, and counts and logs the
+// outcome of each.
 //
 // Invariants:
 //
 //  1. An event is dealt with when it is durable in the sink, when its dead
 //     letter is durable, or when it is skipped by order of an operator. Nothing
 //     else counts.
-//  2. Events are dealt with in order. If one is not, those before it are, and
-//     none behind it is.
+//  2. Events are dealt with in order: all before the first failure, none behind.
 //
 // Non-goals: confirming, marking rows, deciding when to try again.
 package delivery
@@ -27,32 +26,32 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// BatchBytes is how much is handed to the sink at a time: enough for a full
-// Kafka batch, but small enough that acknowledgements come often.
+// BatchBytes bounds the events handed to the sink at a time: enough for a full Kafka
+// batch, but few enough for frequent acknowledgements.
 const BatchBytes = 768 << 10
 
-// Item is an event; Bad is set where it could not become a record.
+// Item is an event; Bad is set if the event could not become a record.
 type Item struct {
 	Event *transform.Event
 	Bad   *transform.BadEvent
 	Size  int64 // of the record, in bytes
 	// Joined to the next item: Transact deals with both, or with none.
 	Joined bool
-	// Whole is set where all events of its transaction are joined.
+	// Whole is set if all events of the item's transaction are joined.
 	Whole bool
 }
 
 // Metrics is told the outcome of events. It must not block.
 type Metrics interface {
-	// Published is told of events the broker has just acknowledged.
+	// Published is told of events just acknowledged by the broker.
 	Published(events []*transform.Event)
 	DeadLettered(reason transform.Reason)
 	Skipped(reason transform.Reason)
-	// Warned counts events that are published, but not in the form asked for.
+	// Warned counts events published, but not in the form asked for.
 	Warned(w transform.Warning)
 }
 
-// Options are those of a Delivery. All but Totals, Dealt and Recent are required.
+// Options are a Delivery's. All but Totals, Dealt and Recent are required.
 type Options struct {
 	// Policy is errors.on_bad_event.
 	Policy string
@@ -64,7 +63,7 @@ type Options struct {
 	Totals bool
 	// Dealt is called from Deliver, each time some more events are dealt with.
 	Dealt func(n int)
-	// Recent remembers what was dealt with last; nil for nobody who looks.
+	// Recent remembers the last events dealt with; nil without a reader.
 	Recent *Recent
 }
 
@@ -84,9 +83,9 @@ func New(opts Options) *Delivery {
 	return &Delivery{opts: opts}
 }
 
-// Deliver writes n items in order, each bad one between its neighbours; at
-// returns the one with an index. Deliver returns how many of them, from the
-// front, are dealt with, and keeps none of their events.
+// Deliver writes n items in order, each bad item between its neighbours; at returns the
+// item of an index. Deliver returns how many items, from the front, are dealt with, and
+// keeps none of their events.
 func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i int) *Item) (done int, err error) {
 	defer func() {
 		clear(d.run)
@@ -108,8 +107,8 @@ func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i 
 	return done, nil
 }
 
-// fill puts items into the next run: from the one at begin, which is good, up
-// to a bad one, or BatchBytes. It returns how many these are.
+// fill puts items into the next run: from the good item at begin up to a bad item, or
+// BatchBytes. It returns the number of items.
 func (d *Delivery) fill(begin, end int, at func(i int) *Item) int {
 	var bytes int64
 	clear(d.run)
@@ -173,8 +172,8 @@ func (d *Delivery) Last() *Last {
 	return &anonymous
 }
 
-// skips and buries tell what is done with a bad event. If it is neither, it stops
-// the pipeline.
+// skips and buries tell the fate of a bad event. An event neither skipped nor buried
+// stops the pipeline.
 func (d *Delivery) skips(bad *transform.BadEvent) bool {
 	return bad.Reason == transform.ReasonPassedOver || d.opts.Policy == transform.BadEventSkip
 }
@@ -198,7 +197,7 @@ func (d *Delivery) reject(ctx context.Context, out sink.Sink, ev *transform.Even
 	return nil
 }
 
-// rejected counts and logs a bad event that is dealt with.
+// rejected counts and logs a bad event dealt with.
 func (d *Delivery) rejected(ev *transform.Event, bad *transform.BadEvent) {
 	var message string
 	switch {
@@ -217,7 +216,7 @@ func (d *Delivery) rejected(ev *transform.Event, bad *transform.BadEvent) {
 	d.note(message, string(bad.Reason), ev, zap.String("reason", string(bad.Reason)), zap.Error(bad.Err))
 }
 
-// stopped is the error of a bad event that stops the pipeline.
+// stopped is the error of a bad event, to stop the pipeline.
 func (d *Delivery) stopped(ev *transform.Event, bad *transform.BadEvent) error {
 	at := ""
 	if p := ev.Position; !p.IsZero() {
@@ -226,7 +225,7 @@ func (d *Delivery) stopped(ev *transform.Event, bad *transform.BadEvent) error {
 	return failure.Configf(d.opts.Remedy(ev, bad), "bad event %s of %s%s: %w", ev.Name(), ev.Table, at, bad)
 }
 
-// PastBadEvent names the ways past a bad event that stops the pipeline.
+// PastBadEvent names the ways past a bad event after a stop.
 func PastBadEvent(bad *transform.BadEvent) string {
 	const past = "set errors.on_bad_event to dead_letter (keeps it in errors.dead_letter_topic) or skip (leaves it out)"
 	way := bad.Remedy()

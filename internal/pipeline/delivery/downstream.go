@@ -12,22 +12,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// StuckAfter is how long a delivery may take until the instance is not ready.
+// StuckAfter is how long a delivery may take in a ready instance.
 const StuckAfter = 10 * time.Second
 
-// DownstreamMetrics are told what a Downstream is told; see Metrics.
+// DownstreamMetrics are told of changes of a Downstream; see Metrics.
 type DownstreamMetrics interface {
 	Connected(side string, ok bool)
 	TopicsMissing(n int)
 	TopicsUnusable(n int)
 }
 
-// Downstream is what is known of Kafka, for both sources. It outlives a
-// pipeline that is started anew, and is safe for concurrent use.
+// Downstream is the state of Kafka, for both sources. A Downstream outlives pipelines
+// started anew, and is safe for concurrent use.
 type Downstream struct {
-	// Create returns the command that creates a topic, and Recent takes
-	// everything delivered. Both are optional, and set before a pipeline uses
-	// the Downstream.
+	// Create returns the command for the creation of a topic, and Recent takes
+	// everything delivered. Both are optional, and set before a pipeline uses the
+	// Downstream.
 	Create func(topic string) string
 	Recent *Recent
 
@@ -38,14 +38,14 @@ type Downstream struct {
 	remedy  string   // of brokers
 	refused string   // why they take no records; "" if they do
 	allow   string   // remedy of refused
-	missing []string // topics that delivery waits for
+	missing []string // topics the delivery waits for
 	topics  []error  // why topics in use cannot be written to
 
 	throttled time.Time     // when a quota last made the connector wait
 	throttle  time.Duration // for how long
 }
 
-// Status is what /status shows of any pipeline.
+// Status is the common part of /status.
 type Status struct {
 	Role           string    `json:"role"`
 	RoleSince      time.Time `json:"role_since"`
@@ -56,11 +56,11 @@ type Status struct {
 	KafkaError     string    `json:"kafka_error,omitempty"`
 	TopicErrors    []string  `json:"topic_errors,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
-	// LastEvent is nil before the first one of this process.
+	// LastEvent is nil before the first event of the process.
 	LastEvent *Last `json:"last_event,omitempty"`
 }
 
-// Complete adds what is known of Kafka.
+// Complete adds the state of Kafka.
 func (d *Downstream) Complete(s Status) Status {
 	s.MissingTopics, s.KafkaError = d.MissingTopics(), d.Trouble()
 	d.mu.Lock()
@@ -71,7 +71,7 @@ func (d *Downstream) Complete(s Status) Status {
 	return s
 }
 
-// NewDownstream returns a Downstream that knows of no trouble.
+// NewDownstream returns a Downstream without trouble.
 func NewDownstream(m DownstreamMetrics) *Downstream { return &Downstream{metrics: m} }
 
 // Brokers notes that Kafka answers (nil), or why it does not.
@@ -92,7 +92,7 @@ func (d *Downstream) Refused(reason, remedy string) {
 	d.refused, d.allow = reason, remedy
 }
 
-// TopicWaiting notes that delivery waits for a topic, or that it waits no more.
+// TopicWaiting notes that the delivery waits for a topic, or waits no more.
 func (d *Downstream) TopicWaiting(topic string, missing bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +103,7 @@ func (d *Downstream) TopicWaiting(topic string, missing bool) {
 	d.metrics.TopicsMissing(len(d.missing))
 }
 
-// Topics notes why topics in use cannot be written to, also while nothing is.
+// Topics notes why topics in use cannot be written to, also while no event is delivered.
 func (d *Downstream) Topics(troubles []error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,8 +111,7 @@ func (d *Downstream) Topics(troubles []error) {
 	d.metrics.TopicsUnusable(len(troubles))
 }
 
-// throttleCounts is how long a wait for a quota may be the reason of another
-// one.
+// throttleCounts is how long a wait for a quota may be the reason of another wait.
 const throttleCounts = time.Minute
 
 // Throttled notes that a quota makes the connector wait.
@@ -130,7 +129,7 @@ func (d *Downstream) SinkOpened() {
 	d.metrics.TopicsMissing(0)
 }
 
-// MissingTopics lists the topics that delivery waits for.
+// MissingTopics lists the topics the delivery waits for.
 func (d *Downstream) MissingTopics() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,9 +143,8 @@ func (d *Downstream) Trouble() string {
 	return cmp.Or(d.brokers, d.refused)
 }
 
-// Unready lists why events do not get through, where nothing has been
-// acknowledged although it was tried; for how long not, and how long that may
-// be.
+// Unready lists why events do not get through. stuck is how long deliveries have not
+// been acknowledged, after how long they may take.
 func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,7 +171,7 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	return reasons
 }
 
-// Remedies are those for the reasons of Unready, as far as they are known.
+// Remedies are for the reasons of Unready, as far as known.
 func (d *Downstream) Remedies() (remedies []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,21 +6,21 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Last is the last event the brokers acknowledged.
+// Last is the last event acknowledged by the brokers.
 type Last struct {
-	ID    string `json:"id,omitempty"` // cut off where it is very long; none where nobody may see it
+	ID    string `json:"id,omitempty"` // cut off if very long; empty if secret
 	Topic string `json:"topic"`
-	// LSN and Seq are its position; "" and 0 where it was polled.
+	// LSN and Seq are the position; "" and 0 for a polled event.
 	LSN string `json:"lsn,omitempty"`
 	Seq uint32 `json:"seq"`
-	// CommittedAt is by the server's clock; nil where not known. For a row of a
-	// snapshot it is when that began, for a polled row what the row says.
+	// CommittedAt is by the server's clock; nil: not known. For a row of a snapshot
+	// CommittedAt is the snapshot's beginning, for a polled row the row's time.
 	CommittedAt    *time.Time `json:"committed_at,omitempty"`
 	AcknowledgedAt time.Time  `json:"acknowledged_at"`
 }
 
-// lastOf copies what is shown of the last event. There is at least one event.
-// It is a copy because the events' memory is given back after this.
+// lastOf copies the last of at least one event for /status. The events' memory is given
+// back afterwards.
 func lastOf(events []*transform.Event) *Last {
 	ev := events[len(events)-1]
 	last := &Last{ID: ev.Name(), Topic: ev.Record.Topic, Seq: ev.Position.Seq, AcknowledgedAt: time.Now()}

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// recentEvents and recentRejects are how many are remembered.
+	// recentEvents and recentRejects bound the events remembered.
 	recentEvents  = 100
 	recentRejects = 50
-	// ofBatch is how many of a batch are remembered while somebody looks; else one.
+	// ofBatch is how many events of a batch are remembered for a reader; else the last.
 	ofBatch = 20
 	// shownText and shownPayload bound everything kept of a text.
 	shownText    = 200
-	shownTopic   = 249 // Kafka's limit; that of a bad event may be any text
+	shownTopic   = 249 // Kafka's limit; a bad event's topic may be any text
 	shownPayload = 2 << 10
 )
 
-// Seen is an event that was dealt with.
+// Seen is an event dealt with.
 type Seen struct {
 	// Number grows by one with each event remembered.
 	Number    uint64    `json:"n"`
@@ -32,10 +32,10 @@ type Seen struct {
 	Type      string    `json:"type,omitempty"`
 	Table     string    `json:"table,omitempty"`
 	Topic     string    `json:"topic"`
-	Partition int32     `json:"partition"` // -1 where there is none
+	Partition int32     `json:"partition"` // -1: none
 	Offset    int64     `json:"offset"`
 	// LatencySeconds is from the commit to the acknowledgement, by two machines'
-	// clocks; nil where the commit's time is not known.
+	// clocks; nil: the commit's time is not known.
 	LatencySeconds *float64 `json:"latency_seconds,omitempty"`
 	Payload        string   `json:"payload,omitempty"`
 
@@ -45,9 +45,9 @@ type Seen struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// Recent remembers the last events for people who look. It keeps copies, of one
-// event in each batch, or of some while Watch asks for more. It is safe for
-// concurrent use; a nil Recent remembers nothing.
+// Recent remembers the last events for readers, as copies: the last event of each batch,
+// or more while Watch asks. It is safe for concurrent use; a nil Recent remembers
+// nothing.
 type Recent struct {
 	typeHeader string
 	payloads   bool
@@ -59,13 +59,13 @@ type Recent struct {
 	events, rejects []Seen
 }
 
-// NewRecent returns a Recent without events. typeHeader is the header holding
-// an event's type. Without payloads it never copies one.
+// NewRecent returns a Recent without events. typeHeader is the header holding an event's
+// type. payloads asks for copies of payloads, too.
 func NewRecent(typeHeader string, payloads bool) *Recent {
 	return &Recent{typeHeader: typeHeader, payloads: payloads}
 }
 
-// Anonymous has Last tell no id. It is for before the first event.
+// Anonymous has Last tell no id. Call before the first event.
 func (r *Recent) Anonymous() { r.anonymous = true }
 
 // Watch asks for more of each batch, until stop is called.
@@ -115,13 +115,13 @@ func (r *Recent) rejected(ev *transform.Event, bad *transform.BadEvent, outcome 
 	}
 	s := r.seen(ev, time.Now())
 	s.Outcome, s.Reason, s.Error = outcome, string(bad.Reason), cut([]byte(bad.Error()), shownPayload)
-	s.Offset = -1 // that of the dead letter is another topic's
+	s.Offset = -1 // the dead letter's is in another topic
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rejects = r.append(r.rejects, recentRejects, s)
 }
 
-// append drops the oldest where there are most. The caller holds mu.
+// append drops the oldest of most events. The caller holds mu.
 func (r *Recent) append(all []Seen, most int, s Seen) []Seen {
 	r.number++
 	s.Number = r.number
@@ -132,7 +132,7 @@ func (r *Recent) append(all []Seen, most int, s Seen) []Seen {
 	return append(all, s)
 }
 
-// seen copies what is shown: the event's memory is given back after this.
+// seen copies the event for readers: its memory is given back afterwards.
 func (r *Recent) seen(ev *transform.Event, now time.Time) Seen {
 	rec := &ev.Record
 	s := Seen{At: now, ID: ev.Name(), Table: ev.Table, Topic: cut([]byte(rec.Topic), shownTopic), Partition: rec.Partition, Offset: rec.Offset}
@@ -155,7 +155,7 @@ func (r *Recent) seen(ev *transform.Event, now time.Time) Seen {
 	return s
 }
 
-// cut copies a text for people: at most so many bytes of it.
+// cut copies a text for readers: at most so many bytes.
 func cut(text []byte, most int) string {
 	if len(text) <= most && utf8.Valid(text) {
 		return string(text)

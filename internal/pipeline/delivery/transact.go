@@ -16,12 +16,11 @@ type Transactor interface {
 	Await(ctx context.Context, entries []sink.Entry, end func() error) error
 }
 
-// Transact writes n items in one transaction, each bad one as errors.on_bad_event
-// says. mark makes the record that counts the first of them; it goes into the
-// transaction, too. Transact returns how many items are dealt with, from the
-// front: all of them, or those before a bad event that stops the pipeline and
-// what is joined to it. After an error that is no such stop, done is 0, and nobody
-// knows what counts.
+// Transact writes n items in a transaction, bad items as errors.on_bad_event says. mark
+// makes the record that counts the first done items; the record goes into the
+// transaction, too. Transact returns how many items are dealt with, from the front: all,
+// or all before a bad event that stops the pipeline and the items joined to it. After
+// any other error done is 0, and nobody knows the outcome.
 func (d *Delivery) Transact(ctx context.Context, out Transactor, n int, at func(i int) *Item, mark func(done int) (*kgo.Record, error)) (done int, err error) {
 	for {
 		entries, index, done, stop := d.entries(n, at)
@@ -46,17 +45,16 @@ func (d *Delivery) Transact(ctx context.Context, out Transactor, n int, at func(
 	}
 }
 
-// Await returns once the topics exist that the items go to. See sink.Transactions for end.
+// Await returns once the items' topics exist. See sink.Transactions for end.
 func (d *Delivery) Await(ctx context.Context, out Transactor, n int, at func(i int) *Item, end func() error) error {
 	entries, _, _, _ := d.entries(n, at)
 	return out.Await(ctx, entries, end)
 }
 
-// entries are what is to be written of the items, with the index of each one's
-// item: all, or those before a bad event that stops the pipeline, with the
-// reason.
+// entries are the items to be written, with their indexes: all, or those before a bad
+// event that stops the pipeline, with the reason.
 func (d *Delivery) entries(n int, at func(i int) *Item) (entries []sink.Entry, index []int, done int, stop error) {
-	begin := 0 // of the entries that are joined
+	begin := 0 // of the joined entries
 	for i := range n {
 		it := at(i)
 		switch {
@@ -76,7 +74,7 @@ func (d *Delivery) entries(n int, at func(i int) *Item) (entries []sink.Entry, i
 	return entries, index, n, nil
 }
 
-// total tells each record of a transaction how many they are.
+// total gives each record of a transaction the number of records.
 func total(entries []sink.Entry) {
 	text := strconv.AppendInt(nil, int64(len(entries)), 10)
 	for _, e := range entries {
@@ -84,8 +82,7 @@ func total(entries []sink.Entry) {
 	}
 }
 
-// settled counts and logs what became of the first n items, in runs of good
-// ones.
+// settled counts and logs the outcome of the first n items, in runs of good items.
 func (d *Delivery) settled(n int, at func(i int) *Item) {
 	defer func() {
 		clear(d.run)

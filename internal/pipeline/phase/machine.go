@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// Life is everything that decides which step follows an event. It is a value,
-// Connecting at first.
+// Life is everything that decides on the step after an event. It is a value, Connecting
+// at first.
 type Life struct {
 	Phase Phase
-	// Once: events and checkpoint are one Kafka transaction, under a
-	// transactional id that stays claimed from session to session.
+	// Once: events and checkpoint share a Kafka transaction, under a transactional id
+	// claimed from session to session.
 	Once bool
 	Owns bool // the id is claimed
 }
 
-// Unclaimed reports whether there is a transactional id that is still to be claimed.
+// Unclaimed reports whether a transactional id is still to be claimed.
 func (l *Life) Unclaimed() bool { return l.Once && !l.Owns }
 
 // On returns the step following the event, and tells each change of the phase.
@@ -70,5 +70,5 @@ var errBug = errors.New("the pipeline's phases are out of order; please report t
 // Now is the present phase.
 func (m *Machine) Now() Phase { return Phase(m.now.Load()) }
 
-// Unclaimed is that of Life, for the goroutine that calls On.
+// Unclaimed is Life's, for the goroutine that calls On.
 func (m *Machine) Unclaimed() bool { return m.life.Unclaimed() }

@@ -1,7 +1,7 @@
-// Package phase has the life of a pipeline that reads a slot: the phases, the
-// events that end each of them, and the steps that follow. Package stream sees
-// the events and takes the steps; internal/lab/exactlyonce explores the same
-// rules in every order of steps and faults.
+// Package phase has the life of a pipeline reading a slot: the phases, the events at
+// their ends, and the steps that follow. Package stream sees the events and takes the
+// steps; internal/lab/exactlyonce explores the same rules in every order of steps and
+// faults.
 //
 // Non-goals: I/O, clocks, positions and rows.
 package phase
@@ -15,10 +15,10 @@ type Phase int8
 // The phases, in the order of a life without trouble. /status, the metric phase, the log and
 // the documents have their names.
 const (
-	// Connecting has no slot. Every session with PostgreSQL begins with it, and every
-	// session that fails comes back to it.
+	// Connecting has no slot. Every session with PostgreSQL begins here, and every
+	// failed session comes back.
 	Connecting Phase = iota
-	// Standby waits for the slot, which another process reads.
+	// Standby waits for the slot of another process.
 	Standby
 	// Holding has the slot. Earlier looks at slot and checkpoint are out of date.
 	Holding
@@ -26,11 +26,10 @@ const (
 	// otherwise no predecessor has a lease.
 	Claimed
 	// Compared has found slot and checkpoint as they were before the slot was held. From
-	// here on, checkpoints are saved.
+	// here on, checkpoints are saved (see Saves).
 	Compared
-	// Replaying has saved the first checkpoint of the epoch, and reads until the
-	// log is known to be the same as before. Later events are published; nothing
-	// is confirmed.
+	// Replaying has saved the first checkpoint of the epoch, and reads until the log is
+	// known to be the same as before. Later events are published, and not confirmed.
 	Replaying
 	// Ready confirms everything published.
 	Ready

@@ -1,9 +1,9 @@
 package phase
 
-// Event is something a pipeline has seen.
+// Event is an event seen by a pipeline.
 type Event int8
 
-// The events of a life, in the order of one without trouble.
+// The events of a life, in the order of a life without trouble.
 const (
 	// Busy: another process reads the slot.
 	Busy Event = iota
@@ -26,7 +26,7 @@ const (
 	events
 )
 
-// Answer is what is known of a Kafka transaction.
+// Answer is the known outcome of a Kafka transaction.
 type Answer int8
 
 // The answers.
@@ -36,12 +36,12 @@ const (
 	Unknown
 	// Fenced: another process has the transactional id.
 	Fenced
-	// Failed: an error that does not pass.
+	// Failed: a permanent error.
 	Failed
 	answers
 )
 
-// Step is what a pipeline does next.
+// Step is the next step of a pipeline.
 type Step int8
 
 // The steps.
@@ -60,7 +60,7 @@ const (
 	// Replay: read the log until recognised. New rows are published, not
 	// confirmed.
 	Replay
-	// Publish, and confirm what is known to be published.
+	// Publish, and confirm everything known to be published.
 	Publish
 	// BeginAnew: drop everything in flight, and end. A new pipeline stands by.
 	BeginAnew
@@ -68,15 +68,13 @@ const (
 	End
 )
 
-// Rule is the answer to an event: the next phase, and the step the phase begins
-// with.
+// Rule is the answer to an event: the next phase, and its first step.
 type Rule struct {
 	Next Phase
 	Do   Step
 }
 
-// Rules say the rest. They are a table, so the model can plant a mistake in
-// one.
+// Rules are a table, so the model can plant a mistake in a copy.
 type Rules struct {
 	// After has the rules of an event, by phase. An event without a rule is a bug.
 	After [Ended + 1][events]Rule

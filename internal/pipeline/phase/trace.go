@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Check returns an error unless the table allows the change in a line of a log. It is for tests.
+// Check returns an error unless the table allows the change in a line of a log. For tests.
 func Check(from, to string) error {
 	was, next := named(from), named(to)
 	if was < 0 || next < 0 {
@@ -17,11 +17,11 @@ func Check(from, to string) error {
 	return nil
 }
 
-// Trace checks a log that has each change, for tests. Now is the last phase.
+// Trace checks a log with each change, for tests. Now is the last phase.
 type Trace struct{ Now Phase }
 
-// Change checks the next line of the log. A pipeline that has ended may have a successor in
-// the same process.
+// Change checks the next line of the log. An ended pipeline may have a successor in the
+// same process.
 func (t *Trace) Change(from, to string) error {
 	if t.Now == Ended {
 		t.Now = Connecting

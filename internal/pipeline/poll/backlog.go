@@ -10,11 +10,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// BacklogCounted is up to how many unpublished rows are counted. A long backlog
-// is not read through only for a count.
+// BacklogCounted is up to how many unpublished rows are counted: a long backlog is
+// not read through only for a count.
 const BacklogCounted = 10_000
 
-// Backlog is what waits in a table to be published.
+// Backlog are the unpublished rows of a table.
 type Backlog struct {
 	Rows   int64         // up to BacklogCounted
 	Oldest time.Duration // age of the oldest of them; 0 where unknown

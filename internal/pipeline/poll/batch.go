@@ -14,9 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// batch claims rows, publishes and marks them. It returns errors of the
-// database, and errors only an operator can fix. After any other failed
-// delivery it waits.
+// batch claims, publishes and marks rows. It returns errors of the database, and
+// errors for an operator. After any other failed delivery it waits.
 func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err error) {
 	c, err := w.claim(ctx, t)
 	if err != nil || c == nil {
@@ -31,7 +30,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		return false, nil
 	}
 	if err != nil {
-		t.most = max(1, t.limit/2) // it may have been more than can be read in time
+		t.most = max(1, t.limit/2) // perhaps too many to be read in time
 		t.limit = t.most
 		rollback(w.working, w.conn.PgConn())
 		return false, err
@@ -64,21 +63,21 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 	if failed == nil {
 		w.stalls.Reset()
 	} else if err == nil {
-		t.limit = max(1, t.limit/2) // a slow broker must have a batch that it can take in time
+		t.limit = max(1, t.limit/2) // a slow broker must be able to take the batch in time
 		err = w.outlast(ctx, failed)
 	}
 	return done > 0, err
 }
 
-// held notes how many rows of the table this worker may not publish, as they
-// are held by another session or behind an earlier row of the same key.
+// held notes how many rows of the table the worker may not publish, as they are held
+// by another session or behind an earlier row of the same key.
 func (w *worker) held(t *tableState, rows int) {
 	w.heldBack.Add(int64(rows - t.held))
 	t.held = rows
 }
 
-// claim begins a claim holding at least one lane. It returns nil if others have
-// all lanes.
+// claim begins a claim with at least a single lane. It returns nil if others have all
+// lanes.
 func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 	p := w.opts
 	lanes := w.quota.rotated()
@@ -101,9 +100,9 @@ func (w *worker) claim(ctx context.Context, t *tableState) (*claim, error) {
 	return c, nil
 }
 
-// publish delivers for as long as the claim may last, and returns how many
-// items from the front are dealt with. The claim lasts until then at least,
-// also for a process that was suspended.
+// publish delivers for as long as the claim may last, and returns how many items from
+// the front are dealt with. The server keeps the claim at least until then, also for
+// a suspended process.
 func (w *worker) publish(c *claim, items []delivery.Item) (done int, err error) {
 	var bytes int64
 	for _, it := range items {
@@ -127,14 +126,14 @@ func (w *worker) publish(c *claim, items []delivery.Item) (done int, err error) 
 	return done, err
 }
 
-// outlast waits after a failed delivery, and returns its error if only an
-// operator or another process can mend the cause.
+// outlast waits after a failed delivery, and returns the error if only an operator or
+// another process can mend the cause.
 func (w *worker) outlast(ctx context.Context, failed error) error {
 	if failure.ClassOf(failed) != failure.Transient || errors.Is(failed, sink.ErrOutputGone) {
 		return failed
 	}
 	if w.working.Err() != nil {
-		return nil // it was given up
+		return nil // given up
 	}
 	wait := w.stalls.Next()
 	level := w.log.Warn
@@ -146,8 +145,8 @@ func (w *worker) outlast(ctx context.Context, failed error) error {
 	return nil
 }
 
-// resize adapts the size of the next batch to this one: seen rows were found,
-// and as many of them read as the bytes allow.
+// resize adapts the size of the next batch: seen rows were found, and as many of them
+// read as the bytes allow.
 func (t *tableState) resize(seen, read int) {
 	switch {
 	case read < seen:
@@ -157,9 +156,8 @@ func (t *tableState) resize(seen, read int) {
 	}
 }
 
-// inOrder returns the rows that may be published now, in order: without those
-// another session holds, and without the later ones of their keys, which it
-// returns too.
+// inOrder returns the rows to be published now, in order, and the keys held back:
+// rows held by another session hold back the later ones of their keys.
 func inOrder(rows []row) (free []row, keys []string) {
 	var held map[string]bool
 	for _, r := range rows {
@@ -179,7 +177,7 @@ func inOrder(rows []row) (free []row, keys []string) {
 	return free, keys
 }
 
-// route makes events of rows. The error is one of the configuration.
+// route makes events of rows. An error is the configuration's.
 func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, error) {
 	items := make([]delivery.Item, len(rows))
 	for i, r := range rows {

@@ -28,34 +28,33 @@ const (
 	laneWait = 10 * time.Second
 )
 
-// claim is a transaction that holds lanes of a table and rows in them. It ends
-// with mark or rollback. A single goroutine uses it.
+// claim is a transaction holding lanes of a table and rows in them. mark or rollback
+// ends a claim. A single goroutine uses a claim.
 type claim struct {
 	conn  *pgconn.PgConn
 	table *Table
 	all   int   // lanes of the table
-	held  []int // those it holds
-	// asked is when rows were last asked for. The server waits for us from then on, or
+	held  []int // lanes of the claim
+	// asked is when rows were last asked for: the server waits for us from then on, or
 	// from later.
 	asked lease.Instant
 }
 
-// row is a row that a claim holds, or that is held back.
+// row is a row held by a claim, or held back.
 type row struct {
 	key    string // the outbox key's text; "" for NULL
 	rel    string // table's OID; "" for a row not claimed
 	at     string // ctid
 	values []pg.Value
 	time   time.Time // of creation; zero where unknown
-	size   int64     // of its values in memory, and of all else kept for it
+	size   int64     // of the values in memory, and of all else kept for the row
 }
 
-// rowMemory is about what a row and its event take beside the values' bytes.
+// rowMemory is about the memory of a row and its event beside the values' bytes.
 const rowMemory = 1 << 10
 
-// beginClaim begins the transaction and takes lanes in the order given, up to
-// limit of them; it may end up with none. With count it also counts the busy
-// workers of all instances.
+// beginClaim begins the transaction and takes lanes in the order given, up to limit,
+// perhaps none. With count it also counts the busy workers of all instances.
 func beginClaim(ctx context.Context, conn *pgconn.PgConn, t *Table, holdFor time.Duration, lanes []int, limit int, count bool) (c *claim, present int, err error) {
 	sql := t.beginSQL(holdFor + claimMargin)
 	if count {
@@ -82,9 +81,9 @@ func (c *claim) take(result *pgconn.Result) {
 	}
 }
 
-// await waits for one lane and then takes others that are free, up to limit.
-// PostgreSQL serves waiting sessions in turn. After patience the claim has no
-// lanes, and the transaction is over.
+// await waits for the first lane and then takes other free lanes, up to limit.
+// PostgreSQL serves waiting sessions in turn. After patience the claim has no lanes,
+// and the transaction is over.
 func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time.Duration) error {
 	_, err := execute(ctx, c.conn, c.table.awaitLaneSQL(lanes[0], patience))
 	if err == nil {
@@ -103,12 +102,12 @@ func (c *claim) await(ctx context.Context, lanes []int, limit int, patience time
 	return fmt.Errorf("wait for a lane: %w", classify(err, c.table))
 }
 
-// fetches is how often a claim reads before it takes the rows found.
+// fetches is how often a claim reads before taking the rows found.
 const fetches = 8
 
-// rows fetches rows, and leaves out keys held back if they would crowd out the
-// others. A single fetch reads what is returned: the rows, those of them that
-// are free, and how many there are.
+// rows fetches rows, and leaves out keys held back if they would crowd out the others.
+// A single fetch reads all results: the rows, the free rows among them, and the
+// number of rows seen.
 func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []row, seen int, err error) {
 	var without []string
 	for range fetches {
@@ -125,10 +124,9 @@ func (c *claim) rows(ctx context.Context, limit int, bytes int64) (rows, free []
 	return rows, free, seen, nil
 }
 
-// fetch reads and locks the first rows of the lanes without those of some keys,
-// up to limit rows or as many as fit the bytes, at least one. rows are in
-// order; rows without rel are held by another session. seen is how many there
-// are.
+// fetch reads and locks the first rows of the lanes, without some keys, up to limit
+// rows or as many as fit the bytes, at least the first. rows are in order; rows
+// without rel are held by another session. seen counts all, up to limit.
 func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []string) (rows []row, seen int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -163,11 +161,11 @@ func (c *claim) fetch(ctx context.Context, limit int, bytes int64, without []str
 	return rows, seen, nil
 }
 
-// minSurplus is the least that is read beyond what fits before the claim is
+// minSurplus is the least number of bytes read beyond the limit before the claim is
 // given up, and made again with a lower limit.
 const minSurplus = 1 << 20
 
-// surplusError means that the claim's rows were far more than fit.
+// surplusError means far too many rows in the claim.
 type surplusError struct{ fit int }
 
 func (e *surplusError) Error() string { return fmt.Sprintf("only the first %d rows fit", e.fit) }
@@ -195,9 +193,8 @@ func (t *Table) readRow(columns [][]byte) row {
 // errClaimEnded is wrapped by the cause of a context of whileHeld.
 var errClaimEnded = errors.New("the server ended the transaction that held the rows")
 
-// whileHeld calls do with a context that ends when the server ends the
-// transaction: the rows are free then, and another instance may publish them
-// and later ones.
+// whileHeld calls do with a context ending with the server's transaction: the rows are
+// free then, and another instance may publish them and later rows.
 func (c *claim) whileHeld(ctx context.Context, do func(context.Context)) {
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -213,8 +210,8 @@ func (c *claim) whileHeld(ctx context.Context, do func(context.Context)) {
 	watcher.Wait()
 }
 
-// awaitEnd reads the connection until that or ctx ends. The server has nothing
-// else to say.
+// awaitEnd reads until the end of the connection or of ctx: the server has nothing else
+// to say.
 func (c *claim) awaitEnd(ctx context.Context) error {
 	for {
 		some, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -259,8 +256,8 @@ func rollback(ctx context.Context, conn *pgconn.PgConn) {
 	}
 }
 
-// execute runs statements in the simple protocol, which gives values as text.
-// Running out of statementTimeout closes the connection.
+// execute runs statements in the simple protocol, for values as text. The end of
+// statementTimeout closes the connection.
 func execute(ctx context.Context, conn *pgconn.PgConn, sql string) ([]*pgconn.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -14,19 +14,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// lastingErrors are classes of errors that the same statement meets again (of
-// features, data, constraints, routines and triggers), and that of a published
-// table without replica identity, object_not_in_prerequisite_state.
+// lastingErrors are classes of errors met again by the same statement (of features,
+// data, constraints, routines and triggers), and the code for a published table
+// without replica identity, object_not_in_prerequisite_state.
 var lastingErrors = []string{"0A", "22", "23", "2F", "38", "39", "44", "P0", "55000"}
 
-// remedyLocked is for a statement without an answer. Most often it waits for a
-// lock, and goes on when that is gone.
+// remedyLocked is for a statement without an answer: most often the statement waits
+// for a lock.
 const remedyLocked = "if the table is locked, polling goes on by itself once it is not; this tells who waits for whom: " +
 	"SELECT pid, pg_blocking_pids(pid), query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0"
 
 // classify gives an error of a statement its failure.Class and a remedy.
-// Unknown errors stay transient: a new session is opened, which reads the
-// table's definition again.
+// Unknown errors stay transient: a new session reads the table's definition again.
 func classify(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
@@ -46,9 +45,9 @@ func classify(err error, t *Table) error {
 	return err
 }
 
-// classifyMark is classify for the marking statement. A failure because of what
-// is in the database would come again, and each attempt would publish the rows
-// again. So an operator must mend the cause.
+// classifyMark is classify for the marking statement. A failure with a cause in the
+// database would come again, and each attempt would publish the rows again. So an
+// operator must mend the cause.
 func classifyMark(err error, t *Table) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	lasts := func(class string) bool { return strings.HasPrefix(pg.Code, class) }
@@ -63,10 +62,10 @@ func classifyMark(err error, t *Table) error {
 	return failure.Configf("fix what the error names (a trigger, a constraint, a publication of a table without replica identity); until then every poll would publish these rows again", "%w", err)
 }
 
-// errStalled is the cause of a delivery that took longer than a claim may last.
+// errStalled is the cause of the end of a delivery longer than a claim may last.
 var errStalled = errors.New("the broker did not take the events within source.poll.claim_timeout")
 
-// errDrained ends what is still running after a stop.
+// errDrained ends the work left after a stop.
 var errDrained = errors.New("stopped before everything in flight was acknowledged")
 
 func unmarked(t *Table, marked, of int) error {

@@ -10,14 +10,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// flagRows is how many rows are looked at for the column that marks published
-// ones.
+// flagRows is how many rows are looked at for the column marking published rows.
 const flagRows = 1000
 
-// Unmarked returns why source.poll.published seems to name the wrong column: it
-// is true in none of the rows looked at, while another boolean column is true
-// in all that have a time of publishing. All of them would be published once
-// more.
+// Unmarked returns why source.poll.published seems to name the wrong column: true in no
+// row looked at, while another boolean column is true in all rows with a time of
+// publishing. All of them would be published once more.
 func (t *Table) Unmarked(ctx context.Context, conn *pgx.Conn) error {
 	if t.published == "" || t.publishedAt == "" {
 		return nil

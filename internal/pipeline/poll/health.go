@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Metrics is told of the work; package internal/metrics implements it. Its
-// methods are called from several goroutines and must not block.
+// Metrics is told of the work; package internal/metrics implements it. The methods
+// are called from several goroutines and must not block.
 type Metrics interface {
 	delivery.Metrics
 	session.Metrics
@@ -32,12 +32,10 @@ type Status struct {
 	HeldElsewhere   int64     `json:"held_by_other_sessions,omitempty"`
 }
 
-// silentAfter is how long PostgreSQL may take for a look at the tables until
-// readiness says so: the look itself may take longer.
+// silentAfter is how long a look at the tables may take until readiness says so.
 const silentAfter = 12 * time.Second
 
-// Health collects what the connector knows of its own state. It is safe for
-// concurrent use.
+// Health collects the state of the connector. It is safe for concurrent use.
 type Health struct {
 	kafka    *delivery.Downstream
 	metrics  Metrics
@@ -70,9 +68,9 @@ func (h *Health) setRole(to string) {
 	h.role.Set(to)
 }
 
-// postgres notes that the first worker's connection works (nil), or why not. The
-// others' do not matter: one worker can do it all, and the others connect only
-// while there is a backlog.
+// postgres notes that the first worker's connection works (nil), or why not. The other
+// connections do not matter: a single worker can do all, and others connect only
+// during a backlog.
 func (h *Health) postgres(err error) {
 	to, text := session.Active, ""
 	if err != nil {
@@ -103,7 +101,7 @@ func (h *Health) backlogSeen(b Backlog) {
 // for a restart.
 func (h *Health) Live() error { return nil }
 
-// asks begins a look at the tables, which the returned function ends.
+// asks begins a look at the tables; the returned function ends the look.
 func (h *Health) asks() func() { return h.look.Ask() }
 
 // Ready reports whether events flow, or would if there were any.
@@ -124,7 +122,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	return len(reasons) == 0, reasons
 }
 
-// Remedies are those for the reasons of Ready, as far as they are known.
+// Remedies are for the reasons of Ready, as far as known.
 func (h *Health) Remedies() (remedies []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,9 +18,9 @@ SELECT i.relname::text, pg_get_indexdef(x.indexrelid, 1, false), COALESCE(pg_get
  WHERE x.indrelid = $1 AND m.amname = 'btree' AND x.indoption[0] & 1 = 0
  ORDER BY x.indpred IS NULL, i.relname`
 
-// chooseIndex finds an index of the unpublished rows in their order. Where its
-// condition says the same in another form, claims use that form: the planner
-// would not see that they mean the same.
+// chooseIndex finds an index of the unpublished rows in their order. If the condition
+// has another form, claims use the same form: the planner would not see that both are
+// equivalent.
 func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	type index struct {
 		name, column, condition string
@@ -56,8 +56,7 @@ func (t *Table) chooseIndex(ctx context.Context, conn *pgx.Conn) error {
 	return t.nameIndex(ctx, conn)
 }
 
-// nameIndex chooses a name for the missing index: one that is not in use in the
-// schema.
+// nameIndex chooses a name for the missing index, not in use in the schema.
 func (t *Table) nameIndex(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, `
 		SELECT COALESCE((SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS names(name, n)
@@ -69,11 +68,11 @@ func (t *Table) nameIndex(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// isNotTrue ends a condition that holds for rows with NULL too.
+// isNotTrue ends a condition true also for rows with NULL.
 const isNotTrue = " IS NOT TRUE"
 
-// means tells whether an index with the condition has all unpublished rows, and
-// not those published long ago.
+// means tells whether an index with the condition has all unpublished rows, and none
+// published long ago.
 func (t *Table) means(condition string) bool {
 	if t.pendingWanted == "" || condition == "" {
 		return t.pendingWanted == condition
@@ -106,7 +105,7 @@ func indexNames(t pg.Table) []string {
 	return names
 }
 
-// suffixed cuts a name so that it is an identifier with the suffix.
+// suffixed appends the suffix to a name, cut to the length of an identifier.
 func suffixed(name, suffix string) string {
 	return strings.ToValidUTF8(name[:min(len(name), pgsql.MaxName-len(suffix))], "") + suffix
 }
@@ -127,11 +126,11 @@ func indexSQL(t pg.Table, name string, columns []string, condition string, concu
 	return sql
 }
 
-// SequenceColumn orders the rows of a table that `cdc-outbox setup` creates.
+// SequenceColumn orders the rows of a table created by `cdc-outbox setup`.
 const SequenceColumn = "seq"
 
-// NewTable is what ReadTable would find of a table that is to be created with
-// SequenceColumn and the configured columns for marks.
+// NewTable is ReadTable of a table still to be created, with SequenceColumn and the
+// configured columns for marks.
 func NewTable(opts Options, name pg.Table) *Table {
 	p := opts
 	t := &Table{
@@ -153,14 +152,13 @@ func NewTable(opts Options, name pg.Table) *Table {
 	return t
 }
 
-// notifier is the name of both the trigger and its function; it is in the
-// table's schema.
+// notifier is the name of both the trigger and its function, in the table's schema.
 func (t *Table) notifier() pg.Table {
 	return pg.Table{Schema: t.Name.Schema, Name: suffixed(t.Name.Name, "_notify")}
 }
 
-// NotifySQL creates or replaces the trigger that tells of new rows, once for
-// each INSERT statement; PostgreSQL sends one notification for a transaction.
+// NotifySQL creates or replaces the trigger that tells of new rows, once for each
+// INSERT statement; PostgreSQL sends a single notification for a transaction.
 func (t *Table) NotifySQL(channel string) []string {
 	n := t.notifier()
 	return []string{
@@ -180,8 +178,8 @@ func (t *Table) DropNotifySQL() []string {
 	}
 }
 
-// Notifies tells whether the table has a trigger, of whatever name, that sends
-// notifications to the channel.
+// Notifies tells whether the table has a trigger, of any name, with notifications to
+// the channel.
 func (t *Table) Notifies(ctx context.Context, conn *pgx.Conn, channel string) (ok bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid

@@ -23,15 +23,15 @@ const (
 	probePatience = 5 * time.Second
 )
 
-// listenWaits are those between connections.
+// listenWaits are the waits between connections.
 var listenWaits = backoff.Range{First: time.Second, Longest: 30 * time.Second}
 
-// errUnheard means that notifications do not arrive although there is a
-// connection: a pooler is in between.
+// errUnheard means that notifications do not arrive despite a connection: a pooler is
+// in between.
 var errUnheard = errors.New("no notification arrives, as through a pooler in transaction mode")
 
-// listener waits for notifications and wakes the first worker. Without it the
-// worker only polls. run is its goroutine.
+// listener waits for notifications and wakes the first worker. Without notifications
+// the worker only polls. run is the listener's goroutine.
 type listener struct {
 	url     string
 	channel string
@@ -40,8 +40,8 @@ type listener struct {
 	log     *zap.Logger
 }
 
-// run listens until ctx ends. It never fails: without notifications, polling
-// only takes longer.
+// run listens until ctx ends. Never fails: without notifications, polling only takes
+// longer.
 func (l *listener) run(ctx context.Context) {
 	retry := backoff.Series{Range: listenWaits}
 	for ctx.Err() == nil {
@@ -106,7 +106,7 @@ func (l *listener) next(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// probe sends a notification from another connection and waits for it.
+// probe sends a notification from another connection and waits for its arrival.
 func (l *listener) probe(ctx context.Context, conn *pgx.Conn) error {
 	other, err := catalog.ConnectPooled(ctx, l.url)
 	if err != nil {

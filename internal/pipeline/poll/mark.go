@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// mark is an option that names a column in which a published row is marked.
+// mark is an option naming a column for marks of published rows.
 type mark struct {
 	key, name string
-	byDefault string // the name; the table may do without such a column
+	byDefault string // the name; the table may do without the column
 	kind      string
 	suits     func(column) bool
 }

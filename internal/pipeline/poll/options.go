@@ -8,26 +8,26 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// Options say how the tables are read, as the section source.poll has them.
+// Options are the section source.poll of the configuration.
 type Options struct {
 	// BatchSize is the most rows claimed at a time.
 	BatchSize int `yaml:"batch_size"`
-	// Interval is the wait after a poll that found nothing; it doubles with
-	// each such poll up to MaxInterval.
+	// Interval is the wait after a poll without rows; it doubles with each such poll
+	// up to MaxInterval.
 	Interval    time.Duration `yaml:"interval"`
 	MaxInterval time.Duration `yaml:"max_interval"`
-	// Lanes is into how many parts the keys are divided among the instances,
-	// which must agree on it.
+	// Lanes is into how many parts the keys are divided among the instances: the
+	// same for all.
 	Lanes int `yaml:"lanes"`
-	// Notify is the channel on which the trigger that setup creates tells of
-	// new rows. Empty: the connector polls by the interval only.
+	// Notify is the channel of the trigger, created by setup, that tells of new rows.
+	// Empty: the connector polls by the interval only.
 	Notify string `yaml:"notify"`
 	// AfterPublish is AfterPublishMark or AfterPublishDelete.
 	AfterPublish string `yaml:"after_publish"`
-	// OrderBy are the columns that order a key's events; empty means detect.
+	// OrderBy are the columns for the order of a key's events; empty means detect.
 	OrderBy []string `yaml:"order_by"`
-	// Published is the boolean column that marks a published row, PublishedAt
-	// the one for the time. Only the defaults may be missing.
+	// Published is the boolean column marking published rows, PublishedAt the column
+	// for the time. Only the defaults may be missing.
 	Published   string `yaml:"published"`
 	PublishedAt string `yaml:"published_at"`
 	// ClaimTimeout is the longest time rows are held while their events are
@@ -41,7 +41,7 @@ const (
 	AfterPublishDelete = "delete"
 )
 
-// DefaultOptions are what an empty section means.
+// DefaultOptions are those of an empty section.
 func DefaultOptions() Options {
 	return Options{
 		BatchSize:    1000,
@@ -56,7 +56,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate reports what cannot work.
+// Validate reports impossible options.
 func (o *Options) Validate(report setting.Report) {
 	report.Number("source.poll.batch_size", o.BatchSize, 1, 100_000)
 	report.Number("source.poll.lanes", o.Lanes, 1, 1024)

@@ -15,8 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Order says what the rows of a single poll are sorted by, and how reliable
-// that is.
+// Order is the order of the rows of a single poll, and its reliability.
 type Order struct {
 	// Columns are sorted by, in this order.
 	Columns []string
@@ -26,24 +25,24 @@ type Order struct {
 	blocks string // of OrderBlocks: the sequence, quoted
 }
 
-// OrderKind is what gives the order column its values.
+// OrderKind is the source of the order column's values.
 type OrderKind uint8
 
 // The kinds of Order.
 const (
-	// OrderSequence: a sequence, at the insert. Transactions of a key that take
-	// turns are in commit order.
+	// OrderSequence: a sequence, at the insert. Transactions of a key taking turns
+	// are in commit order.
 	OrderSequence OrderKind = iota + 1
-	// OrderInsertTime: the clock at the insert. The same, unless the clock is
-	// set back.
+	// OrderInsertTime: the clock at the insert. The same, unless the clock is set
+	// back.
 	OrderInsertTime
-	// OrderTransactionTime: the clock at the transaction's beginning, which may
-	// be before it waited for its turn.
+	// OrderTransactionTime: the clock at the transaction's beginning, perhaps before
+	// a wait for a turn.
 	OrderTransactionTime
-	// OrderBlocks: a sequence that hands out values in blocks, to each session or
-	// to each instance of the application one of its own.
+	// OrderBlocks: a sequence handing out blocks of values, to each session or to
+	// each instance of the application.
 	OrderBlocks
-	// OrderUnknown: columns whose values the application sets.
+	// OrderUnknown: values set by the application.
 	OrderUnknown
 )
 
@@ -57,7 +56,7 @@ const (
 	typeTimestamptz = 1184
 )
 
-// column is what the catalogs say of a column.
+// column is a column in the catalogs.
 type column struct {
 	name     string
 	oid      uint32
@@ -65,7 +64,7 @@ type column struct {
 	identity bool
 	def      string // the default's expression
 	unique   bool   // has a unique index of its own
-	blocks   string // the sequence that fills it, if its cache or increment is not 1; else ""
+	blocks   string // the column's sequence, if with a cache or increment other than 1; else ""
 }
 
 func (c column) integer() bool { return c.oid == typeInt2 || c.oid == typeInt4 || c.oid == typeInt8 }
@@ -75,8 +74,8 @@ func (c column) sequence() bool {
 	return c.integer() && (c.identity || strings.HasPrefix(c.def, "nextval("))
 }
 
-// zone is that of the times the default puts into a column without time zone:
-// the server's. It is "" where that is UTC, or does not matter.
+// zone is the time zone of the default's values in a column without time zone: the
+// server's, or "" if UTC, or if of no matter.
 func (c column) zone(ctx context.Context, conn *pgx.Conn) (zone string, err error) {
 	def := strings.ToLower(c.def)
 	if c.oid != typeTimestamp || strings.Contains(def, "zone") || !strings.Contains(def, "now(") && !strings.Contains(def, "timestamp") {
@@ -86,7 +85,7 @@ func (c column) zone(ctx context.Context, conn *pgx.Conn) (zone string, err erro
 	return zone, err
 }
 
-// kind is that of an order by this column.
+// kind is the kind of an order by the column.
 func (c column) kind() OrderKind {
 	def := strings.ToLower(c.def)
 	switch {
@@ -102,14 +101,14 @@ func (c column) kind() OrderKind {
 	return OrderUnknown
 }
 
-// sequenceNames are looked for first among the columns a sequence fills;
-// createdNames among those with a time.
+// sequenceNames are looked for first among columns filled by a sequence, createdNames
+// among columns with a time.
 var (
 	sequenceNames = []string{"seq", "sequence", "position"}
 	createdNames  = []string{"created_at", "createdat", "occurred_at"}
 )
 
-// columns are those of a table.
+// columns are a table's.
 type columns []column
 
 func (cs columns) find(name string) (column, bool) {
@@ -120,7 +119,7 @@ func (cs columns) find(name string) (column, bool) {
 	return cs[i], true
 }
 
-// first returns the first of names that is a column and suits.
+// first returns the first suitable column among names.
 func (cs columns) first(names []string, suits func(column) bool) (column, bool) {
 	for _, name := range names {
 		if c, ok := cs.find(name); ok && suits(c) {
@@ -130,8 +129,8 @@ func (cs columns) first(names []string, suits func(column) bool) (column, bool) 
 	return column{}, false
 }
 
-// chooseOrder returns the configured order or else the best the table offers:
-// an integer id, a column filled by a sequence, the time of creation.
+// chooseOrder returns the configured order or else the table's best: an integer id, a
+// column filled by a sequence, the time of creation.
 func chooseOrder(opts Options, event transform.EventOptions, t pg.Table, cs columns) (Order, error) {
 	if by := opts.OrderBy; len(by) > 0 {
 		return configuredOrder(by, t, cs)
@@ -168,7 +167,7 @@ func configuredOrder(by []string, t pg.Table, cs columns) (Order, error) {
 	return o, nil
 }
 
-// suggest is the remedy for a column that is not there.
+// suggest is the remedy for a missing column.
 func (cs columns) suggest(key, name string) string {
 	names := make([]string, len(cs))
 	for i, c := range cs {
@@ -188,9 +187,8 @@ func idColumn(event transform.EventOptions) string {
 	return "id"
 }
 
-// AddSequenceSQL adds a column whose values rise with the inserts.
-// It does not rewrite the table; the rows that are there get 0, and so come
-// first.
+// AddSequenceSQL adds a column with values rising with the inserts, without a rewrite
+// of the table: the present rows get 0, and so come first.
 func AddSequenceSQL(t pg.Table) string {
 	seq := pg.Table{Schema: t.Schema, Name: t.Name + "_seq_seq"}.Quoted()
 	return "ALTER TABLE " + t.Quoted() + " ADD COLUMN seq bigint NOT NULL DEFAULT 0; CREATE SEQUENCE " + seq + " OWNED BY " + t.Quoted() + ".seq; " +

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// pace decides how long to wait after a poll that found nothing: from interval
-// on, twice as long each time, up to max. A single goroutine uses it.
+// pace is the wait after a poll without rows: from interval on, twice as long each time,
+// up to max. A single goroutine uses a pace.
 type pace struct {
 	interval, max time.Duration
 	wake          <-chan struct{} // a notification
 	next          time.Duration
 }
 
-// found begins anew, after a poll that found something.
+// found begins anew, after a poll with rows.
 func (p *pace) found() { p.next = 0 }
 
 // wait returns after the wait, at a notification, or when ctx ends (with its
@@ -39,20 +39,20 @@ func (p *pace) wait(ctx context.Context) error {
 // is a backlog.
 const countEvery = time.Second
 
-// quota is how many lanes a worker takes: all of them while there is little to
-// do, so that one look sees every row; an equal part of them among the workers
-// of all instances while there is a backlog. It is safe for concurrent use.
+// quota is how many lanes a worker takes: all of them without a backlog, so that a look
+// sees every row; an equal part of them among the workers of all instances during a
+// backlog. A quota is safe for concurrent use.
 type quota struct {
 	lanes   int
 	workers int // of this instance
 
 	mu      sync.Mutex
-	present int // workers that had something to do, when they were counted
+	present int // busy workers at the last count
 	counted time.Time
 }
 
-// limit is for a worker that found as much as it could take the last time, or
-// not. count tells whether it should count the workers.
+// limit is for a worker; busy: the last batch was as large as possible. count tells
+// whether to count the workers.
 func (s *quota) limit(busy bool) (lanes int, count bool) {
 	if !busy {
 		return s.lanes, false
@@ -67,15 +67,15 @@ func (s *quota) limit(busy bool) (lanes int, count bool) {
 	return (s.lanes + among - 1) / among, count
 }
 
-// among notes how many workers there are.
+// among notes the number of workers.
 func (s *quota) among(present int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.present = present
 }
 
-// rotated lists the lanes from a random one on, so that workers do not all want
-// the same ones.
+// rotated lists the lanes from a random lane on, so that workers do not all want the
+// same lanes.
 func (s *quota) rotated() []int {
 	lanes := make([]int, s.lanes)
 	first := rand.N(s.lanes)

@@ -18,11 +18,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// workers is how many claims an instance works on at a time during a backlog: one
+// workers is how many claims an instance works on at a time during a backlog: a claim
 // is delivered while another is read or marked. More would wait for the sink.
 const workers = 2
 
-// Parts are what a Pipeline works with. All but Lease are required.
+// Parts are those of a Pipeline. All but Lease are required.
 type Parts struct {
 	Options
 	// URL is the source's connection string.
@@ -36,13 +36,13 @@ type Parts struct {
 	// MaxBufferedBytes the memory of the events in flight.
 	DrainTimeout     time.Duration
 	MaxBufferedBytes int64
-	// Open opens the sink. It is called again whenever a sink has failed; the
-	// pipeline closes what it returns. It must not block.
+	// Open opens the sink, again after each failed sink. The pipeline closes all
+	// sinks. Must not block.
 	Open func() (sink.Sink, error)
-	// Lease is that of all sinks; nil: they have none.
+	// Lease is of all sinks; nil: they have none.
 	Lease   *lease.Lease
 	Metrics Metrics
-	// Kafka knows the state of the brokers. It outlives the pipeline.
+	// Kafka knows the state of the brokers, and outlives the pipeline.
 	Kafka *delivery.Downstream
 	Log   *zap.Logger
 }
@@ -67,10 +67,10 @@ type Pipeline struct {
 
 	notified chan struct{} // wakes the first worker
 	backlog  chan struct{} // wakes the others
-	bytes    int64         // that one worker may hold
+	bytes    int64         // bound for a worker's rows
 
 	inFlightEvents, inFlightBytes atomic.Int64
-	heldBack                      atomic.Int64 // rows that other sessions hold, of the last look at each table; see worker.held
+	heldBack                      atomic.Int64 // rows held by other sessions, at the last look at each table; see worker.held
 	warned                        sync.Once
 }
 
@@ -107,15 +107,15 @@ func New(p Parts) (*Pipeline, error) {
 	return r, nil
 }
 
-// stuck is how long the sink has acknowledged nothing that it has in hand.
+// stuck is how long the sink has not acknowledged the events in hand.
 func (r *Pipeline) stuck() time.Duration { return r.sink.stuck() }
 
-// Health tells how the pipeline is.
+// Health returns the pipeline's health.
 func (r *Pipeline) Health() *Health { return r.health }
 
-// Run polls until ctx ends; it then finishes the batches in hand, for at most
-// errors.drain_timeout, and returns nil. It returns early with an error it
-// cannot mend; the error's failure.Class is the process's exit code.
+// Run polls until ctx ends, then finishes the batches in hand, for at most
+// errors.drain_timeout, and returns nil. Run returns early with a permanent error; the
+// error's failure.Class is the process's exit code.
 func (r *Pipeline) Run(ctx context.Context) error {
 	polling, stopPolling := context.WithCancel(ctx)
 	defer stopPolling()
@@ -130,7 +130,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		}
 		group.Go(func() error {
 			err := w.run(polling)
-			if err != nil { // the failure of one ends all
+			if err != nil { // a worker's failure ends all
 				stopWorking(err)
 				stopPolling()
 			}

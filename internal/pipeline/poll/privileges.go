@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// Permitted returns why the role of the connection may not read, lock and mark
-// or delete the rows, if so. It does none of that.
+// Permitted returns why the connection's role may not read, lock and mark or delete the
+// rows, or nil. The rows are not touched.
 func (t *Table) Permitted(ctx context.Context, conn *pgx.Conn) error {
 	var may, hidden bool
 	err := conn.QueryRow(ctx, `

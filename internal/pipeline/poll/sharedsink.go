@@ -9,18 +9,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// sharedSink is the sink the workers share. A sink takes one delivery at a time
-// and none after a failed one; the outlet makes the workers take turns, and
-// opens a new sink in place of one that failed.
+// sharedSink is the workers' common sink. A sink takes a delivery at a time, and none
+// after a failure: sharedSink makes the workers take turns, and opens a new sink in
+// place of a failed one.
 type sharedSink struct {
 	open func() (sink.Sink, error)
-	// lease is the sink's. It is that of the claim whose rows are delivered;
-	// between two deliveries there is nothing that could come late.
+	// lease is the sink's, and lasts as long as the claim of the rows in delivery;
+	// between two deliveries no record could come late.
 	lease *lease.Lease
 	turn  chan struct{} // has an element while nobody delivers
 	sink  sink.Sink     // nil: to be opened; guarded by turn
-	// began is when the delivery in progress did; nil: there is none. It is a
-	// time and not a number, so a machine whose clock is set has no part in it.
+	// began is when the delivery in progress began; nil: no delivery. A time.Time has
+	// the monotonic clock, so a change of the machine's clock does not matter.
 	began atomic.Pointer[time.Time]
 }
 
@@ -30,8 +30,8 @@ func newSharedSink(open func() (sink.Sink, error), held *lease.Lease) *sharedSin
 	return o
 }
 
-// use waits for the turn and calls fn. No write begins after until. It returns
-// ctx's cause if that ends first.
+// use waits for the turn and calls fn. No write begins after until. If ctx ends first,
+// use returns the cause of ctx.
 func (o *sharedSink) use(ctx context.Context, until lease.Instant, fn func(sink.Sink) error) error {
 	select {
 	case <-o.turn:
@@ -51,18 +51,17 @@ func (o *sharedSink) use(ctx context.Context, until lease.Instant, fn func(sink.
 	o.began.CompareAndSwap(nil, &now)
 	err := fn(o.sink)
 	if err != nil {
-		o.lease.End() // what is on its way may be published again by now
+		o.lease.End() // records on their way may be published again by now
 		o.sink.Close()
 		o.sink = nil
-		return err // began stays as it is: nothing has been acknowledged since
+		return err // began stays: nothing has been acknowledged since
 	}
 	o.lease.Set(lease.Never)
 	o.began.Store(nil)
 	return nil
 }
 
-// stuck is how long nothing has been acknowledged although it was tried; 0
-// while there is nothing to deliver.
+// stuck is how long deliveries have not been acknowledged; 0 without events to deliver.
 func (o *sharedSink) stuck() time.Duration {
 	if began := o.began.Load(); began != nil {
 		return time.Since(*began)
@@ -70,7 +69,7 @@ func (o *sharedSink) stuck() time.Duration {
 	return 0
 }
 
-// idle notes that there is nothing to deliver.
+// idle notes that no event is left to deliver.
 func (o *sharedSink) idle() { o.began.Store(nil) }
 
 // close closes the sink. No worker may be left.

@@ -15,9 +15,9 @@ import (
 const (
 	laneBase = 0x0CDC0000
 	// presence is held by every claim, and by every worker waiting for a lane. The
-	// number of holders is the number of workers that have something to do.
+	// number of holders is the number of busy workers.
 	presence = laneBase + MaxLanes
-	// MaxLanes is the most that source.poll.lanes may be.
+	// MaxLanes bounds source.poll.lanes.
 	MaxLanes = 1024
 )
 
@@ -31,11 +31,10 @@ func (t *Table) anySQL() string {
 	return "SELECT 1 FROM " + t.Name.Quoted() + " WHERE " + t.pending + " ORDER BY " + pgsql.Name(t.Order.Columns[0]) + " LIMIT 1"
 }
 
-// beginSQL begins a claim's transaction and takes the presence. The server ends
-// the transaction if for longer than holdFor we send nothing, or read nothing
-// of its answer. The second needs a timeout of TCP: an answer that is not read
-// fills the sockets, and a statement waiting for them has no timeout of its
-// own.
+// beginSQL begins a claim's transaction and takes the presence. The server ends the
+// transaction if for longer than holdFor we send nothing, or read nothing of an answer.
+// The second needs a timeout of TCP: an unread answer fills the sockets, and a
+// statement waiting for them has no timeout of its own.
 func (t *Table) beginSQL(holdFor time.Duration) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" +
 		catalog.Environment + ";\n" +
@@ -49,13 +48,13 @@ func (t *Table) presentSQL() string {
 		" AND database = (SELECT oid FROM pg_database WHERE datname = current_database());\n", t.OID, presence)
 }
 
-// lanesSQL takes lanes nobody has, in the order given, up to limit.
+// lanesSQL takes free lanes, in the order given, up to limit.
 func (t *Table) lanesSQL(lanes []int, limit int) string {
 	return fmt.Sprintf("SELECT lane FROM unnest('{%s}'::int[]) lane WHERE pg_try_advisory_xact_lock(%d, %d + lane) LIMIT %d",
 		joinInts(lanes), t.lockClass(), laneBase, limit)
 }
 
-// awaitLaneSQL waits until it has the lane.
+// awaitLaneSQL waits for the lane.
 func (t *Table) awaitLaneSQL(lane int, patience time.Duration) string {
 	return fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true);\nSELECT pg_advisory_xact_lock(%d, %d);\nSELECT set_config('lock_timeout', '0', true)",
 		patience.Milliseconds(), t.lockClass(), laneBase+lane)
@@ -65,10 +64,9 @@ func (t *Table) awaitLaneSQL(lane int, patience time.Duration) string {
 // key, tableoid, ctid, microseconds of creation.
 const fetchColumns = 4
 
-// fetchSQL reads the first rows of the lanes and locks them. A row locked
-// elsewhere, or changed since the statement began, comes with its key only.
-// held names the lanes out of all; it may be all of them. Rows of the keys
-// without are left out.
+// fetchSQL reads the first rows of the lanes and locks them. A row locked elsewhere, or
+// changed since the statement began, comes with its key only. held names some lanes
+// out of all, or all. Rows of the keys without are left out.
 func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 	row := []string{"t.tableoid", "t.ctid", t.createdSQL()}
 	for _, c := range t.Relation.Columns {
@@ -76,16 +74,16 @@ func (t *Table) fetchSQL(held []int, all, limit int, without []string) string {
 	}
 	as, again := catalog.SendAsStored(t.charset, true), ""
 	if as != "" {
-		again = "; SET LOCAL client_encoding TO UTF8" // for what else is said in the transaction
+		again = "; SET LOCAL client_encoding TO UTF8" // for the transaction's other statements
 	}
 	return as + "SELECT cdc_head.cdc_key, cdc_row.* FROM (" + t.headSQL(held, all, limit, without) + ") cdc_head\n" +
 		" LEFT JOIN LATERAL (SELECT " + strings.Join(row, ", ") + " FROM " + t.Name.Quoted() + " t\n" +
 		"   WHERE t.ctid = cdc_head.cdc_at AND t.tableoid = cdc_head.cdc_rel AND " + t.pending + " FOR UPDATE SKIP LOCKED) cdc_row ON true" + again
 }
 
-// headSQL lists the rows to claim. It passes over rows of other lanes, but over
-// no more than a claim of all lanes would take. Otherwise a long backlog of one
-// lane would be read through again and again by the holders of the others.
+// headSQL lists the rows to claim, passing over rows of other lanes, but over no more
+// than a claim of all lanes would take. Otherwise a long backlog of a lane would be
+// read through again and again by the holders of the others.
 func (t *Table) headSQL(held []int, all, limit int, without []string) string {
 	key := pgsql.Name(t.key)
 	sql := "SELECT tableoid AS cdc_rel, ctid AS cdc_at, " + key + "::text AS cdc_key"

@@ -15,15 +15,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Table is an outbox table as polling needs it.
+// Table is an outbox table for polling.
 type Table struct {
 	Name     pg.Table
 	OID      uint32
 	Relation *pg.Relation
 	charset  *pg.Charset // of the database
 	Order    Order
-	// Index is the one that claims use; "" where there is none and every poll
-	// reads the whole table.
+	// Index is used by claims; "": none, and every poll reads the whole table.
 	Index string
 	// Nullable: rows may be neither published nor unpublished, as the flag is
 	// NULL. They are never published.
@@ -31,10 +30,10 @@ type Table struct {
 	// CreatedAt is the column telling when a row was inserted; "" for none.
 	CreatedAt string
 
-	role          string // of the connection that found out
-	building      string // an index of theirs that is not valid; "" for none
-	indexName     string // of the one that IndexSQL creates
-	zone          string // of the times in CreatedAt that have none, if it is not UTC
+	role          string // of the connection
+	building      string // an invalid index for claims; "" for none
+	indexName     string // of IndexSQL
+	zone          string // of the times in CreatedAt without a zone, if not UTC
 	partitioned   bool
 	deletes       bool     // source.poll.after_publish
 	key           string   // column
@@ -45,9 +44,9 @@ type Table struct {
 	pendingWanted string   // the same as an index should have it; "" for no condition
 }
 
-// ReadTable finds out about an outbox table: its columns, how its rows are
-// ordered and which index finds the unpublished ones. A fault an operator must
-// mend is an error of class failure.Config, with the SQL for that.
+// ReadTable reads an outbox table's columns, the order of its rows and the index of
+// unpublished rows. A fault an operator must mend is an error of class failure.Config,
+// with the SQL.
 func ReadTable(ctx context.Context, conn *pgx.Conn, opts Options, event transform.EventOptions, router *transform.Router, name pg.Table) (*Table, error) {
 	info, ok, err := catalog.ReadTable(ctx, conn, name)
 	if err != nil {
@@ -133,9 +132,8 @@ func (t *Table) choosePending(opts Options, cs columns) error {
 	return nil
 }
 
-// addMarks are the statements that add the columns which published rows are
-// marked in. They are for a table in which no row tells whether it is
-// published.
+// addMarks are the statements adding the columns for marks of published rows, for a
+// table without any.
 func (t *Table) addMarks(opts Options) string {
 	alter, published := "ALTER TABLE "+t.Name.Quoted(), pgsql.Name(opts.Published)
 	return alter + " ADD COLUMN " + published + " boolean NOT NULL DEFAULT true, ADD COLUMN IF NOT EXISTS " + pgsql.Name(opts.PublishedAt) + " timestamptz; " +
@@ -173,8 +171,8 @@ func readColumns(ctx context.Context, conn *pgx.Conn, table uint32) (columns, er
 // Condition is the SQL condition of unpublished rows.
 func (t *Table) Condition() string { return t.pending }
 
-// Grants are the statements that give a role what polling needs. FOR UPDATE
-// asks for UPDATE on at least one column.
+// Grants are the statements granting a role the privileges for polling. FOR UPDATE asks
+// for UPDATE on at least a single column.
 func (t *Table) Grants(role string) []string {
 	role = pgsql.Name(role)
 	grants := []string{"GRANT USAGE ON SCHEMA " + pgsql.Name(t.Name.Schema) + " TO " + role}
@@ -189,8 +187,7 @@ func (t *Table) Grants(role string) []string {
 	return append(grants, "GRANT "+privileges+" ON "+t.Name.Quoted()+" TO "+role)
 }
 
-// Marked are the columns a published row is marked in; none where it is
-// deleted.
+// Marked are the columns for marks of published rows; none if rows are deleted.
 func (t *Table) Marked() []string {
 	if t.deletes {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Warnings are what is doubtful about a table, each with a remedy.
+// Warnings are the doubts about a table, each with a remedy.
 func (t *Table) Warnings() []error {
 	var all []error
 	for _, w := range []error{t.MissingIndex(), t.DoubtfulOrder(), t.nulls(), t.noTime(), t.otherZone()} {
@@ -19,7 +19,7 @@ func (t *Table) Warnings() []error {
 	return all
 }
 
-// MissingIndex is the error of a table whose unpublished rows no index finds.
+// MissingIndex is the error of a table without an index of unpublished rows.
 func (t *Table) MissingIndex() error {
 	if t.Index != "" {
 		return nil

@@ -19,14 +19,14 @@ import (
 // lookEvery is how often definition and backlog of the tables are looked at.
 const lookEvery = 10 * time.Second
 
-// stallWaits are those after a delivery that failed.
+// stallWaits are the waits after a failed delivery.
 var stallWaits = backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 
-// worker claims, publishes and marks one batch after the other, on its own
-// connection. run is its only goroutine.
+// worker claims, publishes and marks batch after batch, on a connection of its own.
+// run is its only goroutine.
 type worker struct {
 	*Pipeline
-	number  int             // 0 is the one that polls
+	number  int             // 0: polls
 	working context.Context // ends when batches in hand are given up
 	router  *transform.Router
 	pace    pace
@@ -35,16 +35,16 @@ type worker struct {
 	tables []*tableState
 	looked time.Time // at the tables
 	stalls backoff.Series
-	alone  bool // at the start, no other was known to have published, or to publish, the same rows
+	alone  bool // at the start, nobody else was known to publish, or to have published, the same rows
 }
 
-// tableState is how a worker is getting on with a table.
+// tableState is a worker's state of a table.
 type tableState struct {
 	*Table
 	limit int  // of rows for the next batch
-	most  int  // that limit may grow to
-	busy  bool // the last batch was as large as it could be
-	held  int  // rows the last batch had to leave, as other sessions hold them
+	most  int  // bound of limit
+	busy  bool // the last batch was as large as possible
+	held  int  // rows left by the last batch, as other sessions hold them
 }
 
 func newWorker(working context.Context, r *Pipeline, number int) (*worker, error) {
@@ -60,8 +60,7 @@ func newWorker(working context.Context, r *Pipeline, number int) (*worker, error
 	}, nil
 }
 
-// run works until ctx ends (nil) or an error that a new connection does not
-// mend.
+// run works until ctx ends (nil), or a new connection would not help (the error).
 func (w *worker) run(ctx context.Context) error {
 	one := func(ctx context.Context) error {
 		if w.number > 0 && !w.parked(ctx) {
@@ -88,7 +87,7 @@ func (w *worker) parked(ctx context.Context) bool {
 	}
 }
 
-// session is a single connection's life. It returns why it ended.
+// session is the life of a connection, and returns the reason of the end.
 func (w *worker) session(ctx context.Context) error {
 	conn, err := catalog.ConnectPooled(ctx, w.url)
 	if err != nil {
@@ -109,7 +108,7 @@ func (w *worker) session(ctx context.Context) error {
 	return w.work(ctx, w.pace.found, func() bool { return w.pace.wait(ctx) == nil })
 }
 
-// help works off batches while there are any, and waits for the next backlog.
+// help works off a backlog, and waits for the next.
 func (w *worker) help(ctx context.Context) error {
 	return w.work(ctx, func() {}, func() bool {
 		w.lookAway()
@@ -117,8 +116,8 @@ func (w *worker) help(ctx context.Context) error {
 	})
 }
 
-// work goes over the tables until ctx ends. After each round that found rows it
-// calls found, after any other idle, which waits; false ends work.
+// work goes over the tables until ctx ends. After each round with rows work calls found,
+// after any other idle, for a wait; false ends work.
 func (w *worker) work(ctx context.Context, found func(), idle func() bool) error {
 	for ctx.Err() == nil {
 		if err := w.look(ctx); err != nil {
@@ -139,16 +138,16 @@ func (w *worker) work(ctx context.Context, found func(), idle func() bool) error
 	return nil
 }
 
-// lookAway forgets how many rows other sessions hold, because this worker does
-// not look for now.
+// lookAway forgets how many rows other sessions hold, because the worker does not look
+// for now.
 func (w *worker) lookAway() {
 	for _, t := range w.tables {
 		w.held(t, 0)
 	}
 }
 
-// round does one batch of each table in which there is something, and reports
-// whether anything was published.
+// round does a batch of each table with unpublished rows, and reports whether any were
+// published.
 func (w *worker) round(ctx context.Context) (found bool, err error) {
 	waiting := false
 	for _, t := range w.tables {
@@ -212,8 +211,7 @@ func (w *worker) look(ctx context.Context) error {
 	return nil
 }
 
-// readTables reads the tables' definitions, and the backlog of all, which only
-// the first worker counts.
+// readTables reads the tables' definitions and, in the first worker, the total backlog.
 func (w *worker) readTables(ctx context.Context) (total Backlog, err error) {
 	err = catalog.Pooled(ctx, w.conn, func() error { return w.readEach(ctx, &total) })
 	return total, err
@@ -251,9 +249,8 @@ func (w *worker) readEach(ctx context.Context, total *Backlog) error {
 	return nil
 }
 
-// meant is the error of a table this instance would publish once more. A worker
-// looks at its start only: an instance with a mistake that starts later must
-// not stop this one.
+// meant is the error of a table the instance would publish once more. A worker looks
+// at its start only: a later instance with a mistake must not stop the present one.
 func (w *worker) meant(ctx context.Context, t *Table) error {
 	if w.alone {
 		return nil
@@ -264,8 +261,7 @@ func (w *worker) meant(ctx context.Context, t *Table) error {
 	return w.notStreamed(ctx, t)
 }
 
-// notStreamed is the error of a table a running instance reads from a slot,
-// too.
+// notStreamed is the error of a table read also from a slot, by a running instance.
 func (w *worker) notStreamed(ctx context.Context, t *Table) error {
 	slots, err := catalog.Reading{Tables: []uint32{t.OID}}.OtherReaders(ctx, w.conn)
 	if err != nil || len(slots) == 0 {
@@ -275,7 +271,7 @@ func (w *worker) notStreamed(ctx context.Context, t *Table) error {
 		"table %s is read from slot %s by a running instance: each event would be published twice", t.Name, slots[0])
 }
 
-// announce logs once what an operator should know about the tables.
+// announce logs the tables, and once their warnings.
 func (w *worker) announce() {
 	for _, t := range w.tables {
 		w.log.Info("polling", zap.Stringer("table", t.Name), zap.Strings("order_by", t.Order.Columns), zap.String("index", t.Index))

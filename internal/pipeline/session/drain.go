@@ -10,19 +10,17 @@ import (
 const (
 	// look is how often missing is asked.
 	look = 100 * time.Millisecond
-	// topicGrace is how long a topic must be missing until that counts. A
-	// broker that has just started, or has not heard of a new topic yet, may
-	// call it missing too.
+	// topicGrace is how long a topic must be missing before it counts. A broker just
+	// started, or without news of a new topic, may call the topic missing, too.
 	topicGrace = time.Second
 )
 
 var errTimeout = errors.New("errors.drain_timeout has passed")
 
-// Drain bounds the wait for everything in flight when a connector stops; it
-// does not stop that itself. It returns nil once done is closed, or why it gave
-// up if timeout has passed, or if delivery waits for topics that do not exist:
-// no wait would bring them. missing lists those topics; it is called from this
-// goroutine.
+// Drain bounds the wait for everything in flight when a connector stops, and stops
+// nothing. It returns nil once done is closed, or the reason for giving up: timeout has
+// passed, or the delivery waits for missing topics, and no wait would bring them.
+// missing lists these topics, on the caller's goroutine.
 func Drain(done <-chan struct{}, timeout time.Duration, missing func() []string) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

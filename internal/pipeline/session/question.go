@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Question is what a source asks the server beside its stream, one at a time.
-// The zero value is none. It is safe for concurrent use.
+// Question is a source's present question to the server beside the stream. The zero value
+// is none. A Question is safe for concurrent use.
 type Question struct{ begun atomic.Pointer[time.Time] }
 
-// Ask notes that it is asked now, until answered is called.
+// Ask begins a question, until answered is called.
 func (q *Question) Ask() (answered func()) {
 	now := time.Now()
 	q.begun.Store(&now)

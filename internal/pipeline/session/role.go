@@ -10,7 +10,7 @@ const (
 	Stopping = "stopping"
 )
 
-// Role is what an instance does now, and since when. Its owner guards it.
+// Role is the present work of an instance, and since when. The owner guards a Role.
 type Role struct {
 	Name  string
 	Since time.Time

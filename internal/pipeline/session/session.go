@@ -1,8 +1,8 @@
-// Package session keeps a source connected to its server: one session after the
-// other, until there is a reason that a new one does not remove. It also has
-// what any source is at the time (Role), and bounds its wait at a stop (Drain).
+// Package session keeps a source connected to its server: session after session, until a
+// new session would not help. It also has the role of any source (Role), and bounds the
+// wait at a stop (Drain).
 //
-// Non-goals: what a session does.
+// Non-goals: the content of a session.
 package session
 
 import (
@@ -15,17 +15,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// reset: a session that lasted this long starts the backoff anew.
+// reset: a session of this length starts the backoff anew.
 const reset = 30 * time.Second
 
-// waits are those between sessions.
+// waits are the waits between sessions.
 var waits = backoff.Range{First: 100 * time.Millisecond, Longest: 10 * time.Second}
 
-// Metrics is told what any source does. Its methods are called from several
+// Metrics is told of the work of any source. The methods are called from several
 // goroutines and must not block.
 type Metrics interface {
-	// Reconnected counts new connections after a broken one; side is postgres,
-	// kafka or checkpoint.
+	// Reconnected counts broken connections; side is postgres, kafka or checkpoint.
 	Reconnected(side string)
 	// Connected is told whether a side, postgres or kafka, can be reached.
 	Connected(side string, ok bool)
@@ -33,13 +32,13 @@ type Metrics interface {
 	Role(role string)
 	// Capacity is told how many bytes may be in flight at most.
 	Capacity(bytes int64)
-	// Observe hands over what is read when metrics are collected.
+	// Observe hands over functions for the collection of metrics.
 	Observe(received, confirmed func() pg.LSN, inFlightEvents, inFlightBytes func() int64)
 }
 
-// Keep runs one session after the other. It returns nil once ctx has ended, and
-// a session's error where that is final or not transient. failed is told of
-// every other error, and how long Keep waits then.
+// Keep runs session after session. It returns nil once ctx has ended, and a session's
+// error if final or not transient. failed is told of every other error, and of the wait
+// before the next session.
 func Keep(ctx context.Context, one func(context.Context) error, final error, failed func(err error, wait time.Duration)) error {
 	retry := backoff.Series{Range: waits}
 	for {
