@@ -57,8 +57,8 @@ type doubtfulDocument struct {
 
 func documentsOf(all []checkpoint.Doubtful) (docs []doubtfulDocument) {
 	for _, d := range all {
-		d.Saved.Doubtful = nil // they are among all, unless they are passed
-		d.Saved.Ends = nil     // they are those of the checkpoint that counts, at least
+		d.Saved.Doubtful = nil // among all, unless passed
+		d.Saved.Ends = nil     // the counting checkpoint's are as high at least
 		docs = append(docs, doubtfulDocument{newDocument(d.Saved), d.Producer, d.Epoch, d.Aborted, d.Committed, d.Written})
 	}
 	return docs
@@ -183,8 +183,8 @@ func parseLSN(s string) (pg.LSN, error) {
 }
 
 // unreadable is the error of bytes that are no checkpoint. A start without the
-// checkpoint would not notice that the slot is another, so only an operator may
-// decide on it.
+// checkpoint would not notice another slot, so only an operator may decide on a
+// start.
 func unreadable(where string, err error) error {
 	return failure.Configf(
 		"if nothing else writes there, set checkpoint.key (for a file: checkpoint.path) to a new name: the slot is then read on from its own confirmed position (with source.snapshot: initial, once it is decided whether the table is published again)",

@@ -11,10 +11,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 )
 
-// Forget removes what the store keeps under its key, as if nothing had ever
+// Forget removes the checkpoint under the store's key, as if nothing had ever
 // been saved. It is for the end of a connector's life: without the checkpoint
-// of an existing slot, nobody can tell whether somebody moved the slot. It is
-// no error if there is nothing to forget.
+// of an existing slot, nobody can tell whether somebody moved the slot. A missing
+// checkpoint is no error.
 func Forget(ctx context.Context, s checkpoint.Store) error {
 	f, ok := s.(interface{ forget(context.Context) error })
 	if !ok {

@@ -19,13 +19,14 @@ import (
 
 // kafka keeps checkpoints as Kafka Connect keeps its offsets: the last record
 // of each key in a compacted topic, here of one partition. A record without a
-// value forgets the checkpoint. While a Kafka transaction is open in a topic, nobody can
-// tell what the last checkpoint behind it is; so each key has a topic of its own.
+// value forgets the checkpoint. While a Kafka transaction is open in a topic, the
+// last checkpoint behind the transaction is unknown; so each key has a topic of
+// its own.
 type kafka struct {
 	client *kgo.Client // asks
 	writer *kgo.Client // writes; the same as client until brokers refuse it; used by Save
 	opts   []kgo.Opt
-	base   string // what the topics of all keys begin with
+	base   string // the common beginning of all keys' topics
 	topic  string // the key's
 	key    string
 	tools  broker.Tools
@@ -33,30 +34,30 @@ type kafka struct {
 	height height
 }
 
-// metadataAge is how old the client's knowledge of the topic may be. After that
-// it asks again, so that it learns of a new topic or a new leader.
+// metadataAge is the greatest age of the client's knowledge of the topic. Then the
+// client asks again, and learns of a new topic or a new leader.
 const metadataAge = 100 * time.Millisecond
 
-// unknownRetries is how many times in a row brokers must say that they do not
-// know the topic until a save counts it as deleted. A broker that has just
-// started may say so too. With kgo's backoff that takes a few seconds.
+// unknownRetries is the number of answers in a row without knowledge of the topic
+// after which a save takes the topic for deleted. A broker just started may answer
+// so, too. With kgo's backoff the retries take a few seconds.
 const (
 	unknownRetries  = 12
 	unknownPatience = 5 * time.Second
 )
 
-// saveRetries is how often the client repeats a save that brokers refuse,
-// before it returns their answer. With its pauses that takes about two seconds:
+// saveRetries is the number of repetitions of a refused save, before the client
+// returns the brokers' answer. With the pauses they take about two seconds:
 // enough for a partition to get another leader. A save that may have been
-// written is repeated until its context ends.
+// written is repeated until the context ends.
 const saveRetries = 20
 
 // NewKafka returns the store that keeps the checkpoint as the last record under
-// key in Topic(base, key). It creates the topic where it is missing, and refuses one
-// that is not compacted or has several partitions. opts are for a client of the
-// store's own; the store overrides those that concern producing. tools
-// are for remedies. NewKafka blocks until a
-// broker answers, the client gives up or ctx ends.
+// key in Topic(base, key). NewKafka creates a missing topic, and refuses a topic
+// without compaction or with several partitions. opts are for a client of the
+// store's own; the store overrides the options for producing. tools are for
+// remedies. NewKafka blocks until a broker answers, the client gives up or ctx
+// ends.
 func NewKafka(ctx context.Context, opts []kgo.Opt, base, key string, tools broker.Tools) (checkpoint.Store, error) {
 	link := new(link)
 	opts = append(append([]kgo.Opt(nil), opts...),
@@ -67,8 +68,8 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, base, key string, tools broke
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.RecordRetries(saveRetries),
 		kgo.RecordDeliveryTimeout(0),
-		// Otherwise a save whose answer is lost would outlive its context.
-		// Writing a checkpoint twice does no harm.
+		// Otherwise a save without an answer would outlive its context. A
+		// checkpoint may be written twice.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.UnknownTopicRetries(unknownRetries),
 		kgo.MetadataMinAge(metadataAge),
@@ -103,21 +104,21 @@ func (k *kafka) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
 	return f.Checkpoint, f.ok, nil
 }
 
-// deepPatience bounds a look at the whole topic. If it is over, what is at the end of the
-// topic counts, and the next read looks at the whole again.
+// deepPatience bounds a look at the whole topic. Afterwards the end of the topic counts, and
+// the next read looks at the whole again.
 const deepPatience = 4 * time.Second
 
 // look finds the last checkpoint that counts. It is near the end of the topic, unless a
-// former holder of the slot, which was paused, wrote one later, with a lower epoch: then
-// any number of records of aborted transactions may be in between. So the first look is at
-// the whole topic, and so is one that finds a lower epoch than the one before.
+// paused former holder of the slot later wrote another, with a lower epoch: then any number
+// of records of aborted transactions may be in between. So the first look is at the whole
+// topic, and so is a look after a lower epoch than before.
 func (k *kafka) look(ctx context.Context, log *kafkalog.Partition) (found, error) {
 	l, err := lookAt(ctx, k.key, kafkalog.Newest, log, log.Raw())
 	if err != nil {
 		return found{}, err
 	}
 	f, err := l.found()
-	if f.nothing { // which took a look at the whole
+	if f.nothing { // known after a look at the whole
 		k.height.note(&f)
 	}
 	if err != nil || l.fenced() || !k.height.below(&f) {
@@ -137,15 +138,15 @@ func (k *kafka) look(ctx context.Context, log *kafkalog.Partition) (found, error
 	return f, err
 }
 
-// height is the highest epoch found. The methods may be called from several goroutines.
+// height is the highest epoch found. Several goroutines may call the methods.
 type height struct {
 	mu     sync.Mutex
 	looked bool // at the whole topic
 	epoch  int64
 }
 
-// below reports whether a checkpoint of a higher epoch may be in the topic than the one
-// found, and otherwise notes that.
+// below reports whether the topic may have a checkpoint of a higher epoch than the checkpoint
+// found, and otherwise notes the epoch found.
 func (h *height) below(f *found) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,24 +157,25 @@ func (h *height) below(f *found) bool {
 	return false
 }
 
-// note notes what was found in the whole topic.
+// note notes the result of a look at the whole topic.
 func (h *height) note(f *found) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.looked, h.epoch = true, f.Epoch
 }
 
-// found is what is under a key: a checkpoint, if ok.
+// found is the checkpoint under a key, if ok.
 type found struct {
 	checkpoint.Checkpoint
 	ok      bool
-	offset  int64 // of the record that decides
+	offset  int64 // of the deciding record
 	nothing bool  // there is no record, not even one without a value
 }
 
-// pick returns what counts among the newest records of one key, given in the
-// order of the log: the furthest checkpoint of the highest epoch. Records before
-// one without a value do not count, nor do unreadable ones that were overwritten.
+// pick returns the counting checkpoint among the newest records of a key, given in
+// the order of the log: the furthest checkpoint of the highest epoch. Records
+// before a record without a value do not count, nor do overwritten unreadable
+// records.
 func pick(records []*kgo.Record) (f found, err error) {
 	f.nothing = len(records) == 0
 	for _, r := range records {
@@ -195,8 +197,7 @@ func pick(records []*kgo.Record) (f found, err error) {
 	return f, err
 }
 
-// classify adds class and remedy to the broker errors that only an operator can
-// fix.
+// classify adds class and remedy to broker errors for an operator.
 func (k *kafka) classify(err error, operation string) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
@@ -216,5 +217,5 @@ func (k *kafka) classify(err error, operation string) error {
 }
 
 // TopicOperations are all operations on the topic. A remedy names all of them:
-// with only the refused one allowed, the next one would be refused.
+// with only the refused operation allowed, the next would be refused.
 const TopicOperations = "Read --operation Write --operation Describe --operation DescribeConfigs --operation Create"

@@ -15,14 +15,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// ErrGone is wrapped by the error of a load of a checkpoint that was in the
-// store, and is not there any more. It is a loss.
+// ErrGone is wrapped by the error of a load of a checkpoint that has disappeared
+// from the store. It is a loss.
 var ErrGone = errors.New("it was deleted or emptied")
 
-// look is what a log has under the key, from its newest checkpoint on that counts.
+// look has a log's records under the key, from the newest counting checkpoint on.
 type look struct {
-	records []*kgo.Record // what counts, in order
-	aborted []aborted     // what does not
+	records []*kgo.Record // they count, in order
+	aborted []aborted     // they do not
 	alien   *kgo.Record   // a record under the key that is no checkpoint; nil: none was seen
 }
 
@@ -30,9 +30,8 @@ type look struct {
 type aborted struct {
 	record *kgo.Record
 	epoch  int16 // of the marker
-	// torn reports that the transaction had been committed before, here. Consumers see
-	// the checkpoint, but it does not count, as other partitions may have the abort
-	// alone.
+	// torn: the transaction had been committed before, here. Consumers see the checkpoint,
+	// but it does not count, as other partitions may have the abort alone.
 	torn bool
 }
 
@@ -40,14 +39,14 @@ type aborted struct {
 type search = func(context.Context, kafkalog.Log, func(*kgo.Record) bool) ([]*kgo.Record, error)
 
 // fenced reports whether the last record was written in a transaction. A
-// connector that has lost the slot can write none behind that record.
+// connector that has lost the slot can write no record behind it.
 func (l *look) fenced() bool {
 	n := len(l.records)
 	return n > 0 && l.records[n-1].Attrs.IsTransactional()
 }
 
-// lookAt searches a log for a checkpoint under the key that counts. raw is the same log with
-// all that was aborted, and with markers.
+// lookAt searches a log for a counting checkpoint under the key. raw is the same log with
+// aborted records and markers.
 func lookAt(ctx context.Context, key string, search search, log, raw kafkalog.Log) (l look, err error) {
 	torn := func(r *kgo.Record) bool {
 		return slices.ContainsFunc(l.aborted, func(a aborted) bool { return a.torn && a.record.Offset == r.Offset })
@@ -84,15 +83,13 @@ func lookAt(ctx context.Context, key string, search search, log, raw kafkalog.Lo
 	}
 }
 
-// alien reports that a record is none of a store's: a store's have no headers but those
-// that begin with cdc-. Each event has a header more, its id, whatever its payload says
-// and whichever connector has published it.
+// alien reports that a record is no store's: all headers of a store's records begin with
+// cdc-. Each event has another header, the id, whatever the payload and the connector.
 func alien(r *kgo.Record) bool {
 	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return !strings.HasPrefix(h.Key, "cdc-") })
 }
 
-// abortedIn returns the checkpoints that were aborted, given a part of a log with
-// markers.
+// abortedIn returns the aborted checkpoints in a part of a log with markers.
 func abortedIn(log []*kgo.Record) (all []aborted) {
 	type producer struct{ open, committed []*kgo.Record }
 	producers := make(map[int64]producer)
@@ -107,8 +104,9 @@ func abortedIn(log []*kgo.Record) (all []aborted) {
 			for _, open := range p.open {
 				all = append(all, aborted{open, r.ProducerEpoch, false})
 			}
-			// The next transaction may have been aborted before it came here. But if it has
-			// an epoch of its own (transaction.version 2), this one's abort has another one.
+			// The abort may be of a later transaction without records here. But if each
+			// transaction has an epoch of its own (transaction.version 2), such an abort has
+			// yet another epoch.
 			for _, committed := range p.committed {
 				if r.ProducerEpoch == committed.ProducerEpoch+1 && !empty(committed) {
 					all = append(all, aborted{committed, r.ProducerEpoch, true})
@@ -121,7 +119,7 @@ func abortedIn(log []*kgo.Record) (all []aborted) {
 	return all
 }
 
-// header is the value of a record's header; nil: it has none.
+// header is the value of a record's header; nil: no such header.
 func header(r *kgo.Record, key string) []byte {
 	for _, h := range r.Headers {
 		if h.Key == key {
@@ -131,7 +129,7 @@ func header(r *kgo.Record, key string) []byte {
 	return nil
 }
 
-// written is what the checkpoint's transaction has besides; nil where that is not known.
+// written are the other records of the checkpoint's transaction; nil: unknown.
 func written(r *kgo.Record) checkpoint.Written {
 	w, err := checkpoint.ParseWritten(header(r, checkpoint.WrittenHeader))
 	if err != nil {
@@ -140,7 +138,7 @@ func written(r *kgo.Record) checkpoint.Written {
 	return w
 }
 
-// endsOf are the ends with the checkpoint's transaction; nil where they are not known.
+// endsOf are the ends with the checkpoint's transaction; nil: unknown.
 func endsOf(r *kgo.Record) checkpoint.Ends {
 	ends, err := checkpoint.ParseEnds(header(r, checkpoint.EndsHeader))
 	if err != nil {
@@ -149,19 +147,19 @@ func endsOf(r *kgo.Record) checkpoint.Ends {
 	return ends
 }
 
-// empty reports whether the transaction has nothing but the checkpoint.
+// empty reports whether the transaction certainly has nothing but the checkpoint.
 func empty(r *kgo.Record) bool {
 	w := written(r)
 	return w != nil && len(w) == 0
 }
 
-// found returns what counts, with what is in doubt behind it.
+// found returns the counting checkpoint, with the doubtful transactions behind it.
 func (l look) found() (found, error) {
 	f, err := pick(l.records)
 	if err != nil {
 		return f, err
 	}
-	if r := l.alien; r != nil && f.nothing { // it may have taken the place of a checkpoint
+	if r := l.alien; r != nil && f.nothing { // it may have replaced a checkpoint
 		return f, unreadable(fmt.Sprintf("the record at offset %d of topic %s under key %q", r.Offset, r.Topic, r.Key), errors.New("it has headers that no checkpoint has, as an event does"))
 	}
 	for _, a := range l.aborted {
@@ -180,7 +178,7 @@ func (l look) found() (found, error) {
 		if err != nil {
 			return f, err
 		}
-		if r.Timestamp.After(cp.SavedAt) { // a transaction that fails is written again, perhaps much later
+		if r.Timestamp.After(cp.SavedAt) { // a failed transaction is written again, perhaps much later
 			cp.SavedAt = r.Timestamp.UTC()
 		}
 		f.Doubtful = append(slices.Clip(f.Doubtful), checkpoint.Doubtful{

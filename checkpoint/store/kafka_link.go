@@ -14,7 +14,7 @@ import (
 )
 
 // link remembers the last error of a connection to a broker. The client itself
-// only says that it tried too often, or for too long. A link is a
+// only reports too many tries, or too long a time. A link is a
 // kgo.HookBrokerConnect and HookBrokerE2E.
 type link struct {
 	mu      sync.Mutex

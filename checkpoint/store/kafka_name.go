@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// longestTopic is the most characters brokers take for a name.
+// longestTopic is the brokers' limit of a name, in characters.
 const longestTopic = 249
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_]+(/[A-Za-z0-9_]+)?$`)
 
-// Topic is the topic of the key's checkpoint, where checkpoint.topic is base. Two keys
-// never have the same, nor two that differ only in dots and underscores, which brokers
-// refuse.
+// Topic is the topic of the key's checkpoint, where checkpoint.topic is base. The topics of
+// two keys always differ, and in more than dots and underscores: brokers refuse such pairs.
 func Topic(base, key string) string {
 	name := base + "." + strings.Replace(key, "/", "-", 1)
 	if plainKey.MatchString(key) && len(name) <= longestTopic {

@@ -16,29 +16,28 @@ import (
 
 const cleanupPolicy = "cleanup.policy"
 
-// topicConfig is what the store needs of its topic. It is only compacted,
-// because a checkpoint may be older than any retention. It is compacted often:
-// the cleaner leaves the active segment alone, so segments are as small as
-// brokers allow (1 MiB since Kafka 4.0, a few thousand checkpoints).
+// topicConfig has the settings of the store's topic. It is only compacted,
+// because a checkpoint may be older than any retention, and compacted often: the
+// cleaner leaves the active segment alone, so segments are as small as brokers
+// allow (1 MiB since Kafka 4.0, a few thousand checkpoints).
 var topicConfig = map[string]string{
 	cleanupPolicy:               "compact",
 	"segment.bytes":             "1048576",
 	"min.cleanable.dirty.ratio": "0.1",
 }
 
-// createTimeout is what brokers have for the creation.
+// createTimeout is the brokers' time for the creation.
 const createTimeout = 15 * time.Second
 
-// topicPatience is how long a topic that was just created may stay unknown to
-// the brokers, and topicPoll how often they are asked.
+// topicPatience is how long a topic just created may stay unknown to the brokers,
+// and topicPoll the time between two questions.
 const (
 	topicPatience = 15 * time.Second
 	topicPoll     = 50 * time.Millisecond
 )
 
-// leastAsked is how many times brokers are asked at least, even if the time is
-// over. A process that was suspended may find that the time is over after its
-// first question.
+// leastAsked is the least number of questions, even if the time is over. For a
+// process that was suspended the time may be over after the first question.
 const leastAsked = 10
 
 // ensureTopic checks the topic or creates it.
@@ -53,8 +52,7 @@ func (k *kafka) ensureTopic(ctx context.Context) error {
 	return k.checkTopic(ctx, topic)
 }
 
-// describe returns the topic's metadata; a topic that cannot be used now is an
-// error.
+// describe returns the topic's metadata; an unusable topic is an error.
 func (k *kafka) describe(ctx context.Context) (kafkalog.Topic, error) {
 	topic, err := kafkalog.Describe(ctx, k.client, k.topic)
 	if err != nil {
@@ -89,9 +87,9 @@ func (k *kafka) classifyCreate(err error) error {
 	return k.classify(err, "Create")
 }
 
-// untilKnown repeats f, for patience, while brokers say that they do not know
-// the topic or its leader. Some may not have heard of a new topic yet, and a
-// broker that has just started may not have heard of any.
+// untilKnown repeats f, for patience, while brokers do not know the topic or its
+// leader. Some may not have heard of a new topic yet, and a broker just started
+// of no topic at all.
 func untilKnown(ctx context.Context, patience time.Duration, f func(context.Context) error) error {
 	ends := time.Now().Add(patience)
 	for asked := 1; ; asked++ {
@@ -105,8 +103,8 @@ func untilKnown(ctx context.Context, patience time.Duration, f func(context.Cont
 	}
 }
 
-// checkTopic refuses a topic that would lose the checkpoint, or the order of
-// two checkpoints (failure mode 36).
+// checkTopic refuses a topic without safety for the checkpoint, or for the order
+// of two checkpoints (failure mode 36).
 func (k *kafka) checkTopic(ctx context.Context, topic kafkalog.Topic) error {
 	if n := len(topic.Leaders); n != 1 {
 		return failure.Configf("set checkpoint.topic to a name that is free (cdc-outbox creates it), or to a topic of one partition",

@@ -13,16 +13,15 @@ import (
 )
 
 // openPatience is how long a load waits for the end of transactions: longer than
-// those of a connector that works take. openPoll is how often it looks.
+// the transactions of a working connector. openPoll is the time between two looks.
 const (
 	openPatience = 2 * time.Second
 	openPoll     = 20 * time.Millisecond
 )
 
-// settled repeats a read of one log until no transaction is open before its end,
-// which is the high watermark of the time when it was opened. A read up to the
-// last stable offset would miss a checkpoint behind the first record of another
-// connector's transaction.
+// settled repeats a read of a log until no transaction is open before the end, the
+// high watermark at the opening. A read up to the last stable offset would miss a
+// checkpoint behind the first record of another connector's transaction.
 func settled(ctx context.Context, read func() error) error {
 	ends := time.Now().Add(openPatience)
 	for asked := 1; ; asked++ {
@@ -36,10 +35,9 @@ func settled(ctx context.Context, read func() error) error {
 	}
 }
 
-// Marker makes records that save checkpoints, for the transactions that they are
-// to be part of.
+// Marker makes records of checkpoints, to be written in transactions.
 type Marker interface {
-	// Mark returns what Save would write.
+	// Mark returns the record that Save would write.
 	Mark(cp checkpoint.Checkpoint) (*kgo.Record, error)
 }
 

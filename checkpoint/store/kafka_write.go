@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// Save gives brokers that refuse the checkpoint a few seconds, and then returns
-// their answer. If a broker may have taken it, the client goes on until it
-// knows; a later save waits behind it.
+// Save repeats a refused checkpoint for a few seconds, and then returns the
+// brokers' answer. If a broker may have taken the checkpoint, the client goes on
+// until the outcome is known; a later save waits.
 func (k *kafka) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	value, err := encode(cp)
 	if err != nil {
@@ -36,9 +36,9 @@ func (k *kafka) Close() {
 	k.client.Close()
 }
 
-// write makes a record under the key durable; nil forgets the checkpoint. A
-// writer that was refused its producer id can never write (see broker.Refused): a new one
-// takes its place.
+// write makes a record under the key durable; nil forgets the checkpoint. A writer
+// without a producer id, refused by a broker, can never write (see broker.Refused),
+// and is replaced.
 func (k *kafka) write(ctx context.Context, value []byte) error {
 	retry := backoff.Series{Range: renewWaits}
 	for refused := 1; ; refused++ {
@@ -63,8 +63,8 @@ func (k *kafka) write(ctx context.Context, value []byte) error {
 // first.
 var renewWaits = backoff.Range{First: 100 * time.Millisecond, Longest: time.Second}
 
-// renew replaces the writer. Nothing is in flight: the refusal failed
-// everything that the writer had.
+// renew replaces the writer. Nothing is in flight: the refusal failed all records
+// of the writer.
 func (k *kafka) renew() error {
 	fresh, err := broker.Connect(k.opts...)
 	if err != nil {
@@ -91,8 +91,8 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 	k.link.reset()
 	for {
 		err := k.produceOnce(ctx, value)
-		// If a save was given up and its record still waits in the client, all
-		// records behind it fail with the error of its context.
+		// If the record of an abandoned save still waits in the client, all
+		// records behind fail with the error of its context.
 		if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 			continue
 		}
@@ -100,9 +100,9 @@ func (k *kafka) produce(ctx context.Context, value []byte) error {
 	}
 }
 
-// refusalPoll is how often a waiting save asks whether its client was refused a
-// producer id. Such a client fails what it has buffered, but it may miss the
-// first record of a topic that it has just learned of.
+// refusalPoll is the time between two questions of a waiting save for a refused
+// producer id. A client without an id fails its buffered records, but may miss the
+// first record of a topic just learned of.
 const refusalPoll = time.Second
 
 func (k *kafka) produceOnce(ctx context.Context, value []byte) error {

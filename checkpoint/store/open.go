@@ -16,10 +16,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// Open opens the store that cfg chooses. key names the checkpoint where cfg.Key
-// is empty; by convention it is database/slot. kafka and tools are for
-// StoreKafka, see NewKafka, and url the database for StorePostgres; the other stores ignore
-// them. It blocks until the store answers or ctx ends.
+// Open opens the store chosen in cfg. key names the checkpoint where cfg.Key is
+// empty; by convention, key is database/slot. kafka and tools are for StoreKafka,
+// see NewKafka, and url is the database for StorePostgres; the other stores ignore
+// them. Open blocks until the store answers or ctx ends.
 func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, tools broker.Tools, url string) (checkpoint.Store, error) {
 	if cfg.Key != "" {
 		key = cfg.Key
@@ -37,12 +37,12 @@ func Open(ctx context.Context, cfg Options, key string, kafka []kgo.Opt, tools b
 	return nil, fmt.Errorf("checkpoint.store: unknown store %q", cfg.Store)
 }
 
-// Options say where the acked position is kept beside the slot, as the section
-// checkpoint has them.
+// Options say where the acked position is kept beside the slot: the section
+// checkpoint of the configuration.
 type Options struct {
 	// Store is StoreKafka, StorePostgres, StoreFile or StoreNone.
 	Store string `yaml:"store"`
-	Topic string `yaml:"topic"` // StoreKafka: what the topics begin with, see Topic
+	Topic string `yaml:"topic"` // StoreKafka: the beginning of the topics' names, see Topic
 	Table string `yaml:"table"` // StorePostgres
 	Path  string `yaml:"path"`  // StoreFile
 	// Key names this connector's checkpoint among others in the same store;
@@ -61,7 +61,7 @@ const (
 	StoreNone     = "none"
 )
 
-// DefaultOptions are what an empty section means.
+// DefaultOptions are the options of an empty section.
 func DefaultOptions() Options {
 	return Options{
 		Store:    StoreKafka,
@@ -71,7 +71,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate reports what cannot work.
+// Validate reports impossible options.
 func (o *Options) Validate(report setting.Report) {
 	report.OneOf("checkpoint.store", o.Store, StoreKafka, StorePostgres, StoreFile, StoreNone)
 	report.Between("checkpoint.interval", o.Interval, time.Millisecond, time.Minute)
@@ -89,8 +89,8 @@ func (o *Options) Validate(report setting.Report) {
 	}
 }
 
-// none keeps nothing. There is only the slot's own confirmed position, and
-// nobody notices a slot that was recreated or advanced.
+// none keeps nothing. There is only the slot's own confirmed position, and nobody
+// notices a recreated or advanced slot.
 type none struct{}
 
 func (none) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
@@ -99,8 +99,7 @@ func (none) Load(context.Context) (checkpoint.Checkpoint, bool, error) {
 func (none) Save(context.Context, checkpoint.Checkpoint) error { return nil }
 func (none) Close()                                            {}
 
-// ShareRemedy says what to do so that all instances of one connector see the
-// same checkpoint.
+// ShareRemedy is the way to a common checkpoint for all instances of a connector.
 func ShareRemedy(cfg Options) string {
 	if cfg.Store == StoreFile {
 		return "instances on several machines must see one file: put checkpoint.path (" + cfg.Path + ") on storage that they share, " +
@@ -109,9 +108,9 @@ func ShareRemedy(cfg Options) string {
 	return "give all instances of the connector the same checkpoint.store, with the same topic or table, and checkpoint.key"
 }
 
-// OwnFile adds another possible reason to a loss that Verify found, where the
-// checkpoint is in a file: an instance on another machine, with a file of its
-// own, has read the slot.
+// OwnFile adds another possible reason to a loss found by Verify, where the
+// checkpoint is in a file: an instance on another machine, with another file, has
+// read the slot.
 func OwnFile(err error, cfg Options, stored *checkpoint.Checkpoint, slot catalog.Slot) error {
 	if cfg.Store != StoreFile || failure.ClassOf(err) != failure.Loss || stored == nil || slot.ConfirmedFlush <= stored.LSN {
 		return err
@@ -121,12 +120,12 @@ func OwnFile(err error, cfg Options, stored *checkpoint.Checkpoint, slot catalog
 		"%w; or it was read by an instance on another machine that keeps its checkpoint in a file of its own, and %s is old", err, cfg.Path)
 }
 
-// SQLTable is Table as SQL, and the schema in it as SQL. A name without a schema
-// is one of public here; see LocateTable.
+// SQLTable is Table as SQL, and its schema as SQL. A name without a schema is in
+// public here; see LocateTable.
 func (o *Options) SQLTable() (table, schema string) {
 	t, err := pg.ParseTable(o.Table)
 	if err != nil {
-		return o.Table, "" // PostgreSQL has more to say about it
+		return o.Table, "" // PostgreSQL has the better error
 	}
 	return t.Quoted(), pgsql.Name(t.Schema)
 }

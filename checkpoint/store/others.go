@@ -18,18 +18,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// Unnoted is a slot without a checkpoint, or a slot that is to be made: whether to read it.
+// Unnoted judges a slot without a checkpoint, existing or to be made: may it be read?
 type Unnoted struct {
 	Seen     checkpoint.Server
 	Reading  catalog.Reading
 	Siblings []string         // slots that do not count
-	Store    checkpoint.Store // nil: it is not there yet
-	Saves    bool             // whether there is to be one
-	Begun    bool             // the store says that nobody has read the slot yet
+	Store    checkpoint.Store // nil: not made yet
+	Saves    bool             // there is a store, now or later
+	Begun    bool             // by the store's word, nobody has read the slot yet
 }
 
-// Vanished warns of a slot that was read before, so that its checkpoint was lost; nil: it was
-// not, as far as the server knows.
+// Vanished warns of a slot read before, so that a checkpoint was lost; nil: it was not read,
+// as far as the server knows.
 func (u *Unnoted) Vanished(ctx context.Context, conn *pgx.Conn) (warning, err error) {
 	if !u.Saves || u.Begun || !u.Seen.Exists {
 		return nil, nil
@@ -41,10 +41,11 @@ func (u *Unnoted) Vanished(ctx context.Context, conn *pgx.Conn) (warning, err er
 	return checkpoint.Vanished(u.Seen.Slot), nil
 }
 
-// Refused is the verdict about the slot if its tables or messages are read from another slot
-// of this database: each event would be published twice. Before it exists, a slot without a
-// reader that may have the same events counts, too: they would stay there. nil: it is to be
-// read, as it is meant, or nothing would note that it is, or the verdict is its reader's.
+// Refused is the verdict on the slot if another slot of the database is read for the same
+// tables or messages: each event would be published twice. For a slot to be made, a slot
+// without a reader counts, too, if it may have the same events: they would stay there. Nil:
+// the slot may be read, or no checkpoint would note the reading, or the present reader has
+// the verdict.
 func (u *Unnoted) Refused(ctx context.Context, conn *pgx.Conn) (verdict, err error) {
 	seen, r := u.Seen, u.Reading
 	if u.Begun || seen.Exists && (!u.Saves || seen.Slot.Active) {
@@ -85,7 +86,7 @@ func without(slots, others []string) []string {
 	return slices.DeleteFunc(slices.Compact(slots), func(slot string) bool { return slices.Contains(others, slot) })
 }
 
-// notedSlots returns the checkpoints of s whose slot is another one of this database than slot.
+// notedSlots returns the checkpoints of s for other slots of the database than slot.
 func notedSlots(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, slot string) ([]checkpoint.Checkpoint, error) {
 	existing, err := catalog.OtherSlots(ctx, conn, slot)
 	if err != nil || len(existing) == 0 {
@@ -104,8 +105,8 @@ func notedSlots(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, slot st
 	}), nil
 }
 
-// others returns the checkpoints under other keys, as far as they can be read. A store that
-// keeps one only has none.
+// others returns the readable checkpoints under other keys. A store of a single checkpoint
+// has none.
 func others(ctx context.Context, s checkpoint.Store) ([]checkpoint.Checkpoint, error) {
 	if o, ok := s.(interface {
 		others(ctx context.Context) ([]checkpoint.Checkpoint, error)
@@ -130,8 +131,8 @@ func (p *postgres) others(ctx context.Context) (all []checkpoint.Checkpoint, err
 	return all, err
 }
 
-// others looks at the end of the topic of each other key. A checkpoint that a transaction
-// may abort counts, too: its slot is the same.
+// others looks at the end of the topic of each other key. A checkpoint in an unfinished
+// transaction counts, too: the slot is the same.
 func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return await.Answer(ctx, func() (all []checkpoint.Checkpoint, err error) {
 		known, err := broker.AllTopics(ctx, k.client)
@@ -148,7 +149,7 @@ func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 				return nil, fmt.Errorf("topic %s: %w", topic, err)
 			}
 			for _, r := range records {
-				if cp, err := decode(r.Value, ""); err == nil { // a record without a value is none
+				if cp, err := decode(r.Value, ""); err == nil { // a record without a value is skipped
 					all = append(all, cp)
 				}
 			}
@@ -157,7 +158,7 @@ func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	})
 }
 
-// lastIn returns the last record of another key's topic, if there is one.
+// lastIn returns the last record of another key's topic, if any.
 func (k *kafka) lastIn(ctx context.Context, topic string) ([]*kgo.Record, error) {
 	logs, err := kafkalog.Open(ctx, k.client, topic, 0)
 	if err != nil {

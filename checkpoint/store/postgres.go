@@ -130,9 +130,8 @@ func (p *postgres) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// ensureTable finds the table or creates a missing one. ensureTable looks
-// first: CREATE TABLE IF NOT EXISTS asks for the right to create even if there
-// is nothing to do.
+// ensureTable finds or creates the table. It looks first: CREATE TABLE IF NOT
+// EXISTS asks for the right to create even if there is nothing to do.
 func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string) error {
 	located, exists, err := LocateTable(ctx, conn, table)
 	p.table = located
@@ -157,8 +156,7 @@ func (p *postgres) ensureTable(ctx context.Context, conn *pgx.Conn, table string
 		pgx.Identifier{conn.Config().User}.Sanitize()+";", "create it: %w", createErr)
 }
 
-// TableSQL creates the table of NewPostgres, whose name is given as SQL, where
-// it is missing.
+// TableSQL creates the table of NewPostgres, if missing. The name is given as SQL.
 func TableSQL(table string) string {
 	return `CREATE TABLE IF NOT EXISTS ` + table + ` (key text PRIMARY KEY, epoch bigint NOT NULL, checkpoint jsonb NOT NULL)`
 }

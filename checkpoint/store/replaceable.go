@@ -28,8 +28,8 @@ func replaceable(path string) error {
 	if mounted(path) {
 		return &fs.PathError{Op: "replace", Path: path, Err: syscall.EBUSY}
 	}
-	// A path that may not be removed may not be replaced, and one that may be
-	// is no directory.
+	// A path that may not be removed may not be replaced. The path is no
+	// directory, so Rmdir removes nothing.
 	err = syscall.Rmdir(path)
 	for _, refusal := range []error{syscall.EPERM, syscall.EACCES, syscall.EROFS} {
 		if errors.Is(err, refusal) {

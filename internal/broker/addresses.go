@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// lookup is net.DefaultResolver's, but in tests.
+// lookup is net.DefaultResolver's, except in tests.
 var lookup = net.DefaultResolver.LookupHost
 
-// stagger is how long an address of a name is waited for until the next is
-// tried, too, as RFC 8305 has it.
+// stagger is the wait for an address of a name until the next is tried, too, as in
+// RFC 8305.
 const stagger = 300 * time.Millisecond
 
 type chosenKey struct{}
 
-// Address is where a dial is to connect to, in place of addr: one of the
-// addresses of the name. Each is a separate place, which may be silent while
-// the others are not.
+// Address is the address for a dial to connect to in place of addr: an address of
+// the name. Each may be silent while the others are not.
 func Address(ctx context.Context, addr string) string {
 	if one, ok := ctx.Value(chosenKey{}).(string); ok {
 		return one
@@ -26,8 +25,8 @@ func Address(ctx context.Context, addr string) string {
 	return addr
 }
 
-// addresses are those of the name in addr, or addr itself where it is one, or the name has
-// no address: the dial tells then.
+// addresses are the addresses of the name in addr. For an IP address, and for a name with no
+// address or a single one, they are addr itself.
 func addresses(ctx context.Context, addr string) []string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || net.ParseIP(host) != nil {
@@ -46,8 +45,8 @@ func addresses(ctx context.Context, addr string) []string {
 	return all
 }
 
-// Patience is how long it may take until one of the brokers, given as addresses, is
-// connected to if the others say nothing.
+// Patience is the longest time until a connection to a broker, given as addresses, while the
+// others are silent.
 func Patience(ctx context.Context, brokers []string) (sum time.Duration) {
 	for _, addr := range brokers {
 		sum += time.Duration(len(addresses(ctx, addr))) * firstAnswer
@@ -55,8 +54,8 @@ func Patience(ctx context.Context, brokers []string) (sum time.Duration) {
 	return sum
 }
 
-// race calls dial for one address after the other, with a small wait for each, or none
-// where it fails, and returns the first connection. The others are closed.
+// race calls dial for the addresses in turn, with a small wait for each, or none after a
+// failure, and returns the first connection. The others are closed.
 func race(ctx context.Context, addresses []string, dial func(ctx context.Context, address string) (net.Conn, error)) (net.Conn, error) {
 	if len(addresses) == 1 {
 		return dial(ctx, addresses[0])
@@ -71,7 +70,7 @@ func race(ctx context.Context, addresses []string, dial func(ctx context.Context
 	running := 0
 	defer func() {
 		left := running
-		go func() { // they end soon, as ctx has
+		go func() { // the dials end soon, as ctx has
 			for range left {
 				if o := <-outcomes; o.conn != nil {
 					_ = o.conn.Close()
@@ -110,8 +109,8 @@ func race(ctx context.Context, addresses []string, dial func(ctx context.Context
 	}
 }
 
-// answering are the addresses that may be connected to now, those of which no silence is
-// known first.
+// answering are the addresses that may be connected to now, first those without a known
+// silence.
 func (u *unresponsive) answering(all []string) (able []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

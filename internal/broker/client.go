@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Connect returns a client with the options. It opens no connection: a cluster that cannot be
-// reached shows in the first request. The error is one of the configuration.
+// Connect returns a client with the options, and opens no connection: an unreachable cluster
+// shows in the first request. An error is about the configuration.
 func Connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
@@ -19,14 +19,13 @@ func Connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// ConnectOnce is Connect for a client that asks, and repeats no request by itself.
+// ConnectOnce is Connect for a client that repeats no request by itself.
 func ConnectOnce(opts ...kgo.Opt) (*kgo.Client, error) {
 	return Connect(append(opts[:len(opts):len(opts)], kgo.RequestRetries(0))...)
 }
 
-// MayPass reports whether err, which is not nil, may be gone when brokers are asked again: it
-// is no answer, as that of a broker that starts or is away, or one that Kafka's protocol
-// calls retriable.
+// MayPass reports whether brokers may answer otherwise next time: the error, not nil, is no
+// answer, as of a broker starting or away, or retriable by Kafka's protocol.
 func MayPass(err error) bool {
 	refusal, answered := errors.AsType[*kerr.Error](err)
 	return !answered || refusal.Retriable

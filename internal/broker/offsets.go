@@ -12,23 +12,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Offset is one of a partition, or why its leader does not tell it.
+// Offset is an offset of a partition, or the leader's error.
 type Offset struct {
 	At  int64
 	Err error
 }
 
-// Offsets are by topic and partition. A topic that brokers do not tell of has partition -1.
+// Offsets are by topic and partition. A topic without an answer has partition -1.
 type Offsets map[string]map[int32]Offset
 
-// EndOffsets returns where the logs of topics end, without topics those of all: the high
-// watermarks, as the leaders tell that the client knows. With an error that is Partly it
-// returns the others.
+// EndOffsets returns the ends of topics, or, without topics, of all: the high watermarks, as
+// told by the leaders known to the client. A Partly error comes with the rest.
 func EndOffsets(ctx context.Context, client *kgo.Client, topics ...string) (Offsets, error) {
 	return offsets(kadm.NewClient(client).ListEndOffsets(ctx, topics...))
 }
 
-// StableOffsets is EndOffsets for consumers that read what is committed.
+// StableOffsets is EndOffsets for read_committed consumers: the last stable offsets.
 func StableOffsets(ctx context.Context, client *kgo.Client, topics ...string) (Offsets, error) {
 	return offsets(kadm.NewClient(client).ListCommittedOffsets(ctx, topics...))
 }
@@ -51,8 +50,8 @@ type Held struct {
 	Stable, End int64
 }
 
-// HeldBack compares stable offsets with ends that brokers told later. A transaction that
-// began in between shows as one that is open.
+// HeldBack compares stable offsets with later ends. A transaction begun in between shows as
+// open.
 func HeldBack(stable, ends Offsets) (held []Held) {
 	for topic, partitions := range ends {
 		for partition, end := range partitions {
@@ -64,13 +63,13 @@ func HeldBack(stable, ends Offsets) (held []Held) {
 	return held
 }
 
-// Partly is the error of an answer that lacks a part.
+// Partly is the error of an incomplete answer.
 type Partly struct {
 	Untold []Untold
 	err    error
 }
 
-// Untold is what a broker did not tell of, and why.
+// Untold is a missing part of an answer, and the reason.
 type Untold struct {
 	Of  string
 	Err error
@@ -82,7 +81,7 @@ func (e *Partly) Error() string { return e.err.Error() }
 // Unwrap returns the client's error.
 func (e *Partly) Unwrap() error { return e.err }
 
-// partly turns an error of a request to several brokers that is about some of them.
+// partly turns an error about some of the brokers asked into a Partly.
 func partly(err error) error {
 	parts, ok := errors.AsType[*kadm.ShardErrors](err)
 	if !ok {
@@ -95,7 +94,7 @@ func partly(err error) error {
 	return e
 }
 
-// subject names what a request that failed was about.
+// subject names the subject of a failed request.
 func subject(part kadm.ShardError) string {
 	var names []string
 	switch req := part.Req.(type) {

@@ -14,12 +14,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TransactionTopic is the topic in which coordinators keep transactions. The leader of one
-// of its partitions is the coordinator of the transactions in that.
+// TransactionTopic is the coordinators' topic of transactions. The leader of a partition is
+// the coordinator of the transactions there.
 const TransactionTopic = "__transaction_state"
 
-// CoordinatorsAway is how many partitions of that topic have no leader: no broker tells of
-// their transactions. Where there is no such topic, there is no coordinator.
+// CoordinatorsAway counts the partitions of TransactionTopic without a leader: no broker
+// tells of their transactions. Without the topic there is no coordinator, and the count is 0.
 func CoordinatorsAway(ctx context.Context, of kmsg.Requestor) (away int, err error) {
 	topic, err := Topic(ctx, of, TransactionTopic)
 	switch {
@@ -39,12 +39,12 @@ func CoordinatorsAway(ctx context.Context, of kmsg.Requestor) (away int, err err
 // openStates are the states of a transaction that holds consumers back.
 var openStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 
-// Transaction is one that a coordinator has open.
+// Transaction is an open transaction of a coordinator.
 type Transaction struct {
 	ID       string // transactional
 	Producer int64
 
-	// The others are told by DescribeTransactions.
+	// The other fields are from DescribeTransactions.
 
 	State   string
 	Began   time.Time // zero: the broker does not tell
@@ -52,9 +52,8 @@ type Transaction struct {
 	Topics  []string
 }
 
-// OpenTransactions returns the open transactions of the producers, without producers those
-// of all, as far as brokers show them to us. With an error that is Partly it returns the
-// others.
+// OpenTransactions returns the open transactions of the producers, or, without producers,
+// all, as far as brokers show them to us. A Partly error comes with the rest.
 func OpenTransactions(ctx context.Context, client *kgo.Client, producers ...int64) (all []Transaction, err error) {
 	listed, err := kadm.NewClient(client).ListTransactions(ctx, producers, openStates)
 	for _, l := range listed.Sorted() {
@@ -63,12 +62,11 @@ func OpenTransactions(ctx context.Context, client *kgo.Client, producers ...int6
 	return all, partly(err)
 }
 
-// DescribeTransactions returns those of the transactions that are still open, with all that
-// coordinators know, in the order of their ids. With an error that is Partly it returns the
-// others.
+// DescribeTransactions returns the transactions still open, with all fields known to
+// coordinators, in the order of their ids. A Partly error comes with the rest.
 func DescribeTransactions(ctx context.Context, client *kgo.Client, listed []Transaction) (all []Transaction, err error) {
 	if len(listed) == 0 {
-		return nil, nil // which kadm takes for all
+		return nil, nil // kadm takes none for all
 	}
 	var ids []string
 	for _, t := range listed {
@@ -88,26 +86,26 @@ func DescribeTransactions(ctx context.Context, client *kgo.Client, listed []Tran
 	return all, partly(err)
 }
 
-// Producer is one that has written to a partition in transactions.
+// Producer is a producer that has written to a partition in transactions.
 type Producer struct {
 	Topic     string
 	Partition int32
 	ID        int64
 	Epoch     int16
 	Last      time.Time // of its records there
-	Open      int64     // the offset at which its open transaction begins; -1: none is open
+	Open      int64     // the first offset of the open transaction; -1: none is open
 
-	coordinator int32 // epoch of its coordinator
+	coordinator int32 // epoch of the coordinator
 }
 
-// Producers returns those of partitions. The question takes the right to Read the topics.
-// With an error that is Partly it returns the others.
+// Producers returns the producers of partitions. The right to Read the topics is required. A
+// Partly error comes with the rest.
 func Producers(ctx context.Context, client *kgo.Client, held []Held) (all []Producer, err error) {
 	all, _, err = producers(ctx, client, held)
 	return all, err
 }
 
-// ProducersOf is Producers for one partition, with the error that its leader says.
+// ProducersOf is Producers for a single partition, with the leader's error.
 func ProducersOf(ctx context.Context, client *kgo.Client, topic string, partition int32) ([]Producer, error) {
 	all, refused, err := producers(ctx, client, []Held{{Topic: topic, Partition: partition}})
 	return all, cmp.Or(err, refused)
@@ -128,9 +126,10 @@ func producers(ctx context.Context, client *kgo.Client, held []Held) (all []Prod
 	return all, refused, partly(err)
 }
 
-// AbortIn writes the end of the producer's transaction to its partition, as its coordinator
-// would. The epoch of the coordinator is the last one there, as Kafka's own tool has it, so
-// that today's coordinators are not fenced off. It takes ClusterAction on the cluster.
+// AbortIn writes the end of the producer's transaction to the partition, as the coordinator
+// would. As with Kafka's own tool, the coordinator's epoch is the last epoch there, so that
+// today's coordinators are not fenced off. The right to ClusterAction on the cluster is
+// required.
 func AbortIn(ctx context.Context, client *kgo.Client, p Producer) error {
 	marker := kadm.TxnMarkers{ProducerID: p.ID, ProducerEpoch: p.Epoch, CoordinatorEpoch: max(0, p.coordinator)}
 	marker.Topics.Add(p.Topic, p.Partition)

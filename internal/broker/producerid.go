@@ -9,15 +9,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A broker numbers producers (InitProducerID) before they may write. If it
-// refuses with an error that franz-go does not retry, such as
-// UNKNOWN_SERVER_ERROR or CLUSTER_AUTHORIZATION_FAILED, the client keeps that
+// A broker numbers producers (InitProducerID) before they may write. After a
+// refusal with an error that franz-go does not retry, such as
+// UNKNOWN_SERVER_ERROR or CLUSTER_AUTHORIZATION_FAILED, the client keeps the
 // error and fails every record from then on. Only a new client asks the broker
 // again.
 
-// Refusals is how many clients in a row must be refused with an error only an
-// operator can fix before that counts as final: a broker that is starting may
-// not know its users yet.
+// Refusals is the number of refused clients in a row after which an error only
+// an operator can fix counts as final: a starting broker may not know its users
+// yet.
 const Refusals = 3
 
 // numberPatience bounds the question, for a client that has to ask a broker.
@@ -25,8 +25,8 @@ const numberPatience = 10 * time.Second
 
 // Refused returns why the client can never write again, or nil where it can or
 // asks for a number again by itself. A client made with
-// kgo.StopProducerOnDataLossDetected gives the loss that stopped it. It blocks
-// for as long as a request at most, and only where the client has no number.
+// kgo.StopProducerOnDataLossDetected returns the loss, if stopped by one. Refused
+// blocks for as long as a request at most, and only for a client without a number.
 func Refused(ctx context.Context, client *kgo.Client) *kerr.Error {
 	ctx, cancel := context.WithTimeout(ctx, numberPatience)
 	defer cancel()

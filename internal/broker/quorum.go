@@ -11,9 +11,8 @@ import (
 )
 
 // ControllerAhead is how far the controller's clock is ahead of this machine's,
-// give or take the other time. A controller says of itself that it has caught
-// up with its own log just now (KIP-836). The question takes Describe on the
-// cluster.
+// plus or minus give. In the answer a controller has caught up with its own log
+// just now (KIP-836). The right to Describe the cluster is required.
 func ControllerAhead(ctx context.Context, of kmsg.Requestor) (ahead, give time.Duration, err error) {
 	req := kmsg.NewPtrDescribeQuorumRequest()
 	topic := kmsg.NewDescribeQuorumRequestTopic()

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Settings are those of a topic or of a broker, by name.
+// Settings are a topic's or a broker's settings, by name.
 type Settings map[string]string
 
 // Number returns a setting that is a number.
@@ -34,8 +34,8 @@ func (s Settings) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// TopicSettings asks for settings of a topic, without keys for all. The question takes the
-// right to DescribeConfigs of the topic.
+// TopicSettings asks for settings of a topic, without keys for all. The right to
+// DescribeConfigs of the topic is required.
 func TopicSettings(ctx context.Context, of kmsg.Requestor, topic string, keys ...string) (Settings, error) {
 	return settings(ctx, of, kmsg.ConfigResourceTypeTopic, topic, keys)
 }
@@ -56,8 +56,8 @@ func settings(ctx context.Context, of kmsg.Requestor, kind kmsg.ConfigResourceTy
 	return read(all[0].Configs), kerr.ErrorForCode(all[0].ErrorCode)
 }
 
-// EachTopic is TopicSettings for several topics, by topic. EachTopic leaves out
-// those of which brokers do not tell.
+// EachTopic is TopicSettings for several topics, by topic, without those of which
+// brokers do not tell.
 func EachTopic(ctx context.Context, of kmsg.Requestor, topics []string, keys ...string) (map[string]Settings, error) {
 	all, err := describe(ctx, of, kmsg.ConfigResourceTypeTopic, topics, keys)
 	found := make(map[string]Settings, len(all))
@@ -71,7 +71,7 @@ func EachTopic(ctx context.Context, of kmsg.Requestor, topics []string, keys ...
 
 func describe(ctx context.Context, of kmsg.Requestor, kind kmsg.ConfigResourceType, names, keys []string) ([]kmsg.DescribeConfigsResponseResource, error) {
 	if len(names) == 0 {
-		return nil, errors.New("settings of nothing") // which brokers take for all
+		return nil, errors.New("settings of nothing") // brokers take no name for all
 	}
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, name := range names {

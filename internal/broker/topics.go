@@ -23,9 +23,9 @@ func (i Impatient) Request(ctx context.Context, req kmsg.Request) (kmsg.Response
 	return await.Answer(ctx, func() (kmsg.Response, error) { return i.Client.Request(ctx, req) })
 }
 
-// Topics asks for these topics, with the operations that brokers allow, and for the
-// cluster's brokers, at least one. The answer has an error for each topic that brokers do
-// not tell of. The question takes no privileges, and creates no topic.
+// Topics asks for topics, with the allowed operations, and for the cluster's brokers, at
+// least one. The answer has an error for each topic that brokers do not tell of. Topics
+// requires no privileges, and creates no topic.
 func Topics(ctx context.Context, of kmsg.Requestor, names ...string) (*kmsg.MetadataResponse, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{} // none: nil would be all
@@ -57,7 +57,7 @@ func metadata(ctx context.Context, of kmsg.Requestor, req *kmsg.MetadataRequest)
 	return resp, nil
 }
 
-// Topic asks for one topic. The error is also the brokers' of the topic.
+// Topic asks for a single topic. The error may also be the brokers' answer about the topic.
 func Topic(ctx context.Context, of kmsg.Requestor, name string) (*kmsg.MetadataResponseTopic, error) {
 	resp, err := Topics(ctx, of, name)
 	if err != nil {
@@ -77,14 +77,14 @@ type NewTopic struct {
 	Settings   map[string]string
 }
 
-// CreateTopic asks brokers to create a topic within the time. The error is also their
-// refusal, with the sentence that they give for it.
+// CreateTopic asks brokers to create a topic within the time. The error may also be a
+// refusal, with the brokers' sentence.
 func CreateTopic(ctx context.Context, of kmsg.Requestor, topic NewTopic, within time.Duration) error {
 	_, err := createTopic(ctx, of, topic, within, false)
 	return err
 }
 
-// TryTopic asks how brokers would create a topic, which they do not.
+// TryTopic asks how brokers would create a topic, and creates none.
 func TryTopic(ctx context.Context, of kmsg.Requestor, topic NewTopic, within time.Duration) (*kmsg.CreateTopicsResponseTopic, error) {
 	return createTopic(ctx, of, topic, within, true)
 }
@@ -114,8 +114,8 @@ func createTopic(ctx context.Context, of kmsg.Requestor, topic NewTopic, within 
 	return answer, err
 }
 
-// Permits tells whether the operations that a broker allows, as bits numbered by
-// kmsg.ACLOperation, have this one, as far as the broker tells.
+// Permits reports whether op is among the allowed operations, bits numbered by
+// kmsg.ACLOperation, as far as the broker tells.
 func Permits(operations int32, op kmsg.ACLOperation) bool {
 	const untold = -1 << 31 // not asked for, no authorizer, or a broker before 2.3
 	return operations == untold || operations&(1<<op) != 0

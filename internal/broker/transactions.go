@@ -24,13 +24,12 @@ func Coordinated(ctx context.Context, of kmsg.Requestor, id string) error {
 	return kerr.ErrorForCode(resp.ErrorCode)
 }
 
-// nobody is a producer id that no broker has given to anybody.
+// nobody is a producer id of no producer.
 const nobody = math.MaxInt64
 
-// Claimable returns why the transactional id may not be written with, or nil. To find its
-// coordinator takes the right to Describe only. So it asks for the abort of a
-// transaction of a producer that is not there. Brokers look at the right to Write
-// first, and then at the producer.
+// Claimable returns the reason against writes with the transactional id, or nil. Coordinated
+// requires the right to Describe only. So Claimable asks for the abort of a transaction of an
+// unknown producer: brokers look at the right to Write first, and then at the producer.
 func Claimable(ctx context.Context, of kmsg.Requestor, id string) error {
 	req := kmsg.NewPtrEndTxnRequest()
 	req.TransactionalID, req.ProducerID = id, nobody
@@ -44,8 +43,8 @@ func Claimable(ctx context.Context, of kmsg.Requestor, id string) error {
 	return err
 }
 
-// Enlist tells the coordinator of partitions, by topic, of the producer's open transaction.
-// While the coordinator is busy with the one before, it says so of all partitions alike.
+// Enlist adds partitions, by topic, to the producer's open transaction at the coordinator.
+// While the previous transaction is not finished, the error is the same for all partitions.
 func Enlist(ctx context.Context, of kmsg.Requestor, id string, producer int64, epoch int16, topics map[string][]int32) error {
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = id, producer, epoch
@@ -68,8 +67,7 @@ func Enlist(ctx context.Context, of kmsg.Requestor, id string, producer int64, e
 	return nil
 }
 
-// Feature returns the finalized level of a feature of the cluster, as a broker has it; 0:
-// it has none.
+// Feature returns a broker's finalized level of a feature of the cluster, 0 for none.
 func Feature(ctx context.Context, of kmsg.Requestor, name string) (int16, error) {
 	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, of)
 	if err != nil {

@@ -2,14 +2,13 @@ package broker
 
 import "time"
 
-// A broker that has just started, or has not heard of a new topic, says that it
-// does not know the topic, as it says of a deleted one.
+// A broker just started, or without news of a new topic, answers as after the
+// topic's deletion: the topic is unknown.
 const (
-	// UnknownFor is how long brokers must say they do not know a topic until it
-	// counts as missing.
+	// UnknownFor is how long a topic must be unknown until it counts as missing.
 	UnknownFor = 2 * time.Second
-	// UnknownAnswers is how many times in a row they must say so: a process
-	// that was suspended may find the time over after its first question.
+	// UnknownAnswers is the least number of such answers in a row: for a process
+	// that was suspended the time may be over after the first question.
 	UnknownAnswers = 5
 )
 
@@ -20,8 +19,8 @@ type Unknown struct {
 	answers int
 }
 
-// Missing notes one more such answer in a row, and reports whether the topic counts as
-// missing now.
+// Missing notes another such answer in a row, and reports whether the topic now counts as
+// missing.
 func (u *Unknown) Missing() bool {
 	if u.answers++; u.answers == 1 {
 		u.since = time.Now()

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// firstAnswer is how long a broker may take to be connected to, and then
-	// for its first answer. The request is about versions, and needs no disk
-	// and no other broker.
+	// firstAnswer is a broker's time for the connection, and again for the first
+	// answer. The request is about versions, and needs no disk and no other
+	// broker.
 	firstAnswer = 3 * time.Second
-	// longestAnswer is what that grows to. A client of franz-go waits ten seconds.
+	// longestAnswer is the longest such time. A client of franz-go waits ten seconds.
 	longestAnswer = 9 * time.Second
-	// avoidedFor is how long a broker that did not give it is not connected to.
+	// avoidedFor is how long a broker is avoided after a silence.
 	avoidedFor = 5 * time.Second
-	// forgetAfter is how long it is known that a broker needs more time.
+	// forgetAfter is how long a broker's need of more time is remembered.
 	forgetAfter = 10 * time.Minute
 )
 
@@ -31,25 +31,23 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // Dialer returns dial without the brokers that take connections and then say
 // nothing: they are suspended or just starting, or something on the way
 // swallows everything sent. A client of franz-go waits ten seconds for each
-// answer of such a broker. The client asks brokers at random where partitions
-// have gone, and asks the same one again, so it may take minutes to find the
-// new leaders. So a broker without a first answer is refused here for five
-// seconds, and the client asks the others.
+// answer of such a broker. The client asks brokers at random for new leaders, and
+// may ask the same broker again, for minutes. So a broker without a first answer
+// is refused here for five seconds, and the client asks the others.
 //
-// A broker may also be busy or far away, and needs that long each time. So after
-// each silence it has more time. It has less again once it answers soon.
+// A broker may also be busy or far away, and slow each time. So after each
+// silence it has more time, and less again after a quick answer.
 //
-// A name may have several addresses. Each is known by itself, and one saying
-// nothing comes behind the others: dial connects to Address.
+// A name may have several addresses. Each has a silence of its own, and silent
+// addresses come behind the others: dial connects to Address.
 //
-// All clients of the process share what is known of a broker: one that gives up
-// and begins anew would not get to the time a slow broker needs.
+// All clients of the process share the knowledge of silences: a client that gives
+// up and begins anew would never reach the time needed by a slow broker.
 func Dialer(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		able := silences.answering(addresses(ctx, addr))
 		if len(able) == 0 {
-			// The client tells by the kind of this error that it was not
-			// connected.
+			// By the kind of the error the client knows that it was not connected.
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError(addr+" did not answer a moment ago", syscall.EHOSTDOWN)}
 		}
 		return race(ctx, able, func(ctx context.Context, address string) (net.Conn, error) {
@@ -79,19 +77,19 @@ func listen(ctx context.Context, dial DialFunc, network, addr, address string) (
 
 var silences = unresponsive{brokers: make(map[string]silence)}
 
-// unresponsive are the brokers not answering in time.
+// unresponsive are the brokers without an answer in time.
 type unresponsive struct {
 	mu      sync.Mutex
 	brokers map[string]silence // by address
 }
 
-// silence is what was seen of a broker since it last answered soon.
+// silence is the state of a broker since the last quick answer.
 type silence struct {
-	until    time.Time     // it is not connected to before
-	patience time.Duration // how long it may take then
+	until    time.Time     // avoided until then
+	patience time.Duration // afterwards
 }
 
-// patience is how long the broker may take.
+// patience is the broker's time for an answer.
 func (u *unresponsive) patience(addr string) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -110,12 +108,12 @@ func (u *unresponsive) add(addr string) {
 	if !ok {
 		s.patience = firstAnswer
 	}
-	if !now.Before(s.until) { // else it is another connection's, of the same silence
+	if !now.Before(s.until) { // else another connection met the same silence
 		u.brokers[addr] = silence{now.Add(avoidedFor), min(2*s.patience, longestAnswer)}
 	}
 }
 
-// answered notes how long the broker took.
+// answered notes the time the broker took.
 func (u *unresponsive) answered(addr string, took time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -124,14 +122,14 @@ func (u *unresponsive) answered(addr string, took time.Duration) {
 	}
 }
 
-// unheard is a connection whose first answer has to come soon. silent is called if
-// it does not, and answered if it does.
+// unheard is a connection before the first answer. If the answer comes in time,
+// answered is called, otherwise silent.
 type unheard struct {
 	net.Conn
 	patience         time.Duration
 	silent, answered func()
 	heard            atomic.Bool
-	limit            atomic.Pointer[time.Time] // of the first answer; nil: nobody waits for it yet
+	limit            atomic.Pointer[time.Time] // of the first answer; nil: nobody waits yet
 }
 
 // SetReadDeadline implements net.Conn.
@@ -161,7 +159,7 @@ func (c *unheard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// late reports whether the first answer should have come.
+// late reports whether the first answer is overdue.
 func (c *unheard) late() bool {
 	limit := c.limit.Load()
 	return limit != nil && !time.Now().Before(*limit)

@@ -7,9 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Ends returns the topic's id and where the logs of the partitions end, as far
-// as their leaders tell now: the high watermark, which is behind every
-// acknowledged record.
+// Ends returns the topic's id and the ends of the partitions, as far as their
+// leaders tell now: the high watermarks, behind every acknowledged record.
 func Ends(ctx context.Context, client *kgo.Client, topic string) (id [16]byte, ends map[int32]int64, err error) {
 	known, err := newest(ctx, client, topic)
 	if err == nil {
@@ -36,8 +35,8 @@ func Ends(ctx context.Context, client *kgo.Client, topic string) (id [16]byte, e
 	return known.ID, ends, err
 }
 
-// endsOf adds the ends of partitions with one leader. A leader that cannot tell
-// one of them yet is asked for each.
+// endsOf adds the ends of partitions with the same leader. A leader that cannot
+// tell all of them yet is asked for each.
 func endsOf(ctx context.Context, logs []*Partition, ends map[int32]int64) error {
 	listed, err := offsets(ctx, logs, atEnd)
 	maps.Copy(ends, listed)

@@ -14,24 +14,24 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// answerTime is how long a broker has to say who leads. A silent broker delays
-// a read by as much.
+// answerTime is a broker's time to name leaders. A silent broker delays a read by
+// as much.
 const answerTime = 3 * time.Second
 
-// Topic is what brokers know of a topic.
+// Topic is the brokers' knowledge of a topic.
 type Topic struct {
 	ID      [16]byte
 	Leaders map[int32]Leader // by partition
 	Err     error
 }
 
-// Leader leads a partition in an epoch, or Err is why there is none.
+// Leader leads a partition in an epoch, or Err is the reason of its absence.
 type Leader struct {
 	Node, Epoch int32
 	Err         error
 }
 
-// Usable is why a partition cannot be read now.
+// Usable is the reason against a read of the partition now.
 func (t Topic) Usable(partition int32) error {
 	switch p, ok := t.Leaders[partition]; {
 	case t.Err != nil:
@@ -43,11 +43,11 @@ func (t Topic) Usable(partition int32) error {
 	}
 }
 
-// newest returns what brokers know of the topic: of each partition, the word of
-// the broker that knows of the latest leader. A leader deposed while it was cut
-// off from the others, but not from us, still answers as the leader, with the
-// end its log had then, and names itself if asked who leads. So every broker is
-// asked. Brokers not answering in time are passed over.
+// newest returns the brokers' knowledge of the topic: for each partition, the word
+// of the broker with the latest leader. A leader deposed while it was cut off from
+// the others, but not from us, still answers as the leader, with the former end of
+// the log, and names itself as the leader. So every broker is asked. Brokers not
+// answering in time are passed over.
 func newest(ctx context.Context, client *kgo.Client, name string) (Topic, error) {
 	known, err := Describe(ctx, client, name) // by any broker; now the client knows all of them
 	if err != nil {
@@ -77,7 +77,7 @@ func newest(ctx context.Context, client *kgo.Client, name string) (Topic, error)
 	return known, split
 }
 
-// Describe asks for the leaders of the topic's partitions. The error is none of the topic's.
+// Describe asks for the leaders of the topic's partitions. Errors of the topic are in Topic.
 func Describe(ctx context.Context, of kmsg.Requestor, name string) (Topic, error) {
 	resp, err := broker.Topics(ctx, of, name)
 	if err != nil {
@@ -119,9 +119,8 @@ func later(a, b Topic) (Topic, error) {
 }
 
 // ask sends the partition's leader a request. A leader out of reach is not
-// asked again: there may be another by then. Callers begin again after that
-// error, as they do if the broker answers that it is not the leader, or not in
-// the epoch asked for.
+// asked again: there may be another by then. Callers begin again after such an
+// error, as they do if the broker denies to be the leader in the epoch.
 func (l *Partition) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	resp, err := l.client.Broker(int(l.leader.Node)).Request(ctx, req)
 	_, refused := errors.AsType[*kerr.Error](err)
