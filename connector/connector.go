@@ -21,7 +21,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
@@ -54,10 +53,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	release := version()
-	return pipeline.Run(ctx, pipeline.Options{
-		Config: cfg, Log: log, Metrics: metrics.New(release, ""), Version: release, Stdout: cmp.Or[io.Writer](c.Stdout, os.Stdout),
-	})
+	return pipeline.Run(ctx, pipeline.Options{Config: cfg, Log: log, Stdout: cmp.Or[io.Writer](c.Stdout, os.Stdout), Version: version()})
 }
 
 // ExitCode is the exit code of the program cdc-outbox for an error of Run: 1 for an

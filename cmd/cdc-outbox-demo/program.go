@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/demo"
-	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
@@ -72,7 +71,7 @@ func (p *program) connect(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	ver, rev := cli.Build(version, commit)
-	return pipeline.Run(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Version: ver, Stdout: io.Discard})
+	return pipeline.Run(ctx, pipeline.Options{Config: cfg, Log: log, Stdout: io.Discard, Version: ver, Commit: rev})
 }
 
 // wantsColor is true on a terminal, unless NO_COLOR (https://no-color.org) or a

@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"flag"
-	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
-	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
@@ -46,14 +43,13 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 	}
 	surviveBrokenPipes()
 	p.boundMemory(cfg)
-	ver, rev := cli.Build(version, commit)
-	log.Info("starting", zap.String("version", ver), zap.String("commit", rev), sources(cfg))
 	connect := p.connect
 	if connect == nil {
 		connect = pipeline.Run
 	}
+	ver, rev := cli.Build(version, commit)
 	announced := announceStop(ctx, log)
-	err = connect(ctx, pipeline.Options{Config: cfg, Log: log, Metrics: metrics.New(ver, rev), Version: ver, Stdout: p.stdout, Invocation: p.command})
+	err = connect(ctx, pipeline.Options{Config: cfg, Log: log, Stdout: p.stdout, Version: ver, Commit: rev, Invocation: p.command})
 	announced()
 	if err != nil {
 		return err
@@ -76,30 +72,4 @@ func announceStop(ctx context.Context, log *zap.Logger) (join func()) {
 			<-logged
 		}
 	}
-}
-
-// sources is a log field with each pipeline's source.
-func sources(cfg *config.Config) zap.Field {
-	each := cfg.Each()
-	read := make([]string, len(each))
-	for i, p := range each {
-		read[i] = origin(p.Config.Source)
-	}
-	return zap.Strings("sources", read)
-}
-
-// origin describes the source: tables, and messages, through a slot, or tables
-// without one.
-func origin(s config.Source) string {
-	var what []string
-	for _, t := range s.Tables {
-		what = append(what, t.String())
-	}
-	switch s.Mode {
-	case config.ModePoll:
-		return strings.Join(what, ", ")
-	case config.ModeMessage:
-		what = append([]string{"messages with the prefix " + s.MessagePrefix}, what...)
-	}
-	return s.Slot + ": " + strings.Join(what, ", ")
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
-	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -43,7 +42,7 @@ func start(t *testing.T, cfg config.Config) connector {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		err := pipeline.Run(ctx, pipeline.Options{Config: &cfg, Log: zap.New(core), Metrics: metrics.New("v1.4.0", ""), Version: "v1.4.0",
+		err := pipeline.Run(ctx, pipeline.Options{Config: &cfg, Log: zap.New(core), Version: "v1.4.0",
 			Stdout: io.Discard, Invocation: invocation.Invocation{File: "outbox.yaml"}})
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("Run: %v", err)

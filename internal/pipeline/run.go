@@ -30,16 +30,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 )
 
-// Options say what to run. All but the last two are required.
+// Options say what to run. The first three are required.
 type Options struct {
 	// Config has passed validation.
-	Config  *config.Config
-	Log     *zap.Logger
-	Metrics *metrics.Set
+	Config *config.Config
+	Log    *zap.Logger
 	// Stdout is where sink.stdout writes.
 	Stdout io.Writer
-	// Version is shown on the page. Optional.
-	Version string
+	// Version and Commit are those of the program, for the log, the metrics and the
+	// page. Optional.
+	Version, Commit string
 	// Invocation completes the commands in remedies. Optional.
 	Invocation invocation.Invocation
 }
@@ -50,11 +50,13 @@ type Options struct {
 // returns early only when events of all of them may have been lost. If a
 // pipeline has failed, its error is also the result after a stop.
 func Run(ctx context.Context, o Options) error {
-	pipelines, health := newPipelines(o)
+	o.Log.Info("starting", zap.String("version", o.Version), zap.String("commit", o.Commit), sources(o.Config))
+	set := metrics.New(o.Version, o.Commit)
+	pipelines, health := newPipelines(o, set)
 	if o.Config.HTTP.Listen == "" {
 		return runAll(ctx, pipelines)
 	}
-	server, err := httpapi.Listen(o.Config.HTTP.Listen, health, o.Metrics.Gatherer(), newPage(o, pipelines), o.Log)
+	server, err := httpapi.Listen(o.Config.HTTP.Listen, health, set.Gatherer(), newPage(o, set, pipelines), o.Log)
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // newPipelines makes the pipelines, and the health of all.
-func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
+func newPipelines(o Options, set *metrics.Set) ([]*pipeline, httpapi.Health) {
 	out := &lockedWriter{to: o.Stdout}
 	each := o.Config.Each()
 	pipelines := make([]*pipeline, len(each))
@@ -86,7 +88,7 @@ func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 			cfg:     p.Config,
 			log:     command.Log(o.Log),
 			command: command,
-			metrics: o.Metrics.Pipeline(p.Name),
+			metrics: set.Pipeline(p.Name),
 			stdout:  out,
 			health:  &health{command: command},
 			recent:  delivery.NewRecent(p.Config.Event.TypeHeader, o.Config.HTTP.Payloads),
@@ -106,7 +108,7 @@ func newPipelines(o Options) ([]*pipeline, httpapi.Health) {
 }
 
 // newPage makes the page showing the pipelines.
-func newPage(o Options, pipelines []*pipeline) *page.Page {
+func newPage(o Options, set *metrics.Set, pipelines []*pipeline) *page.Page {
 	shown := make([]page.Pipeline, len(pipelines))
 	for i, p := range pipelines {
 		s := page.Pipeline{Name: p.name, Mode: p.cfg.Source.Mode, Sink: "standard output", Status: p.health.Status, Recent: p.recent}
@@ -126,7 +128,7 @@ func newPage(o Options, pipelines []*pipeline) *page.Page {
 		}
 		shown[i] = s
 	}
-	return page.New(o.Config.HTTP, o.Version, shown, o.Metrics.Pipelines())
+	return page.New(o.Config.HTTP, o.Version, shown, set.Pipelines())
 }
 
 // runAll runs the pipelines until each has ended. Its goroutines, one for each,

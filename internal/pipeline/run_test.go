@@ -54,7 +54,7 @@ func start(t *testing.T, cfg config.Config) running {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Options{Config: &cfg, Log: zap.New(core), Metrics: metrics.New("", ""), Stdout: out,
+		done <- Run(ctx, Options{Config: &cfg, Log: zap.New(core), Stdout: out,
 			Invocation: invocation.Invocation{File: "outbox.yaml"}})
 	}()
 	stop := sync.OnceValue(func() error {
@@ -122,7 +122,7 @@ func TestRunEndsWithTheRelaysError(t *testing.T) {
 	cfg.Route.Regex = "("
 	for _, listen := range []string{"", "127.0.0.1:0"} {
 		cfg.HTTP.Listen = listen
-		err := Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
+		err := Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Stdout: io.Discard})
 		if failure.ClassOf(err) != failure.Config {
 			t.Errorf("with http.listen %q Run = %v, want class Config", listen, err)
 		}
@@ -134,7 +134,7 @@ func TestRunRefusesAnAddressInUse(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	cfg := stdoutConfig("postgres://nobody@127.0.0.1:1/app")
 	cfg.HTTP.Listen = taken.Addr().String()
-	err := Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Metrics: metrics.New("", ""), Stdout: io.Discard})
+	err := Run(t.Context(), Options{Config: &cfg, Log: zap.NewNop(), Stdout: io.Discard})
 	if failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("Run = %v, want class Config naming http.listen", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
-	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -39,7 +38,7 @@ func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change fun
 	ended := make(chan error, 1)
 	go func() {
 		ended <- pipeline.Run(ctx, pipeline.Options{
-			Config: &cfg, Log: zaptest.NewLogger(t), Metrics: metrics.New("", ""), Stdout: io.Discard,
+			Config: &cfg, Log: zaptest.NewLogger(t), Stdout: io.Discard,
 		})
 	}()
 	t.Cleanup(func() {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
-	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
 
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func connect(t *testing.T) func(context.Context, *config.Config) error {
 	return func(ctx context.Context, cfg *config.Config) error {
 		return pipeline.Run(ctx, pipeline.Options{
-			Config: cfg, Log: zaptest.NewLogger(t), Metrics: metrics.New("test", "test"), Stdout: io.Discard,
+			Config: cfg, Log: zaptest.NewLogger(t), Stdout: io.Discard,
 		})
 	}
 }
