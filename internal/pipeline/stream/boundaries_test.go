@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// transactor is a Transactor in memory. It is its own Marker.
+// transactor is a Transactor in memory, and also the Marker.
 type transactor struct {
 	refuses map[string]bool // ids
 	prepare func()          // done while the next transaction is prepared; may be nil
@@ -78,11 +78,11 @@ func (x *transactor) Transact(_ context.Context, entries []sink.Entry, _ *kgo.Re
 	return nil, nil
 }
 
-// nextTransaction is when a transactor has the next one begin.
+// nextTransaction is when a transactor begins the next transaction.
 var nextTransaction = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// bounds are an intake and a deliverer with transaction boundaries. The limit is
-// that of so many events.
+// bounds are an intake and a deliverer with transaction boundaries, and a limit of so
+// many events.
 type bounds struct {
 	*transactor
 	in *intake
@@ -105,7 +105,7 @@ func newBounds(t *testing.T, b Boundaries, policy string, events int64) *bounds 
 	return &bounds{x, in, newDeliverer(p, in.queue, in.tracker, in.checkpointer, in.digest), m}
 }
 
-// deliver delivers what the messages show, after each of them.
+// deliver delivers after each of the messages.
 func (b *bounds) deliver(t *testing.T, messages ...*wal.Message) error {
 	t.Helper()
 	for _, m := range messages {
@@ -225,7 +225,7 @@ func TestOversizedTransactionIsSplit(t *testing.T) {
 	}
 }
 
-// A transaction that was published in part has no total, however small the rest.
+// A transaction published in part has no total, however small the rest.
 func TestRestOfAPartedTransaction(t *testing.T) {
 	b := newBounds(t, Boundaries{}, transform.BadEventStop, 100)
 	must.OK(t, b.in.tracker.Keepalive(15))
@@ -236,7 +236,7 @@ func TestRestOfAPartedTransaction(t *testing.T) {
 	b.want(t, "20/2: 0/14/2", "30/0 of 1: 0/23")
 }
 
-// A transaction that is passed over may have any size.
+// A passed over transaction may have any size.
 func TestOversizedTransactionIsPassedOver(t *testing.T) {
 	b := newBounds(t, Boundaries{}, transform.BadEventStop, 3)
 	must.OK(t, b.in.resume(checkpoint.Past{Skip: checkpoint.Landmark{Commit: 10, XID: 10}}))
@@ -246,7 +246,7 @@ func TestOversizedTransactionIsPassedOver(t *testing.T) {
 	}
 }
 
-// Another instance has published what is held here.
+// Another instance has published the held events.
 func TestHeldTransactionThatTheCheckpointHasPassed(t *testing.T) {
 	b := newBounds(t, Boundaries{}, transform.BadEventStop, 100)
 	must.OK(t, b.deliver(t, insert(10, 0), commit(15), insert(20, 0)))
@@ -256,9 +256,9 @@ func TestHeldTransactionThatTheCheckpointHasPassed(t *testing.T) {
 	}
 }
 
-// A session with PostgreSQL begins again while the deliverer is in a transaction. It has
-// loaded its checkpoint before, and saves it once the transaction has ended, before the
-// deliverer has told the tracker.
+// A session with PostgreSQL begins again while the deliverer is in a transaction. The
+// session has loaded the checkpoint before, and saves after the end of the transaction,
+// before the deliverer has told the tracker.
 func TestBeginDoesNotGoBackBehindTheLastTransaction(t *testing.T) {
 	b := newBounds(t, Boundaries{}, transform.BadEventStop, 100)
 	k := b.in.checkpointer

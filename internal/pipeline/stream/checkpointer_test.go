@@ -20,7 +20,7 @@ import (
 
 const interval = 100 * time.Millisecond
 
-// keeping is a checkpointer that runs, begun at 1000.
+// keeping is a running checkpointer, begun at 1000.
 type keeping struct {
 	*checkpointer
 	store   *fakeStore
@@ -46,7 +46,7 @@ func keep(t *testing.T, test func(t *testing.T, k keeping)) {
 	})
 }
 
-// ack lets one transaction that ends at end be acked.
+// ack acks a transaction ending at end.
 func (k keeping) ack(t *testing.T, end pg.LSN) {
 	t.Helper()
 	ticket := k.tracker.Add()
@@ -193,7 +193,7 @@ func TestCheckpointerEndsWithWhatRetryingCannotFix(t *testing.T) {
 	})
 }
 
-// A broker that is down blocks a save for the whole outage.
+// An outage of the broker blocks a save for as long.
 func TestCheckpointerAnswersWhileASaveBlocks(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
@@ -239,7 +239,7 @@ func TestCheckpointerFinishSavesTheLastPosition(t *testing.T) {
 	})
 }
 
-// A first save that fails may have reached the store.
+// A failed first save may have reached the store.
 func TestCheckpointerStaysInTheEpochThatMayBeStored(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		k.store.hook(func(context.Context, checkpoint.Checkpoint) error { return errors.New("the answer was lost") })
@@ -278,8 +278,7 @@ func TestCheckpointerSavesAChangedPublication(t *testing.T) {
 	})
 }
 
-// A session begins with the publication that it saw itself, not with that of an
-// earlier session.
+// A session begins with the publication of its own look, not of an earlier session's.
 func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		k.follow("old", horizon{})
@@ -292,8 +291,7 @@ func TestCheckpointerBeginsWithTheSessionsPublication(t *testing.T) {
 	})
 }
 
-// Failure mode 104. Compaction leaves the last record of a key, which must not be that of
-// a former holder of the slot.
+// Failure mode 104. Compaction leaves the last record of a key: not a former holder's.
 func TestCheckpointerSavesTheLastCheckpointAgain(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		pass(saveAgain)

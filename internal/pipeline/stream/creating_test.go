@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// While the slot is created, which waits for a transaction, nothing that is
-// committed will come. Neither a spare nor a start after kill -9 takes the
-// process that creates it for a holder.
+// While the creation of the slot waits for a transaction, no event committed meanwhile
+// will come. Neither a spare nor a start after kill -9 takes the creating process for a
+// holder.
 func TestASlotThatIsBeingCreatedHasNoHolder(t *testing.T) {
 	d := outbox(t)
 	writer := *d
@@ -40,7 +40,7 @@ func TestASlotThatIsBeingCreatedHasNoHolder(t *testing.T) {
 	d.finish(first)
 }
 
-// A spare whose configuration could not run ends as run does, and is not ready before.
+// A spare with an impossible configuration ends as run does, and is not ready before.
 func TestASpareThatCouldNotRunEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil  func(*database)
@@ -71,8 +71,7 @@ func TestASpareThatCouldNotRunEnds(t *testing.T) {
 	}
 }
 
-// A spare that could take over, and cannot since somebody changed the catalogs, has time
-// until that is mended.
+// A spare fit before somebody changed the catalogs has time for a repair.
 func TestASpareWhoseTablesChange(t *testing.T) {
 	for name, lasts := range map[string]bool{"mended": false, "for good": true} {
 		t.Run(name, func(t *testing.T) {
@@ -105,8 +104,8 @@ func TestASpareWhoseTablesChange(t *testing.T) {
 	}
 }
 
-// Connections that are open go on after a password was changed, or a right
-// taken away. The one that a takeover needs would be refused.
+// Open connections go on after a change of the password, or the loss of a right. The new
+// connection of a takeover would be refused.
 func TestASpareWhoseRightsChange(t *testing.T) {
 	for name, c := range map[string]struct{ take, give, reason string }{
 		"replication": {"NOREPLICATION", "REPLICATION", "open replication connection"},
@@ -140,7 +139,7 @@ func TestASpareWhoseRightsChange(t *testing.T) {
 	}
 }
 
-// A spare that would not go on as the reader of the slot does is none.
+// A spare unlike the slot's reader is no spare.
 func TestASpareUnlikeItsReader(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil  func(*database)

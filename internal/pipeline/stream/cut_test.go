@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// recalled is an intake that goes on from a checkpoint at 15, within the
-// transaction at 20 behind its change 1.
+// recalled is an intake going on from a checkpoint at 15, within the transaction at 20
+// behind change 1.
 func recalled(t *testing.T) *intake {
 	t.Helper()
 	in, _ := testIntake(t, transform.UpdateWarn)
@@ -41,7 +41,7 @@ func TestIntakeGoesOnBehindATransactionThatHasNoMore(t *testing.T) {
 	}
 }
 
-// If the event is not there again, nobody knows where to go on.
+// Without the event, nobody knows where to go on.
 func TestIntakeRefusesATransactionWithoutThePlace(t *testing.T) {
 	for name, messages := range map[string][]*wal.Message{
 		"one behind it": {insert(10, 0), commit(15), insert(20, 0), insert(20, 2)},
@@ -58,7 +58,7 @@ func TestIntakeRefusesATransactionWithoutThePlace(t *testing.T) {
 	}
 }
 
-// What a checkpoint says of items that are next in order.
+// The checkpoint of the next items in order.
 func TestReached(t *testing.T) {
 	at := func(lsn pg.LSN) checkpoint.Landmark { return checkpoint.Landmark{Commit: lsn, XID: uint32(lsn)} }
 	for name, tt := range map[string]struct {

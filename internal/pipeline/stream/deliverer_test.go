@@ -42,8 +42,8 @@ func newDelivering(policy string) *delivering {
 	return &delivering{deliverer: d, gate: g, metrics: m}
 }
 
-// send queues one event per letter, each a transaction that ends at its number
-// from 1: "b" is bad on arrival, "r" is refused by the sink, "." is good.
+// send queues an event per letter, each a transaction ending at its number from 1: "b"
+// is bad on arrival, "r" is refused by the sink, "." is good.
 func (d *delivering) send(t *testing.T, letters string) {
 	t.Helper()
 	d.gate.refuses = func(ev *transform.Event) *transform.BadEvent {
@@ -169,7 +169,7 @@ func TestDeliverySaysHowLongItHasBeenStuck(t *testing.T) {
 	})
 }
 
-// slowLetters takes its time for each dead letter.
+// slowLetters is slow with each dead letter.
 type slowLetters struct {
 	*gate
 	each func()
@@ -181,8 +181,8 @@ func (s slowLetters) DeadLetter(ctx context.Context, ev *transform.Event, bad *t
 	return s.gate.DeadLetter(ctx, ev, bad)
 }
 
-// A batch of dead letters takes as long as they take one after the other. Each
-// that is acknowledged is progress.
+// A batch of dead letters takes as long as all letters in turn. Each acknowledged letter
+// is progress.
 func TestManyDeadLettersAreNoStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDelivering(transform.BadEventDeadLetter)

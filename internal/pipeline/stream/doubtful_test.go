@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// waiting is a transactor whose events wait for their topics until the door opens.
+// waiting is a transactor with events waiting for topics until the door opens.
 type waiting struct {
 	transactor
 	door
@@ -23,10 +23,10 @@ func (w *waiting) Await(ctx context.Context, _ []sink.Entry, _ func() error) err
 	return w.pass(ctx)
 }
 
-// A transaction looks as if brokers had committed it in part, so its events are
-// read again, to leave out what consumers see. Then the slot is confirmed
-// behind it, by a former holder that knew better. What was read already must
-// not be written.
+// A transaction looks as if brokers had committed only a part, so its events are read
+// again, to leave out events seen by consumers. Then a former holder, with better
+// knowledge, confirms the slot behind the transaction. Events read already must not be
+// written.
 func TestConfirmationOfWhatIsInDoubtComesLate(t *testing.T) {
 	d := sharedDatabase(t)
 	d.run().streams().stop()
@@ -56,7 +56,7 @@ func TestConfirmationOfWhatIsInDoubtComesLate(t *testing.T) {
 	}
 }
 
-// committing is a transactor whose transactions wait for the door.
+// committing is a transactor with transactions waiting for the door.
 type committing struct {
 	transactor
 	door
@@ -69,8 +69,8 @@ func (c *committing) Transact(ctx context.Context, entries []sink.Entry, m *kgo.
 	return c.transactor.Transact(ctx, entries, m)
 }
 
-// A session waits for the Kafka transaction under way. By then PostgreSQL has
-// answered, so its last error is no reason for the wait.
+// A session waits for the Kafka transaction under way. PostgreSQL has answered by then:
+// the last error is no reason for the wait.
 func TestWaitForATransactionIsNotBlamedOnPostgreSQL(t *testing.T) {
 	d := sharedDatabase(t)
 	c := &committing{}

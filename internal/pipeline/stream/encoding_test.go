@@ -9,9 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// A database in SQL_ASCII takes any byte. A row whose event type, which becomes
-// a header, is no UTF-8 is a bad event, and the only, in the stream as in a
-// snapshot.
+// A database in SQL_ASCII takes any byte. A row with an event type, for a header, other
+// than UTF-8 is a bad event, and the only, in the stream as in a snapshot.
 func TestBytesOfNoEncoding(t *testing.T) {
 	server := pgtest.Shared(t)
 	for i, snapshot := range []bool{false, true} {
@@ -38,10 +37,9 @@ func TestBytesOfNoEncoding(t *testing.T) {
 	}
 }
 
-// In other encodings some characters have no equivalent in UTF-8. A row of an
-// outbox that has one where it counts is a bad event, and the only, in the
-// stream as in a snapshot; one of another table is none of ours. All others are
-// converted.
+// In other encodings some characters have no equivalent in UTF-8. In a relevant column
+// of an outbox row, such a character makes a bad event, and the only, in the stream as
+// in a snapshot; rows of other tables do not matter. All others are converted.
 func TestCharactersWithoutEquivalent(t *testing.T) {
 	server := pgtest.Shared(t)
 	for encoding, chars := range map[string]struct{ stored, utf8, without string }{

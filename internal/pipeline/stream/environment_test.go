@@ -2,9 +2,8 @@ package stream
 
 import "testing"
 
-// PostgreSQL 17 ends transactions that take longer than transaction_timeout. To
-// a walsender each transaction that it decodes is one, and so is each one that
-// a snapshot reads.
+// PostgreSQL 17 ends transactions after transaction_timeout, also a walsender's while
+// decoding a transaction, and a snapshot's.
 func TestTransactionTimeoutEndsNoStream(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		d := sharedDatabase(t)

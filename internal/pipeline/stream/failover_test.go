@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 21: a standby that is behind takes over. It is the server itself
-// as it was before its last events.
+// Failure mode 21: a standby takes over while behind: the server itself, as before the
+// last events.
 func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 	const text = `left timeline 1 at .* before the checkpoint`
 	t.Run("while stopped", func(t *testing.T) {
@@ -25,13 +25,13 @@ func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 		f.promote()
 		f.d.run().wantEnd(failure.Loss, text)
 
-		// The lost events' positions are used again; without the check these
-		// would be skipped.
+		// The lost events' positions are used again; without the check the new
+		// events would be skipped.
 		f.d.insert(3, 1)
 		f.d.run().wantEnd(failure.Loss, text)
 		wantOnce(t, f.d.topic, f.d.ids[:3])
 	})
-	// A part that was read and is not acked yet is in no checkpoint.
+	// A part read and not acked yet is in no checkpoint.
 	t.Run("with events in flight", func(t *testing.T) {
 		t.Parallel()
 		f := newFailover(t)
@@ -45,9 +45,9 @@ func TestE2EFailoverToAStandbyThatIsBehind(t *testing.T) {
 	})
 }
 
-// In a failover the URL may lead to a standby before the promotion, or to one
-// that never will be. It is behind, and has no slot, or one it cannot decode.
-// It is no loss until the standby is the primary.
+// In a failover the URL may lead to a standby before the promotion, or to a standby
+// never promoted. A standby is behind, and its slot missing or not decodable: no loss
+// until the standby is the primary.
 func TestE2EStandbyIsNotJudged(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -67,8 +67,8 @@ func TestE2EStandbyIsNotJudged(t *testing.T) {
 	wantOnce(t, f.d.topic, f.d.ids[:3])
 }
 
-// Failure mode 46: the standby that takes over lacks a transaction of which the
-// connector has read the first half. Its new events have positions within that.
+// Failure mode 46: the new primary lacks a transaction read to the first half. The new
+// events have positions within the lost transaction.
 func TestE2EFailoverInTheMiddleOfATransaction(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -78,7 +78,7 @@ func TestE2EFailoverInTheMiddleOfATransaction(t *testing.T) {
 	i := f.d.run().streams()
 	release := make(chan struct{})
 	defer close(release)
-	blockSaves(f.d.store, release) // or an idle position beyond the standby's end is in the checkpoint
+	blockSaves(f.d.store, release) // or the checkpoint has an idle position beyond the standby's end
 	f.d.insert(5000, 5000)
 	i.full()
 	read := f.d.lsn("SELECT pg_current_wal_flush_lsn()::text")
@@ -91,8 +91,8 @@ func TestE2EFailoverInTheMiddleOfATransaction(t *testing.T) {
 	i.wantEnd(failure.Loss, `half read: .* left timeline 1 at`)
 }
 
-// Failure mode 47: the disk is put back to an earlier time, nothing shows that,
-// and the new log grows past everything read of the old one.
+// Failure mode 47: the disk is put back to an earlier time without any sign, and the new
+// log grows past everything read of the old log.
 func TestE2EDiskPutBack(t *testing.T) {
 	// grow writes new events until the log is beyond lsn.
 	grow := func(f *failover, lsn pg.LSN) (ids []string) {
@@ -129,7 +129,7 @@ func TestE2EDiskPutBack(t *testing.T) {
 			f.putBack()
 			grow(f, stored.LSN)
 			f.d.run().wantEnd(failure.Loss, c.text)
-			f.d.run().wantEnd(failure.Loss, c.text) // and still, for the next one
+			f.d.run().wantEnd(failure.Loss, c.text) // and still, for the next instance
 			if got := f.d.store.stored().LSN; got != stored.LSN {
 				t.Errorf("the checkpoint went from %s to %s", stored.LSN, got)
 			}
@@ -154,8 +154,8 @@ func TestE2EDiskPutBack(t *testing.T) {
 	}
 }
 
-// A server that crashed forgets how far its slot was confirmed. The part it
-// sends again is known, and no other log.
+// A crashed server forgets how far the slot was confirmed. The repeated part is known,
+// and no other log.
 func TestE2ESlotThatWentBackInACrash(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -177,8 +177,8 @@ func TestE2ESlotThatWentBackInACrash(t *testing.T) {
 	d.finish(i)
 }
 
-// failover is a server that can become what it was before: on a new timeline as
-// a promoted standby, or on the same one as a disk that was put back.
+// failover is a server with a way back to an earlier state: on a new timeline as a
+// promoted standby, or on the same timeline as a disk put back.
 type failover struct {
 	t       *testing.T
 	server  *pgtest.Server
@@ -206,7 +206,7 @@ func (f *failover) promote() {
 	f.d.exec("SELECT pg_promote()")
 }
 
-// standIn has the standby in the server's place.
+// standIn puts the standby in the server's place.
 func (f *failover) standIn() {
 	f.t.Helper()
 	f.replace()
@@ -215,8 +215,8 @@ func (f *failover) standIn() {
 	f.d.connect()
 }
 
-// putBack has the server as it was when the copy was taken, as from a snapshot
-// of its disk: nothing tells it that it had gone on.
+// putBack makes the server as it was at the copy, as from a snapshot of the disk: nothing
+// tells of later events.
 func (f *failover) putBack() {
 	f.t.Helper()
 	f.replace()
@@ -224,7 +224,7 @@ func (f *failover) putBack() {
 	f.d.connect()
 }
 
-// replace stops the server and has the copy's files in the place of its own.
+// replace stops the server and puts the copy's files in the place of its own.
 func (f *failover) replace() {
 	f.t.Helper()
 	f.server.Stop(f.t, pgtest.Immediate)

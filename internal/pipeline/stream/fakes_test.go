@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// counts is a Metrics that remembers what it is told.
+// counts is a Metrics with a memory.
 type counts struct {
 	mu         sync.Mutex
 	published  int
@@ -101,8 +101,8 @@ func (c *counts) reconnected() (n int) {
 	return n
 }
 
-// fakeStore is a checkpoint.Store in memory, which several instances may share. Of
-// two holders the one with the higher epoch wins, of two saves of one the further.
+// fakeStore is a checkpoint.Store in memory, for several instances. Of two holders the
+// higher epoch wins, of two saves of the same holder the further.
 type fakeStore struct {
 	mu     sync.Mutex
 	cp     *checkpoint.Checkpoint
@@ -149,8 +149,7 @@ func (s *fakeStore) hook(fn func(context.Context, checkpoint.Checkpoint) error) 
 	s.onSave = fn
 }
 
-// blockSaves makes saves wait, as for a broker that is down, until release is
-// closed.
+// blockSaves makes saves wait, as in a broker's outage, until release is closed.
 func blockSaves(s *fakeStore, release <-chan struct{}) {
 	s.hook(func(ctx context.Context, _ checkpoint.Checkpoint) error {
 		select {
@@ -162,7 +161,7 @@ func blockSaves(s *fakeStore, release <-chan struct{}) {
 	})
 }
 
-// stored is the checkpoint that counts.
+// stored is the valid checkpoint.
 func (s *fakeStore) stored() checkpoint.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +181,7 @@ func (s *fakeStore) positions() []pg.LSN {
 	return out
 }
 
-// record is an event as a consumer finds it.
+// record is an event as seen by a consumer.
 type record struct {
 	id, topic, key, value string
 	position              pg.Position
@@ -192,7 +191,7 @@ func recordOf(ev *transform.Event) record {
 	return record{string(ev.ID), ev.Record.Topic, string(ev.Record.Key), string(ev.Record.Value), ev.Position}
 }
 
-// topic is what several sinks write to.
+// topic is written to by several sinks.
 type topic struct {
 	mu      sync.Mutex
 	records []record
@@ -221,7 +220,7 @@ func (t *topic) ids() []string {
 	return ids
 }
 
-// door is where those wait who are to be held up. The zero door is open.
+// door holds up goroutines while shut. The zero door is open.
 type door struct {
 	lock  sync.Mutex
 	shut  chan struct{} // closed to open; nil while open
@@ -245,7 +244,7 @@ func (d *door) open() {
 	}
 }
 
-// held is closed when the door, which is shut now, opens; nil if it is open.
+// held is closed when the shut door opens; nil if open now.
 func (d *door) held() chan struct{} {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -253,8 +252,8 @@ func (d *door) held() chan struct{} {
 	return d.shut
 }
 
-// reached returns once somebody has found the door shut. The end of the test
-// opens it.
+// reached returns once somebody has found the door shut. The end of the test opens the
+// door.
 func (d *door) reached(t *testing.T) {
 	t.Helper()
 	t.Cleanup(d.open)
@@ -265,7 +264,7 @@ func (d *door) reached(t *testing.T) {
 	})
 }
 
-// pass waits until the door is open or ctx ends (with its cause).
+// pass waits until the door is open or ctx ends (with the cause).
 func (d *door) pass(ctx context.Context) error {
 	if held := d.held(); held != nil {
 		select {
@@ -277,8 +276,7 @@ func (d *door) pass(ctx context.Context) error {
 	return nil
 }
 
-// gate is a sink.Sink into a topic that can be held shut, as by a broker that
-// does not ack.
+// gate is a sink.Sink into a topic; a shut gate is like a broker without acks.
 type gate struct {
 	topic   *topic
 	refuses func(*transform.Event) *transform.BadEvent // nil: none
@@ -294,13 +292,13 @@ type gate struct {
 
 var _ sink.Sink = (*gate)(nil)
 
-// waits returns once an event waits for its ack.
+// waits returns once an event waits for an ack.
 func (g *gate) waits(t *testing.T) {
 	t.Helper()
 	eventually(t, "an event in flight", func() bool { _, waiting := g.unacked(); return waiting })
 }
 
-// unacked is the commit position of the first event that waits for its ack.
+// unacked is the commit position of the first event waiting for an ack.
 func (g *gate) unacked() (pg.LSN, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -22,18 +22,17 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// fleetEnv is for how long TestE2EFleet goes on, as a duration; fleetSeedEnv is
-// the seed it begins with.
+// fleetEnv is for how long TestE2EFleet goes on, as a duration; fleetSeedEnv is the first
+// seed.
 const (
 	fleetEnv     = "CDC_OUTBOX_TEST_FLEET"
 	fleetSeedEnv = "CDC_OUTBOX_TEST_FLEET_SEED"
 )
 
 // Instances over a single slot, topic and store come and go, are killed, cut
-// off, stalled and paused at random. No event is lost, the order of each key is
-// kept, the checkpoint is never behind the slot, and no instance takes the
-// doing of another for a loss. With an even seed the server crashes, too, and
-// forgets how far the slot was confirmed.
+// off, stalled and paused at random. No event is lost, the order of each key is kept, the
+// checkpoint is never behind the slot, and no instance takes another's work for a loss.
+// With an even seed the server crashes, too, and forgets how far the slot was confirmed.
 func TestE2EFleet(t *testing.T) {
 	t.Parallel()
 	lasts, seed := time.Second, uint64(1)
@@ -54,20 +53,18 @@ const (
 	fleetPace  = 20 * time.Millisecond
 )
 
-// fleet is a single database, store and topic, and the instances that work on
-// them.
+// fleet is a single database, store and topic, with the instances at work.
 type fleet struct {
 	t      *testing.T
-	server *pgtest.Server // nil: one that others use, too
+	server *pgtest.Server // nil: the shared server
 	random *rand.Rand
 	d      *database
 	seats  [fleetSeats]*seat
 	ready  bool     // everything inserted must arrive
-	steps  []string // what was done, for the one who has to understand it
+	steps  []string // all steps done, to understand a failure
 }
 
-// seat is where one instance after the other works, through a connection, a
-// sink and a store of its own.
+// seat is for instance after instance, with a connection, a sink and a store of its own.
 type seat struct {
 	d     *database
 	proxy *proxy.Proxy
@@ -99,7 +96,7 @@ func newFleet(t *testing.T, seed uint64) *fleet {
 	return f
 }
 
-// sail does the steps, lets one instance finish, and looks at what came of it.
+// sail does the steps, lets an instance finish, and checks the outcome.
 func (f *fleet) sail() {
 	f.t.Cleanup(func() {
 		if f.t.Failed() {
@@ -123,7 +120,7 @@ func (f *fleet) sail() {
 	f.judge()
 }
 
-// step does something at random.
+// step does a random step.
 func (f *fleet) step() {
 	n := f.random.IntN(fleetSeats)
 	s := f.seats[n]
@@ -175,8 +172,7 @@ func (f *fleet) start(s *seat) {
 	f.t.Cleanup(s.store.open) // before the instance's own
 }
 
-// collect notes that an instance ended by itself. The only reason allowed is
-// that another one took over.
+// collect notes that an instance ended by itself: only after a takeover by another.
 func (f *fleet) collect(s *seat) {
 	if s.instance == nil || !s.ended() {
 		return
@@ -187,8 +183,7 @@ func (f *fleet) collect(s *seat) {
 	s.instance = nil
 }
 
-// end stops the instance, or kills it: nothing that it does from now on has an
-// effect.
+// end stops the instance, or kills it: without effect from now on.
 func (f *fleet) end(s *seat, well bool) {
 	if s.instance == nil {
 		return
@@ -233,7 +228,7 @@ func (f *fleet) judge() {
 	f.t.Logf("%d events, %d records, %d checkpoints", len(f.d.ids), len(f.d.topic.all()), len(f.d.store.saved))
 }
 
-// firsts are the records without those that repeat an earlier one.
+// firsts are the records without repetitions.
 func firsts(records []record) (out []record) {
 	seen := map[string]bool{}
 	for _, r := range records {
@@ -245,10 +240,10 @@ func firsts(records []record) (out []record) {
 	return out
 }
 
-// errDead is the error of every call of an instance that was killed.
+// errDead is the error of every call of a killed instance.
 var errDead = errors.New("killed")
 
-// mortal is a gate that writes nothing any more once it is killed.
+// mortal is a gate that writes nothing any more once killed.
 type mortal struct {
 	gate
 	life sync.RWMutex
@@ -271,9 +266,8 @@ func (m *mortal) Deliver(ctx context.Context, events []*transform.Event, reject 
 	return m.gate.Deliver(ctx, events, reject)
 }
 
-// pausing is an instance's way to the store. While it is paused, loads answer
-// with what was there and saves arrive when it goes on: also those that were
-// given up.
+// pausing is an instance's way to the store. During a pause, loads answer with the old
+// content, and saves arrive afterwards: also given up saves.
 type pausing struct {
 	checkpoint.Store
 	door

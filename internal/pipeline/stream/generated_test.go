@@ -3,7 +3,7 @@ package stream
 import "testing"
 
 // Failure mode 108: PostgreSQL 18 sends a generated column if the publication says so,
-// and it may be the key. The snapshot has it, too.
+// perhaps the key. The snapshot has the column, too.
 func TestAGeneratedKeyThatIsSent(t *testing.T) {
 	for name, publication := range map[string]string{
 		"by the option": `FOR TABLE outbox WITH (publish = 'insert', publish_generated_columns = stored)`,
@@ -11,7 +11,7 @@ func TestAGeneratedKeyThatIsSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := outbox(t)
-			d.needs(t, 18) // which sends generated columns
+			d.needs(t, 18) // for generated columns in the stream
 			d.exec(`ALTER TABLE outbox DROP COLUMN aggregateid, ADD COLUMN aggregateid text GENERATED ALWAYS AS ('key-' || id) STORED`)
 			d.exec(`CREATE PUBLICATION cdc_outbox ` + publication)
 			d.exec(`INSERT INTO outbox (id, aggregatetype, type, payload) VALUES ('1', 'order', 'Placed', '{}')`)

@@ -24,8 +24,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// If the store fails before there is a session, health and log name the store,
-// and not PostgreSQL, which is well.
+// If the store fails before a session, health and log name the store, and not PostgreSQL.
 func TestFailingStoreIsBlamedItself(t *testing.T) {
 	d := outbox(t)
 	dir := filepath.Join(t.TempDir(), "volume")
@@ -59,8 +58,8 @@ func TestFailingStoreIsBlamedItself(t *testing.T) {
 	i.stop()
 }
 
-// Debezium counts them, too: rows of the snapshot, transactions with events
-// (and none without), and the last event.
+// Rows of the snapshot, transactions with events (and none without), and the last event,
+// as in Debezium.
 func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
@@ -83,9 +82,9 @@ func TestLastTransactionsAndSnapshotShow(t *testing.T) {
 	}
 }
 
-// An application that still marks rows as published, and one that writes events
-// without keys, fill metrics and not the log: the first is told at once, the
-// others are summed up, at the latest by the stop.
+// Updates by an application still marking rows as published, and events without keys,
+// fill metrics and not the log: the first is told at once, the others are summed up, at
+// the latest by the stop.
 func TestFloodsAreSummedUp(t *testing.T) {
 	t.Parallel()
 	const n = 500
@@ -127,7 +126,7 @@ func TestFloodsAreSummedUp(t *testing.T) {
 	}
 }
 
-// unreadable is a checkpoint store whose loads fail on demand.
+// unreadable is a checkpoint store with failing loads on demand.
 type unreadable struct {
 	checkpoint.Store
 	down atomic.Bool
@@ -140,8 +139,8 @@ func (u *unreadable) Load(ctx context.Context) (checkpoint.Checkpoint, bool, err
 	return u.Store.Load(ctx)
 }
 
-// A spare that could not read its checkpoint could not take over: it is not
-// ready, says why, and is ready again with the store.
+// A spare without access to the checkpoint could not take over: it is not ready, says
+// why, and is ready again with the store.
 func TestSpareWithoutItsStoreIsNotReady(t *testing.T) {
 	d := outbox(t)
 	d.limits.spareLook, d.limits.spareSilence = 20*time.Millisecond, 100*time.Millisecond
@@ -172,8 +171,8 @@ func (d *database) inPostgres() checkpoint.Store {
 	return s
 }
 
-// If the server process of the checkpoint store says nothing any more, its
-// connection is given up, and the next save uses another one.
+// If the server process of the checkpoint store is silent, its connection is given up,
+// and the next save uses another.
 func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 500 * time.Millisecond
@@ -186,9 +185,8 @@ func TestSilentCheckpointStoreIsGivenUp(t *testing.T) {
 	d.finish(i)
 }
 
-// The creation of a slot waits for every transaction for as long as it takes,
-// and says for which. (That a server which does not answer meanwhile is left is
-// for catalog's tests.)
+// The creation of a slot waits for every transaction for any time, and names them. (The
+// end of a silent server is for catalog's tests.)
 func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	d := outbox(t)
 	writer := *d
@@ -206,8 +204,8 @@ func TestSlotCreationSaysWhatItWaitsFor(t *testing.T) {
 	i.streams().stop()
 }
 
-// A save that does not end counts as failed after a while, and the first save
-// of the next session can begin.
+// An endless save counts as failed after a while, and the first save of the next session
+// can begin.
 func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 300 * time.Millisecond
@@ -234,7 +232,7 @@ func TestStandingSaveHoldsUpNoSession(t *testing.T) {
 	d.finish(i)
 }
 
-// A load that does not end counts as failed too.
+// An endless load counts as failed, too.
 func TestStandingLoadIsGivenUp(t *testing.T) {
 	d := outbox(t)
 	d.limits.store = 100 * time.Millisecond
@@ -255,8 +253,8 @@ func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error)
 	return checkpoint.Checkpoint{}, false, context.Cause(ctx)
 }
 
-// A server that answers nobody any more shows in readiness although nobody
-// writes, long before anything is given up.
+// A silent server shows in readiness although nobody writes, long before anything is
+// given up.
 func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
 	if worst := usual.mute + standbyPoll + time.Second; worst > 5*time.Second || usual.mute <= usual.monitor {
 		t.Errorf("%s, with the page's second: an outage is not visible within 5 s, or a look does not count as one", worst)
@@ -274,13 +272,13 @@ func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
 	})
 	p.Set(proxy.Up, proxy.Fault{})
 	p.Set(proxy.Down, proxy.Fault{})
-	p.Cut() // what was swallowed is missing
+	p.Cut() // the swallowed bytes are missing
 	eventually(t, "readiness again", i.ready)
 	i.stop()
 }
 
-// A server process that sends the stream and says nothing any more shows in
-// readiness also where there is nothing to send, long before liveness_timeout.
+// A silent server process of the stream shows in readiness also without anything to send,
+// long before liveness_timeout.
 func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, pgtest.Start(t).NewDatabase(t))
@@ -288,7 +286,7 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	d.limits.stalled, d.limits.monitor, d.limits.quiet = time.Second, 50*time.Millisecond, 50*time.Millisecond
 	i := d.run().streams()
 	eventually(t, "readiness", i.ready)
-	// There shall be no other writes to the log.
+	// No other writes to the log.
 	defer pgtest.Freeze(t, d.url, `backend_type IN ('background writer', 'checkpointer', 'autovacuum launcher')`)()
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
 	eventually(t, "everything to be confirmed", func() bool { return d.confirmed() >= end })
@@ -302,8 +300,8 @@ func TestReadinessSeesASilentStreamWhileTheServerIsQuiet(t *testing.T) {
 	i.stop()
 }
 
-// What a server said of slot and log before it was gone would look like the
-// present: it is not shown while the server is away, nor while looks fail.
+// The last look at slot and log would look like the present: it is not shown while the
+// server is away, nor while looks fail.
 func TestSlotIsUnknownWhilePostgreSQLIsAway(t *testing.T) {
 	d := outbox(t)
 	line, behind := pgtest.Behind(t, d.url)

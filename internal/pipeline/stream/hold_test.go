@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 )
 
-// keep holds an item of each size, once there is room.
+// keep holds an item of each size, each once there is room.
 func (q *queue) keep(t *testing.T, sizes ...int64) {
 	t.Helper()
 	for _, n := range sizes {
@@ -27,7 +27,7 @@ func sizesOf(batch []item) (sizes []int64) {
 	return sizes
 }
 
-// Batches of transactions that are held and sealed, each a list of sizes.
+// Batches of held and sealed transactions, each a list of sizes.
 func TestQueueTakesWholeTransactions(t *testing.T) {
 	const full = delivery.BatchBytes
 	for name, c := range map[string]struct {
@@ -55,8 +55,8 @@ func TestQueueTakesWholeTransactions(t *testing.T) {
 	}
 }
 
-// The taker sees nothing of a transaction before its end, however much there
-// is, and neither do offer and close show it.
+// The taker sees nothing of a transaction of any size before the end, not even after
+// offer and close.
 func TestQueueHoldsUntilTheSeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(10 * delivery.BatchBytes)
@@ -85,9 +85,9 @@ func TestQueueHoldsUntilTheSeal(t *testing.T) {
 	})
 }
 
-// Whoever waits for room waits for what the taker sees. Only what nothing can
-// free is refused: a transaction of exactly the bound has room, one byte more
-// has not.
+// Memory of items seen by the taker will be free. Held memory is never free before the
+// end, so more is refused: a transaction of exactly the bound has room, a byte more has
+// not.
 func TestQueueRefusesWhatNothingCanFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(100)

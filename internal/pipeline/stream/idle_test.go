@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 )
 
-// Where nothing is committed there is no Kafka transaction. Where others commit, there
-// is one a second for the slot's sake, however much log they write.
+// Without commits there is no Kafka transaction. With others' commits there is a
+// transaction a second for the slot's sake, however much log they write.
 func TestIdleExactlyOnceWritesHardlyATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, m := &transactor{}, &counts{}

@@ -33,7 +33,7 @@ type instance struct {
 	t       *testing.T
 	metrics *counts
 	health  *Health
-	looked  func() pg.LSN // the monitor's last look saw all that came before
+	looked  func() pg.LSN // the monitor's last look saw everything before
 	logs    *observer.ObservedLogs
 	limit   int64 // of bytes in flight
 	cancel  context.CancelFunc
@@ -47,22 +47,22 @@ func (d *database) run() *instance {
 	return d.start(d.store, d.gate)
 }
 
-// start runs a pipeline of the database into the sink. The test ends it, if
-// nothing else does.
+// start runs a pipeline of the database into the sink, until the end of the test at the
+// latest.
 func (d *database) start(s checkpoint.Store, out sink.Sink) *instance {
 	d.t.Helper()
 	return d.startWith(Parts{Store: s, Sink: out})
 }
 
-// pipeline is one of the database that does not run yet, with parts of which only store, sink
-// or transactions, and log are given.
+// pipeline is a pipeline of the database, not running yet. Of the parts only store, sink or
+// transactions, and log are given.
 func (d *database) pipeline(p Parts, m *counts) *Pipeline {
 	d.t.Helper()
 	p.Options, p.Router, p.Metrics, p.Kafka = d.opts, must.Get(transform.New(d.event, d.route))(d.t), m, delivery.NewDownstream(m)
 	return newPipeline(p, d.limits)
 }
 
-// startWith is start with parts of which only store and sink, or transactions, are given.
+// startWith is start; of the parts only store and sink, or transactions, are given.
 func (d *database) startWith(p Parts) *instance {
 	d.t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
@@ -91,7 +91,7 @@ func (d *database) startWith(p Parts) *instance {
 	return i
 }
 
-// followsTheTable checks the phases in the log of a pipeline that has ended.
+// followsTheTable checks the phases in the log of an ended pipeline.
 func (i *instance) followsTheTable() {
 	i.t.Helper()
 	var trace phase.Trace
@@ -111,7 +111,7 @@ func (i *instance) followsTheTable() {
 	}
 }
 
-// wait returns Run's error once it ends by itself.
+// wait returns Run's error once Run ends by itself.
 func (i *instance) wait() error {
 	i.t.Helper()
 	eventually(i.t, "the end of Run", i.ended)
@@ -128,7 +128,7 @@ func (i *instance) ended() bool {
 	}
 }
 
-// stop ends the instance as SIGTERM does. It must end without an error.
+// stop ends the instance, as by SIGTERM, without an error.
 func (i *instance) stop() {
 	i.t.Helper()
 	i.cancel()
@@ -156,10 +156,10 @@ func (i *instance) standsBy() *instance {
 // ready tells whether the instance is.
 func (i *instance) ready() bool { ok, _ := i.health.Ready(); return ok }
 
-// status is what /status shows.
+// status is the content of /status.
 func (i *instance) status() Status { return i.health.Status().(Status) }
 
-// inFlight returns once so many events are.
+// inFlight returns once so many events are in flight.
 func (i *instance) inFlight(n int64) {
 	i.t.Helper()
 	eventually(i.t, "the events to be taken in", func() bool { return i.status().InFlightEvents == n })
@@ -177,8 +177,8 @@ func (i *instance) reconnects() {
 	eventually(i.t, "a reconnect", func() bool { return i.metrics.reconnected() > 0 })
 }
 
-// wantEnd checks that Run ends with an error of the class whose text and remedy
-// tell the operator something.
+// wantEnd checks that Run ends with an error of the class, with text and remedy for the
+// operator.
 func (i *instance) wantEnd(class failure.Class, text string) {
 	i.t.Helper()
 	err := i.wait()
@@ -231,8 +231,8 @@ func (d *database) publish(n, per int) {
 	d.arrive()
 }
 
-// wantOnce checks that the topic holds everything inserted, once and in order;
-// wantAll, that it does at least once.
+// wantOnce checks that the topic holds everything inserted, once and in order; wantAll,
+// at least once.
 func (d *database) wantOnce() { d.t.Helper(); wantOnce(d.t, d.topic, d.ids) }
 func (d *database) wantAll()  { d.t.Helper(); wantAll(d.t, d.topic, d.ids) }
 
@@ -265,9 +265,8 @@ func wantAll(t *testing.T, to *topic, ids []string) {
 
 func abbreviated(ids []string) []string { return ids[:min(len(ids), 50)] }
 
-// watch checks, from now until the returned function is called, that the slot's
-// confirmed position is never beyond the first event without ack. It uses a
-// separate connection.
+// watch checks, on a separate connection and until the returned function is called, that
+// the slot's confirmed position is never beyond the first event without ack.
 func (d *database) watch(g *gate) (stop func()) {
 	d.t.Helper()
 	look := &database{t: d.t, url: d.url, opts: d.opts, event: d.event, route: d.route}
@@ -286,7 +285,7 @@ func (d *database) watch(g *gate) (stop func()) {
 			}
 			var text string
 			err := look.conn.QueryRow(d.t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", d.opts.Slot).Scan(&text)
-			first, waiting := g.unacked() // after the slot: what waits now waited then
+			first, waiting := g.unacked() // after the slot: events waiting now waited then
 			if err != nil || !waiting {
 				continue
 			}
@@ -311,8 +310,8 @@ func (d *database) passes(what string) {
 	eventually(d.t, what+" to be passed over", func() bool { return d.confirmed() >= end })
 }
 
-// crash ends the server as a crash does, and starts it again. It returns the
-// instance that goes on: i, or another one if i is to be restarted.
+// crash ends the server, as in a crash, and starts it again. It returns i, or another
+// instance if i is to be restarted.
 func (d *database) crash(server *pgtest.Server, i *instance, restarted bool) *instance {
 	d.t.Helper()
 	server.Stop(d.t, pgtest.Immediate)

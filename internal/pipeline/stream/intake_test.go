@@ -48,7 +48,7 @@ func testIntake(t testing.TB, onUpdate string) (*intake, *counts) {
 	return newIntake(p, newOutboxTables(p.Tables, checkpointer), newQueue(1<<20), tracker, checkpointer, digest.New(zap.NewNop())), m
 }
 
-// row is a change of the given kind; its event id says where it was.
+// row is a change of the given kind; the event id has its place.
 func row(kind wal.Kind, rel *pg.Relation, lsn pg.LSN, seq uint32) *wal.Message {
 	m := &wal.Message{Kind: kind}
 	m.Row.Relation, m.Row.Position, m.Row.XID = rel, pg.Position{CommitLSN: lsn, Seq: seq}, uint32(lsn)
@@ -62,10 +62,10 @@ func insert(lsn pg.LSN, seq uint32) *wal.Message { return row(wal.Insert, outbox
 func commit(end pg.LSN) *wal.Message             { return &wal.Message{Kind: wal.Commit, End: end} }
 func idle(pos pg.LSN) *wal.Message               { return &wal.Message{Kind: wal.Keepalive, End: pos} }
 
-// again stands for a new connection, whose stream begins at start.
+// again stands for a new connection, with a stream from start.
 func again(start pg.LSN) *wal.Message { return &wal.Message{End: start} }
 
-// accepted returns the ids of the events the messages make.
+// accepted returns the ids of the messages' events.
 func accepted(t *testing.T, in *intake, messages ...*wal.Message) []string {
 	t.Helper()
 	for _, m := range messages {
@@ -190,8 +190,8 @@ func TestIntakeForgetsAnEventThatFoundNoRoom(t *testing.T) {
 	}
 }
 
-// The transaction of an event that found no room may never come again: the
-// stream goes on on another server.
+// The transaction of an event without room may never come again: the stream goes on on
+// another server.
 func TestIntakeWaitsForNoTransactionOfAnEventThatFoundNoRoom(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateWarn)
 	in.queue = newQueue(1)
@@ -229,8 +229,7 @@ func TestIntakeOnUpdate(t *testing.T) {
 	}
 }
 
-// An update in a transaction that is passed over ends nothing, one in another
-// does.
+// An update in a passed over transaction ends nothing, an update in another does.
 func TestIntakePassesOverAnUpdate(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	refused := row(wal.Update, outboxRelation, 10, 0)
@@ -244,8 +243,7 @@ func TestIntakePassesOverAnUpdate(t *testing.T) {
 	}
 }
 
-// Without a checkpoint there is nothing to note a transaction in that is passed
-// over, and so no remedy that asks for it.
+// Without a checkpoint no transaction to pass over can be noted, so no remedy offers to.
 func TestNothingIsPassedOverWithoutACheckpoint(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	none := &Options{Checkpoint: store.Options{Store: store.StoreNone}}
@@ -273,8 +271,7 @@ func TestIntakeQueuesABadEvent(t *testing.T) {
 	}
 }
 
-// The first transaction of a new slot's stream may have the position at which
-// the snapshot was taken.
+// The first transaction of a new slot's stream may have the snapshot's position.
 func TestIntakeTellsTheStreamFromTheSnapshotAtItsPosition(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, url, outboxTable, "INSERT INTO outbox SELECT n::text, 'order', 'o', 'Placed', '{}' FROM generate_series(1, 3) n")

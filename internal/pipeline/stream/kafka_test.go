@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// withKafka returns a broker, and a sink and a checkpoint store that use it.
+// withKafka returns a broker, with a sink and a checkpoint store.
 func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store) {
 	d.t.Helper()
 	b := kafkatest.Start(d.t)
@@ -29,7 +29,7 @@ func (d *database) withKafka() (*kafkatest.Broker, *sink.Kafka, checkpoint.Store
 	return b, out, store
 }
 
-// useBrokers returns a sink and a checkpoint store that use the brokers.
+// useBrokers returns a sink and a checkpoint store of the brokers.
 func (d *database) useBrokers(brokers []string) (*sink.Kafka, checkpoint.Store) {
 	d.t.Helper()
 	d.kafka.Brokers = brokers
@@ -39,11 +39,11 @@ func (d *database) useBrokers(brokers []string) (*sink.Kafka, checkpoint.Store) 
 	return d.kafkaSink(), store
 }
 
-// checkpointTopic is the topic of that store.
+// checkpointTopic is the topic of the store.
 func (d *database) checkpointTopic() string { return store.Topic(d.opts.Checkpoint.Topic, d.opts.Slot) }
 
-// kafkaSink returns a sink that ends with the test. It is of no use after a
-// delivery that failed.
+// kafkaSink returns a sink until the end of the test. It is of no use after a failed
+// delivery.
 func (d *database) kafkaSink() *sink.Kafka {
 	d.t.Helper()
 	out := must.Get(sink.NewKafka(*d.kafka, sink.WithLogger(zap.NewNop()), sink.WithDeadLetterTopic(d.letters)))(d.t)
@@ -59,10 +59,9 @@ func (d *database) published(b *kafkatest.Broker, n int) (ids []string) {
 	return ids
 }
 
-// Failure modes 14 and 25: the broker is away, and the server hears from us all the
-// same. The intake blocks at its bound, the
-// connection to PostgreSQL stays, and a stop or a question about health is
-// answered. Then everything arrives once.
+// Failure modes 14 and 25: the broker is away, and the server hears from us all the same.
+// The intake blocks at its bound, the connection to PostgreSQL stays, and a stop or a
+// question about health is answered. Then everything arrives once.
 func TestE2EBrokerOutage(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 100_000
@@ -105,8 +104,8 @@ func (d *database) replied(walsender int) (at time.Time) {
 	return at
 }
 
-// Failure modes 25 and 38: a stop during an outage, after a reconnect that waits
-// for the broker, ends after the drain's timeout.
+// Failure modes 25 and 38: a stop during an outage, after a reconnect waiting for the
+// broker, ends after the drain's timeout.
 func TestE2EStopDuringABrokerOutage(t *testing.T) {
 	d := outbox(t)
 	d.opts.DrainTimeout = 100 * time.Millisecond
@@ -119,7 +118,7 @@ func TestE2EStopDuringABrokerOutage(t *testing.T) {
 	eventually(t, "events in flight", func() bool { return i.status().InFlightEvents > 0 })
 	d.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
 	i.reconnects()
-	i.stop() // it fails if the stop waits for the broker
+	i.stop() // fails if the stop waits for the broker
 }
 
 // Failure mode 31.
@@ -132,7 +131,7 @@ func TestDeadLetterThatCannotBeWrittenHalts(t *testing.T) {
 	d.exec(`INSERT INTO outbox VALUES ('bad', 'order', NULL, 'Placed', '{}')`)
 	const halted = `event bad: write dead letter`
 	i.wantEnd(failure.Config, halted)
-	d.start(s, d.kafkaSink()).wantEnd(failure.Config, halted) // neither checkpoint nor slot has passed it
+	d.start(s, d.kafkaSink()).wantEnd(failure.Config, halted) // neither checkpoint nor slot has passed the event
 }
 
 // Failure mode 36.
@@ -144,7 +143,7 @@ func TestCheckpointTopicDeletedWhileRunning(t *testing.T) {
 	admin := kadm.NewClient(b.Client(t))
 	must.Get(admin.DeleteTopics(t.Context(), d.checkpointTopic()))(t)
 	eventually(t, "the end of Run", func() bool {
-		d.insert(1, 1) // something to save
+		d.insert(1, 1) // a position to save
 		return i.ended()
 	})
 	i.wantEnd(failure.Loss, `topic was deleted`)

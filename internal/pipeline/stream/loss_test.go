@@ -10,9 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// While the connector is stopped, or while it runs, something happens to slot
-// or publication that leaves events out. Each case ends with class Loss, and
-// nothing that was lost is created again.
+// Slot or publication is changed, under a stopped or a running connector, so that events
+// are left out. Each case ends with class Loss, and nothing lost is created again.
 func TestLosses(t *testing.T) {
 	const (
 		stopped = 1 << iota
@@ -83,14 +82,14 @@ func TestLosses(t *testing.T) {
 					i = d.run()
 				}
 				i.wantEnd(failure.Loss, c.text)
-				d.run().wantEnd(failure.Loss, ".") // and still, for the next one
+				d.run().wantEnd(failure.Loss, ".") // and still, for the next instance
 				d.wantOnce()
 			})
 		}
 	}
 }
 
-// needs skips a test of what came with a version of PostgreSQL.
+// needs skips a test under earlier versions of PostgreSQL.
 func (d *database) needs(t *testing.T, major int) {
 	t.Helper()
 	if d.text(fmt.Sprintf("SELECT (current_setting('server_version_num')::int >= %d)::text", major*10000)) != "true" {
@@ -105,7 +104,7 @@ func (d *database) wantNoSlot() {
 	}
 }
 
-// Failure mode 5, without a checkpoint: the process itself knows what it read.
+// Failure mode 5, without a checkpoint: the process itself knows its reading.
 func TestSlotDroppedUnderAProcessWithoutCheckpoints(t *testing.T) {
 	d := outbox(t)
 	i := d.start(&fakeStore{forget: true}, d.gate).streams()
@@ -154,9 +153,9 @@ func TestOtherCluster(t *testing.T) {
 
 const forAllTables = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
 
-// Failure modes 13 and 48: what would leave rows out is found before a slot is
-// made, which would hold back the server's log. (Which tables catalog.CheckPublication
-// refuses, its own tests ask the server.)
+// Failure modes 13 and 48: reasons to leave rows out are found before a slot is made and
+// holds back the server's log. (The tables refused by catalog.CheckPublication are for
+// its own tests.)
 func TestFoundBeforeTheSlotIsMade(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -203,8 +202,8 @@ const (
 	attachOutbox = `ALTER TABLE events ATTACH PARTITION outbox DEFAULT`
 )
 
-// A table may be a member of the publication by its name and by its schema. As
-// long as one of the two lasts nothing is left out, even if the other goes.
+// A table may be a member of the publication by its name and by its schema. As long as
+// either lasts nothing is left out.
 func TestMembershipThatLasts(t *testing.T) {
 	const (
 		addSchema  = `ALTER PUBLICATION cdc_outbox ADD TABLES IN SCHEMA public`
@@ -252,7 +251,7 @@ func TestMembershipThatLasts(t *testing.T) {
 		d.arrive()
 		d.finish(i)
 	})
-	// Whether one came before the other went cannot be told, if nobody looked.
+	// Without a look between, the order of both changes is not known.
 	t.Run("one for the other while stopped", func(t *testing.T) {
 		d, i := start(t)
 		i.stop()
@@ -262,7 +261,7 @@ func TestMembershipThatLasts(t *testing.T) {
 	})
 }
 
-// A name that the configuration has wrong is told as that. No event is lost.
+// A mistaken name in the configuration is an error of the configuration. No event is lost.
 func TestAMistakenNameIsNoLoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		mistake func(*Options)

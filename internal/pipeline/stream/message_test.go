@@ -31,7 +31,7 @@ func composedDatabase(t *testing.T) *database {
 	return d
 }
 
-// emit is the SQL that writes an event as a message.
+// emit is the SQL for an event as a message.
 func emit(t *testing.T, id string, payload string) string {
 	t.Helper()
 	content := must.Get(envelope.Encode(&envelope.Message{
@@ -44,8 +44,8 @@ func insertSQL(id string) string {
 	return "INSERT INTO outbox VALUES ('" + id + "', 'order', 'o-1', 'Placed', '{}')"
 }
 
-// Without a table there is nothing but messages: those of committed
-// transactions and not rolled back to a savepoint, of our prefix.
+// Without a table there are only messages: of our prefix, of committed transactions, and
+// not rolled back to a savepoint.
 func TestMessagesAlone(t *testing.T) {
 	d := messageDatabase(t)
 	i := d.run().streams()
@@ -70,8 +70,8 @@ func TestMessagesAlone(t *testing.T) {
 	}
 }
 
-// The order within a transaction is that of the statements, whichever way an
-// event took, and the position counts both.
+// The order within a transaction is the statements', by either way of an event, and the
+// position counts both.
 func TestMessagesBesideATable(t *testing.T) {
 	d := composedDatabase(t)
 	i := d.run().streams()
@@ -99,10 +99,9 @@ func TestMessagesBesideATable(t *testing.T) {
 	}
 }
 
-// Failure mode 44: what is no event is dealt with as errors.on_bad_event says,
-// and nothing around it is lost. The non-transactional message stands in the
-// log right before the commit of a row, and the two positions must not be
-// confused.
+// Failure mode 44: a message without an event is dealt with as errors.on_bad_event says,
+// and nothing around is lost. The non-transactional message stands in the log right
+// before the commit of a row, and the two positions must not be confused.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
 	bad := []string{
@@ -129,7 +128,7 @@ func TestBadMessages(t *testing.T) {
 		if got := i.metrics.skipped; !slices.Equal(got, reasons) {
 			t.Errorf("skipped %v, want %v", got, reasons)
 		}
-		if lag := i.health.delivery.lag(); lag != 0 { // the log of other tests is none of it
+		if lag := i.health.delivery.lag(); lag != 0 { // other tests' log does not count
 			t.Errorf("what was skipped lags %s behind", lag)
 		}
 	})
@@ -138,7 +137,7 @@ func TestBadMessages(t *testing.T) {
 		i := d.run().streams()
 		d.exec(bad[0])
 		i.wantEnd(failure.Config, "bad event .* of message outbox at .*: unreadable: decode envelope")
-		d.run().wantEnd(failure.Config, "unreadable") // it is not forgotten
+		d.run().wantEnd(failure.Config, "unreadable") // not forgotten
 		d.opts.OnBadEvent = transform.BadEventDeadLetter
 		i = d.run().streams()
 		d.exec(emit(t, "1", "{}"))
@@ -150,9 +149,8 @@ func TestBadMessages(t *testing.T) {
 	})
 }
 
-// Failure mode 54: no commit follows a message of no transaction, and an outbox
-// may be quiet for long. The position goes on, over the message and what other
-// tables write behind it.
+// Failure mode 54: no commit follows a message of no transaction, and an outbox may be
+// quiet for long. The position goes on, over the message and later log of other tables.
 func TestAMessageOfNoTransactionHoldsNothingBack(t *testing.T) {
 	for _, policy := range []string{transform.BadEventSkip, transform.BadEventDeadLetter} {
 		t.Run(policy, func(t *testing.T) {
@@ -202,9 +200,9 @@ func TestPreparedAndLargeMessages(t *testing.T) {
 	}
 }
 
-// Messages do not pass through the publication, so they lose nothing if it is
-// dropped: once there is another one, they go on. The missing publication is
-// still reported, because the stream would end if a table were changed.
+// Messages do not pass through the publication, so no message is lost if it is dropped:
+// with another publication, they go on. The missing publication is still reported,
+// because a change of a table would end the stream.
 func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 	d := messageDatabase(t)
 	i := d.run().streams()
@@ -222,8 +220,7 @@ func TestMessagesWhenThePublicationIsDropped(t *testing.T) {
 	wantAll(t, d.topic, []string{"1", "2", "3"})
 }
 
-// Up to PostgreSQL 17, however, a table that changes meanwhile is where
-// decoding ends.
+// Up to PostgreSQL 17, however, a change of a table meanwhile ends the decoding.
 func TestMessagesWhenATableChangesWithoutThePublication(t *testing.T) {
 	d := messageDatabase(t)
 	d.exec("CREATE TABLE other (id int)")

@@ -7,8 +7,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// A file of the server is away for a while, here a segment of the log. The slot
-// does not say that it has lost anything, so nothing is lost.
+// A file of the server, here a segment of the log, is away for a while. The slot does not
+// report a loss, so nothing is lost.
 func TestAMissingFileIsNoLoss(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

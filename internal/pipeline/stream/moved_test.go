@@ -36,8 +36,8 @@ const (
 		INSERT INTO outbox SELECT * FROM moving`
 )
 
-// Failure mode 98. A row that moves to another partition is deleted and
-// inserted in the log, and is no new event.
+// Failure mode 98. A row moving to another partition is deleted and inserted in the log,
+// and is no new event.
 func TestRowsThatMoveBetweenPartitions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ table, move string }{
@@ -77,8 +77,8 @@ func TestAMoveToAnotherPartitionIsAnUpdate(t *testing.T) {
 	d.wantOnce()
 }
 
-// Failure mode 98. A crash sets the slot back: what is a move in the first pass
-// is one in a replay, also in another process.
+// Failure mode 98. A crash sets the slot back: a move in the first pass is a move in a
+// replay, also in another process.
 func TestE2EAReplayJudgesAMoveAsTheFirstPassDid(t *testing.T) {
 	for name, restarted := range map[string]bool{"the same process": false, "another process": true} {
 		t.Run(name, func(t *testing.T) {
@@ -100,11 +100,11 @@ func TestE2EAReplayJudgesAMoveAsTheFirstPassDid(t *testing.T) {
 	}
 }
 
-// insertsOnly publishes nothing that tells a move.
+// insertsOnly publishes no sign of a move.
 const insertsOnly = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`
 
-// defaultBecomesPartition is the way of docs/how-to/partitions.md: the default
-// partition is made the one of its rows' times, and no row is written.
+// defaultBecomesPartition is the way of docs/how-to/partitions.md: the default partition
+// becomes the partition of its rows' times, and no row is written.
 const defaultBecomesPartition = `BEGIN;
 	ALTER TABLE outbox DETACH PARTITION outbox_default;
 	ALTER TABLE outbox_default RENAME TO outbox_now;
@@ -189,10 +189,10 @@ func TestATableThatIsWrittenAnew(t *testing.T) {
 	}
 }
 
-// moving is an outbox in partitions, as the wire shows it.
+// moving is an outbox in partitions, as on the wire.
 var moving = relation(1, "outbox")
 
-// gone is a deletion of the row with the id, came its insertion.
+// gone is a deletion of the row with the id, came an insertion.
 func gone(id string, lsn pg.LSN, seq uint32) *wal.Message { return named(wal.Delete, id, lsn, seq) }
 func came(id string, lsn pg.LSN, seq uint32) *wal.Message { return named(wal.Insert, id, lsn, seq) }
 
@@ -235,8 +235,8 @@ func TestIntakeRecognisesMoves(t *testing.T) {
 	}
 }
 
-// A table without partitions has no moves: a row that is deleted and inserted
-// again is an event, as it is with Debezium.
+// A table without partitions has no moves: a row deleted and inserted again is an event,
+// as with Debezium.
 func TestIntakeTakesARowThatIsInsertedAnew(t *testing.T) {
 	in, _ := testIntake(t, transform.UpdateFatal)
 	if got := accepted(t, in, gone("a", 10, 0), came("a", 10, 1), commit(15)); !slices.Equal(got, []string{"a"}) {
@@ -244,9 +244,9 @@ func TestIntakeTakesARowThatIsInsertedAnew(t *testing.T) {
 	}
 }
 
-// Beyond the bound of what is remembered a row is published rather than lost,
-// and on_update: fatal says how to go on. The last deletion is always
-// remembered, so moves by UPDATE are.
+// Beyond the bound of remembered deletions a row is published rather than lost, and
+// on_update: fatal says how to go on. The last deletion is always remembered, so moves
+// by UPDATE are known.
 func TestIntakeBeyondWhatItRemembers(t *testing.T) {
 	many := []*wal.Message{gone("a", 10, 0), gone("b", 10, 1), gone("c", 10, 2), gone("d", 10, 3)}
 	in, m := testIntake(t, transform.UpdateWarn)
@@ -265,8 +265,8 @@ func TestIntakeBeyondWhatItRemembers(t *testing.T) {
 	}
 }
 
-// With exactly_once a checkpoint may be within a transaction: what it deleted before
-// that place counts all the same.
+// With exactly_once a checkpoint may be within a transaction: deletions before its place
+// count all the same.
 func TestIntakeRecognisesMovesBehindACheckpointWithinTheTransaction(t *testing.T) {
 	in := inPartitions(recalled(t))
 	got := accepted(t, in, named(wal.Insert, "x", 10, 0), commit(15), gone("a", 20, 0), came("y", 20, 1), came("a", 20, 2), came("z", 20, 3), commit(25))
@@ -292,7 +292,7 @@ func TestIntakeBelievesACheckpointOfAMove(t *testing.T) {
 	}
 }
 
-// Failure mode 99. Where nothing tells a move, run says so once.
+// Failure mode 99. If moves are untold, run says so once.
 func TestRunWarnsOfMovesThatNothingTells(t *testing.T) {
 	d := outbox(t)
 	d.exec(byFlag)

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Through pgpool-II no stream starts, and the server's process stays: no
-// instance stands by, ready, behind what is left of itself.
+// Through pgpool-II no stream starts, and the server's process stays: no instance stands
+// by, ready, behind its own leftover.
 func TestASpareBehindItsOwnOrphanIsNotReady(t *testing.T) {
 	d := outbox(t)
 	d.limits.stalled, d.limits.spareLook = 500*time.Millisecond, 100*time.Millisecond
@@ -39,8 +39,8 @@ func TestASpareBehindItsOwnOrphanIsNotReady(t *testing.T) {
 	d.finish(second)
 }
 
-// An instance that reads the slot and cannot confirm is there: a spare could take
-// over from it, and is ready.
+// An instance reading the slot and not able to confirm is no orphan: a spare could take
+// over, and is ready.
 func TestAnInstanceThatStandsStillIsNoOrphan(t *testing.T) {
 	d := outbox(t)
 	d.exec("SET application_name = 'cdc-outbox'")

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// While the server is away, the log has a line for each cause, and not for each
-// attempt; its end is a line, too, with the attempts and the time it took.
+// During an outage of the server, the log has a line for each cause, and not for each
+// attempt; the end is a line, too, with attempts and duration.
 func TestE2EOutageIsAFewLines(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -18,7 +18,7 @@ func TestE2EOutageIsAFewLines(t *testing.T) {
 	server.Stop(t, pgtest.Immediate)
 	eventually(t, "many attempts", func() bool { return i.metrics.reconnected() >= 6 })
 	refused := i.logs.FilterMessage("PostgreSQL session ended, will reconnect").FilterLevelExact(zap.WarnLevel).
-		FilterFieldKey("remedy").Len() // the first one is that of the stream that broke
+		FilterFieldKey("remedy").Len() // the first is the broken stream's
 	if refused != 1 {
 		t.Errorf("%d lines tell that nobody listens, want 1: %v", refused, i.logs.All())
 	}

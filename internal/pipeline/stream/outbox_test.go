@@ -19,10 +19,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// patience is a limit that no test is to reach.
+// patience is a limit not to be reached.
 const patience = time.Minute
 
-// database is an outbox, and a connection to look at it and its slot.
+// database is an outbox, with a connection for looks at table and slot.
 type database struct {
 	t       *testing.T
 	url     string
@@ -30,7 +30,7 @@ type database struct {
 	opts    Options
 	event   transform.EventOptions
 	route   transform.RouteOptions
-	kafka   *sink.Options // of what withKafka made
+	kafka   *sink.Options // of withKafka
 	letters string        // the dead letter topic
 	limits  limits
 
@@ -38,7 +38,7 @@ type database struct {
 	store *fakeStore
 	gate  *gate // into topic
 	topic *topic
-	ids   []string // of what insert committed
+	ids   []string // committed by insert
 	next  int      // event id
 }
 
@@ -63,7 +63,7 @@ func defaultOptions() Options {
 	}
 }
 
-// outbox is sharedDatabase for a test that runs beside others.
+// outbox is sharedDatabase for a parallel test.
 func outbox(t *testing.T) *database {
 	t.Helper()
 	t.Parallel()
@@ -75,8 +75,8 @@ func sharedDatabase(t *testing.T) *database {
 	return newDatabase(t, pgtest.Shared(t).NewDatabase(t))
 }
 
-// newDatabase makes an outbox in the database, and a configuration for it. The
-// slot has the database's name, as slots are the cluster's.
+// newDatabase makes an outbox in the database, and a configuration. The slot has the
+// database's name, as slots are the cluster's.
 func newDatabase(t *testing.T, url string) *database {
 	t.Helper()
 	to := &topic{}
@@ -92,7 +92,7 @@ func newDatabase(t *testing.T, url string) *database {
 	return d
 }
 
-// connect opens the connection to look with; once more after a restart.
+// connect opens the connection for looks; once more after a restart.
 func (d *database) connect() {
 	d.t.Helper()
 	conn := must.Get(pgx.Connect(d.t.Context(), d.url))(d.t)
@@ -127,13 +127,13 @@ func (d *database) confirmed() pg.LSN {
 	return d.lsn("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
 }
 
-// walsender is the process that reads the slot, or 0.
+// walsender is the slot's process, or 0.
 func (d *database) walsender() int {
 	d.t.Helper()
 	return must.Get(strconv.Atoi(d.text("SELECT COALESCE(max(active_pid), 0)::text FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")))(d.t)
 }
 
-// kill ends the walsender and returns once another one reads the slot.
+// kill ends the walsender and returns once another reads the slot.
 func (d *database) kill() {
 	d.t.Helper()
 	old := d.walsender()

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Failure mode 63: under the key is the checkpoint of another connector. Neither a
-// start nor a spare takes anything from it, and a slot is not made.
+// Failure mode 63: the key has the checkpoint of another connector. Neither a start nor a
+// spare takes anything over, and a slot is not made.
 func TestCheckpointOfAnotherSlot(t *testing.T) {
 	const text = `under the key "shared" is of slot "other", and source.slot is "slot_`
 	for name, slot := range map[string]string{"without a slot": "missing", "with a slot": "free", "as a spare": "held"} {
@@ -42,8 +42,7 @@ func TestCheckpointOfAnotherSlot(t *testing.T) {
 	}
 }
 
-// A note that a slot is being created, by a connector of another server that
-// has the same names.
+// A note of a slot's creation, by a connector of another server with the same names.
 func TestBeginningOfAnotherServer(t *testing.T) {
 	for name, there := range map[string]bool{"without a slot": false, "with a slot": true} {
 		t.Run(name, func(t *testing.T) {
@@ -63,9 +62,8 @@ func TestBeginningOfAnotherServer(t *testing.T) {
 	}
 }
 
-// Failure mode 65: an instance stands by while another program reads the slot,
-// which drops it when it stops. A new slot would leave out everything committed
-// in between.
+// Failure mode 65: an instance stands by while another program reads the slot, and drops
+// the slot at its stop. A new slot would leave out everything committed in between.
 func TestSlotDroppedByItsFormerReader(t *testing.T) {
 	for name, creates := range map[string]bool{"source.create: true": true, "source.create: false": false} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +90,7 @@ func TestSlotDroppedByItsFormerReader(t *testing.T) {
 	}
 }
 
-// A slot of setup's that was dropped is a loss, also where a snapshot is asked for.
+// A dropped slot of setup's is a loss, even with a snapshot asked for.
 func TestMadeSlotDroppedBeforeTheSnapshot(t *testing.T) {
 	d := outbox(t)
 	d.run().streams().stop()
@@ -105,7 +103,7 @@ func TestMadeSlotDroppedBeforeTheSnapshot(t *testing.T) {
 	d.wantNoSlot()
 }
 
-// An adopted slot, with a checkpoint that is behind it, or not there any more.
+// An adopted slot, with a checkpoint behind, or lost.
 func TestAdoptedSlot(t *testing.T) {
 	for name, dropped := range map[string]bool{"moved on": false, "dropped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -137,9 +135,8 @@ func TestAdoptedSlot(t *testing.T) {
 	}
 }
 
-// Failure mode 182: the checkpoint is gone, and the slot is not. No event is
-// lost by that, and the next start says that nobody can tell what was lost
-// before.
+// Failure mode 182: the checkpoint is gone, and the slot is not. No event is lost, and the
+// next start says that nobody can tell of earlier losses.
 func TestCheckpointThatVanished(t *testing.T) {
 	d := outbox(t)
 	const vanished, first = "no checkpoint of it is there", "there is no checkpoint yet"

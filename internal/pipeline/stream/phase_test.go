@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
-// firstPhase is that of a pipeline that tells nobody.
+// firstPhase is the first phase of a pipeline that tells nobody.
 func firstPhase() *phase.Machine { return phase.New(true, func(_, _ phase.Phase) {}) }
 
 // Without the slot no step is due, and no server is asked.

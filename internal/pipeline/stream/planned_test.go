@@ -18,7 +18,7 @@ const (
 	move      = `CREATE SCHEMA app; ALTER TABLE outbox SET SCHEMA app`
 )
 
-// reads has the next instances read these tables.
+// reads has the next instances read the tables.
 func (d *database) reads(names ...string) {
 	d.t.Helper()
 	d.opts.Tables = nil
@@ -37,9 +37,9 @@ func (d *database) insertInto(table string, n int) {
 	}
 }
 
-// Failure mode 106. The outbox gets another name or schema, and source.tables
-// follows: no event is lost, and none comes again, whatever lies before it, also
-// in the replay after a crash.
+// Failure mode 106. The outbox gets another name or schema, and source.tables follows: no
+// event is lost, and none comes again, after any earlier events, also in the replay after
+// a crash.
 func TestE2EPlannedRename(t *testing.T) {
 	for name, c := range map[string]struct{ publication, sql, now string }{
 		"renamed, of a table":          {forOutbox, rename, `public."Events"`},
@@ -85,8 +85,8 @@ func TestE2EPlannedRename(t *testing.T) {
 	}
 }
 
-// Failure mode 106. A rename under a running connector, whose configuration has
-// the old name: it says which name to set, and loses nothing.
+// Failure mode 106. A rename under a running connector with the old name in its
+// configuration: the error has the name to set, and nothing is lost.
 func TestARenameIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ sql, now string }{
 		"renamed":        {rename, `public."Events"`},
@@ -109,8 +109,8 @@ func TestARenameIsNamed(t *testing.T) {
 	}
 }
 
-// A table that took the outbox's name is not in the publication: the message
-// says what the table that was read is called now.
+// A table with the outbox's name is not in the publication: the message has the present
+// name of the table read before.
 func TestATableThatTookTheNameIsTold(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()
@@ -124,8 +124,7 @@ func TestATableThatTookTheNameIsTold(t *testing.T) {
 	d.run().wantEnd(failure.Loss, `public.outbox is another table than the one that was read, which was dropped`)
 }
 
-// Failure mode 107. A further table in source.tables: its events come from then
-// on.
+// Failure mode 107. A further table in source.tables: the events come from then on.
 func TestATableIsAddedToTheConfiguration(t *testing.T) {
 	const second = `CREATE TABLE second (LIKE outbox INCLUDING ALL)`
 	for name, c := range map[string]struct{ publication, add string }{

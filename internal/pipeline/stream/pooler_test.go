@@ -12,9 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// PgBouncer takes neither a replication connection nor parameters that it does
-// not know. Such an error does not pass: the operator is told to connect
-// directly.
+// PgBouncer takes neither a replication connection nor unknown parameters. The error is
+// permanent: the operator is told to connect directly.
 func TestAPoolerThatRefusesTheLogin(t *testing.T) {
 	d := outbox(t)
 	u := mustParse(t, d.opts.URL)

@@ -15,19 +15,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// leased is a sink of the test's topic that writes while it has the lease.
+// leased is a sink of the test's topic, writing only with the lease.
 func (d *database) leased() (*gate, *lease.Lease) {
 	l := lease.New(func() {})
 	return &gate{topic: d.topic, lease: l}, l
 }
 
-// While nothing more fits into memory, the stream is not read, and so its end
-// is not seen there. An instance that lost the lease meanwhile, and with it
-// what would make room, must not wait for ever.
+// While nothing more fits into memory, the stream is not read, and so its end is not
+// seen. An instance that lost the lease meanwhile, and so the way to free memory, must
+// not wait for ever.
 func TestEndOfTheStreamIsSeenWithFullMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		ended  string // the sessions the server ends
-		refuse bool   // it takes no more connections then
+		refuse bool   // takes no more connections then
 	}{
 		"the stream ends":       {ended: "backend_type = 'walsender'"},
 		"the server is stopped": {ended: "application_name = 'cdc-outbox'", refuse: true},
@@ -56,8 +56,8 @@ func TestEndOfTheStreamIsSeenWithFullMemory(t *testing.T) {
 	}
 }
 
-// The server took the slot from an instance that cannot know it yet, and may
-// write. Its successor has the slot, and waits for the lease.
+// The server took the slot from an instance that cannot know yet, and may write. The
+// successor has the slot, and waits for the lease.
 func TestSuccessorWaitsForTheLease(t *testing.T) {
 	for name, takeAway := range map[string]func(d *database, p *proxy.Proxy){
 		"cut off, and the walsender ended": func(d *database, p *proxy.Proxy) {

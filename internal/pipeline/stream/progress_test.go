@@ -27,9 +27,9 @@ import (
 func TestProgress(t *testing.T) {
 	const look = 2 * time.Second // between pulses
 	for name, c := range map[string]struct {
-		pulse func(n int) pulse // the one after n looks
+		pulse func(n int) pulse // after n looks
 		looks int
-		stall string // what is said in the end; "" for nothing
+		stall string // reported in the end; "": none
 		age   time.Duration
 	}{
 		"an idle server": {
@@ -111,8 +111,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Readiness says what stands still, also where nothing has failed, and that the
-// monitor cannot look.
+// Readiness names a standstill, also without a failure, and a monitor unable to look.
 func TestReadinessIsDerivedFromProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		router := must.Get(transform.New(transform.DefaultEvent(), transform.DefaultRoute()))(t)
@@ -135,7 +134,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		}
 		for range 10 {
 			pass(usual.monitor)
-			h.slotSeen(catalog.Slot{}, 500, "") // and nothing comes of it
+			h.slotSeen(catalog.Slot{}, 500, "") // and nothing arrives
 		}
 		ready("nothing has arrived")
 		if got := h.Status().(Status).OldestUnconfirmedSeconds; got < usual.stalled.Seconds() {
@@ -158,8 +157,8 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 	})
 }
 
-// Events arrive, and the checkpoint's topic takes nothing: that is visible with
-// the broker's own error, and passes with its cause.
+// Events arrive, and the checkpoint's topic takes nothing: the broker's own error is
+// visible, and passes with the cause.
 func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string][]kfake.Fault{
@@ -206,7 +205,7 @@ func TestSaveThatCannotSucceedIsVisible(t *testing.T) {
 	}
 }
 
-// A store that is silent shows as one that fails.
+// A silent store shows as a failing store does.
 func TestSaveThatStandsIsVisible(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		release := make(chan struct{})
@@ -273,7 +272,7 @@ func TestFailingSavesAreReportedNowAndThen(t *testing.T) {
 	})
 }
 
-// A save that its session did not wait for says nothing about the store.
+// A save cancelled by its session says nothing about the store.
 func TestCancelledSaveIsNoTrouble(t *testing.T) {
 	keep(t, func(t *testing.T, k keeping) {
 		blockSaves(k.store, nil)

@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Failure mode 128. A second publication beside the first takes its place, as
-// docs/how-to/change-tables.md has it: no event is lost, and none comes again.
+// Failure mode 128. A second publication beside the first takes its place, as in
+// docs/how-to/change-tables.md: no event is lost, and none comes again.
 func TestASecondPublicationTakesOver(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{"of the table": forOutbox, "of all tables": forAllTables} {

@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// put pushes an item once there is room for it, and offers it.
+// put pushes an item once there is room, and offers all.
 func (q *queue) put(ctx context.Context, it item) error {
 	if err := q.room(ctx, it.memory); err != nil {
 		return err
@@ -41,8 +41,8 @@ func sized(n int64) item {
 	return item{Item: delivery.Item{Event: &transform.Event{}, Size: n}, memory: n}
 }
 
-// attempt calls fn and reports whether it is still blocked once nothing else
-// moves. It is for use in a synctest bubble.
+// attempt calls fn, in a synctest bubble, and reports whether fn is still blocked once
+// nothing else moves.
 func attempt(fn func() error) (blocked func() bool, result func() error) {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -89,7 +89,7 @@ func TestQueueLetsAnItemBeyondTheBoundInAlone(t *testing.T) {
 	})
 }
 
-// A queue that is never empty, because what fills it is faster, must not grow.
+// A queue never empty, because filled faster, must not grow.
 func TestQueueDoesNotGrowWhileItIsNeverEmpty(t *testing.T) {
 	q := newQueue(1 << 40)
 	next, want := int64(1), int64(1)
@@ -139,7 +139,7 @@ func TestQueueTake(t *testing.T) {
 	const linger = 5 * time.Millisecond
 	for name, c := range map[string]struct {
 		sizes  []int64
-		after  time.Duration // since the last batch was taken; 0: there was none
+		after  time.Duration // since the last batch was taken; 0: none was
 		close  bool
 		items  int
 		waited time.Duration
@@ -179,7 +179,7 @@ func TestQueueTake(t *testing.T) {
 	}
 }
 
-// Events that arrive while a transaction could only wait go into it, too.
+// Events arriving while a transaction could only wait go into the transaction, too.
 func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rest = 6 * time.Millisecond
@@ -202,8 +202,7 @@ func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 	})
 }
 
-// In a backlog a Kafka transaction has several batches; it waits for no more than
-// one.
+// In a backlog a Kafka transaction has several batches, and waits for no more than one.
 func TestTransactionsTakeWhatWaits(t *testing.T) {
 	q := New(Parts{
 		Options: Options{MaxBufferedBytes: 2 * transactionBytes}, Transactions: &Transactions{Sink: &transactor{}},
@@ -284,8 +283,8 @@ func TestQueueTakeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Random sizes through a small queue, a taker that releases late: every item
-// arrives once, in order, and the bound holds at every step.
+// Random sizes through a small queue, with late releases: every item arrives once, in
+// order, and the bound holds at every step.
 func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 	const items, limit = 20_000, 4 * delivery.BatchBytes
 	random := rand.New(rand.NewPCG(1, 2))
@@ -324,7 +323,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 			held += it.Size
 			next++
 		}
-		if n := q.bytes(); n > limit && n != 2*limit { // a lone large one
+		if n := q.bytes(); n > limit && n != 2*limit { // a lone large item
 			t.Fatalf("%d bytes in flight, the bound is %d", n, limit)
 		}
 		if random.IntN(3) == 0 || q.bytes() == held { // nothing else can free the bound
@@ -337,7 +336,7 @@ func TestQueueKeepsOrderAndBoundUnderLoad(t *testing.T) {
 	}
 }
 
-// heap is the memory in use after everything that can be freed was.
+// heap is the memory in use after garbage collections.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -345,10 +344,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Failure mode 55: while the sink takes nothing, memory is bounded by what is
-// kept, which may be much more than what is published: a row's other columns,
-// and what lies between rows in the stream. The tests are not parallel, as they
-// look at the process's heap.
+// Failure mode 55: while the sink takes nothing, the bytes kept are bounded, perhaps many
+// more than the bytes published: a row's other columns, and the stream between rows. The
+// tests are not parallel, as they look at the process's heap.
 func TestMemoryIsBoundedByWhatIsKept(t *testing.T) {
 	const large = "repeat('0123456789abcdef', 65536)" // 1 MiB
 	for name, c := range map[string]struct {

@@ -11,9 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// heldStore is a single instance's way to a store, with doors before it loads,
-// before it goes on with what it loaded, and before it saves. Only the test
-// opens them.
+// heldStore is a single instance's way to a store, with doors before and after a load, and
+// before a save. Only the test opens them.
 type heldStore struct {
 	checkpoint.Store
 	load, loaded, save door
@@ -32,8 +31,8 @@ func (s *heldStore) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return s.Store.Save(ctx, cp)
 }
 
-// An instance finds no slot, and then the checkpoint of another one that
-// created the slot in between. It must not take the slot for dropped.
+// An instance finds no slot, and then the checkpoint of another instance that created the
+// slot in between. The first must not take the slot for dropped.
 func TestFirstStartOfAnotherWhileLooking(t *testing.T) {
 	d := outbox(t)
 	held := &heldStore{Store: d.store}
@@ -71,9 +70,9 @@ func TestE2ESlotWasHeldByAnotherWhileTakingOver(t *testing.T) {
 	}
 }
 
-// Between the look at the slot and the stream, the last confirmation of the
-// holder before arrives, which had saved its checkpoint already. The server
-// then leaves out the transaction by which the log is known.
+// Between the look at the slot and the stream, the last confirmation of the former holder
+// arrives; its checkpoint was saved before. The server then leaves out the transaction to
+// recognise the log by.
 func TestE2ELastConfirmationArrivesWhileTakingOver(t *testing.T) {
 	d := outbox(t)
 	d.run().streams().stop()
@@ -85,7 +84,7 @@ func TestE2ELastConfirmationArrivesWhileTakingOver(t *testing.T) {
 	d.insert(1, 1)
 	saves.save.reached(t)
 	p.Refuse(true)
-	p.Cut() // so that it saves, and cannot confirm
+	p.Cut() // so that the instance saves, and cannot confirm
 	saves.save.open()
 	eventually(t, "the checkpoint", func() bool { return d.store.stored().LSN > before })
 	old.stop()
@@ -104,8 +103,7 @@ func TestE2ELastConfirmationArrivesWhileTakingOver(t *testing.T) {
 	d.finish(late)
 }
 
-// As before, but there is no checkpoint yet, and the instance that holds the
-// slot in between keeps none either.
+// As before, but without a checkpoint, neither yet nor from the holder in between.
 func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	d := outbox(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
@@ -127,8 +125,8 @@ func TestSlotWasReadByAnotherWhileAdopting(t *testing.T) {
 	}
 }
 
-// A holder stalled by its sink does not see that its connection is gone, and
-// that another one goes on: to its monitor the slot moves by itself.
+// A holder stalled by its sink sees neither the end of its connection nor another
+// instance going on: to its monitor the slot moves by itself.
 func TestE2EStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
@@ -147,8 +145,8 @@ func TestE2EStalledHolderWhoseSlotIsTaken(t *testing.T) {
 	d.finish(spare)
 }
 
-// The slot is held while the snapshot is published. Otherwise a spare would
-// publish it too.
+// The slot is held while the snapshot is published. Otherwise a spare would publish the
+// snapshot, too.
 func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
@@ -166,8 +164,8 @@ func TestSpareStandsByDuringTheFirstSnapshot(t *testing.T) {
 	d.wantOnce()
 }
 
-// The first checkpoint of a holder reaches the store after another instance,
-// which knew nothing of it, has gone on.
+// The first checkpoint of a holder reaches the store after another instance has gone on
+// without it.
 func TestLateFirstCheckpointDoesNotSetTheNextHolderBack(t *testing.T) {
 	d := outbox(t)
 	held := &heldStore{Store: d.store}

@@ -7,15 +7,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// staged fills a table with the rows of the outbox, as a migration does that
-// copies them before the new table takes the name.
+// staged fills a table with the rows of the outbox, as a migration does before the new
+// table takes the name.
 const staged = `CREATE TABLE staged (LIKE outbox INCLUDING ALL); INSERT INTO staged SELECT * FROM outbox`
 
 // swapped gives the filled table the outbox's name.
 const swapped = `BEGIN; ALTER TABLE outbox RENAME TO outbox_old; ALTER TABLE staged RENAME TO outbox; COMMIT`
 
-// Failure mode 75. Rows written under another name are no events, although
-// their table is the outbox now.
+// Failure mode 75. Rows written under another name are no events, although their table is
+// the outbox now.
 func TestATableThatTakesTheOutboxsName(t *testing.T) {
 	t.Parallel()
 	for name, together := range map[string]bool{"one after the other": false, "in one transaction": true} {
@@ -60,8 +60,8 @@ func TestATableThatTakesTheOutboxsName(t *testing.T) {
 	}
 }
 
-// Failure mode 75. A crash sets the slot back, so that everything it passed
-// over comes again: a replay judges as the first pass did.
+// Failure mode 75. A crash sets the slot back, and everything passed over comes again: a
+// replay judges as the first pass did.
 func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
 	for name, restarted := range map[string]bool{"the same process": false, "another process": true} {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestE2EAReplayJudgesATableThatTookTheNameAsTheFirstPassDid(t *testing.T) {
 	}
 }
 
-// Failure mode 75. The outbox's own rows stay events while it has another name
-// for a moment, also in a replay; nothing is lost.
+// Failure mode 75. The outbox's own rows stay events during another name for a moment,
+// also in a replay; nothing is lost.
 func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Own())
@@ -104,9 +104,9 @@ func TestE2EAReplayOfAnOutboxThatWasRenamedForAWhile(t *testing.T) {
 	d.finish(i)
 }
 
-// Failure mode 101. The stream keeps no definition of other tables. Up to
-// PostgreSQL 15 one of them can become the outbox without a word: when its
-// schema takes the name of the outbox's.
+// Failure mode 101. The stream keeps no definition of other tables. Up to PostgreSQL 15
+// such a table can become the outbox without a word: when its schema takes the name of
+// the outbox's.
 func TestATableWhoseSchemaTakesTheOutboxsName(t *testing.T) {
 	d := outbox(t)
 	d.exec(`CREATE SCHEMA app; CREATE SCHEMA next; ALTER TABLE outbox SET SCHEMA app; CREATE TABLE next.outbox (LIKE app.outbox INCLUDING ALL);

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Retention runs at full speed beside a sink that acknowledges nothing, then
-// all: every row that goes has arrived.
+// Retention runs at full speed beside a sink without acknowledgements, then with all:
+// every deleted row has arrived.
 func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	d := retained(t)
 	i := d.run().streams()
@@ -38,8 +38,8 @@ func TestRetentionTakesOnlyWhatIsDelivered(t *testing.T) {
 	d.finish(i)
 }
 
-// The confirmed position passes a row that a changed publication keeps out of
-// the stream. It must still be there when the operator is told.
+// The confirmed position passes a row kept out of the stream by a changed publication. The
+// row must still be there when the operator is told.
 func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string][]string{
@@ -71,8 +71,8 @@ func TestRetentionLeavesWhatThePublicationLeftOut(t *testing.T) {
 	}
 }
 
-// Rows that come under their partition's name are not published. They must
-// still be there when the operator is told.
+// Rows under their partition's name are not published. They must still be there when the
+// operator is told.
 func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	d := outbox(t)
 	d.exec(`ALTER TABLE outbox RENAME TO plain`)
@@ -93,8 +93,8 @@ func TestRetentionLeavesWhatCameUnderThePartitionsName(t *testing.T) {
 	}
 }
 
-// pastNow writes to the log until the confirmed position has passed what is there
-// now, or the instance has ended.
+// pastNow writes to the log until the confirmed position has passed the present end, or
+// the instance has ended.
 func (d *database) pastNow(i *instance) {
 	d.t.Helper()
 	end := d.lsn("SELECT pg_current_wal_lsn()::text")
@@ -106,8 +106,8 @@ func (d *database) pastNow(i *instance) {
 
 const leftOut = `INSERT INTO outbox VALUES ('left out', 'order', 'o-1', 'Placed', '{}')`
 
-// The connections beside the stream lead to the server of the stream: positions
-// of another one mean nothing.
+// The connections beside the stream lead to the stream's server: positions of another
+// mean nothing.
 func TestConnectionsBesideTheStream(t *testing.T) {
 	d := outbox(t)
 	server := must.Get(catalog.ReadServer(t.Context(), d.conn))(t)
@@ -133,7 +133,7 @@ func TestConnectionsBesideTheStream(t *testing.T) {
 	}
 }
 
-// retained is a database whose rows go as soon as they are published.
+// retained is a database with rows deleted as soon as published.
 func retained(t *testing.T) *database {
 	t.Helper()
 	d := sharedDatabase(t)
@@ -144,8 +144,8 @@ func retained(t *testing.T) *database {
 	return d
 }
 
-// Retention attaches and detaches partitions, and so do operators and their
-// jobs. If the table is published as one, this must not end a session.
+// Retention attaches and detaches partitions, as do operators and their jobs. A session
+// must not end, if the table is published as one.
 func TestPartitionsComeAndGo(t *testing.T) {
 	const (
 		byRoot    = ` WITH (publish = 'insert', publish_via_partition_root = true)`
@@ -182,7 +182,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 						i = d.run().streams()
 					}
 					i.looks()
-					i.looks() // the first may have been under way
+					i.looks() // the first look may have been under way
 				}
 				d.arrive()
 				if i.metrics.reconnected() > 0 {
@@ -206,8 +206,8 @@ func (i *instance) looks() {
 	eventually(i.t, "a look at the tables", func() bool { return last().After(before) })
 }
 
-// Everything in the table arrives, also what was written while the table had
-// another name and nobody looked.
+// Everything in the table arrives, also rows written under another name while nobody
+// looked.
 func TestRenamedForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string][2]string{

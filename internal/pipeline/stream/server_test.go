@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Failure mode 4: a fast shutdown waits for a walsender whose client replies but
+// Failure mode 4: a fast shutdown waits for a walsender with a client that replies but
 // cannot confirm, so the connector must leave.
 func TestE2EFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 	for _, stage := range []string{"streaming", "saving the first checkpoint of a session"} {
@@ -37,7 +37,7 @@ func TestE2EFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 				d.kill()
 			}
 			began := time.Now()
-			server.Stop(t, pgtest.Fast) // it fails if the server waits without end
+			server.Stop(t, pgtest.Fast) // fails if the server waits without end
 			t.Logf("the server stopped within %v", time.Since(began).Round(time.Millisecond))
 			close(release)
 			server.Resume(t)
@@ -49,7 +49,7 @@ func TestE2EFastShutdownIsNotHeldUpByAStalledSink(t *testing.T) {
 	}
 }
 
-// Failure modes 4 and 51: of a server whose messages are not English.
+// Failure modes 4 and 51: of a server with messages in another language than English.
 func TestStopping(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	unavailable := catalog.Classify(&pgconn.PgError{Code: "57P03", Message: "das Datenbanksystem fährt herunter"})
@@ -72,8 +72,8 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// Of several hosts, one refuses us for good, as a standby with another password.
-// The other is restarted: that must not end the connector.
+// Of two hosts, the first refuses us for good, as a standby with another password. A
+// restart of the other must not end the connector.
 func TestOneOfSeveralHostsRefuses(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -92,9 +92,9 @@ func TestOneOfSeveralHostsRefuses(t *testing.T) {
 	d.finish(i)
 }
 
-// The server of the stream takes no more connections for a while, and another
-// host of the URL never does, as a standby with hot_standby = off. It is no
-// shutdown: the stream is left alone.
+// The server of the stream takes no more connections for a while, and another host of the
+// URL never does, as a standby with hot_standby = off. The server does not stop: the
+// stream is left alone.
 func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d := outbox(t)
 	line, behind := pgtest.Behind(t, d.url)
@@ -116,7 +116,7 @@ func TestE2EAnotherHostThatTakesNoConnectionsIsNoShutdown(t *testing.T) {
 	d.finish(i)
 }
 
-// unavailable is the address of a server that takes no connections now.
+// unavailable is the address of a server without connections now.
 func unavailable(t *testing.T) string {
 	t.Helper()
 	return testserver.Serve(t, func(conn net.Conn) {
@@ -128,7 +128,7 @@ func unavailable(t *testing.T) string {
 	})
 }
 
-// Failure mode 56. (Which settings do it, wal's tests ask the server.)
+// Failure mode 56. (The settings are for wal's tests.)
 func TestCommitsThatWaitForTheConnectorAreWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Setting("synchronous_standby_names", `standby, "cdc-outbox"`), pgtest.Setting("synchronous_commit", "local"))

@@ -27,8 +27,8 @@ func TestE2EKilledWalsenderLosesAndRepeatsNothing(t *testing.T) {
 	d.finish(i)
 }
 
-// Failure mode 3: what is in flight when the connection breaks is neither sent
-// again nor confirmed by the next connection.
+// Failure mode 3: events in flight at the break of the connection are neither sent again
+// nor confirmed by the next connection.
 func TestE2EKilledWalsenderWithEventsInFlight(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()
@@ -185,10 +185,9 @@ func TestUnknownHostIsTriedAgain(t *testing.T) {
 	i.stop()
 }
 
-// Failure mode 23: an idle outbox beside a busy table. The slot follows each
-// mebibyte of the log by itself. (How soon is the checkpointer's to decide, and
-// its tests' to say.) It runs without others beside it: they would write to the
-// log too.
+// Failure mode 23: an idle outbox beside a busy table. The slot follows each mebibyte of
+// the log by itself. (The time is for the checkpointer's tests.) Not parallel: others
+// would write to the log, too.
 func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	d := sharedDatabase(t)
 	d.exec("CREATE TABLE busy (v text)")
@@ -206,7 +205,7 @@ func TestIdleOutboxInABusyDatabaseKeepsItsSlotClose(t *testing.T) {
 	i.stop()
 }
 
-// Events read after a Kafka transaction was cut wait for the next one.
+// Events read after the cut of a Kafka transaction wait for the next.
 func TestTransactionsGatherForLess(t *testing.T) {
 	for name, c := range map[string]struct {
 		transactions *Transactions

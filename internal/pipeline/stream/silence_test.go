@@ -8,14 +8,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// The server's process says nothing for longer than source.liveness_timeout,
-// and works: here it waits for a lock. Its stream is kept, as a new one would
-// have to begin with the same transaction. A process that waits for its client
-// has lost it.
+// The server's process is silent for longer than source.liveness_timeout, and works: here
+// on a wait for a lock. The stream is kept, as another would begin with the same
+// transaction. A process waiting for its client has lost the client.
 func TestASilentStreamIsKeptWhileItsSenderWorks(t *testing.T) {
 	t.Parallel()
-	// A catalog that is vacuumed meanwhile would keep new sessions out: they
-	// load all catalogs anew then, the locked one, too.
+	// A vacuum of a catalog meanwhile would keep new sessions out: they load all
+	// catalogs anew then, the locked catalog, too.
 	d := newDatabase(t, pgtest.Start(t, pgtest.Setting("autovacuum", "off")).NewDatabase(t))
 	d.opts.LivenessTimeout = time.Second
 	i := d.run().streams()

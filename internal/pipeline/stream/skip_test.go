@@ -16,8 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// passOver notes in the store that a transaction is passed over, as setup
-// --skip-to does.
+// passOver notes a transaction to pass over in the store, as setup --skip-to does.
 func (d *database) passOver(s *fakeStore, tx checkpoint.Landmark) {
 	d.t.Helper()
 	cp := s.stored()
@@ -26,8 +25,8 @@ func (d *database) passOver(s *fakeStore, tx checkpoint.Landmark) {
 	must.OK(d.t, s.Save(context.Background(), cp))
 }
 
-// A transaction with a bad event is passed over as a whole, once, and no other;
-// one of another log at the same position is not.
+// A transaction with a bad event is passed over as a whole, once, and no other: not even
+// another log's at the same position.
 func TestTransactionIsPassedOver(t *testing.T) {
 	d := outbox(t)
 	first := d.run().streams()
@@ -138,8 +137,8 @@ func TestRowIsPublishedUnderTheNameOfItsTime(t *testing.T) {
 	wantOnce(t, d.topic, []string{"1", "2", "3"})
 }
 
-// A name that the table does not have now is an error of the configuration,
-// also where bad events do not stop the connector.
+// A name missing in the table now is an error of the configuration, even if bad events do
+// not stop the connector.
 func TestWrongNameMakesNoDeadLetters(t *testing.T) {
 	for _, policy := range []string{transform.BadEventDeadLetter, transform.BadEventSkip} {
 		t.Run(policy, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// A standby may have a slot of its own, which can be read. A stream from that
-// would go on over the promotion, and then look like that of a standby that was
-// behind. So the stream begins after the promotion.
+// A standby may have a readable slot of its own. A stream from the standby would go on
+// over the promotion, and then look like the stream of a standby fallen behind. So the
+// stream begins after the promotion.
 func TestE2EStandbyIsReadOncePromoted(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -60,9 +60,9 @@ func TestE2EStandbyIsReadOncePromoted(t *testing.T) {
 	d.finish(i)
 }
 
-// A standby that has the slot's position, but not the row of the checkpoint
-// written before the slot was confirmed, takes over after a crash: the slot is
-// ahead of the checkpoint, and nobody has advanced it.
+// A standby with the slot's position, but not yet the row of the checkpoint written before
+// the confirmation, takes over after a crash: the slot is ahead of the checkpoint, and
+// nobody has advanced it.
 func TestE2EFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connector restarted %t", restart), func(t *testing.T) {
@@ -93,12 +93,12 @@ func TestE2EFailoverToACopyOfTheSlotAheadOfItsCheckpoint(t *testing.T) {
 	}
 }
 
-// holdsNextCheckpoint waits for a copy of the slot, publishes a second event and
-// holds the checkpoint behind it, whose position it returns.
+// holdsNextCheckpoint waits for a copy of the slot, publishes a second event and holds the
+// checkpoint behind. It returns the checkpoint's position.
 func (p *pair) holdsNextCheckpoint(store *valve, to *topic) (next pg.LSN) {
 	p.t.Helper()
 	eventually(p.t, "a copy of the slot", func() bool {
-		p.d.exec("SELECT pg_log_standby_snapshot()") // a copy that is temporary waits for one
+		p.d.exec("SELECT pg_log_standby_snapshot()") // a temporary copy waits for a snapshot
 		return p.copied() > 0
 	})
 	store.hold()
@@ -111,8 +111,8 @@ func (p *pair) holdsNextCheckpoint(store *valve, to *topic) (next pg.LSN) {
 	return next
 }
 
-// copyPasses gives the standby the log up to an LSN and no more, lets the
-// checkpoint through, and waits until the copy of the slot has followed to it.
+// copyPasses gives the standby the log up to an LSN and no more, lets the checkpoint
+// through, and waits until the copy of the slot has followed to the checkpoint.
 func (p *pair) copyPasses(store *valve, log, checkpoint pg.LSN) {
 	p.t.Helper()
 	p.replicate(log)
@@ -121,8 +121,8 @@ func (p *pair) copyPasses(store *valve, log, checkpoint pg.LSN) {
 	eventually(p.t, "the copy to follow", func() bool { return p.copied() >= checkpoint })
 }
 
-// The new stream's start must not confirm what is in flight at such a takeover:
-// it is neither acknowledged nor saved.
+// The new stream's start must not confirm events in flight at such a takeover: they are
+// neither acknowledged nor saved.
 func TestE2EFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -154,7 +154,7 @@ func TestE2EFailoverToACopyOfTheSlotWithEventsInFlight(t *testing.T) {
 	wantOnce(t, g.topic, d.ids)
 }
 
-// valve is a store whose saves can be made to wait.
+// valve is a store with a way to make saves wait.
 type valve struct {
 	checkpoint.Store
 	door
@@ -174,15 +174,15 @@ func (v *valve) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	return v.Store.Save(ctx, cp)
 }
 
-// waits is the position of the last save that had to wait.
+// waits is the position of the last waiting save.
 func (v *valve) waits() pg.LSN {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.waiting
 }
 
-// pair is a server with a standby that copies its slots, and an outbox whose
-// source.url lists both.
+// pair is a server and a standby with copies of its slots, and an outbox with both in
+// source.url.
 type pair struct {
 	t       *testing.T
 	primary *pgtest.Server
@@ -216,8 +216,7 @@ func (p *pair) copied() pg.LSN {
 		WHERE synced AND NOT temporary AND slot_name = '` + p.d.opts.Slot + "'")
 }
 
-// stored is the position of the checkpoint in all that the standby has
-// received.
+// stored is the position of the checkpoint in the log received by the standby.
 func (p *pair) stored() pg.LSN {
 	p.t.Helper()
 	eventually(p.t, "the standby to have replayed all", func() bool {
@@ -242,7 +241,7 @@ func (p *pair) promote() {
 	p.d.connect()
 }
 
-// The active instance knows who waits for its slot, and for no other.
+// The active instance knows the instances waiting for its slot, and for no other.
 func TestActiveInstanceKnowsItsStandbys(t *testing.T) {
 	d := outbox(t)
 	active := d.run().streams()

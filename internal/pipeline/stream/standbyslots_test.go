@@ -6,10 +6,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// A standby that synchronized_standby_slots names is away: the server sends
-// nothing and says so each second. The stream waits for it and names it; a
-// server that stops meanwhile ends the stream with an error of the same kind,
-// which is no loss either.
+// A standby named by synchronized_standby_slots is away: the server sends nothing and
+// says so each second. The stream waits and names the standby; a stop of the server
+// meanwhile ends the stream with an error of the same kind, and no loss either.
 func TestStreamWaitsForAStandbyThatIsAway(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Since(t, 17))

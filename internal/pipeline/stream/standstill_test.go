@@ -12,8 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// unready returns once the instance is not ready for the reason, and says all
-// that it gives.
+// unready returns all reasons once the instance is not ready for the reason.
 func (i *instance) unready(reason string) (all string) {
 	i.t.Helper()
 	eventually(i.t, "readiness to say: "+reason, func() bool {
@@ -24,8 +23,8 @@ func (i *instance) unready(reason string) (all string) {
 	return all
 }
 
-// An event that is committed behind a large transaction of another published
-// table does not get through, although changes arrive all the time.
+// An event committed behind a large transaction of another published table does not get
+// through, although changes arrive all the time.
 func TestReadinessSeesAnEventBehindAnotherTable(t *testing.T) {
 	d := outbox(t)
 	d.limits.stalled = time.Second
@@ -47,8 +46,8 @@ func TestReadinessSeesAnEventBehindAnotherTable(t *testing.T) {
 	d.finish(i)
 }
 
-// unsendable makes a table of which the server can send no row: the output
-// function of its type fails.
+// unsendable makes a table with rows the server cannot send: the output function of a
+// type fails.
 func (d *database) unsendable() {
 	d.t.Helper()
 	for _, sql := range []string{
@@ -63,9 +62,9 @@ func (d *database) unsendable() {
 	}
 }
 
-// A row of another table that the server cannot send ends each session at the
-// same place. The connector is never ready in between, its age goes on, and
-// there is a way past it that leaves out the transaction alone.
+// An unsendable row of another table ends each session at the same place. The connector is
+// never ready in between, the ages go on, and there is a way past, leaving out the
+// transaction alone.
 func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
 	d := outbox(t)
 	d.unsendable()
@@ -114,8 +113,8 @@ func TestSessionsThatFailAtOnePlaceAreAStandstill(t *testing.T) {
 	d.finish(i)
 }
 
-// While Kafka takes nothing, what was read before the transaction is not
-// published. To pass it over then would leave that out, too.
+// While Kafka takes nothing, events read before the transaction are not published. A way
+// past then would leave them out, too.
 func TestNoWayPastAStandstillBeforeWhatWasReadIsPublished(t *testing.T) {
 	d := outbox(t)
 	d.unsendable()
@@ -135,8 +134,7 @@ func TestNoWayPastAStandstillBeforeWhatWasReadIsPublished(t *testing.T) {
 	i.stop()
 }
 
-// A pipeline that begins anew in the same process goes on with the age of what
-// waits.
+// A pipeline begun anew in the same process goes on with the age of the waiting log.
 func TestAgesOutliveAPipelineThatBeginsAnew(t *testing.T) {
 	d := outbox(t)
 	d.opts.DrainTimeout = time.Millisecond

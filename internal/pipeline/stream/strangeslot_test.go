@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Failure mode 52: a slot of this name that no instance could ever read is an
-// error, also while somebody reads it. It is no reason to stand by.
+// Failure mode 52: a slot of the name, but never readable for an instance, is an error,
+// also while somebody reads the slot. It is no reason to stand by.
 func TestSlotOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, text string }{
@@ -44,7 +44,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 
 	d.start(&fakeStore{}, &gate{topic: &topic{}}).wantEnd(failure.Config, text)
 
-	// An instance that stands by when the slot appears does not wait for it.
+	// An instance standing by when the slot appears does not wait for the slot.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	here := &source{opts: d.opts, intake: &intake{}, tables: &outboxTables{}, limits: usual, health: &Health{}, phase: firstPhase(), database: d.text("SELECT current_database()")}
@@ -76,9 +76,9 @@ func TestTwoPhaseSlotAfterItsRemedy(t *testing.T) {
 	d.wantOnce()
 }
 
-// Two instances with a checkpoint file on each machine: the spare would take
-// over without the holder's checkpoint, or with an old one, and then tell of a
-// loss. It finds out while it stands by.
+// Two instances with a checkpoint file on each machine: the spare would take over without
+// the holder's checkpoint, or with an old checkpoint, and then report a loss. The spare
+// notices while standing by.
 func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 	for name, old := range map[string]bool{"no checkpoint here": false, "an old one here": true} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestSpareWhoseHolderSavesElsewhere(t *testing.T) {
 	}
 }
 
-// The slot goes to the spare that is fit for it, however many others want it, too.
+// The slot goes to the fit spare, with any number of others waiting.
 func TestAnUnfitSpareYields(t *testing.T) {
 	d := outbox(t)
 	holder := d.run().streams()
@@ -133,8 +133,9 @@ func TestAnUnfitSpareYields(t *testing.T) {
 	d.wantOnce()
 }
 
-// The reader goes while a spare looks whether the two are alike: the spare does not know, and
-// does not become ready. An orchestrator would stop the next good instance for it.
+// The reader goes while a spare compares itself with the reader: the spare does not know
+// the result, and does not become ready. An orchestrator would stop the next good instance
+// for the spare.
 func TestAReaderThatHasGoneMakesNoSpareFit(t *testing.T) {
 	d := outbox(t)
 	holder := d.run().streams()
@@ -149,7 +150,7 @@ func TestAReaderThatHasGoneMakesNoSpareFit(t *testing.T) {
 	}
 }
 
-// The holder saves before it confirms: no moment looks as if it saved elsewhere.
+// The holder saves before confirming: no moment looks like a save elsewhere.
 func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	d := outbox(t)
 	d.limits.spareLook = 0
@@ -171,8 +172,8 @@ func TestSpareThatSharesTheStoreStandsBy(t *testing.T) {
 	d.wantOnce()
 }
 
-// A spare that was down all the time cannot find out. The loss that it reports
-// names this other possible reason.
+// A spare down all the time cannot notice. The reported loss names the other possible
+// reason.
 func TestLossWithACheckpointFileOfItsOwn(t *testing.T) {
 	d := outbox(t)
 	d.opts.Checkpoint.Store, d.opts.Checkpoint.Path = store.StoreFile, "/var/lib/cdc-outbox/checkpoint"

@@ -13,8 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// A spare that is cut off from PostgreSQL for a moment is ready again
-// afterwards.
+// A spare cut off from PostgreSQL for a moment is ready again afterwards.
 func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 	d := outbox(t)
 	d.run().streams()
@@ -29,8 +28,8 @@ func TestSpareIsReadyAgainAfterAReconnect(t *testing.T) {
 	}
 }
 
-// Failure mode 39: the holder is cut off, a spare takes over, the old holder
-// comes back with acks and positions of its own.
+// Failure mode 39: the holder is cut off, a spare takes over, the old holder comes back
+// with acks and positions of its own.
 func TestE2EOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	d := outbox(t)
 	p, behind := behindProxy(t, d)
@@ -48,7 +47,7 @@ func TestE2EOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	eventually(t, "the spare's checkpoint", func() bool { return d.store.stored().LSN > d.topic.all()[8].position.CommitLSN })
 	taken := d.store.stored()
 
-	oldGate.open() // what was in flight is acked after all, and saved
+	oldGate.open() // the events in flight are acked after all, and saved
 	arrive(t, d.topic, 10)
 	if got := d.store.stored(); got.LSN < taken.LSN || got.Epoch != taken.Epoch {
 		t.Errorf("the checkpoint went from %s in epoch %d to %s in epoch %d", taken.LSN, taken.Epoch, got.LSN, got.Epoch)
@@ -67,10 +66,9 @@ func TestE2EOldHolderDoesNotSetTheCheckpointBack(t *testing.T) {
 	d.wantAll()
 }
 
-// Without stored checkpoints an instance does not learn that another one has
-// read the slot in the meantime, only how far. If it had read the first half of
-// a transaction, nothing more of that one comes. In a quiet outbox the position
-// must still go on.
+// Without stored checkpoints an instance learns only how far the slot was read in the
+// meantime, and not by another instance. After the first half of a transaction, no second
+// half comes. In a quiet outbox the position must still go on.
 func TestE2ESecondHalfOfATransactionReadByAnotherInstance(t *testing.T) {
 	d := outbox(t)
 	d.opts.MaxBufferedBytes = 20_000
@@ -105,7 +103,7 @@ func behindProxy(t *testing.T, d *database) (*proxy.Proxy, *database) {
 	return p, &behind
 }
 
-// A slot that somebody created, for example `cdc-outbox setup`, is adopted.
+// A slot created by somebody, for example `cdc-outbox setup`, is adopted.
 func TestAdoptsASlotWithoutCheckpoint(t *testing.T) {
 	d := outbox(t)
 	d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
@@ -153,8 +151,8 @@ func TestE2ESnapshotIsRepeatedAfterACrash(t *testing.T) {
 	d.wantAll()
 }
 
-// Without a checkpoint nobody knows what was published. That a checkpoint is
-// gone, or has another key, is no reason to publish the whole table again.
+// Without a checkpoint nobody knows the events published. A lost checkpoint, or another
+// key, is no reason to publish the whole table again.
 func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
@@ -169,8 +167,8 @@ func TestSnapshotIsNotPublishedAgainForWantOfACheckpoint(t *testing.T) {
 	d.finish(i)
 }
 
-// A first start that ends between the creation of the slot and its first
-// checkpoint is done once more: nobody has read the slot.
+// A first start ended between the creation of the slot and its first checkpoint is done
+// once more: nobody has read the slot.
 func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	d := outbox(t)
 	d.opts.Snapshot = true
@@ -215,8 +213,7 @@ func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 	d.wantAll()
 }
 
-// A save that may have reached the store although it failed is not taken for
-// another instance's.
+// A failed save, perhaps in the store nevertheless, is not taken for another instance's.
 func TestSaveOfUnknownOutcomeIsOurOwn(t *testing.T) {
 	d := outbox(t)
 	i := d.run().streams()

@@ -2,8 +2,8 @@ package stream
 
 import "testing"
 
-// An instance whose configuration names a column that is not there finds the slot free. It
-// may go on, with rows from before, but the next event would stop it: it is not ready.
+// An instance with a missing column in its configuration finds the slot free. The instance
+// may go on, with earlier rows, but is not ready: the next event would stop it.
 func TestAnInstanceWithoutAColumnIsNotReady(t *testing.T) {
 	d := outbox(t)
 	first := d.run().streams()

@@ -13,11 +13,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// Ways for another table to take the outbox's name of which a stream that has announced
-// that table may say nothing.
+// untoldSwaps are ways for another table to take the outbox's name, perhaps untold by a
+// stream that has announced the table.
 var untoldSwaps = map[string]struct {
 	before, other, swap string
-	told                int // the version from which on it does
+	told                int // the first version whose stream tells
 }{
 	"schemas change places": {
 		before: `CREATE SCHEMA app; CREATE SCHEMA next; ALTER TABLE outbox SET SCHEMA app; CREATE TABLE next.outbox (LIKE app.outbox INCLUDING ALL)`,
@@ -35,9 +35,9 @@ var untoldSwaps = map[string]struct {
 
 const forAllByRoot = `CREATE PUBLICATION cdc_outbox FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)`
 
-// Failure mode 125. Another table takes the outbox's name, and the stream goes
-// on under the name that it has shown. Events from in between are either
-// published or a loss, also after a restart, and never passed over in silence.
+// Failure mode 125. Another table takes the outbox's name, and the stream goes on under
+// the name shown before. Events from in between are either published or a loss, also after
+// a restart, and never passed over in silence.
 func TestATableThatTakesTheNameUntold(t *testing.T) {
 	t.Parallel()
 	for name, c := range untoldSwaps {
@@ -55,7 +55,7 @@ func TestATableThatTakesTheNameUntold(t *testing.T) {
 			d.exec(`INSERT INTO ` + c.other + ` VALUES ('other', 'order', 'o', 'Placed', '{}')`)
 			d.publish(1, 1)
 		}
-		// Before a look can tell of it.
+		// Before a look can tell.
 		swapped := func(d *database) {
 			d.exec(`BEGIN; ` + c.swap + `; INSERT INTO app.outbox VALUES ('swapped', 'order', 'o', 'Placed', '{}'); COMMIT`)
 			d.ids = append(d.ids, "swapped")
@@ -129,8 +129,8 @@ func TestATableThatTakesTheNameUntold(t *testing.T) {
 	}
 }
 
-// Failure mode 126. A loss is said at each start until somebody accepts it,
-// although nothing else tells it any more.
+// Failure mode 126. A loss is reported at each start until accepted, although nothing else
+// tells any more.
 func TestALossThatIsFoundWhileItRunsIsRemembered(t *testing.T) {
 	for name, transactions := range map[string]bool{"at least once": false, "exactly once": true} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestALossThatIsFoundWhileItRunsIsRemembered(t *testing.T) {
 	}
 }
 
-// losing is a transactor whose brokers have lost records.
+// losing is a transactor of brokers with lost records.
 type losing struct{ *transactor }
 
 // Transact implements Transactor.

@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Failure mode 78. The column of the event type was detected, and has another
-// name: events must not come without the header from then on.
+// Failure mode 78. The column of the event type was detected, and is renamed: events must
+// not come without the header from then on.
 func TestADetectedColumnThatIsGoneIsAMissingColumn(t *testing.T) {
 	for _, when := range []string{"while running", "while stopped"} {
 		t.Run(when, func(t *testing.T) {
@@ -33,8 +33,7 @@ func TestADetectedColumnThatIsGoneIsAMissingColumn(t *testing.T) {
 	}
 }
 
-// A column that joins the table in between is no reason to refuse rows from
-// before, not even after a restart.
+// A new column is no reason to refuse earlier rows, not even after a restart.
 func TestADetectedColumnThatComesLater(t *testing.T) {
 	d := outbox(t)
 	d.exec(`ALTER TABLE outbox DROP COLUMN type`)
@@ -44,7 +43,7 @@ func TestADetectedColumnThatComesLater(t *testing.T) {
 	d.exec(`ALTER TABLE outbox ADD COLUMN type text DEFAULT 'Placed'`)
 	d.exec(`INSERT INTO outbox VALUES ('2', 'order', 'o', '{}')`)
 	d.ids = []string{"1", "2"}
-	read := d.store.stored() // as after both were read, and neither was acked
+	read := d.store.stored() // as after both were read, and none acked
 	read.Owned = read.Owned.Bound(read.Owned[0].OID, []string{"type"}, before)
 	d.store.cp = &read
 	i := d.run().streams()

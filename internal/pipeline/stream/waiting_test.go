@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// A claim may take minutes, in which nothing else is wrong.
+// A claim may take minutes, with nothing else wrong.
 func TestClaimThatWaitsShows(t *testing.T) {
 	h := &Health{kafka: delivery.NewDownstream(new(counts)), metrics: new(counts), role: session.Role{Tell: func(string) {}}}
 	h.claiming()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A reader that is to stop has the time to read its transaction to the end, and
-// no more.
+// A stopping reader has the time to read its transaction to the end, and no more.
 func TestUntilWhole(t *testing.T) {
 	errStop := errors.New("stop")
 	for name, c := range map[string]struct {
@@ -46,7 +45,7 @@ func TestUntilWhole(t *testing.T) {
 	}
 }
 
-// A reader that ends by itself leaves nothing behind.
+// A reader ending by itself leaves nothing behind.
 func TestUntilWholeIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -64,8 +63,8 @@ func TestUntilWholeIsReleased(t *testing.T) {
 	})
 }
 
-// A stop in the middle of a transaction reads it to the end, and repeats nothing. Where
-// the rest does not come, it says so.
+// A stop in the middle of a transaction reads to the end, and repeats nothing. If the rest
+// does not come, the log says so.
 func TestStopInTheMiddleOfATransaction(t *testing.T) {
 	const text = "stopped in the middle of a transaction"
 	for name, c := range map[string]struct {
