@@ -24,7 +24,7 @@ type mistake struct {
 	prepare func(*rollout) (set []string)
 	exit    int    // exit code; 0: it goes on, and is not ready
 	says    string // in the last line of the log, or in /readyz
-	page    string // the input of docs/errors.md that it is
+	page    string // the input of errordocs that it is
 	login   bool   // brokers refuse the login: Apache Kafka says so, which ends it with 2, and kfake hangs up
 }
 
@@ -193,7 +193,7 @@ var ofPolling = []mistake{
 	}, exit: 2, says: "GRANT"},
 }
 
-// notRolledOut are the inputs of docs/errors.md that a rollout does not show,
+// notRolledOut are the inputs of errordocs that a rollout does not show,
 // with the reason.
 var notRolledOut = map[string]string{
 	"unknown verb": "the program reads no configuration",
@@ -211,8 +211,9 @@ var notRolledOut = map[string]string{
 	"illegal topic name":                                                              "an event shows it",
 }
 
-// Each input of docs/errors.md is rolled out, or there is a reason why it is not.
+// Each input of errordocs is rolled out, or there is a reason why it is not.
 func TestEachErrorIsRolledOut(t *testing.T) {
+	const answers = "../internal/lab/errordocs/testdata/answers.md"
 	rolledOut := map[string]bool{}
 	for _, m := range slices.Concat(ofTheStream, ofExactlyOnce, ofPolling, ofAny) {
 		rolledOut[m.page] = true
@@ -220,7 +221,7 @@ func TestEachErrorIsRolledOut(t *testing.T) {
 	delete(rolledOut, "")
 	row := regexp.MustCompile(`(?m)^\| (.*?)(?: \(PostgreSQL [0-9, to]+\))? \| (?:\d|goes on) \| `)
 	page := map[string]bool{}
-	for _, m := range row.FindAllStringSubmatch(string(must.Get(os.ReadFile("../docs/errors.md"))(t)), -1) {
+	for _, m := range row.FindAllStringSubmatch(string(must.Get(os.ReadFile(answers))(t)), -1) {
 		page[m[1]] = true
 	}
 	for input := range page {
@@ -230,7 +231,7 @@ func TestEachErrorIsRolledOut(t *testing.T) {
 	}
 	for _, input := range slices.AppendSeq(slices.Collect(maps.Keys(rolledOut)), maps.Keys(notRolledOut)) {
 		if !page[input] {
-			t.Errorf("docs/errors.md has no input %q", input)
+			t.Errorf("%s has no input %q", answers, input)
 		}
 	}
 }

@@ -12,26 +12,43 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
-// head is the table's, in the file of answers and on the page.
+// head is the table's in the file of answers.
 const head = "| Input | Exit code | Message | Remedy |\n|---|---|---|---|\n"
 
-const introduction = `# What you see when something is wrong
+// The page's text, and the head of its tables.
+const (
+	introduction = `# What you see when something is wrong
 
-The program's answers to wrong input, by test. The message is the last line on standard
-error, the remedy the line below. Where the program goes on, both are in its log and in
-the answer of /readyz. [Exit codes](exit-codes.md): 2 a configuration to correct, 3 a possible loss.
+The program's answers to wrong input, by test. Left out: where it happened (file and line,
+host, event, topic), options that the remedy repeats (-c, --set, --bootstrap-server), and
+further remedies (…), with [a bad event](runbook/bad-rows.md) a dead letter, to skip it or
+its transaction. [Exit code 3](runbook/exit-code-3.md), a possible loss, has its own page.
 
-Left out: where it happened (file and line, host, event, topic), options that the remedy
-repeats (-c, --set, --bootstrap-server), and further remedies (…), with
-[a bad event](runbook/bad-rows.md) a dead letter, to skip it or its transaction.
+## Exit code 2
 
-` + head
+The message is the last line on standard error, the remedy the line below.
 
-// brief are the cells of an answer on the page, which leaves out what is not the
-// answer to this input.
-func brief(cells string) string {
-	cells = steps.ReplaceAllString(beginnings.ReplaceAllString(cells, "`"), "")
-	return options.ReplaceAllString(furtherRemedies.ReplaceAllString(cells, "…`"), "")
+` + briefHead
+	goesOn = `
+## The program goes on
+
+Both are in its log, and in the answer of /readyz.
+
+` + briefHead
+	briefHead = "| Input | Message | Remedy |\n|---|---|---|\n"
+)
+
+// briefly shows the answers with that outcome as they are on the page, which leaves
+// out what is not the answer to this input.
+func briefly(outcome string) func(cells string) string {
+	return func(cells string) string {
+		cells, ok := strings.CutPrefix(cells, outcome+" | ")
+		if !ok {
+			return ""
+		}
+		cells = steps.ReplaceAllString(beginnings.ReplaceAllString(cells, "`"), "")
+		return options.ReplaceAllString(furtherRemedies.ReplaceAllString(cells, "…`"), "")
+	}
 }
 
 var (
@@ -151,9 +168,11 @@ func (p page) forget(input string, major int) {
 func (p page) answers(inputs []badInput) string { return head + p.rows(inputs, strings.Clone) }
 
 // document is docs/errors.md.
-func (p page) document(inputs []badInput) string { return introduction + p.rows(inputs, brief) }
+func (p page) document(inputs []badInput) string {
+	return introduction + p.rows(inputs, briefly("2")) + goesOn + p.rows(inputs, briefly("goes on"))
+}
 
-// rows are the lines of the inputs, their cells as shown.
+// rows are the lines of the inputs with their cells as shown, but those shown empty.
 func (p page) rows(inputs []badInput, shown func(cells string) string) string {
 	var b strings.Builder
 	for _, in := range inputs {
@@ -164,7 +183,9 @@ func (p page) rows(inputs []badInput, shown func(cells string) string) string {
 			if len(l.majors) < len(everyMajor()) {
 				name += " (PostgreSQL " + versions(l.majors) + ")"
 			}
-			fmt.Fprintf(&b, "| %s | %s |\n", name, shown(l.cells))
+			if cells := shown(l.cells); cells != "" {
+				fmt.Fprintf(&b, "| %s | %s |\n", name, cells)
+			}
 		}
 	}
 	return b.String()
@@ -202,15 +223,17 @@ func TestThePageKeepsWhatOtherVersionsSay(t *testing.T) {
 }
 
 func TestThePageIsBrief(t *testing.T) {
+	show := briefly("2")
 	for cells, want := range map[string]string{
-		"2 | `the configuration has 1 problem /etc/x.yaml:9: a.b: unknown key` | `did you mean a.c?`": "2 | `a.b: unknown key` | `did you mean a.c?`",
-		"2 | `connect to PostgreSQL: localhost:5432 (127.0.0.1): FATAL: no` | ``":                     "2 | `FATAL: no` | ``",
-		"2 | `deliver: bad event 1 of public.outbox at 0/1/0: null_key: x; or y` | `allow it; or z`":  "2 | `null_key: x; or y` | `allow it…`",
-		"2 | `m` | `BEGIN; ALTER x; COMMIT;`":                                                         "2 | `m` | `BEGIN; ALTER x; COMMIT;`",
-		"3 | `open checkpoint store: checkpoint topic a.b: it is gone` | ``":                          "3 | `it is gone` | ``",
-		"3 | `m` | `'cdc-outbox setup -c /etc/cdc-outbox/cdc-outbox.yaml --set a=b --yes' does it`":   "3 | `m` | `'cdc-outbox setup --yes' does it`",
+		"2 | `the configuration has 1 problem /etc/x.yaml:9: a.b: unknown key` | `did you mean a.c?`": "`a.b: unknown key` | `did you mean a.c?`",
+		"2 | `connect to PostgreSQL: localhost:5432 (127.0.0.1): FATAL: no` | ``":                     "`FATAL: no` | ``",
+		"2 | `deliver: bad event 1 of public.outbox at 0/1/0: null_key: x; or y` | `allow it; or z`":  "`null_key: x; or y` | `allow it…`",
+		"2 | `m` | `BEGIN; ALTER x; COMMIT;`":                                                         "`m` | `BEGIN; ALTER x; COMMIT;`",
+		"2 | `open checkpoint store: checkpoint topic a.b: it is gone` | ``":                          "`it is gone` | ``",
+		"2 | `m` | `'cdc-outbox setup -c /etc/cdc-outbox/cdc-outbox.yaml --set a=b --yes' does it`":   "`m` | `'cdc-outbox setup --yes' does it`",
+		"3 | `m` | `r`": "",
 	} {
-		if got := brief(cells); got != want {
+		if got := show(cells); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
