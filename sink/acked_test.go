@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// acknowledgeAt has the cluster acknowledge everything that is written to the
-// topic from now on at the offset, as a leader does whose log ends there.
+// acknowledgeAt has the cluster acknowledge all further records of the topic at
+// the offset, as a leader with a log that ends there.
 func (c *cluster) acknowledgeAt(topic string, offset int64) {
 	id := c.TopicInfo(topic).TopicID
 	c.ControlKey(int16(produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -40,7 +40,7 @@ func (c *cluster) acknowledgeAt(topic string, offset int64) {
 	})
 }
 
-// remake deletes the topic and creates it again.
+// remake deletes the topic and creates another of the name.
 func (c *cluster) remake(t *testing.T, topic string, partitions int32) {
 	t.Helper()
 	must.Get(c.admin(t).DeleteTopic(deadline(t), topic))(t)
@@ -63,7 +63,7 @@ func wantLost(t *testing.T, err error, last int) {
 	}
 }
 
-// Brokers have lost what they acknowledged, and their sequence numbers do not tell.
+// Brokers have lost acknowledged records, and their sequence numbers do not tell.
 func TestAckAtALowerOffsetIsALoss(t *testing.T) {
 	t.Run("at least once", func(t *testing.T) {
 		c := startCluster(t, kfake.SeedTopics(1, "orders"))
@@ -85,8 +85,8 @@ func TestAckAtALowerOffsetIsALoss(t *testing.T) {
 	})
 }
 
-// Records that brokers take away from the start of a log are no loss, nor are
-// the offsets of markers and of aborted records.
+// Records removed from the start of a log are no loss, nor are the offsets of
+// markers and of aborted records.
 func TestAckBehindARemovedStartIsNoLoss(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
 	k, _ := newKafka(t, c.config())
@@ -154,7 +154,7 @@ func TestTopicMadeAnewIsKnownByItsID(t *testing.T) {
 	}
 }
 
-// A broker that has not heard of the new topic yet tells of the former one.
+// A broker without news of the new topic yet tells of the former topic.
 func TestTopicMadeAnewOfWhichABrokerHasNotHeard(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
 	k, _ := newKafka(t, c.config())

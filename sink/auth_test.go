@@ -46,8 +46,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue returns a certificate for a server or client under the names, which may
-// be addresses, that expires in d.
+// issue returns a certificate for a server or client under names or addresses,
+// with expiry in d.
 func (a *authority) issue(t *testing.T, d time.Duration, names ...string) tls.Certificate {
 	t.Helper()
 	key := newKey(t)
@@ -143,7 +143,7 @@ func TestTokenRefusals(t *testing.T) {
 	wantNoSecrets(t, err)
 }
 
-// withSecrets adds to an endpoint what some services have there.
+// withSecrets adds secrets to an endpoint, as some services have them.
 func withSecrets(endpoint string) string {
 	return strings.Replace(endpoint, "://", "://user:hunter2@", 1) + "/token?key=sesame"
 }
@@ -184,7 +184,7 @@ func TestMechanism(t *testing.T) {
 }
 
 // A broker refuses a token in a challenge (RFC 7628), and gives the error only in answer
-// to a reply. Without that reply a refused token looks like a broker that is away.
+// to a reply. Without the reply a refused token looks like a broker that is away.
 func TestRefusedTokenIsAnswered(t *testing.T) {
 	m := must.Get(mechanism(SASL{Mechanism: "OAUTHBEARER", Token: "t"}))(t)
 	session, _, err := m.Authenticate(t.Context(), "broker")

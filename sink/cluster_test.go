@@ -27,7 +27,7 @@ import (
 // produce is the request key of Produce.
 const produce = kmsg.Produce
 
-// cluster is a kfake cluster behind a network that can fail.
+// cluster is a kfake cluster behind an unreliable network.
 type cluster struct {
 	*kfake.Cluster
 	net *network
@@ -42,7 +42,7 @@ func startCluster(t *testing.T, opts ...kfake.Opt) *cluster {
 	return &cluster{c, n}
 }
 
-// network is what lies between the client and the brokers.
+// network lies between the client and the brokers.
 type network struct {
 	cutNext atomic.Bool // the next answer is lost with its connection
 
@@ -123,8 +123,8 @@ func (c *cluster) cutNextAck() {
 	}})
 }
 
-// refuse makes the cluster refuse every batch for the partition of the topic
-// that has the marker in it. The topic must exist.
+// refuse makes the cluster refuse every batch for the topic with the marker in it.
+// The topic must exist.
 func (c *cluster) refuse(partitions int32, topic string, marker []byte, err *kerr.Error) {
 	id := c.TopicInfo(topic).TopicID // the request has no name
 	for p := range partitions {
@@ -183,7 +183,7 @@ func (c *cluster) growTopic(t *testing.T, name string, partitions int) {
 	}
 }
 
-// read returns what the topic holds, by partition.
+// read returns the topic's records, by partition.
 func (c *cluster) read(t *testing.T, topic string, partitions int32) [][]*kgo.Record {
 	t.Helper()
 	ctx := deadline(t)
@@ -205,7 +205,7 @@ func (c *cluster) read(t *testing.T, topic string, partitions int32) [][]*kgo.Re
 	return got
 }
 
-// values returns what the topic holds, partition by partition.
+// values returns the topic's values, partition by partition.
 func (c *cluster) values(t *testing.T, topic string, partitions int32) [][]string {
 	t.Helper()
 	got := make([][]string, partitions)
@@ -217,8 +217,8 @@ func (c *cluster) values(t *testing.T, topic string, partitions int32) [][]strin
 	return got
 }
 
-// config returns a configuration for the cluster. Records are not compressed, so
-// that refuse can see into them.
+// config returns a configuration for the cluster, without compression, so refuse
+// can see into records.
 func (c *cluster) config() Options {
 	cfg := *DefaultOptions()
 	cfg.Brokers = c.ListenAddrs()
@@ -226,7 +226,7 @@ func (c *cluster) config() Options {
 	return cfg
 }
 
-// newKafka returns a sink with the dead-letter topic "dead", and what it logs.
+// newKafka returns a sink with the dead-letter topic "dead", and its log.
 func newKafka(t *testing.T, cfg Options, opts ...Option) (*Kafka, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
@@ -243,7 +243,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// deliver delivers events that all arrive.
+// deliver delivers events, and all arrive.
 func deliver(t *testing.T, k *Kafka, evs []*transform.Event) {
 	t.Helper()
 	must.OK(t, k.Deliver(deadline(t), evs, noReject(t)))
@@ -288,7 +288,7 @@ type rejection struct {
 	Reason transform.Reason
 }
 
-// rejects is a Reject that notes its calls.
+// rejects is a Reject that notes the calls.
 type rejects []rejection
 
 func (r *rejects) reject(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {

@@ -106,7 +106,7 @@ func TestMode31DeadLetterFailureHalts(t *testing.T) {
 			if failure.ClassOf(err) != failure.Config || !strings.Contains(failure.RemedyOf(err), tc.remedy) {
 				t.Fatalf("got %v of class %d, remedy %q", err, failure.ClassOf(err), failure.RemedyOf(err))
 			}
-			ascending(t, c.values(t, "orders", 1), 6) // nothing after it
+			ascending(t, c.values(t, "orders", 1), 6) // nothing behind
 		})
 	}
 }
@@ -140,8 +140,8 @@ func TestDeadLetterTopicIsCreated(t *testing.T) {
 	}
 }
 
-// The topic takes an event of its size, but not always the event's dead letter:
-// an event refused for its size never fits.
+// A topic may take an event, but not the larger dead letter: an event refused for
+// its size never fits.
 func TestMode71DeadLetterIsCutToWhatItsTopicTakes(t *testing.T) {
 	large := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcdef"), n/16) }
 	for name, tc := range map[string]struct {

@@ -20,8 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// ascending fails unless each partition has its values in rising order, and
-// there are want of them without a repeat.
+// ascending fails unless each partition has values in rising order, and there are
+// want values without a repeat.
 func ascending(t *testing.T, got [][]string, want int) {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -72,7 +72,7 @@ func TestDeliverWritesRecordAsGiven(t *testing.T) {
 	}
 }
 
-// The hashes are those of Apache Kafka's UtilsTest.testMurmur2.
+// The hashes are from Apache Kafka's UtilsTest.testMurmur2.
 func TestKeyGoesWhereJavaPutsIt(t *testing.T) {
 	hashes := map[string]int32{
 		"21":                         -973932308,
@@ -231,7 +231,7 @@ func TestMode30RejectErrorStopsThePartition(t *testing.T) {
 	ascending(t, c.values(t, "orders", 1), 13)
 }
 
-// Whatever is poisoned, the topic must hold the rest, in order, once.
+// Whichever events are poisoned, the topic must hold the rest, in order, once.
 func TestMode30RandomPoison(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -281,9 +281,9 @@ func TestMode30RandomPoison(t *testing.T) {
 	}
 }
 
-// The client sends what it put aside for a topic it has yet to load while it is
-// still filling the batches, so the refusal of the first may come before the
-// rest is there, which is then written ahead of it.
+// While a topic is being loaded, the client puts records aside, and then sends
+// them while batches are still being filled. So the refusal of the first may come
+// before the rest is there, and the rest be written ahead.
 func TestMode30RefusedFirstBatchOfATopic(t *testing.T) {
 	var topics []string
 	for n := range 4 {

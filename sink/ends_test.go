@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// endsMarked are the ends that the last mark in the topic of marks has.
+// endsMarked are the ends in the last mark of the topic of marks.
 func endsMarked(t *testing.T, client *kgo.Client) (ends checkpoint.Ends) {
 	t.Helper()
 	log := must.Get(kafkalog.Open(deadline(t), client, marks, 0))(t)[0]
@@ -37,9 +37,9 @@ func endsMarked(t *testing.T, client *kgo.Client) (ends checkpoint.Ends) {
 	return ends
 }
 
-// The ends in a mark are exactly those of the records, with the transaction that the mark is
-// in: neither an end too far, which would be a false loss, nor one too near. Behind them come
-// the markers of the commit.
+// The ends in a mark are exactly the ends of the records, with the mark's transaction:
+// neither too far, as a false loss would follow, nor too near. Behind them come the markers
+// of the commit.
 func TestMarkHasTheEndsOfAllPartitions(t *testing.T) {
 	c, x := startTransactions(t, 3)
 	for _, partitions := range [][]int32{{0, 0, 1}, {1}, {2, 1}, {}, {0}} {
@@ -60,7 +60,7 @@ func TestMarkHasTheEndsOfAllPartitions(t *testing.T) {
 	}
 }
 
-// started are sinks of each kind after a start, with what the checkpoint before it says.
+// started runs test with sinks of each kind after a start, with the checkpoint's ends.
 func started(t *testing.T, c *cluster, ends checkpoint.Ends, test func(t *testing.T, compare func() error, write func([]*transform.Event) error)) {
 	t.Helper()
 	t.Run("at least once", func(t *testing.T) {
@@ -87,7 +87,7 @@ func newStarted(t *testing.T) (*cluster, checkpoint.Ends) {
 	return c, k.Ends()
 }
 
-// The log of a partition is shorter than the checkpoint says.
+// The log of a partition is shorter than in the checkpoint.
 func TestStartNoticesWhatBrokersLost(t *testing.T) {
 	c, ends := newStarted(t)
 	had := ends["orders"].To[1]
@@ -112,8 +112,8 @@ func TestStartNoticesWhatBrokersLost(t *testing.T) {
 	}
 }
 
-// Neither retention nor DeleteRecords, nor a topic that is gone or was made anew, nor what
-// others wrote, is a loss.
+// Neither retention nor DeleteRecords, nor a topic deleted or made anew, nor the records of
+// others are a loss.
 func TestStartIsNotAlarmedByOrders(t *testing.T) {
 	for name, order := range map[string]func(*testing.T, *cluster){
 		"nothing": func(*testing.T, *cluster) {},
@@ -149,7 +149,7 @@ func TestStartIsNotAlarmedByOrders(t *testing.T) {
 	}
 }
 
-// A leader that is away at the start does not hold it up. The loss shows at the
+// A leader away at the start does not hold the start up. The loss shows at the
 // next write.
 func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
 	c, ends := newStarted(t)
@@ -178,7 +178,7 @@ func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
 			}
 			return resp, nil, true
 		})
-		must.OK(t, compare()) // which gives up
+		must.OK(t, compare()) // gives up
 		back.Store(true)
 		if err := write(events("orders", 8)); failure.ClassOf(err) != failure.Loss {
 			t.Errorf("%v of class %d, want a loss", err, failure.ClassOf(err))
@@ -186,8 +186,8 @@ func TestWhatCannotBeComparedShowsWhenItIsWrittenTo(t *testing.T) {
 	})
 }
 
-// A broker that starts, or a proxy before one that is away, hangs up. It does not end the
-// comparison.
+// A starting broker, or a proxy before a broker that is away, hangs up. The comparison goes
+// on.
 func TestABrokerThatHangsUpIsAskedAgain(t *testing.T) {
 	c, ends := newStarted(t)
 	for p := range ends["orders"].To {

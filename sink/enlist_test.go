@@ -17,8 +17,8 @@ import (
 )
 
 // startTwoBrokers returns a cluster where partitions 0 and 2 of t and the marks
-// are led by a single broker and partition 1 by another, and a transactor that
-// has written a transaction, so it knows the leaders.
+// are led by one broker and partition 1 by another, and a transactor that knows
+// the leaders, after a first transaction.
 func startTwoBrokers(t *testing.T, version int16) (*cluster, *Transactions) {
 	t.Helper()
 	c := startCluster(t, kfake.NumBrokers(2))
@@ -34,7 +34,7 @@ func startTwoBrokers(t *testing.T, version int16) (*cluster, *Transactions) {
 	return c, x
 }
 
-// prepare has the transactor prepare the next transaction, however long ago the last was.
+// prepare has the transactor prepare the next transaction, at any time after the last.
 func prepare(t *testing.T, x *Transactions) {
 	t.Helper()
 	x.recent.at = time.Now().Add(time.Hour)
@@ -45,7 +45,7 @@ func prepare(t *testing.T, x *Transactions) {
 func (c *cluster) requests(keys ...kmsg.Key) func() []string {
 	var mu sync.Mutex
 	var names []string
-	var last kmsg.Request // it is shown for each partition
+	var last kmsg.Request // shown for each partition
 	c.Fault(kfake.Fault{Keys: keys, Observe: true, Count: -1, When: func(req kmsg.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -69,8 +69,7 @@ func (c *cluster) requests(keys ...kmsg.Key) func() []string {
 	}
 }
 
-// Each leader's broker would have to tell the coordinator, which takes one at a
-// time.
+// Otherwise each leader would have to tell the coordinator, one after the other.
 func TestCoordinatorIsToldOfAllPartitionsAtOnce(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.Produce)
@@ -107,7 +106,7 @@ func TestCoordinatorIsAskedAgainWhileItIsBusy(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// It is help only: without it the brokers do it. The error of the records counts.
+// Without enlist the brokers tell the coordinator. The error of the records counts.
 func TestWhatTheCoordinatorIsNotToldBrokersTellIt(t *testing.T) {
 	for _, refusal := range []*kerr.Error{kerr.ConcurrentTransactions, kerr.TopicAuthorizationFailed, kerr.InvalidRequest, kerr.UnknownServerError} {
 		t.Run(refusal.Message, func(t *testing.T) {
@@ -122,7 +121,7 @@ func TestWhatTheCoordinatorIsNotToldBrokersTellIt(t *testing.T) {
 	}
 }
 
-// The partitions of a transaction written again were added to the aborted one.
+// The partitions were added to the aborted transaction only.
 func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	sent := c.requests(kmsg.AddPartitionsToTxn, kmsg.EndTxn)
@@ -135,8 +134,8 @@ func TestAbortedTransactionIsEnlistedAnew(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// The prepared partitions are likely to be those that come. Of the rest the
-// coordinator is told when they have come.
+// The prepared partitions are the likely ones. The coordinator is told of the rest
+// when their records come.
 func TestPreparedTransactionHasThePartitionsOfTheLastOnes(t *testing.T) {
 	for name, c := range map[string]struct {
 		partitions []int32
@@ -179,8 +178,7 @@ func TestPreparedPartitionsAreOfOneTransaction(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
 }
 
-// There is no preparation where brokers would be told nothing, or the wrong
-// thing.
+// There is no preparation without partitions to tell brokers, or with wrong ones.
 func TestNothingIsPreparedInVain(t *testing.T) {
 	t.Run("the last transaction was not foreseen", func(t *testing.T) {
 		c, x := startTwoBrokers(t, 2)
@@ -219,7 +217,7 @@ func TestPreparationMayFail(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
-// Brokers would abort it, and take the owner for a producer that is fenced off.
+// Brokers would abort the transaction, and take the owner for a fenced producer.
 func TestPreparedTransactionEndsBeforeAWaitForATopic(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -239,8 +237,7 @@ func TestPreparedTransactionEndsBeforeAWaitForATopic(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third", "fourth")
 }
 
-// A process that dies with an empty transaction leaves nothing behind that the
-// next claim does not end.
+// The next claim ends the empty transaction of a process that died.
 func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
 	c, x := startTwoBrokers(t, 2)
 	transact(t, x, "second", 0, 1)
@@ -251,8 +248,8 @@ func TestPreparedTransactionOfTheDeadIsEnded(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second", "third")
 }
 
-// Before transaction.version 2 a request coming late would begin a transaction.
-// The client has to add the partitions, for each broker those it leads.
+// Before transaction.version 2 a late request would begin a transaction. The
+// client has to add the partitions, leader by leader.
 func TestCoordinatorIsNotToldOfAllWhereEpochsDoNotDiffer(t *testing.T) {
 	c, x := startTwoBrokers(t, 1)
 	sent := c.requests(kmsg.AddPartitionsToTxn)

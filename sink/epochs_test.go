@@ -43,8 +43,8 @@ func (c *cluster) cutNextEnd() (asked func() int) {
 	return ends.Hits
 }
 
-// wantOneEnd wants a transaction whose end gets no answer to be unsettled, and
-// the end to be asked for once.
+// wantOneEnd wants a transaction to be unsettled after an end without an answer,
+// and the end to be requested once.
 func (c *cluster) wantOneEnd(t *testing.T, x *Transactions) {
 	t.Helper()
 	asked := c.cutNextEnd()
@@ -56,14 +56,14 @@ func (c *cluster) wantOneEnd(t *testing.T, x *Transactions) {
 	}
 }
 
-// The request may still be on the way. It would end the next transaction.
+// The request may still be on the way, and would end the next transaction.
 func TestEndWithoutAnswerIsNotAskedForTwice(t *testing.T) {
 	c, x := startVersion(t, 1)
 	transact(t, x, "first", 0)
 	c.wantOneEnd(t, x)
 }
 
-// The brokers take such a request for what it is.
+// The brokers recognise a late request.
 func TestEndWithoutAnswerIsAskedForTwiceWhereEpochsDiffer(t *testing.T) {
 	c, x := startVersion(t, 2)
 	transact(t, x, "first", 0)
@@ -75,7 +75,7 @@ func TestEndWithoutAnswerIsAskedForTwiceWhereEpochsDiffer(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
-// A client learns of the version when it begins, and from the ends it sees.
+// A client learns of the version at the beginning, and from the ends of transactions.
 func TestEndIsAskedForOnceUntilEpochsAreSeenToDiffer(t *testing.T) {
 	c, x := startVersion(t, 2)
 	c.wantOneEnd(t, x)

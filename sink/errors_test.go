@@ -106,7 +106,7 @@ func TestRefused(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		err    error
-		remedy string // a part of it; "" for not refused
+		remedy string // a part; "" for not refused
 	}{
 		{kerr.SaslAuthenticationFailed, "sink.kafka.sasl"},
 		{kerr.UnsupportedSaslMechanism, "sink.kafka.sasl.mechanism"},
@@ -137,8 +137,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A broker that is spoken to in the wrong way gives no reason. The remedy says
-// what may be the matter, and not that a broker should be started.
+// A broker addressed in the wrong protocol gives no reason. The remedy names the
+// possible causes, not the start of a broker.
 func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 	silent, _ := kafkatest.Silent(t)
 	hangsUp := testserver.Serve(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<10)) })
@@ -170,7 +170,7 @@ func TestRemedyOfABrokerThatGivesNoReason(t *testing.T) {
 	}
 }
 
-// diedUnderARequest is like the client's error of this name, which is not exported.
+// diedUnderARequest is like the client's unexported error.
 type diedUnderARequest struct{}
 
 func (diedUnderARequest) Error() string   { return "the broker connection has died" }

@@ -117,7 +117,7 @@ func TestMode32WrongLoginIsConfiguration(t *testing.T) {
 	}
 }
 
-// A login that stops being valid while records are on their way.
+// A login becomes invalid while records are on their way.
 func TestMode32LoginRevokedWhileRunning(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
 	cfg := c.config()
@@ -206,8 +206,8 @@ func TestMode33LostRecordsAreLoss(t *testing.T) {
 	}
 }
 
-// A broker that speaks the protocol is no sign that events get through: only
-// its answers about events are.
+// A broker that speaks the protocol is no sign that events get through: only the
+// answers about events are.
 func TestAnsweredIsAboutEvents(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
 	cfg := c.config()
@@ -230,7 +230,7 @@ func TestAnsweredIsAboutEvents(t *testing.T) {
 }
 
 // A broker that takes the connection and says nothing holds up a stop no longer
-// than one that is down.
+// than a broker that is down.
 func TestMode25CancelWhileABrokerIsSilentReturns(t *testing.T) {
 	addr, asked := kafkatest.Silent(t)
 	cfg := DefaultOptions()

@@ -32,10 +32,10 @@ func (b *begun) TransactionOpen(since time.Time) {
 	}
 }
 
-// A transaction begins while the markers of the last one cannot be written, as the
-// coordinator does not reach the leader of a partition. Brokers answer
-// CONCURRENT_TRANSACTIONS until they are. Another instance that starts meanwhile misses
-// nothing. kfake writes them at once, so this is with Apache Kafka.
+// A transaction begins while the markers of the last cannot be written, as the coordinator
+// does not reach the leader of a partition. Brokers answer CONCURRENT_TRANSACTIONS until the
+// markers are written. Another instance that starts meanwhile misses nothing. kfake writes
+// markers at once, so the brokers are Apache Kafka's.
 func TestE2ETransactBehindLateMarkers(t *testing.T) {
 	c := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"})
 	cfg := *DefaultOptions()
@@ -59,7 +59,7 @@ func TestE2ETransactBehindLateMarkers(t *testing.T) {
 		_, err := x.Transact(deadline(t), entriesOf(evs), mark(text))
 		return err
 	}
-	for _, text := range []string{"0", "1"} { // from then on the sink knows that epochs differ
+	for _, text := range []string{"0", "1"} { // then the sink knows that epochs differ
 		must.OK(t, commit(text))
 	}
 
@@ -92,8 +92,8 @@ func TestE2ETransactBehindLateMarkers(t *testing.T) {
 	}
 }
 
-// Brokers abort a transaction that is open for too long, also one that is only
-// prepared. Nobody may go on in it as if nothing had happened.
+// Brokers abort a transaction that is open for too long, even if only prepared.
+// No record may follow in the aborted transaction.
 func TestE2EPreparedTransactionThatTimesOut(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", "200"))
 	b.CreateTopic(t, "t", 2, nil)
@@ -128,7 +128,7 @@ func TestE2EPreparedTransactionThatTimesOut(t *testing.T) {
 	}
 }
 
-// createOn creates a topic of one partition, which has one replica.
+// createOn creates a topic of one partition with one replica.
 func createOn(t *testing.T, c *kafkatest.Cluster, name string, broker int32) {
 	t.Helper()
 	client := c.Client(t)

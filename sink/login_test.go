@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// An open connection says nothing of a login that is refused since.
+// An open connection says nothing of a later refusal of the login.
 func TestASpareThatBrokersRefuse(t *testing.T) {
 	c := startCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "p"))
 	cfg := c.config()
@@ -38,7 +38,7 @@ func TestASpareThatBrokersRefuse(t *testing.T) {
 	must.OK(t, routes())
 }
 
-// Topics that events have gone to may not be written to, or not all of them.
+// Topics of earlier events may not be written to, or not all of them.
 func TestRoutesThatMayNotBeWrittenTo(t *testing.T) {
 	allow := func(topic string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
@@ -72,8 +72,8 @@ func TestRoutesThatMayNotBeWrittenTo(t *testing.T) {
 	}
 }
 
-// A topic that is to be created is missing without harm, if brokers would create it. To ask
-// them creates nothing.
+// A topic to be created is missing without harm, if brokers would create it. The question
+// creates nothing.
 func TestTopicsThatWouldNotBeCreated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg    func(*Options)

@@ -52,7 +52,7 @@ func (w *witness) Throttled(time.Duration) { w.throttles.Add(1) }
 
 func (w *witness) Answered() { w.answers.Add(1) }
 
-// told notes what a TransactionObserver is told.
+// told notes the calls of a TransactionObserver.
 type told []string
 
 func (o *told) TransactionOpen(since time.Time) {
@@ -69,7 +69,7 @@ func (o *told) TransactionCommitted(records int, bytes int64, took time.Duration
 
 func (o *told) TransactionAborted() { *o = append(*o, "aborted") }
 
-// want wants to have been told that since it was last asked.
+// want compares the calls since the last want.
 func (o *told) want(t *testing.T, want ...string) {
 	t.Helper()
 	if !slices.Equal(*o, want) {

@@ -21,8 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// probing is a probe in a bubble of fake time, of a cluster answering as down
-// says.
+// probing is a probe in a bubble of fake time, of a cluster that answers down.
 type probing struct {
 	*Probe
 
@@ -70,8 +69,7 @@ func (p *probing) change(fn func(*probing)) {
 	fn(p)
 }
 
-// after lets time pass and returns the last report; asked tells whether there
-// was any.
+// after lets time pass and returns the last report; asked: there was a report.
 func (p *probing) after(d time.Duration) (asked bool, last error) {
 	p.change(func(p *probing) { p.reports = nil })
 	<-time.After(d)
@@ -186,7 +184,7 @@ func askCluster(t *testing.T, brokers int, change func(*Options), opts ...kfake.
 	return p, cluster, counts
 }
 
-// counting is a listener that counts the connections it takes.
+// counting is a listener that counts the accepted connections.
 type counting struct {
 	net.Listener
 	accepted *atomic.Int64
@@ -200,8 +198,8 @@ func (c counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// A cluster of hundreds of brokers, asked by each pipeline of each instance, is
-// not to keep a connection of each of them.
+// A cluster of hundreds of brokers, asked by each pipeline of each instance, must
+// not keep a connection for each pair.
 func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 	p, _, counts := askCluster(t, 9, nil)
 	for range 30 {
@@ -212,8 +210,8 @@ func TestProbeStaysWithTheBrokerThatAnswers(t *testing.T) {
 	}
 }
 
-// A broker that takes connections and gives no answer, as on a machine that is
-// cut off, is one of several.
+// Among several brokers, one takes connections and gives no answer, as on a
+// machine that was cut off.
 func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 	silent, _ := kafkatest.Silent(t)
 	for range 5 { // where the client begins is up to chance
@@ -228,8 +226,7 @@ func TestProbeOfAClusterWithASilentBroker(t *testing.T) {
 	}
 }
 
-// Events go to the addresses brokers advertise, not to those of the
-// configuration.
+// Events go to the brokers' advertised addresses, not to the configured ones.
 func TestProbeAsksWhereEventsGo(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	advertised := nobody.Addr()
@@ -252,7 +249,7 @@ func TestProbeAsksWhereEventsGo(t *testing.T) {
 	}
 }
 
-// elsewhere is a listener giving another address for its own.
+// elsewhere is a listener that gives another address.
 type elsewhere struct {
 	net.Listener
 	address net.Addr
@@ -260,7 +257,7 @@ type elsewhere struct {
 
 func (e elsewhere) Addr() net.Addr { return e.address }
 
-// Certificates and logins are renewed broker by broker: where one refuses us, the
+// Certificates and logins are renewed broker by broker: one refuses us, and the
 // others answer.
 func TestProbeOfAClusterWithABrokerThatRefuses(t *testing.T) {
 	p, cluster, _ := askCluster(t, 2, func(cfg *Options) {
@@ -268,7 +265,7 @@ func TestProbeOfAClusterWithABrokerThatRefuses(t *testing.T) {
 	}, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "p"))
 	cluster.Fault(kfake.Fault{Nodes: []int32{0}, Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	answered := 0
-	for range 4 { // as many as are asked before it shows
+	for range 4 { // as many questions as before an outage shows
 		if onlyErr(p.once(t.Context())) == nil {
 			answered++
 		}
@@ -300,8 +297,8 @@ func TestProbeNeedsNoPrivileges(t *testing.T) {
 	}
 }
 
-// A paused process hears nobody. The pause is told, and no broker is to blame;
-// an outage after it shows as any.
+// A paused process hears nobody. The pause is told, and no broker is to blame; a
+// later outage shows as any.
 func TestProbeOfAPausedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []time.Duration

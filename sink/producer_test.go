@@ -24,14 +24,14 @@ func (c *cluster) unnumbered(n int, err *kerr.Error) *kfake.FaultHandle {
 	return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: err, Count: n})
 }
 
-// A refusal of the producer's id, of any kind that may pass, holds delivery up
-// but neither ends it nor changes what arrives.
+// A transient refusal of the producer's id holds the delivery up, but neither ends
+// the delivery nor changes the records.
 func TestRefusedProducerIDPasses(t *testing.T) {
 	for _, tt := range []struct {
 		err   *kerr.Error
 		times int
 	}{
-		{kerr.ClusterAuthorizationFailed, broker.Refusals - 1}, // a broker that is starting
+		{kerr.ClusterAuthorizationFailed, broker.Refusals - 1}, // a starting broker
 		{kerr.UnknownServerError, 1},
 		{kerr.UnknownServerError, 2 * broker.Refusals},
 		{kerr.InvalidRequest, 1},
@@ -66,8 +66,7 @@ func TestProducerIDRefusedForGoodIsConfiguration(t *testing.T) {
 	}
 }
 
-// The first to be written is a dead letter, in the middle of a delivery with
-// another one.
+// The first record is a dead letter, in the middle of a delivery with another.
 func TestRefusedProducerIDOfADeadLetter(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "dead"))
 	c.unnumbered(2, kerr.UnknownServerError)
@@ -101,8 +100,8 @@ func TestRefusedProducerIDOfADeadLetter(t *testing.T) {
 	}
 }
 
-// While the gate is closed nothing is written, and what was tried is written
-// when it opens.
+// While the gate is closed nothing is written, and the waiting writes follow when
+// the gate opens.
 func TestMode30BarrierHoldsWrites(t *testing.T) {
 	client, broker := net.Pipe()
 	defer client.Close()
@@ -138,7 +137,7 @@ func BenchmarkDeliver(b *testing.B) {
 	cfg.Brokers = c.ListenAddrs()
 	k := must.Get(NewKafka(cfg))(b)
 	defer k.Close()
-	const batch = 1200 // what the pipeline hands over
+	const batch = 1200 // the pipeline's
 	evs := make([]*transform.Event, batch)
 	for i := range evs {
 		evs[i] = event("orders", fmt.Sprintf("k%d", i%500), transform.PartitionByKey, i)

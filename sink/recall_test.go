@@ -73,8 +73,8 @@ func (h half) leaveOpen(x *Transactions, texts ...string) {
 	}
 }
 
-// foreign writes records of somebody else to both partitions, more than are looked at
-// first. The clock of that is ahead by so much.
+// foreign writes records of another producer to both partitions, more than the first look
+// reads. The producer's clock is ahead by so much.
 func (h half) foreign(ahead time.Duration) {
 	h.Helper()
 	client := h.broker.Client(h.T, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -86,7 +86,7 @@ func (h half) foreign(ahead time.Duration) {
 	must.OK(h.T, client.ProduceSync(deadline(h.T), records...).FirstErr())
 }
 
-// doubt is what the marks' partition says of the transaction that was aborted last.
+// doubt is the last aborted transaction, from the marks' partition.
 func (h half) doubt() (d checkpoint.Doubtful) {
 	h.Helper()
 	client := h.broker.Client(h.T)
@@ -125,9 +125,8 @@ func (h half) committed() map[int32][]string {
 	return in
 }
 
-// A coordinator whose decision nobody else has commits a half of a transaction,
-// and its successor aborts the rest. Records visible to consumers are not
-// written again.
+// A coordinator commits a half of a transaction, and loses the decision. The
+// successor aborts the rest. Records visible to consumers are not written again.
 func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 	for name, ended := range map[string]func(topic string, partition int32) bool{
 		"nothing":            func(string, int32) bool { return false },
@@ -153,7 +152,7 @@ func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 				x = h.transactions()
 				must.OK(t, x.Claim(deadline(t)))
 				doubt := h.doubt()
-				for range 2 { // the second time behind what was written since
+				for range 2 { // the second time behind later records
 					torn, err := x.Recall(deadline(t), []checkpoint.Doubtful{doubt})
 					if err != nil || len(torn) > 0 != (count > 0) || len(x.visible) != count {
 						t.Fatalf("%d torn, %d visible, %v; want %d visible", len(torn), len(x.visible), err, count)
@@ -177,7 +176,7 @@ func TestWhatCountsOfATransactionIsLeftOut(t *testing.T) {
 	}
 }
 
-// The transaction that writes the rest is ended by halves, too, and has new events.
+// The transaction with the rest is ended by halves, too, and has new events.
 func TestWhatCountsOfTwoTransactionsIsLeftOut(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		for second := range int32(2) {
@@ -211,8 +210,8 @@ func TestWhatCountsOfTwoTransactionsIsLeftOut(t *testing.T) {
 }
 
 // The mark of the transaction was written, and the events were not. The last
-// records in their partitions are of the transaction before, which with
-// transaction.version 1 has the same epoch. The events are the same, too.
+// records in their partitions are of the previous transaction, with the same epoch
+// under transaction.version 1. The events are the same, too.
 func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		h := newHalf(t, version)
@@ -238,8 +237,8 @@ func TestWhatCountsOfTheTransactionBeforeIsNotLeftOut(t *testing.T) {
 	}
 }
 
-// Without the headers of the position two events may be the same to the last
-// byte. If consumers see one of them, the other is not left out.
+// Without the headers of the position two events may have the same bytes. If
+// consumers see only the first, the second is not left out.
 func TestTheSameEventTwiceIsLeftOutOnce(t *testing.T) {
 	h := newHalf(t, 2)
 	x := h.transactions()
@@ -310,7 +309,7 @@ func TestSight(t *testing.T) {
 	}
 }
 
-// An event is the same one if its position is, whatever a new setting makes of the rest.
+// An event with the same position is the same, whatever a new setting makes of the rest.
 func TestIdentity(t *testing.T) {
 	at := func(topic, seq, value string, more ...kgo.RecordHeader) *kgo.Record {
 		return &kgo.Record{Topic: topic, Value: []byte(value), Headers: append(more,
@@ -334,8 +333,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Without the right to read, a transaction that is known to be torn stops the connector.
-// Any other is taken for aborted, as nearly all are.
+// Without the right to read, a transaction known to be torn stops the connector. Any other
+// is taken for aborted, as nearly all are.
 func TestRecallIsNotAllowed(t *testing.T) {
 	acl := func(kind kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}

@@ -15,7 +15,7 @@ import (
 
 const worn = 7
 
-// startWorn returns a cluster, and a transactor whose producer id, worn, has the
+// startWorn returns a cluster, and a transactor with the producer id worn at the
 // epoch.
 func startWorn(t *testing.T, epoch int16) (*cluster, *Transactions) {
 	t.Helper()
@@ -35,8 +35,8 @@ func startWorn(t *testing.T, epoch int16) (*cluster, *Transactions) {
 	return c, c.transactions(t)
 }
 
-// The last epoch of a producer id is used for no transaction: with it, a broker
-// that dies may leave the transactional id unusable (see renumber).
+// The last epoch of a producer id is used for no transaction: a broker that dies
+// then may leave the transactional id unusable (see renumber).
 func TestTransactionsTakeAnotherProducerIDInTime(t *testing.T) {
 	c, x := startWorn(t, lastEpoch)
 	for _, text := range []string{"1", "2"} {
@@ -68,8 +68,8 @@ func TestTransactionsNoticeAClaimWhileTheyTakeAnotherProducerID(t *testing.T) {
 	c.wantCommitted(t, "t")
 }
 
-// The search for refused records writes transactions that are aborted. Each
-// takes an epoch, too.
+// The search for refused records writes and aborts transactions. Each takes an
+// epoch, too.
 func TestSearchForARefusedRecordTakesAnotherProducerIDInTime(t *testing.T) {
 	c, x := startWorn(t, lastEpoch-1)
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Topic: "t", Partitions: []int32{0}, Err: kerr.InvalidRecord, Count: -1, When: writtenBy(worn)})
@@ -89,14 +89,14 @@ func TestSearchForARefusedRecordTakesAnotherProducerIDInTime(t *testing.T) {
 	})
 	evs := []*transform.Event{event("t", "a", 0, 0), event("t", "a", 0, 1), event("t", "a", 0, 2)}
 	evs[1].Record.Value = []byte("poison")
-	x.limit = 2 * recordSize(evs[1], evs[1].Size()) // so the mark is in a round that is never sent
+	x.limit = 2 * recordSize(evs[1], evs[1].Size()) // the round of the mark is never sent
 	refused, err := x.Transact(deadline(t), entriesOf(evs), mark("1"))
 	if err != nil || len(refused) != 1 || refused[0].Index != 1 {
 		t.Errorf("refused %v, %v, want the second event", refused, err)
 	}
 }
 
-// writtenBy matches a request to produce by that producer.
+// writtenBy matches a request to produce by the producer.
 func writtenBy(id int64) func(kmsg.Request) bool {
 	return func(req kmsg.Request) bool {
 		var batch kmsg.RecordBatch

@@ -19,8 +19,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// keyless are events for a compacted topic of a single partition. Brokers
-// refuse those without a key, which are all from first on, but for each tenth.
+// keyless are events for a compacted topic of a single partition. Brokers refuse
+// events without a key: all from first on, but for each tenth.
 func keyless(topic string, n, first int) (evs []*transform.Event, written []string) {
 	evs = events(topic, n)
 	for i, ev := range evs {
@@ -34,8 +34,8 @@ func keyless(topic string, n, first int) (evs []*transform.Event, written []stri
 	return evs, written
 }
 
-// aborts counts aborted transactions, and how many answers about events the
-// first of them had.
+// aborts counts aborted transactions, and the answers about events until the
+// first abort.
 type aborts struct {
 	unobserved
 	answers        atomic.Int64
@@ -50,8 +50,8 @@ func (a *aborts) TransactionAborted() {
 	}
 }
 
-// Apache Kafka names the records it refuses, and says why. So no batch has to
-// be cut in halves: thousands of refused rows would take twice as many aborted
+// Apache Kafka names the refused records, and the reasons. So no batch has to be
+// cut in halves: thousands of refused rows would take twice as many aborted
 // transactions.
 func TestRefusedRecordsAreNamed(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache())
@@ -79,7 +79,7 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 		if want := n - len(written); len(got) != want || !slices.IsSorted(got) {
 			t.Errorf("%d events were refused, want %d, in order", len(got), want)
 		}
-		// The first of a topic alone, the batch, and what lies between those named.
+		// The first of a topic alone, the batch, and the parts between the named records.
 		if most := int64(2 + (n-first)/10 + 1); w.answers.Load() > most {
 			t.Errorf("%d requests, want %d at most", w.answers.Load(), most)
 		}
@@ -112,10 +112,10 @@ func TestRefusedRecordsAreNamed(t *testing.T) {
 			}
 			refused = must.Get(x.Transact(deadline(t), entries, mark("1")))(t)
 		}
-		// An abort tells of a whole batch of the client's, which has its own
-		// way to cut them: it sends the first records of a topic it does not
-		// know yet in small ones. Where two of a single attempt are refused,
-		// halves of it are tried until each lies in a single batch.
+		// An abort tells of a whole batch of the client's, and the client has its
+		// own way to cut batches: small ones for the first records of an unknown
+		// topic. Where two batches of an attempt are refused, halves of the attempt
+		// are tried until each lies in a single batch.
 		if most := 1 + 2*observer.first; observer.aborted > most {
 			t.Errorf("%d transactions were aborted for %d refused events, want %d at most", observer.aborted, n-len(written), most)
 		}
@@ -159,7 +159,7 @@ func TestRefusedTimeIsQuoted(t *testing.T) {
 	round := []placed{{Event: ev}}
 	must.OK(t, k.send(deadline(t), round))
 	refused := k.batches(round)
-	ev.Asked = time.Time{} // as if it had been this machine's
+	ev.Asked = time.Time{} // as a time of this machine
 	if len(refused) != 1 || judge(refused[0].err) != untimely || k.untimely(deadline(t), &refused[0]) {
 		t.Fatalf("refused: %+v", refused)
 	}
@@ -170,7 +170,7 @@ func TestRefusedTimeIsQuoted(t *testing.T) {
 	}
 }
 
-// pipe is a connection of which one side is read and written by the test.
+// pipe is a connection, with the server's side for the test.
 func pipe(t *testing.T, r *answers) (client, server net.Conn) {
 	t.Helper()
 	a, b := net.Pipe()
@@ -179,7 +179,7 @@ func pipe(t *testing.T, r *answers) (client, server net.Conn) {
 	return must.Get(dial(t.Context(), "tcp", "broker:9092"))(t), b
 }
 
-// A connection passes all bytes on to the client, in whatever pieces they come.
+// A connection passes all bytes on to the client, in any pieces.
 func TestRefusalsAreReadFromAnyPieces(t *testing.T) {
 	const asked = 7
 	text, record := "no", "record 2: no"

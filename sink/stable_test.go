@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// An open transaction of somebody else holds consumers of our topics back.
+// An open transaction of another producer holds consumers of our topics back.
 func TestHeldBackByAnotherTransaction(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache())
 	b.CreateTopic(t, "t", 2, nil)
@@ -41,7 +41,7 @@ func TestHeldBackByAnotherTransaction(t *testing.T) {
 	await.Until(t, "the markers", func() bool { return look() == HeldBack{} })
 }
 
-// A pipeline that works has transactions one after the other: its offsets move.
+// A working pipeline has transactions one after the other: the offsets move.
 func TestMovingOffsetsAreNotHeldBack(t *testing.T) {
 	listed := func(offset int64) broker.Offsets {
 		return broker.Offsets{"t": {0: {At: offset}}}

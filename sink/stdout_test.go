@@ -47,7 +47,7 @@ func TestStdoutReportsWhatWasNotWritten(t *testing.T) {
 	}
 }
 
-// wholeLines is a writer that several may share.
+// wholeLines wants whole lines in each write.
 type wholeLines struct{ t *testing.T }
 
 func (w wholeLines) Write(p []byte) (int, error) {
@@ -57,7 +57,7 @@ func (w wholeLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Pipelines share standard output: no line of one may end up within another's.
+// Pipelines share standard output: lines must not mix.
 func TestStdoutWritesWholeLines(t *testing.T) {
 	s := NewStdout(wholeLines{t})
 	defer s.Close()

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// askedAt returns n events that are to have the time.
+// askedAt returns n events with a requested time.
 func askedAt(topic string, n int, at time.Time) []*transform.Event {
 	evs := events(topic, n)
 	for _, ev := range evs {
@@ -23,8 +23,8 @@ func askedAt(topic string, n int, at time.Time) []*transform.Event {
 	return evs
 }
 
-// A refusal for a time is none of the event: nothing is rejected, no batch is cut, and
-// under exactly once one transaction is aborted, not one for each record.
+// A refusal for a time is not the event's fault: nothing is rejected, no batch is cut, and
+// under exactly once a single transaction is aborted, not one for each record.
 func TestATimeThatIsRefusedGivesWay(t *testing.T) {
 	const n = 300
 	ahead := time.Now().Add(2 * time.Hour).Truncate(time.Millisecond)
@@ -92,8 +92,8 @@ func TestATimeThatIsRefusedGivesWay(t *testing.T) {
 	})
 }
 
-// Where brokers refuse the time of this machine, its clock or theirs is wrong.
-// The sink waits for that, and tells it.
+// If brokers refuse the time of this machine, a clock is wrong, here or there. The
+// sink waits, and tells the observer.
 func TestAClockThatIsWrongIsWaitedFor(t *testing.T) {
 	for _, delivery := range []string{"at least once", "exactly once"} {
 		t.Run(delivery, func(t *testing.T) {

@@ -173,8 +173,8 @@ func TestMode34PartitionsGrow(t *testing.T) {
 	}
 }
 
-// A broker that just came up, or has not heard of a new topic, knows none. The
-// event is not to blame.
+// A broker just started, or without news of a new topic, knows none. The event is
+// not to blame.
 func TestMode28BrokerThatDoesNotKnowTheTopicYet(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "dead"))
 	cfg := c.config()

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// least answers what min.insync.replicas of each topic is; 0 refuses to.
+// least answers min.insync.replicas of each topic; 0 refuses.
 type least int
 
 func (l least) Request(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
@@ -31,8 +31,8 @@ func (l least) Request(_ context.Context, req kmsg.Request) (kmsg.Response, erro
 	return resp, nil
 }
 
-// described is a topic of which each partition has a leader and replicas, of which
-// some are in sync.
+// described is a topic; each partition has a leader and replicas, some of them in
+// sync.
 func described(code *kerr.Error, allowed int32, partitions ...[3]int) kmsg.MetadataResponseTopic {
 	name, t := "orders", kmsg.NewMetadataResponseTopic()
 	t.Topic, t.AuthorizedOperations = &name, allowed
@@ -82,7 +82,7 @@ func TestMode72TopicsInUse(t *testing.T) {
 				t.Errorf("at the start %v", got)
 			}
 			look(described(nil, all, [3]int{1, 1, 1}))
-			// Leaders move: that is no trouble.
+			// Leaders move: no trouble.
 			if first := look(tc.topic); len(first) > 0 {
 				t.Errorf("at once %v", first)
 			}
@@ -122,7 +122,7 @@ func TestTopicsInUseAreThoseUsedLately(t *testing.T) {
 	}
 }
 
-// The observer is told of a topic that stays in use now and then.
+// The observer is told again, now and then, of a topic in use.
 func TestTopicInUseIsTold(t *testing.T) {
 	c := startCluster(t, kfake.SeedTopics(1, "orders"))
 	w := newWitness()
@@ -139,7 +139,7 @@ func TestTopicInUseIsTold(t *testing.T) {
 	}
 }
 
-// An ACL that was withdrawn shows without a write.
+// A withdrawn ACL shows without a write.
 func TestProbeSeesTheRightsThatItLacks(t *testing.T) {
 	orders := func(op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "orders", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}

@@ -24,7 +24,7 @@ import (
 const marks = "marks"
 
 // startTransactions returns a cluster with the topics t, dead and marks, and a
-// transactor that has claimed its id.
+// transactor after the claim.
 func startTransactions(t *testing.T, partitions int32) (*cluster, *Transactions) {
 	t.Helper()
 	c := startCluster(t)
@@ -217,8 +217,8 @@ func TestBatchThatIsTooLargeAsAWholeIsSplit(t *testing.T) {
 	}
 }
 
-// Failure modes 35 and 42: the newer one has the id. The older one does not claim
-// it again, whatever it tries.
+// Failure modes 35 and 42: the newer transactor has the id. The older never claims
+// the id again.
 func TestFencedTransactorStopsForGood(t *testing.T) {
 	c, old := startTransactions(t, 1)
 	if _, err := old.Transact(deadline(t), entriesOf(events("t", 1)), mark("1")); err != nil {
@@ -238,17 +238,16 @@ func TestFencedTransactorStopsForGood(t *testing.T) {
 	c.wantCommitted(t, marks, "1", "3")
 }
 
-// Brokers abort a transaction that outlives its timeout, as they do one that is
-// fenced off. The message then blames nobody else, but the quota, if there was
-// one.
+// Brokers abort a transaction after the timeout, and answer as to a fenced
+// producer. The message then blames nobody else, but the quota, if any.
 func TestTransactionThatTakesTooLongBlamesTheQuota(t *testing.T) {
 	for _, throttled := range []bool{false, true} {
 		c, x := startTransactions(t, 1)
 		if _, err := x.Transact(deadline(t), entriesOf(events("t", 1)), mark("1")); err != nil {
 			t.Fatal(err)
 		}
-		c.transactions(t) // which has the id from now on, as brokers have that abort a transaction
-		x.timeout = 0     // it is over at once
+		c.transactions(t) // claims the id, as brokers do to abort a transaction
+		x.timeout = 0     // over at once
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{produce}, Observe: true, When: func(kmsg.Request) bool {
 			if throttled {
 				x.k.connections.OnBrokerThrottle(kgo.BrokerMetadata{NodeID: 1}, 1500*time.Millisecond, true)
@@ -280,8 +279,8 @@ func TestEndTxnThatFailsIsUnsettled(t *testing.T) {
 	}
 }
 
-// Brokers say so while the markers of the last transaction are on their way,
-// also of one that another instance left open.
+// The brokers' answer while the markers of the last transaction are on their way,
+// also after a transaction left open by another instance.
 func TestConcurrentTransactionsIsAskedAgain(t *testing.T) {
 	for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.Produce, kmsg.EndTxn} {
 		t.Run(key.Name(), func(t *testing.T) {
@@ -302,8 +301,8 @@ func TestConcurrentTransactionsIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A client that gets itself another epoch within a transaction aborts what it has
-// written. The rest must not be committed.
+// A client that gets itself another epoch within a transaction aborts all earlier
+// records. The rest must not be committed.
 func TestTransactionUnderTwoEpochsIsNotCommitted(t *testing.T) {
 	c, x := startTransactions(t, 1)
 	evs := events("t", 2)
@@ -319,7 +318,7 @@ func TestTransactionUnderTwoEpochsIsNotCommitted(t *testing.T) {
 		t.Errorf("commit = %v, want ErrUnsettled", err)
 	}
 	x.Close()
-	c.transactions(t) // ends what the other left open
+	c.transactions(t) // ends the open transaction
 	c.wantCommitted(t, "t")
 }
 
@@ -335,7 +334,7 @@ func TestClaimThatIsDeniedIsConfiguration(t *testing.T) {
 	}
 }
 
-// Brokers allow ten seconds, but not the twelve that whole transactions may take.
+// Brokers allow the ten seconds of usual transactions, but not the twelve of whole ones.
 func TestClaimOfMoreTimeThanBrokersAllowIsConfiguration(t *testing.T) {
 	c := startCluster(t, kfake.BrokerConfigs(map[string]string{"transaction.max.timeout.ms": "11999"}))
 	c.transactions(t)
@@ -349,7 +348,7 @@ func TestClaimOfMoreTimeThanBrokersAllowIsConfiguration(t *testing.T) {
 	}
 }
 
-// A transaction that may have everything buffered has the time to be written.
+// A transaction that may have everything buffered has time for all records.
 func TestTimeoutOfTransactions(t *testing.T) {
 	for name, c := range map[string]struct {
 		boundaries bool
@@ -372,7 +371,7 @@ func TestTimeoutOfTransactions(t *testing.T) {
 	}
 }
 
-// A coordinator that does not end the former transaction grants no claim.
+// A coordinator grants no claim before the end of the former transaction.
 func TestMode73ClaimThatIsNotGrantedHasARemedy(t *testing.T) {
 	x := &Transactions{k: &Kafka{cfg: *DefaultOptions()}, id: "cdc-outbox/db-slot"}
 	for _, err := range []error{context.DeadlineExceeded, kerr.ConcurrentTransactions} {

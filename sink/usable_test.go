@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A spare asks whether it could claim the transactional id. Whoever has it keeps it.
+// A spare asks about a claim of the transactional id. The present owner keeps the id.
 func TestUsableAsksWithoutAClaim(t *testing.T) {
 	id := func(op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "tx", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}

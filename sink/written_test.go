@@ -14,10 +14,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A mark says how many records the transaction has in each partition, and
-// behind which offset: what was there before the claim, and then what the claim
-// committed; what is there now, if that is a while ago. A partition without a
-// leader is asked for again, and so is one that is new.
+// A mark has the number of the transaction's records in each partition, and an
+// offset before them: the end before the claim, then the end of the claim's
+// commits, or the present end, if the last commit is a while ago. A partition
+// without a leader is asked for again, and so is a new partition.
 func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	c, x := startTransactions(t, 2)
 	other := c.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -65,15 +65,15 @@ func TestMarkSaysWhereItsTransactionIs(t *testing.T) {
 	known := x.k.acked["t"].ends
 	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 0}, &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
 	known[0].noted = time.Now().Add(-endAge)
-	want(map[int32]checkpoint.Part{0: {Records: 1, From: 5}}, 0) // or much of what others write there would have to be read
+	want(map[int32]checkpoint.Part{0: {Records: 1, From: 5}}, 0) // or many records of others would have to be read
 	want(map[int32]checkpoint.Part{1: {Records: 1, From: 8}}, 1)
 	before := known[0].offset
-	x.noteEnd(x.k.acked["t"], 0, 1) // a broker saying less is one that does not lead any more
+	x.noteEnd(x.k.acked["t"], 0, 1) // the lower answer of a former leader
 	want(map[int32]checkpoint.Part{0: {Records: 1, From: before}}, 0)
 	must.OK(t, other.ProduceSync(deadline(t), &kgo.Record{Topic: "t", Partition: 1}).FirstErr())
 	known[1].noted = time.Now().Add(-endAge)
 	refusals.Store(1)
-	want(map[int32]checkpoint.Part{1: {Records: 1, From: 10}}, 1) // an old end is used, rather than waited for a new one
+	want(map[int32]checkpoint.Part{1: {Records: 1, From: 10}}, 1) // an old end is better than a wait for a new one
 	c.growTopic(t, "t", 3)
 	want(map[int32]checkpoint.Part{2: {Records: 1}}, 2)
 }

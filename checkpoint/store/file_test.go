@@ -47,7 +47,7 @@ func TestFileThatIsNoJSONIsRefused(t *testing.T) {
 	}
 }
 
-// Trying again would not make a file of it.
+// A repetition would not make a file of the directory.
 func TestFileThatIsADirectoryIsRefused(t *testing.T) {
 	s := must.Get(NewFile(t.TempDir(), "a"))(t)
 	_, _, err := s.Load(t.Context())

@@ -15,8 +15,8 @@ import (
 )
 
 // The leader of the checkpoint's partition is cut off from the controller and the other
-// brokers, but not from clients, and another leader takes a later checkpoint. The old one
-// does not know that it was deposed: only a request for the new one's epoch tells it.
+// brokers, but not from clients, and another leader takes a later checkpoint. The old leader
+// does not know of the deposition: only a request for the new epoch tells it.
 func TestE2EKafkaLoadBesideADeposedLeader(t *testing.T) {
 	c := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 		kafkatest.OneController(), kafkatest.Setting("min.insync.replicas", "1"))
@@ -34,7 +34,7 @@ func TestE2EKafkaLoadBesideADeposedLeader(t *testing.T) {
 	}))
 	reader := open()
 	save(t, reader, sample(1))
-	if c.Leader(t, testTopic, 0) == 0 { // which is with the controller
+	if c.Leader(t, testTopic, 0) == 0 { // beside the controller
 		c.MoveLeader(t, testTopic, 0)
 	}
 	deposed := c.Leader(t, testTopic, 0)
@@ -45,7 +45,7 @@ func TestE2EKafkaLoadBesideADeposedLeader(t *testing.T) {
 	await.Until(t, "another broker leads", func() bool { return writer.Save(limited(t), sample(2)) == nil })
 	newer := 0
 	for range 10 {
-		reader = open(kgo.SeedBrokers(c.Brokers[deposed])) // which it asks first
+		reader = open(kgo.SeedBrokers(c.Brokers[deposed])) // asked first
 		got, ok, err := reader.Load(limited(t))
 		switch {
 		case err != nil:

@@ -25,10 +25,10 @@ type history struct {
 	epoch    int16
 	saved    uint64
 	all      []*kgo.Record  // with markers
-	hidden   map[int64]bool // offsets of what was aborted, or compacted
+	hidden   map[int64]bool // offsets of aborted or compacted records
 }
 
-// view is what readers see of it.
+// view is a reader's view of the history.
 type view struct {
 	*history
 	raw bool
@@ -59,8 +59,8 @@ func (h *history) add(r *kgo.Record) *kgo.Record {
 }
 
 // save writes a checkpoint of a transaction with so many events. It returns the
-// checkpoint, and what would have to be said of it if it were in doubt: every second
-// transaction had to be written again, after an hour.
+// checkpoint, and the Doubtful expected in case of doubt: every second transaction had
+// to be written again, after an hour.
 func (h *history) save(events int) (checkpoint.Checkpoint, checkpoint.Doubtful) {
 	h.saved++
 	cp, written := sample(h.saved), checkpoint.Written{}
@@ -85,7 +85,7 @@ func (h *history) end(how kmsg.ControlRecordKeyType, epoch int16) {
 	h.add(&kgo.Record{Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true}), Key: key.AppendTo(nil)})
 }
 
-// ended is the epoch of the marker that the producer itself asks for.
+// ended is the epoch of a marker requested by the producer itself.
 func (h *history) ended() int16 {
 	if h.version >= 2 {
 		return h.epoch + 1
@@ -95,7 +95,7 @@ func (h *history) ended() int16 {
 
 func (h *history) commit() { h.end(kmsg.ControlRecordKeyTypeCommit, h.ended()) }
 
-// fence aborts what a transaction with the epoch has left open.
+// fence aborts an open transaction with the epoch.
 func (h *history) fence(epoch int16) {
 	for n := len(h.all) - 1; n >= 0 && !h.all[n].Attrs.IsControl(); n-- {
 		h.hidden[int64(n)] = true
@@ -112,8 +112,8 @@ func (h *history) want(cp checkpoint.Checkpoint, doubtful []checkpoint.Doubtful)
 	}
 }
 
-// The last checkpoint committed, and not aborted afterwards, counts. What is
-// behind it is in doubt, if it has events.
+// The last checkpoint committed, and not aborted afterwards, counts. Later
+// transactions are in doubt, if they have events.
 func TestCheckpointsThatWereAborted(t *testing.T) {
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 9))
@@ -147,8 +147,8 @@ func TestCheckpointsThatWereAborted(t *testing.T) {
 	}
 }
 
-// With an epoch for each transaction, a transaction that comes to the partition with
-// nothing but its abort says nothing of the one before it.
+// With an epoch for each transaction, a transaction with nothing but an abort in the
+// partition says nothing of the previous transaction.
 func TestAbortOfTheNextTransaction(t *testing.T) {
 	h := &history{T: t, version: 2, producer: 7, hidden: map[int64]bool{}}
 	cp, _ := h.save(3)
@@ -162,7 +162,7 @@ func TestDoubtfulAgain(t *testing.T) {
 	h := &history{T: t, version: 2, producer: 7, hidden: map[int64]bool{}}
 	cp, former := h.save(3)
 	former.Saved.Cut = checkpoint.Cut{Landmark: cp.Landmark, Seq: 4}
-	former.Saved.Ends = nil // the checkpoint that counts has them
+	former.Saved.Ends = nil // the counting checkpoint has them
 	cp.Doubtful = []checkpoint.Doubtful{former}
 	h.all[0].Value = must.Get(encode(cp))(t)
 	h.commit()
@@ -182,7 +182,7 @@ func TestTornCheckpointWithNoneBeforeIsALoss(t *testing.T) {
 	h.save(3)
 	h.commit()
 	h.fence(epoch)
-	if _, err := h.look(); failure.ClassOf(err) != failure.Loss || !errors.Is(err, ErrGone) { // or accept-gap could not go on without it
+	if _, err := h.look(); failure.ClassOf(err) != failure.Loss || !errors.Is(err, ErrGone) { // or accept-gap could not go on
 		t.Errorf("%v, want a loss with a remedy", err)
 	}
 	h.add(&kgo.Record{Key: []byte("a")}) // forgotten
@@ -191,9 +191,9 @@ func TestTornCheckpointWithNoneBeforeIsALoss(t *testing.T) {
 	}
 }
 
-// Transactions of programs from before do not say what they had. An aborted one
-// is then judged as those programs did, and one that was committed first is
-// known to be torn.
+// Checkpoints of former programs do not name their transactions' records. An aborted
+// transaction is then judged as by the former programs, and a transaction committed
+// first is known to be torn.
 func TestCheckpointsWithoutWritten(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		h := &history{T: t, version: 2, producer: 7, hidden: map[int64]bool{}}

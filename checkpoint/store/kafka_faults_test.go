@@ -64,8 +64,7 @@ func TestKafkaProducerIDRefusedForGood(t *testing.T) {
 	}
 }
 
-// A save that brokers do not take says what they answer, and one that they take
-// later goes through.
+// A refused save returns the brokers' answer, and a later save goes through.
 func TestKafkaSaveTellsTheBrokersError(t *testing.T) {
 	for _, err := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.NotLeaderForPartition} {
 		t.Run(err.Message, func(t *testing.T) {
@@ -113,11 +112,11 @@ func TestKafkaSaveTellsThatBrokersAreDown(t *testing.T) {
 	}
 }
 
-// never is how long a client is to wait for an answer, so that nothing but its
-// context ends a wait. (franz-go allows fifteen minutes.)
+// never is a client's patience for an answer, so that only the context ends a wait.
+// (franz-go allows fifteen minutes.)
 const never = 10 * time.Minute
 
-// So does a load, at a broker that has fallen silent since.
+// A load ends at a broker silent since the opening, too.
 func TestKafkaLoadAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	addr, asked := kafkatest.Silent(t)
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestTimeoutOverhead(never)))(t)
@@ -140,18 +139,18 @@ func TestKafkaOpenAtASilentBrokerEndsWithItsContext(t *testing.T) {
 	}, func() { <-asked; cancel() })
 }
 
-// unaware makes the brokers answer the next three requests of a kind as one does
-// that just came up, or has not heard of a new topic: they know no topic.
+// unaware makes the brokers answer the next three requests of a kind like a broker
+// just started, or without news of a new topic: they know no topic.
 func unaware(cluster *kfake.Cluster, key kmsg.Key) *kfake.FaultHandle {
 	return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.UnknownTopicOrPartition, Count: 3})
 }
 
-// A broker that does not know the topic yet is no sign that it was deleted.
+// A broker that does not know the topic yet is no sign of a deletion.
 func TestKafkaLoadFromABrokerThatJustCameUp(t *testing.T) {
 	cluster, opts := startKafka(t)
 	s := kafkaAt(opts).store(t, "a")
 	save(t, s, sample(1))
-	for answers := unaware(cluster, kmsg.Metadata); answers.Hits() < 3; { // the client knows it by heart for a moment
+	for answers := unaware(cluster, kmsg.Metadata); answers.Hits() < 3; { // the client remembers the topic for a moment
 		wantLoad(t, s, sample(1))
 	}
 }
@@ -170,7 +169,7 @@ func TestKafkaTopicThatIsNewToABroker(t *testing.T) {
 	}
 }
 
-// The leader has moved since it was asked for.
+// The leader has moved since the question.
 func TestKafkaLoadFromALeaderThatRefuses(t *testing.T) {
 	for _, key := range []kmsg.Key{kmsg.ListOffsets, kmsg.Fetch} {
 		for _, err := range []*kerr.Error{kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch, kerr.NotLeaderForPartition} {
@@ -188,7 +187,7 @@ func TestKafkaLoadFromALeaderThatRefuses(t *testing.T) {
 	}
 }
 
-// A process that was stopped in between has spent its patience on one answer.
+// A process stopped in between has spent the patience on a single answer.
 func TestUntilKnownAsksAgainWhateverTheTime(t *testing.T) {
 	answers := []error{kerr.UnknownTopicOrPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition, nil}
 	asked := 0
@@ -201,8 +200,8 @@ func TestUntilKnownAsksAgainWhateverTheTime(t *testing.T) {
 	}
 }
 
-// A save that is given up takes no later save along: the client
-// fails all records that wait behind one whose context has ended.
+// An abandoned save takes no later save along: the client fails all records that
+// wait behind a record with an ended context.
 func TestKafkaSaveAfterOneThatWasGivenUp(t *testing.T) {
 	cluster, opts := startKafka(t)
 	s := kafkaAt(opts).store(t, "a")

@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// testTopic is where key "a" has its checkpoint.
+// testTopic is the topic of key "a".
 const (
 	testBase  = "cdc-outbox.checkpoints"
 	testTopic = testBase + ".a"
@@ -193,9 +193,9 @@ func TestKafkaFindsTheCheckpointOfACompactedTopic(t *testing.T) {
 	wantLoad(t, p.store(t, "a"), sample(500))
 }
 
-// A former holder of the slot was paused, and writes its checkpoint long after its successor
-// wrote the last one, with any number of others' records between the two. A store that has
-// seen the successor's knows it again, and so does one that is new.
+// A former holder of the slot was paused, and writes a checkpoint long after the successor's
+// last, with any number of others' records in between. A store that has seen the successor's
+// checkpoint finds it again, and a new store finds it, too.
 func TestKafkaIsNotSetBackByALateSave(t *testing.T) {
 	_, opts := startKafka(t)
 	p := kafkaAt(opts)
@@ -215,7 +215,7 @@ func TestKafkaIsNotSetBackByALateSave(t *testing.T) {
 	must.OK(t, Forget(limited(t), before))
 	wantNone(t, before)
 	save(t, former, late)
-	wantLoad(t, before, late) // after it was forgotten it begins anew
+	wantLoad(t, before, late) // a new beginning after Forget
 }
 
 // TestKafkaPassesTransactions: markers and aborted records at the end are not
@@ -277,8 +277,8 @@ func TestKafkaSaveEndsWithItsContext(t *testing.T) {
 	saveEnds(t, s)
 }
 
-// A broker that has the request and says nothing holds up the stop of a process
-// no longer than the save's own context.
+// A broker that has the request and says nothing holds up a stop no longer than the
+// save's context.
 func TestKafkaSaveToASilentBrokerEndsWithItsContext(t *testing.T) {
 	cluster, opts := startKafka(t)
 	s := kafkaAt(append(opts, kgo.RequestTimeoutOverhead(never))).store(t, "a")
@@ -289,7 +289,7 @@ func TestKafkaSaveToASilentBrokerEndsWithItsContext(t *testing.T) {
 	saveEnds(t, s)
 }
 
-// saveEnds saves where no answer comes.
+// saveEnds saves without an answer.
 func saveEnds(t *testing.T, s checkpoint.Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -297,8 +297,7 @@ func saveEnds(t *testing.T, s checkpoint.Store) {
 	wantEnd(t, func() error { return s.Save(ctx, sample(1)) }, func() {})
 }
 
-// wantEnd wants the call to end with an error after the end of its context, which
-// end brings about.
+// wantEnd wants the call to end with an error after end, the end of the call's context.
 func wantEnd(t *testing.T, call func() error, end func()) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -314,8 +313,8 @@ func wantEnd(t *testing.T, call func() error, end func()) {
 	}
 }
 
-// Neither opening nor loading waits for records that are not there: brokers
-// would hold the answer back for longer than the test lives.
+// Neither open nor load waits for new records: brokers would hold the answer back
+// for longer than the test lives.
 func TestKafkaLoadWaitsForNoNewRecords(t *testing.T) {
 	_, opts := startKafka(t)
 	p := kafkaAt(append(opts, kgo.FetchMaxWait(never)))
@@ -326,7 +325,8 @@ func TestKafkaLoadWaitsForNoNewRecords(t *testing.T) {
 	wantLoad(t, p.store(t, "a"), sample(500))
 }
 
-// Failure mode 64: what has headers of an event is no checkpoint and no tombstone. If nothing else is left under the key, a checkpoint may have been there.
+// Failure mode 64: a record with the headers of an event is no checkpoint and no tombstone.
+// If nothing else is left under the key, a checkpoint may have been there.
 func TestKafkaPassesOverEvents(t *testing.T) {
 	_, opts := startKafka(t)
 	s := kafkaAt(opts).store(t, "a")

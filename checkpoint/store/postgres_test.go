@@ -63,8 +63,8 @@ func TestPostgresTableNames(t *testing.T) {
 	}
 }
 
-// Failure mode 24: a connection that ended is opened again, with the password
-// rotated on disk in between.
+// Failure mode 24: an ended connection is opened again, with the password rotated
+// on disk in between.
 func TestPostgresReadsThePasswordFileEachTime(t *testing.T) {
 	server := pgtest.Shared(t)
 	admin := server.NewDatabase(t)
@@ -112,7 +112,7 @@ func TestPostgresRoleWithoutRights(t *testing.T) {
 	if err := open(); failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" {
 		t.Errorf("no right to create: %v, want a configuration error with a remedy", err)
 	}
-	postgresAt(url, "checkpoints").store(t, "a") // an administrator creates it
+	postgresAt(url, "checkpoints").store(t, "a") // created by an administrator
 	exec(t, url, `GRANT SELECT, INSERT, UPDATE ON checkpoints TO checkpoint_reader`)
 	if err := open(); err != nil {
 		t.Fatalf("the table exists, but: %v", err)
@@ -149,9 +149,8 @@ func TestPostgresLoadBesideASave(t *testing.T) {
 
 const storeSessions = `datname = current_database() AND application_name = 'cdc-outbox checkpoint'`
 
-// If a save that was given up still takes effect when its server process or the
-// network comes to, it does not set back later saves: the slot is confirmed up
-// to there.
+// If an abandoned save takes effect when the server process or the network comes
+// to, it does not set back later saves: the slot is confirmed up to them.
 func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).NewDatabase(t)
@@ -168,13 +167,13 @@ func TestPostgresSaveThatWasGivenUpComesLate(t *testing.T) {
 	conn := must.Get(pgx.Connect(limited(t), url))(t)
 	defer conn.Close(limited(t))
 	late := true
-	for late { // until limited ends it
+	for late { // limited ends the loop
 		must.OK(t, conn.QueryRow(limited(t), `SELECT count(*) > 1 FROM pg_stat_activity WHERE `+storeSessions).Scan(&late))
 	}
 	wantLoad(t, s, sample(3))
 }
 
-// The error of a table that somebody has locked says so.
+// The error of a locked table names the lock.
 func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).NewDatabase(t)
@@ -191,7 +190,7 @@ func TestPostgresSaveIntoALockedTable(t *testing.T) {
 	wantLoad(t, s, sample(2))
 }
 
-// Failure mode 66: whoever may create in a schema of search_path made the table
+// Failure mode 66: a role that may create in a schema of search_path made the table
 // first. The trigger would act as the connector's role.
 func TestPostgresTableOfSomebodyElse(t *testing.T) {
 	database := pgtest.Shared(t).NewDatabase(t)
@@ -225,8 +224,8 @@ func TestPostgresTableOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A role without a search path, or that may only read by default, has the
-// checkpoint in public, and check says what run does.
+// A role without a search path, or read-only by default, has the checkpoint in
+// public, and check agrees with run.
 func TestPostgresWhateverTheRoleHasSet(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE ROLE checkpoint_settings LOGIN PASSWORD 'pw'`)

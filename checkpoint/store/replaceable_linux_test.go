@@ -12,8 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A directory that can be written to is not enough: the file in it is to be
-// replaced.
+// A writable directory is not enough: the file must be replaceable.
 func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounts, and becomes another user")
@@ -38,7 +37,7 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "check point.json") // with a space, which mountinfo escapes
+			path := filepath.Join(t.TempDir(), "check point.json") // mountinfo escapes the space
 			s := must.Get(NewFile(path, "a"))(t)
 			save(t, s, sample(1))
 			if err := Writable(t.Context(), s); err != nil {
@@ -55,8 +54,8 @@ func TestFileThatCannotBeReplacedIsNotWritable(t *testing.T) {
 	}
 }
 
-// asNobody has the test's thread, which ends with the test, use files as
-// another user.
+// asNobody has the test's thread use files as another user. The thread ends with
+// the test.
 func asNobody(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

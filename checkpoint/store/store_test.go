@@ -18,15 +18,15 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// place is where stores of one kind keep their checkpoints, for one test.
+// place keeps the checkpoints of a kind of stores, for a test.
 type place struct {
-	// open opens a store; the suite closes it.
+	// open opens a store, for the suite to close.
 	open func(t *testing.T, key string) checkpoint.Store
-	// write puts raw bytes where the store with the key would look.
+	// write puts raw bytes in place of the key's checkpoint.
 	write func(t *testing.T, key, value string)
 }
 
-// TestStores is what every store that keeps something must do.
+// TestStores has the duties of every store but none.
 func TestStores(t *testing.T) {
 	for name, newPlace := range map[string]func(*testing.T) place{
 		"kafka":    kafkaPlace,
@@ -61,7 +61,7 @@ var conformance = []struct {
 		wantLoad(t, s, sample(20))
 		save(t, s, inTheMiddle(20))
 		wantLoad(t, s, inTheMiddle(20))
-		again := sample(5) // an operator may set it back
+		again := sample(5) // set back by an operator
 		again.Epoch++
 		save(t, s, again)
 		wantLoad(t, s, again)

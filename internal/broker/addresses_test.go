@@ -21,8 +21,7 @@ func named(t *testing.T, hosts ...string) {
 	t.Cleanup(broker.SetLookup(func(context.Context, string) ([]string, error) { return hosts, nil }))
 }
 
-// A name with several addresses is connected to if one of them answers, whatever the
-// others do, and soon the next time.
+// A name with several addresses is connected to if any answers, and soon the next time.
 func TestNameOfWhichMostAddressesAreSilent(t *testing.T) {
 	for name, silent := range map[string]broker.DialFunc{
 		"take connections": slow(never),
@@ -52,7 +51,7 @@ func TestNameOfWhichMostAddressesAreSilent(t *testing.T) {
 				if err := ask(t, dial, "broker"+port); err != nil || time.Since(began) > time.Second {
 					t.Errorf("the next connection: %v after %s", err, time.Since(began))
 				}
-				<-time.After(2 * never) // the silent ones end
+				<-time.After(2 * never) // the silent dials end
 			})
 		})
 	}

@@ -62,11 +62,11 @@ func TestBrokerThatAnsweredMayTakeItsTime(t *testing.T) {
 
 var addresses atomic.Int32
 
-// address is one of which nothing is known: such knowledge outlives a test, and
-// its clock.
+// address returns a new address: the knowledge of silences outlives a test, and
+// the test's clock.
 func address() string { return fmt.Sprintf("192.0.2.1:%d", addresses.Add(1)) }
 
-// slow is a broker taking that long for the first answer.
+// slow is a broker that takes so long for the first answer.
 func slow(first time.Duration) broker.DialFunc {
 	return func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -96,8 +96,8 @@ func ask(t *testing.T, dial broker.DialFunc, addr string) error {
 	return err
 }
 
-// Otherwise nobody would ever be connected to a cluster that is busy. Each
-// attempt is a new client's: a claim that fails ends the client.
+// Otherwise nobody would ever be connected to a busy cluster. Each attempt is a new
+// client's: a failed claim ends the client.
 func TestSlowBrokerIsConnectedToInTheEnd(t *testing.T) {
 	for _, first := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		t.Run(first.String(), func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSlowBrokerIsConnectedToInTheEnd(t *testing.T) {
 	}
 }
 
-// A broker that is itself again is given as little time as at first.
+// A recovered broker has as little time as at first.
 func TestSlowBrokerThatRecoversIsExpectedToBeFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const never = 30 * time.Second // longer than anybody waits
@@ -144,7 +144,7 @@ func TestSlowBrokerThatRecoversIsExpectedToBeFast(t *testing.T) {
 	})
 }
 
-// With TLS such a broker says nothing in the handshake, before there is a
+// With TLS a silent broker says nothing in the handshake, before there is a
 // connection.
 func TestBrokerThatDoesNotShakeHandsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,9 +26,8 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// A leader cut off from the other brokers goes on to answer as it did, and
-// names itself if asked who leads. It is the only broker the client knows at
-// first.
+// A leader cut off from the other brokers answers as before, and names itself as
+// the leader. At first the client knows no other broker.
 func TestADeposedLeaderIsNotBelieved(t *testing.T) {
 	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(1, "t")))(t)
 	t.Cleanup(cluster.Close)
@@ -61,11 +60,10 @@ func TestADeposedLeaderIsNotBelieved(t *testing.T) {
 		t.Errorf("read %d records up to %d, want both", len(records), end)
 	}
 
-	// So it is if the new leader was not known yet when the leader was asked
-	// for.
+	// The same if the new leader was not known yet at the time of the question.
 	stale := must.Get(Describe(limited(t), cut.leader, "t"))(t)
 	deposed := &Partition{client: client(before), topic: "t", id: stale.ID, leader: stale.Leaders[0]}
-	deposed.leader.Epoch++ // which only the next leader has
+	deposed.leader.Epoch++ // the next leader's
 	if err := bound(limited(t), []*Partition{deposed}); !errors.Is(err, kerr.UnknownLeaderEpoch) {
 		t.Errorf("the deposed leader's bounds: %v", err)
 	}
@@ -82,7 +80,7 @@ type cutOff struct {
 	data   *kmsg.FetchResponse
 }
 
-// freeze notes what it knows.
+// freeze notes the present answers.
 func (c *cutOff) freeze() {
 	topic, name := kmsg.NewMetadataRequestTopic(), "t"
 	topic.Topic = &name
@@ -97,7 +95,7 @@ func (c *cutOff) freeze() {
 	c.data = must.Get(data.RequestWith(limited(c.t), c.leader))(c.t)
 }
 
-// answer refuses what is for a later leader.
+// answer refuses requests for a later leader.
 func (c *cutOff) answer(req kmsg.Request) kmsg.Response {
 	refusal := func(epoch int32) int16 {
 		if epoch > c.meta.Topics[0].Partitions[0].LeaderEpoch {
@@ -169,7 +167,7 @@ func TestLater(t *testing.T) {
 		"one broker without epochs":  {topic(0, -1, nil), led},
 	} {
 		for _, both := range [][2]Topic{{c.earlier, c.later}, {c.later, c.earlier}} {
-			both[0].Leaders = maps.Clone(both[0].Leaders) // which becomes what is later
+			both[0].Leaders = maps.Clone(both[0].Leaders) // later writes there
 			if got, err := later(both[0], both[1]); err != nil || !reflect.DeepEqual(got, c.later) {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}
