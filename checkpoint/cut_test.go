@@ -60,8 +60,8 @@ func TestReplacesComparesPlacesInATransaction(t *testing.T) {
 	}
 }
 
-// TestAfterIsThePositionToCome compares what After says before records are done
-// with what Position says afterwards.
+// TestAfterIsThePositionToCome compares After before records are done with Position
+// afterwards.
 func TestAfterIsThePositionToCome(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := NewTracker(1)

@@ -12,7 +12,7 @@ func ExampleTracker() {
 	first := tracker.Add() // a transaction with two records
 	tracker.Add()
 	_ = tracker.Seal(0x200, checkpoint.Landmark{})
-	second := tracker.Add() // and one with one
+	second := tracker.Add() // and another with a single record
 	_ = tracker.Seal(0x300, checkpoint.Landmark{})
 
 	tracker.Done(second, 1)

@@ -13,8 +13,8 @@ import (
 type entry struct {
 	rows []pg.Row // of a transaction, with events of ours only
 	end  pg.LSN
-	// A transaction is sent where the stream begins at the commit or before it, a
-	// message where the stream begins before it.
+	// A transaction is sent by a stream from the commit or before, a message by a
+	// stream from before.
 	commit pg.LSN
 	alone  bool
 }
@@ -42,7 +42,7 @@ func readLog(rng *rand.Rand, from pg.LSN, xid uint32, n int) (log []entry) {
 	return log
 }
 
-// event is an event of a log by everything known of it.
+// event is an event of a log, with all its properties.
 type event struct {
 	xid uint32 // 0: a message of no transaction
 	at  pg.Position
@@ -58,8 +58,8 @@ func (e *entry) events() (all []event) {
 	return all
 }
 
-// reader is a process reading a log in sessions, and beside it the dumb model
-// of its Reading: the set of what it has taken in.
+// reader is a process reading a log in sessions, beside the dumb model of its Reading: the
+// set of events taken in.
 type reader struct {
 	reading Reading
 	taken   map[event]bool
@@ -67,8 +67,7 @@ type reader struct {
 	passed  []event // of transactions: said to be read before, in this session, and not taken in
 }
 
-// session streams from a position on, for so many steps. session returns the
-// error that ended it.
+// session streams from a position on, for so many steps, and returns the error at its end.
 func (r *reader) session(log []entry, past Past, steps int) error {
 	r.passed = nil
 	if err := r.reading.Resume(past); err != nil {
@@ -130,8 +129,7 @@ func (r *reader) note(again bool, e event) {
 	}
 }
 
-// saved is what a checkpoint says of a log published up to a number of the
-// events.
+// saved is the checkpoint of a log with a number of the events published.
 func saved(log []entry, published int) (past Past, taken []event) {
 	past = Past{Known: 1, Since: Landmark{Commit: 1}}
 	for i := range log {
@@ -153,11 +151,10 @@ func saved(log []entry, published int) (past Past, taken []event) {
 }
 
 // TestReadingIsASetOfPositions reads random logs in random sessions: the
-// connection breaks anywhere, the process ends and goes on from a checkpoint,
-// and now and then the log is another one from some place on. Each event of a
-// log that stays the same is taken in exactly once and in order. Of another
-// log, no event of a transaction is passed over unread, unless the session ends
-// with a loss.
+// connection breaks anywhere, the process ends and goes on from a checkpoint, and now and
+// then the log is another from some place on. Each event of an unchanged log is taken in
+// exactly once and in order. Of another log, no event of a transaction is passed over
+// unread, unless the session ends with a loss.
 func TestReadingIsASetOfPositions(t *testing.T) {
 	const histories = 20_000
 	counts := map[string]int{}
@@ -223,7 +220,7 @@ func begins(rng *rand.Rand, past Past, r *Reading) Past {
 	return past
 }
 
-// readAnother goes on with a log that is another one from some place on.
+// readAnother goes on with another log from some place on.
 func readAnother(t *testing.T, rng *rand.Rand, r *reader, log []entry, past Past) (what string) {
 	t.Helper()
 	n := rng.IntN(len(log) + 1)

@@ -12,8 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// tx is a transaction of ours with the commit record at lsn; what makes it this
-// one is the id.
+// tx is a transaction of ours with the commit record at lsn, told from others by the id.
 func tx(lsn pg.LSN, xid uint32) Landmark {
 	return Landmark{Commit: lsn, XID: xid, Time: time.UnixMicro(int64(xid))}
 }
@@ -25,7 +24,7 @@ func TestReplay(t *testing.T) {
 		since, cut   Landmark
 		log          []any // a Landmark for a transaction with events, a pg.LSN for a position reached
 		done         bool
-		loss         string // what the error says; "" for none
+		loss         string // in the error; "" for none
 	}{
 		"nothing to repeat": {
 			start: 50, known: 50, since: tx(40, 4), log: []any{pg.LSN(50)}, done: true},
@@ -105,8 +104,7 @@ func follow(r *Replay, log []any) (done bool, err error) {
 
 // Two logs are the same up to a random place. A log is read, up to a random
 // place; the other is replayed from a random position of a slot. Whenever an
-// unread event would be passed over, the replay ends in a loss; and it never
-// does where the logs are the same.
+// unread event would be passed over, the replay ends in a loss; never with the same logs.
 func TestReplayPassesOverNothingUnread(t *testing.T) {
 	const histories = 20_000
 	var losses, same int
@@ -139,8 +137,8 @@ func TestReplayPassesOverNothingUnread(t *testing.T) {
 	}
 }
 
-// randomLog returns n transactions from an LSN on; each ends one behind the
-// commit record. Two logs may have them at the same places.
+// randomLog returns n transactions from an LSN on, each with the end right behind the
+// commit record. Two logs may have transactions at the same places.
 func randomLog(rng *rand.Rand, from pg.LSN, xid uint32, n int) (log []Landmark) {
 	for range n {
 		from += pg.LSN(rng.IntN(3))
@@ -170,8 +168,8 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 			cut = ours[read]
 		}
 	}
-	// The slot stands somewhere in what both logs have, or at the position
-	// known to be confirmed: the other log's slot is an older one of ours.
+	// The slot stands somewhere in the common part of both logs, or at the position
+	// known to be confirmed: the other log's slot is our slot at an earlier time.
 	start := 1 + pg.LSN(rng.IntN(int(min(known, end(common)))))
 	r := NewReplay(Past{Start: start, Known: known, Since: since, Cut: Cut{Landmark: cut}})
 	seen := map[Landmark]bool{cut: true}
@@ -203,7 +201,7 @@ func replayed(rng *rand.Rand, common, ours, theirs []Landmark) (string, error) {
 			return "same", nil
 		}
 	}
-	return "open", nil // it is not said yet
+	return "open", nil // not said yet
 }
 
 // verdict checks that no loss is reported of a log with the same transactions

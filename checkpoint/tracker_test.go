@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the scenarios in testdata with what happens now")
 
-// TestTrackerScenarios runs the scripts in testdata/tracker. A line is a call
-// and, after the arrow, what the tracker says then; # starts a comment.
+// TestTrackerScenarios runs the scripts in testdata/tracker. A line is a call and, after
+// the arrow, the tracker's answer; # starts a comment.
 func TestTrackerScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/tracker/*.txt")
 	if err != nil || len(files) == 0 {

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// Under recycling, a body must stay what it is for as long as the chunk is
-// retained, in whatever order chunks are released, and memory must be used
-// again.
+// Under recycling, a body must not change for as long as the chunk is retained, in any
+// order of releases, and memory must be used again.
 func TestChunksAreUsedAgainOnlyWhenReleased(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	const frames = 20_000
@@ -64,7 +63,7 @@ func TestChunksAreUsedAgainOnlyWhenReleased(t *testing.T) {
 	}
 }
 
-// Without recycling nothing is used again, whatever is released.
+// Without recycling nothing is used again, even if released.
 func TestChunksWithoutAPoolAreLeftAlone(t *testing.T) {
 	var p *chunkPool
 	c := p.get(10)

@@ -28,8 +28,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// connect opens an ordinary connection for a single test and runs statements on
-// it.
+// connect opens an ordinary connection for a single test and runs statements.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
 	conn := must.Get(catalog.Connect(pgtest.Context(t), url))(t)
@@ -55,7 +54,7 @@ type stalled struct {
 	mu    sync.Mutex
 	again *sync.Cond
 	armed bool
-	reads int // that were begun
+	reads int // begun
 }
 
 func (s *stalled) Read(b []byte) (int, error) {
@@ -78,8 +77,8 @@ func (s *stalled) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A connection that something still reads in the background is not taken over
-// before that has ended: it would take the server's answer away.
+// A connection is not taken over before the end of a read in the background: the reader
+// would take the server's answer away.
 func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
 	cfg := must.Get(pgconn.ParseConfig(s.url))(t)
@@ -108,9 +107,8 @@ func TestStreamTakesOverAConnectionThatIsBeingRead(t *testing.T) {
 	}
 }
 
-// As long as the server answers, silence is no reason to leave it; when it does
-// not, the stream ends. (The test has a server in its own bubble of time: a
-// real one may be late.)
+// As long as the server answers, silence is no reason to leave; without an answer, the
+// stream ends. (The test has a server in a bubble of time: a real server may be late.)
 func TestStreamOutlivesIdleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const liveness, interval = 10 * time.Second, 4 * time.Second
@@ -142,8 +140,8 @@ func TestStreamOutlivesIdleness(t *testing.T) {
 	})
 }
 
-// answer is a server with nothing to send: until it falls silent it answers
-// each status update asking for it.
+// answer is a server with nothing to send: until silent, it answers each status update
+// asking for an answer.
 func answer(conn net.Conn, silent *atomic.Bool) {
 	updates := frameReader{src: conn}
 	for {
@@ -162,8 +160,8 @@ func answer(conn net.Conn, silent *atomic.Bool) {
 	}
 }
 
-// A TLS record holds a single row: a stream that rests after each small read
-// would take longer for them than the server.
+// A TLS record holds a single row: with a rest after each small read, the stream would take
+// longer than the server.
 func TestStreamOverTLS(t *testing.T) {
 	certificate, key := selfSigned(t)
 	server := pgtest.Start(t, pgtest.Setting("ssl", "on"),

@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// FuzzDecode compares the decoder with pglogrepl.Parse on sequences of
-// messages, each preceded by the length: what both accept means the same, and
-// what is valid both accept.
+// FuzzDecode compares the decoder with pglogrepl.Parse on sequences of messages, each
+// preceded by the length: messages accepted by both mean the same, and both accept all
+// valid messages.
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(pack(randomSession(seed)))
@@ -52,8 +52,8 @@ func TestDecodeDamagedSessions(t *testing.T) {
 	}
 }
 
-// compare feeds messages to a decoder, until it refuses one, and to the model.
-// compare returns how many the decoder took.
+// compare feeds messages to a decoder, up to a refusal, and to the model. It returns how
+// many the decoder took.
 func compare(t *testing.T, messages [][]byte) (taken int) {
 	t.Helper()
 	d, model := newDecoder(), newModel()
@@ -85,7 +85,7 @@ func parse(data []byte) (m pglogrepl.Message, ok bool) {
 		}
 	}()
 	if len(data) > 1<<16 || claimsTooMuch(data) {
-		return nil, false // pglogrepl allocates what a length field says
+		return nil, false // pglogrepl allocates as much as a length field says
 	}
 	m, err := pglogrepl.Parse(data)
 	return m, err == nil
@@ -113,8 +113,8 @@ func claimsTooMuch(data []byte) bool {
 	return false
 }
 
-// wellFormed reports whether data is what a server would send for m: pglogrepl
-// overlooks some wrong tags and flags.
+// wellFormed reports whether a server would send data for m: pglogrepl overlooks some wrong
+// tags and flags.
 func wellFormed(data []byte, m pglogrepl.Message) bool {
 	for _, t := range tuples(m) {
 		for _, c := range t.Columns {
@@ -156,7 +156,7 @@ func newModel() *model {
 	return &model{relations: map[uint32]*pg.Relation{}, base: map[uint32]uint32{}, types: pgtype.NewMap()}
 }
 
-// allows reports whether m is valid after what went before.
+// allows reports whether m is valid after the messages before.
 func (s *model) allows(m pglogrepl.Message) bool {
 	fits := func(oid uint32) bool {
 		rel := s.relations[oid]
@@ -189,7 +189,7 @@ func (s *model) allows(m pglogrepl.Message) bool {
 	return true
 }
 
-// apply returns what the decoder is to make of m, nil for nothing.
+// apply returns the decoder's expected message for m, nil for none.
 func (s *model) apply(m pglogrepl.Message) *Message {
 	switch m := m.(type) {
 	case *pglogrepl.BeginMessage:
@@ -221,7 +221,7 @@ func (s *model) apply(m pglogrepl.Message) *Message {
 			msg = s.message(LogicalMessage, 0, nil)
 		}
 		if !m.Transactional && s.begin != nil {
-			s.seq-- // it is no change of the transaction that is open
+			s.seq-- // no change of the open transaction
 		}
 		msg.Prefix, msg.Content, msg.NonTransactional = m.Prefix, m.Content, !m.Transactional
 		return msg

@@ -22,7 +22,7 @@ func outboxRelation() *pglogrepl.RelationMessage {
 		pg.Column{Name: "id", Type: 2950, Identity: true}, pg.Column{Name: "payload", Type: 25})
 }
 
-// decodeAll decodes messages and returns those that came out, as copies.
+// decodeAll decodes messages and returns the results, as copies.
 func decodeAll(t *testing.T, d *decoder, messages ...pglogrepl.Message) []Message {
 	t.Helper()
 	var out []Message
@@ -123,7 +123,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// A non-transactional message must not change what is known of a transaction.
+// A non-transactional message must not change the state of a transaction.
 func TestDecodeNonTransactionalMessages(t *testing.T) {
 	var got []string
 	for _, m := range decodeAll(t, newDecoder(),

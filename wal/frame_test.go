@@ -27,8 +27,7 @@ func (r randomReader) Read(b []byte) (int, error) {
 	return r.src.Read(b[:r.IntN(min(len(b), 1<<r.IntN(20))+1)])
 }
 
-// Bodies must stay what they are however the bytes arrive and whatever is read
-// after them.
+// Bodies must not change, with any sizes of reads and any later reads.
 func TestFrameBodiesAreNeverOverwritten(t *testing.T) {
 	for name, chunked := range map[string]func(io.Reader, *rand.Rand) io.Reader{
 		"whole":      func(r io.Reader, _ *rand.Rand) io.Reader { return r },
@@ -96,8 +95,8 @@ func TestFrameEndsEarly(t *testing.T) {
 	}
 }
 
-// A read that fails, as when the context ends, loses nothing: the next call
-// goes on where it stopped.
+// A failed read, as at the end of the context, loses nothing: the next call goes on where
+// the last stopped.
 func TestFrameGoesOnAfterAnError(t *testing.T) {
 	interrupted := errors.New("interrupted")
 	whole := append(frame('d', []byte("hello")), frame('c', nil)...)
@@ -116,7 +115,7 @@ func TestFrameGoesOnAfterAnError(t *testing.T) {
 	}
 }
 
-// Everything allocated follows what arrives, not what a length field claims.
+// Everything allocated follows the bytes arrived, not a length field.
 func TestFrameDoesNotAllocateWhatIsOnlyClaimed(t *testing.T) {
 	data := append(binary.BigEndian.AppendUint32([]byte{'d'}, 1<<30), make([]byte, 3*chunkSize)...)
 	var before, after runtime.MemStats

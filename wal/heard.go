@@ -7,15 +7,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 )
 
-// heard dates the server's answers on our clock, by the time the server wrote
-// into them. Of one that waited in the socket while this process was suspended,
-// the time at which it is read tells nothing.
+// heard dates the server's answers on our clock, by the time the server wrote into them. If
+// an answer waited in the socket while the process was suspended, the time of the read tells
+// nothing.
 //
-// The difference of the clocks is not known. It is at most that of the first
-// answer and the time before the stream was asked for, and at least that of any
-// answer and the time at which it was read. With the larger one an answer is
-// never taken for younger than it is, except where the server's clock was set
-// forward and the answer that shows it waited, too.
+// The difference of the clocks is not known. It is at most the difference between the first
+// answer's time and the time before the stream was asked for, and at least that between any
+// answer's time and the time of its read. With the larger difference no answer is taken for
+// younger, except after the server's clock was set forward, if the answers since waited, too.
 type heard struct {
 	ahead time.Duration // how far the server's clock is, at most; 0: not known
 	last  atomic.Int64  // when the last answer was sent, a lease.Instant; 0: none was

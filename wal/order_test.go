@@ -18,8 +18,8 @@ type step struct {
 	msg Message
 }
 
-// transaction makes random changes in the order in which they were written, one
-// transaction of them; a message is at the position of the row that follows.
+// transaction makes the random changes of a transaction, in the order written; a message is
+// at the position of the next row.
 func transaction(random *rand.Rand, at pg.LSN) (steps []step) {
 	id := 0
 	add := func(kind Kind) {
@@ -47,8 +47,8 @@ func transaction(random *rand.Rand, at pg.LSN) (steps []step) {
 	return append(steps, step{at + 8, Message{Kind: Commit}})
 }
 
-// confuse does what the server does: it takes a message for later than the row
-// at the position, or than some of them, and numbers what it sends.
+// confuse does as the server does: it takes a message for later than the row at the
+// position, or than some of its rows, and numbers all.
 func confuse(random *rand.Rand, steps []step) []step {
 	out := slices.Clone(steps)
 	for i := len(out) - 2; i >= 0; i-- {
@@ -62,9 +62,8 @@ func confuse(random *rand.Rand, steps []step) []step {
 	return out
 }
 
-// Messages come out in the order in which they were written, and are numbered
-// in that order. A message stays valid until the next call. Chunks are given
-// back.
+// Messages come out in the order written, with numbers in the same order. A message stays
+// valid until the next call. Chunks are given back.
 func TestSequencerRestoresTheOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := &sequencer{}
@@ -189,7 +188,7 @@ func TestStreamKeepsMessagesAndRowsInOrder(t *testing.T) {
 	r.close(t)
 }
 
-// copyThree writes three rows by COPY, which makes a single record of them.
+// copyThree writes three rows by COPY, as a single record.
 func (s *source) copyThree(t *testing.T, from string) {
 	t.Helper()
 	var first int

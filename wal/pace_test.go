@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A small read is followed by a nap, and by a rest only where whole
-// transactions trickle in, one shortly after the other.
+// A small read is followed by a nap, and by a rest only if whole transactions trickle in,
+// in quick succession.
 func TestPause(t *testing.T) {
 	const gather = 4 * time.Millisecond
 	type state struct {
@@ -22,7 +22,7 @@ func TestPause(t *testing.T) {
 		encrypted bool
 		gather    time.Duration
 		full      bool
-		flood     int // what has arrived within 2 ms, since the last nap
+		flood     int // bytes arrived within 2 ms, since the last nap
 	}
 	for name, c := range map[string]struct {
 		state
@@ -91,8 +91,7 @@ func TestNapTime(t *testing.T) {
 	}
 }
 
-// A rest is no shorter than it was asked to be, and after it the stream's context
-// is looked at.
+// A rest is no shorter than asked for, and is followed by a look at the stream's context.
 func TestRest(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// This file writes pgoutput messages, for the tests of what reads them.
+// This file writes pgoutput messages, for the tests of their readers.
 
 // encode is the inverse of pglogrepl.Parse for messages of text values. For a
 // value of an unknown kind it writes the kind alone.

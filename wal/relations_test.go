@@ -20,7 +20,7 @@ func wide(oid uint32) *pglogrepl.RelationMessage {
 	return relation(oid, "public", fmt.Sprintf("table_%d", oid), columns...)
 }
 
-// keepOutbox keeps the one table that matters.
+// keepOutbox keeps the outbox alone.
 func keepOutbox() *decoder {
 	d := newDecoder()
 	d.keep = func(rel *pg.Relation) bool { return rel.Name == "outbox" }

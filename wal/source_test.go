@@ -25,13 +25,13 @@ var slots atomic.Int64
 
 // source is a database with a publication and a slot, for a single test.
 type source struct {
-	url     string // for replication connections; a test may point it elsewhere
+	url     string // for replication connections; may be changed by a test
 	sql     *pgx.Conn
 	options Options
 }
 
-// newSource creates a database, runs statements in it, and then creates a
-// publication of all tables and a slot.
+// newSource creates a database, runs statements there, and then creates a publication of
+// all tables and a slot.
 func newSource(t *testing.T, server *pgtest.Server, statements ...string) *source {
 	t.Helper()
 	url := server.NewDatabase(t)
@@ -39,7 +39,7 @@ func newSource(t *testing.T, server *pgtest.Server, statements ...string) *sourc
 		url: url,
 		options: Options{
 			Slot:            fmt.Sprintf("stream_%d", slots.Add(1)),
-			Publication:     "Öffentlich", // quoted wherever it goes
+			Publication:     "Öffentlich", // quoted everywhere
 			Messages:        true,
 			StatusInterval:  50 * time.Millisecond,
 			LivenessTimeout: time.Minute,
@@ -64,7 +64,7 @@ func (s *source) written(t *testing.T) pg.LSN {
 	return must.Get(pglogrepl.ParseLSN(text))(t)
 }
 
-// confirmedFlush is what the server believes we have.
+// confirmedFlush is the confirmed position on the server.
 func (s *source) confirmedFlush(t *testing.T) pg.LSN {
 	t.Helper()
 	slot, ok, err := catalog.ReadSlot(pgtest.Context(t), s.sql, s.options.Slot)
@@ -74,8 +74,7 @@ func (s *source) confirmedFlush(t *testing.T) pg.LSN {
 	return slot.ConfirmedFlush
 }
 
-// wantConfirmed wants the server to believe that we have all up to a position,
-// and no more.
+// wantConfirmed wants a confirmed position on the server.
 func (s *source) wantConfirmed(t *testing.T, want pg.LSN) {
 	t.Helper()
 	if got := s.confirmedFlush(t); got != want {
@@ -83,20 +82,20 @@ func (s *source) wantConfirmed(t *testing.T, want pg.LSN) {
 	}
 }
 
-// await polls a boolean query until it holds.
+// await polls a boolean query until true.
 func (s *source) await(t *testing.T, query string, args ...any) {
 	t.Helper()
 	pgtest.Await(t, s.sql, query, args...)
 }
 
-// reader is a Stream under test, with what its test needs to know.
+// reader is a Stream under test, with its surroundings.
 type reader struct {
 	*Stream
 	closed bool
 }
 
-// open streams from start, or from where the slot is if that is 0. open waits
-// for the walsender of an earlier stream to be gone.
+// open streams from start, or from the slot's position if 0, after the end of the walsender
+// of an earlier stream.
 func (s *source) open(t *testing.T, start pg.LSN) *reader {
 	t.Helper()
 	s.await(t, `SELECT NOT active FROM pg_replication_slots WHERE slot_name = $1`, s.options.Slot)
@@ -137,7 +136,7 @@ func (r *reader) close(t *testing.T) {
 	}
 }
 
-// until returns copies of the messages up to the first at which done is true.
+// until returns copies of the messages up to the first for which done is true.
 func (r *reader) until(t *testing.T, done func(*Message) bool) []Message {
 	t.Helper()
 	ctx := pgtest.Context(t)
@@ -177,7 +176,7 @@ func (r *reader) untilItFails(ctx context.Context) (err error) {
 	return err
 }
 
-// failure is untilItFails for a stream that must do so by itself.
+// failure is untilItFails for a stream that must fail by itself.
 func (r *reader) failure(t *testing.T) error {
 	t.Helper()
 	ctx := pgtest.Context(t)
@@ -188,8 +187,8 @@ func (r *reader) failure(t *testing.T) error {
 	return err
 }
 
-// failing begins to read until Next fails, which its channel tells. A read that
-// waits already finds what the server says last.
+// failing begins to read, and the channel tells when Next fails. A waiting read finds the
+// server's last words.
 func (r *reader) failing(t *testing.T) <-chan error {
 	t.Helper()
 	ctx := pgtest.Context(t)
@@ -198,9 +197,8 @@ func (r *reader) failing(t *testing.T) <-chan error {
 	return failed
 }
 
-// lines shows messages as a test writes them. lines leaves out keepalives, and
-// the ends of transactions without a change, which PostgreSQL 14 sends and 15
-// does not.
+// lines shows messages as written in tests, without keepalives, and without the ends of
+// transactions without a change: PostgreSQL 14 sends them and 15 does not.
 func lines(messages []Message) []string {
 	var out []string
 	var last pg.Position // of a change

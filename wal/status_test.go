@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// never is an interval no test lives to see.
+// never is an interval longer than any test.
 const never = time.Hour
 
 // statusUpdate is a standby status update as the server reads it.
@@ -42,7 +42,7 @@ func newStatusServer(t *testing.T, start pg.LSN, interval time.Duration) (*statu
 	sender := startStatusSender(client, &s.received, start, interval, nil)
 	t.Cleanup(func() {
 		_ = conn.Close()
-		sender.poke() // fails, which ends the sender if the test has not
+		sender.poke() // fails, and so ends the sender if the test has not
 		sender.done.Wait()
 		_ = client.Close()
 	})
@@ -151,7 +151,7 @@ func TestStatusFailureEndsTheReader(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// brokenWriter is a connection whose writes fail.
+// brokenWriter is a connection with failing writes.
 type brokenWriter struct{ net.Conn }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }

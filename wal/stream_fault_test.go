@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// The tests of what goes wrong between the server and us.
+// The tests of faults between the server and us.
 
 // through puts a fault proxy before the source's replication connections.
 func (s *source) through(t *testing.T) *proxy.Proxy {
@@ -27,7 +27,7 @@ func (s *source) through(t *testing.T) *proxy.Proxy {
 	return p
 }
 
-// walsender is a subquery for the process that streams to us.
+// walsender is a subquery for our stream's process.
 func (s *source) walsender() string {
 	return `(SELECT active_pid FROM pg_replication_slots WHERE slot_name = '` + s.options.Slot + `')`
 }
@@ -52,7 +52,7 @@ func TestStreamEndsWithItsWalsender(t *testing.T) {
 	r.close(t)
 }
 
-// Failure mode 15, and the server's half of it.
+// Failure mode 15, and the server's half.
 func TestStreamNoticesAHalfOpenConnection(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t))
 	p := s.through(t)

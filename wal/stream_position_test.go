@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// The tests of what the server is told, and of where a stream begins.
+// The tests of confirmed positions, and of the beginning of a stream.
 
 func TestStreamGoesOnAfterTheConfirmedEnd(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
@@ -58,8 +58,8 @@ func TestStreamStartsAtAStoredPosition(t *testing.T) {
 	r.close(t)
 }
 
-// PostgreSQL believes any position, so nothing beyond what it sent may be
-// confirmed, or what comes next is lost (docs/internals/DESIGN.md, invariant 3).
+// PostgreSQL believes any position, so nothing beyond the sent position may be confirmed, or
+// the next events are lost (docs/internals/DESIGN.md, invariant 3).
 func TestStreamNeverConfirmsBeyondWhatItReceived(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)
 	r := s.open(t, 0)
@@ -81,7 +81,7 @@ func TestStreamConfirmsNothingByItself(t *testing.T) {
 	r := s.open(t, 0)
 	s.exec(t, `INSERT INTO t VALUES (1)`)
 	end := commitOf(t, r.all(t, s)).End
-	// The server says what it was told: that we have written the row.
+	// The server shows the write position told: the row is written.
 	s.await(t, `SELECT coalesce(write_lsn >= $1::text::pg_lsn, false) FROM pg_stat_replication r
 		JOIN pg_replication_slots s ON s.active_pid = r.pid WHERE slot_name = $2`, end.String(), s.options.Slot)
 	s.wantConfirmed(t, start)
@@ -89,7 +89,7 @@ func TestStreamConfirmsNothingByItself(t *testing.T) {
 	s.wantConfirmed(t, start)
 }
 
-// Failure mode 23: the slot follows the log although nothing in it is for us.
+// Failure mode 23: the slot follows a log without anything for us.
 func TestStreamAdvancesIdleSlot(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`, `CREATE UNLOGGED TABLE other (id int)`)
 	s.exec(t, `ALTER PUBLICATION "Öffentlich" RENAME TO "all"`, `CREATE TABLE busy (id int, v text)`,
@@ -162,8 +162,8 @@ func commitOf(t *testing.T, messages []Message) Message {
 	return Message{}
 }
 
-// The server decides: it gives a streaming walsender a priority if, and only
-// if, the setting includes it.
+// The server decides: a streaming walsender has a priority if, and only if, the setting
+// includes it.
 func TestSyncStandbys(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("synchronous_commit", "local"))
 	for _, tt := range []struct{ setting, application string }{

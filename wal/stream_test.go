@@ -111,7 +111,7 @@ func TestStreamDeliversPreparedTransactions(t *testing.T) {
 		`INSERT INTO t VALUES (3)`)
 	before := r.all(t, s)
 	wantLines(t, before, []string{"insert public.t id=3", "commit"})
-	r.Confirm(r.Received()) // past the prepared ones
+	r.Confirm(r.Received()) // past the prepared transactions
 	s.exec(t, `COMMIT PREPARED 'kept'`, `ROLLBACK PREPARED 'dropped'`)
 	after := r.all(t, s)
 	wantLines(t, after, []string{"insert public.t id=1", "commit"})

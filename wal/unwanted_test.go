@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// The rest of an unwanted frame is thrown away, however the bytes arrive, and
-// what stands around it stays as it is.
+// The rest of an unwanted frame is thrown away, with any sizes of reads, and the frames
+// around do not change.
 func TestFrameThrowsAwayWhatIsUnwanted(t *testing.T) {
 	for name, chunked := range map[string]func(io.Reader, *rand.Rand) io.Reader{
 		"whole":    func(r io.Reader, _ *rand.Rand) io.Reader { return r },
@@ -121,8 +121,8 @@ func TestStreamThrowsAwayLargeValuesOfOtherTables(t *testing.T) {
 	r.close(t)
 }
 
-// PostgreSQL 18.0 to 18.6 tells of a large transaction with a released
-// savepoint it was rolled back, although nothing of it was sent.
+// PostgreSQL 18.0 to 18.6 tells of the rollback of a large transaction with a released
+// savepoint, although nothing of it was sent.
 func TestStreamPassesOverARolledBackTransaction(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int, v text)`,
 		`DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET logical_decoding_work_mem = 64'; END $$`)

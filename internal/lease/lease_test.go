@@ -28,8 +28,7 @@ func pair(t *testing.T, l *Lease) (ours, peer net.Conn) {
 	return ours, peer
 }
 
-// suspend has the lease run out as it does while a process is suspended: the timer has
-// not noticed yet.
+// suspend has the lease run out as for a suspended process: the timer has not noticed yet.
 func (l *Lease) suspend() { l.until.Store(1) }
 
 func never(t *testing.T) func() { return func() { t.Error("the lease ran out by itself") } }
@@ -40,7 +39,7 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 	if n, err := ours.Write([]byte("a")); n != 0 || err == nil {
 		t.Errorf("%d bytes written, %v: the lease was never held", n, err)
 	}
-	l.Renew(Never) // it has not begun
+	l.Renew(Never) // not begun
 	if l.Held() {
 		t.Error("held before its beginning")
 	}
@@ -51,7 +50,7 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 		t.Errorf("%d bytes written, %v, after the lease", n, err)
 	}
 	l.Renew(Now().Add(time.Hour))
-	l.Renew(Now()) // it lasts for longer already
+	l.Renew(Now()) // lasts for longer already
 	must.Get(ours.Write([]byte("d")))(t)
 	_ = ours.Close()
 	if got := must.Get(io.ReadAll(peer))(t); string(got) != "bd" {

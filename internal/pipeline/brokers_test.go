@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// askOften makes probes impatient. Tests beside each other must not use it.
+// askOften makes probes impatient. Not for parallel tests.
 func askOften(t *testing.T) {
 	t.Helper()
 	probePace = sink.Pace{Every: 100 * time.Millisecond, Timeout: time.Second, Silence: time.Second, Refused: time.Second}
@@ -41,8 +41,7 @@ func inMode(t *testing.T, name, mode string) (config.Config, *kafkatest.Broker, 
 	return cfg, broker, db
 }
 
-// The outbox is quiet all the time: nothing is delivered, and nothing but the
-// probe can notice.
+// The outbox is quiet all the time: no event is delivered, and only the probe can notice.
 func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 	askOften(t)
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
@@ -81,8 +80,8 @@ func TestDeadBrokerShowsWhileTheOutboxIsQuiet(t *testing.T) {
 	}
 }
 
-// A broker that takes connections and says nothing, as a listener for another
-// protocol does, also shows while the checkpoint store opens.
+// A silent broker with open ports, like a listener for another protocol, also shows while
+// the checkpoint store opens.
 func TestSilentBrokerShowsBeforeTheStoreIsOpen(t *testing.T) {
 	askOften(t)
 	silent, _ := kafkatest.Silent(t)
@@ -106,8 +105,7 @@ func (r running) shows(line string) func() bool {
 	return func() bool { return strings.Contains(body(r.base+"/metrics"), "\n"+line+"\n") }
 }
 
-// The checkpoint store is away. An operator who is told that Kafka is away
-// would look in the wrong place.
+// The checkpoint store is away. Told of Kafka, an operator would look in the wrong place.
 func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	nobody := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	must.OK(t, nobody.Close())
@@ -121,7 +119,7 @@ func TestBrokersShowBeforeTheCheckpointStoreIsThere(t *testing.T) {
 	await.Until(t, "the brokers to be there", c.shows(`cdc_outbox_connected{side="kafka"} 1`))
 }
 
-// A spare does not report the topics it waited for while it was active.
+// A spare does not report the topics it waited for while active.
 func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, polledOutbox)
@@ -142,8 +140,8 @@ func TestSpareForgetsTheTopicsThatItWaitedFor(t *testing.T) {
 	await.Until(t, "the first to forget it", first.shows("cdc_outbox_topics_missing 0"))
 }
 
-// A stop does not create the topic an event waits for. It ends without the
-// event, however long a drain may take, and the next start has it again.
+// A stop does not create the topic an event waits for. The stop ends without the event,
+// with any drain timeout, and the next start has the event again.
 func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
 		t.Run(mode, func(t *testing.T) {
@@ -160,7 +158,7 @@ func TestStopDoesNotWaitForAMissingTopic(t *testing.T) {
 	}
 }
 
-// The outbox is quiet: no delivery can notice that the topics in use are gone.
+// The outbox is quiet: no delivery can notice the loss of the topics in use.
 func TestMode72TopicsThatAreGoneShowWhileTheOutboxIsQuiet(t *testing.T) {
 	askOften(t)
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {

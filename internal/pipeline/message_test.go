@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// A record of outbox_emit is byte for byte that of a row with the same values,
-// for each type of payload and each way of showing it.
+// A record of outbox_emit has the same bytes as the record of a row with the same values,
+// for each type and each form of payload.
 func TestRecordsOfMessagesAreThoseOfRows(t *testing.T) {
 	for _, format := range []string{transform.FormatRaw, transform.FormatJSON, transform.FormatJSONExpanded} {
 		t.Run(format, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Functions that somebody else has put into public take the place of PostgreSQL's
-// in no mode and with no store.
+// Somebody else's functions in public take the place of PostgreSQL's in no mode and with no
+// store.
 func TestRunCallsNoFunctionsOfOthers(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModePoll} {
 		t.Run(mode, func(t *testing.T) {

@@ -26,9 +26,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// TestPipelinesAreIsolated drops the slot of one of three pipelines and lets
-// another wait for a topic that does not exist: the third goes on, and
-// readiness, metrics and status tell which is which.
+// TestPipelinesAreIsolated drops the slot of the first of three pipelines and lets the
+// second wait for a missing topic: the third goes on, and readiness, metrics and status
+// tell them apart.
 func TestPipelinesAreIsolated(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	broker := kafkatest.Start(t)
@@ -102,7 +102,7 @@ func dropSlot(t *testing.T, url, name string) {
 	}
 }
 
-// codeObjectInUse is the SQLSTATE of what is done to an active slot.
+// codeObjectInUse is the SQLSTATE of a statement on an active slot.
 const codeObjectInUse = "55006"
 
 func ordersPipeline(log *zap.Logger) *pipeline {
@@ -144,8 +144,8 @@ func published(name string, n int) string {
 	return fmt.Sprintf("cdc_outbox_events_published_total{pipeline=%q,topic=\"isolated.%s\"} %d\n", name, name, n)
 }
 
-// An error during a stop is reported as such: it does not say that others go
-// on, and asks nobody to do anything.
+// An error during a stop is reported as such: without a word that others go on, or a
+// remedy.
 func TestPipelineThatFailsToStop(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	p := ordersPipeline(zap.New(core))
@@ -159,8 +159,8 @@ func TestPipelineThatFailsToStop(t *testing.T) {
 	}
 }
 
-// A pipeline that cannot work as configured says so, and is stopped like the
-// others; what it failed with is the result.
+// A pipeline with an impossible configuration says so, and is stopped like the others; its
+// error is the result.
 func TestPipelineThatCannotWorkWaitsForAPerson(t *testing.T) {
 	p := ordersPipeline(zap.NewNop())
 	ctx, cancel := context.WithCancel(t.Context())

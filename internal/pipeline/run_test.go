@@ -232,15 +232,15 @@ func TestRunPolls(t *testing.T) {
 const polledOutbox = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
 	created_at timestamptz DEFAULT now(), published boolean NOT NULL DEFAULT false)`
 
-// role is what /status says.
+// role is the role in /status.
 func (r running) role() string {
 	var status struct{ Role string }
 	_ = json.Unmarshal([]byte(body(r.base+"/status")), &status)
 	return status.Role
 }
 
-// An instance is cut off, another one goes on and publishes. The first comes
-// back as its spare, in the same process, and takes over when the other stops.
+// An instance is cut off, another goes on and publishes. The first comes back as a spare,
+// in the same process, and takes over when the other stops.
 func TestE2EInstanceThatWasOvertakenStandsBy(t *testing.T) {
 	db := pgtest.Shared(t).NewDatabase(t)
 	pgtest.Exec(t, db, `CREATE TABLE outbox (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)

@@ -86,7 +86,7 @@ func TestRecentIsBounded(t *testing.T) {
 	none.rejected(long, &transform.BadEvent{Err: errors.New("no")}, "")
 }
 
-// While nobody looks, the cost is one copy for each batch.
+// Without a reader, the cost is a copy for each batch.
 func BenchmarkRecent(b *testing.B) {
 	r := NewRecent("eventType", false)
 	events := batch(1000)
@@ -96,7 +96,7 @@ func BenchmarkRecent(b *testing.B) {
 	}
 }
 
-// Where nobody may see events, the last one is told without its id.
+// If nobody may see events, the last is told without the id.
 func TestTheLastEventIsAnonymousWhereNobodyMaySeeEvents(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		r := NewRecent("eventType", false)

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// A row with a character that has no equivalent in UTF-8 is a bad event, and holds up
-// no other; those with an equivalent are converted.
+// A row with a character without an equivalent in UTF-8 is a bad event, and holds up no
+// other; all other characters are converted.
 func TestCharactersWithoutEquivalent(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE DATABASE poll_gaps ENCODING 'WIN1252' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)

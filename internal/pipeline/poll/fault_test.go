@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// TestBrokerOutageHoldsNoTransactionOpen has deliveries hang for several times
-// as long as a claim may last.
+// TestBrokerOutageHoldsNoTransactionOpen has deliveries hang for several times the longest
+// claim.
 func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = 200 * time.Millisecond
@@ -41,9 +41,8 @@ func TestBrokerOutageHoldsNoTransactionOpen(t *testing.T) {
 	}
 }
 
-// TestE2ESuspendedInstance has one hang in a delivery, as if it had been
-// stopped by a signal, until the server gives it up and another one has gone
-// on.
+// TestE2ESuspendedInstance has an instance hang in a delivery, as if stopped by a signal,
+// until the server gives it up and another has gone on.
 func TestE2ESuspendedInstance(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = time.Second
@@ -58,7 +57,7 @@ func TestE2ESuspendedInstance(t *testing.T) {
 	w.published(10)
 	w.series(10, 20, 1)
 	w.published(20)
-	f.up() // it goes on where it was
+	f.up() // the first goes on in the middle
 	w.await("the late records", func() bool { return len(w.topic.all()) > 20 })
 	w.series(20, 30, 1)
 	w.await("all of them", func() bool { return w.count("NOT published") == 0 && len(w.topic.values("k0")) == 30 })
@@ -71,10 +70,9 @@ func TestE2ESuspendedInstance(t *testing.T) {
 	}
 }
 
-// The server ends the transaction while its rows are delivered: by an
-// administrator's command, or since it is restarted. They are free then, so
-// that another instance may publish them, and nothing more of the delivery may
-// come.
+// The server ends the transaction while its rows are delivered: by an administrator's
+// command, or by a restart. The rows are free then, another instance may publish them,
+// and nothing more of the delivery may come.
 func TestDeliveryEndsWithItsClaim(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = 10 * time.Minute
@@ -95,12 +93,12 @@ func TestDeliveryEndsWithItsClaim(t *testing.T) {
 	}
 }
 
-// TestE2ESuspendedWhileItReads has one stop reading in the middle of what it
-// claims, and its machine still answer the server's packets.
+// TestE2ESuspendedWhileItReads has an instance stop reading in the middle of a claim, while
+// its machine still answers the server's packets.
 func TestE2ESuspendedWhileItReads(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.ClaimTimeout = time.Second
-	w.parts.DrainTimeout = 0 // or its stop would wait for what will not come
+	w.parts.DrainTimeout = 0 // or the stop would wait in vain
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		SELECT 'order', 'k0', 'Placed', to_jsonb(repeat('x', 1 << 20)) FROM generate_series(1, 32)`)
 	direct := w.parts.URL
@@ -116,8 +114,8 @@ func TestE2ESuspendedWhileItReads(t *testing.T) {
 	w.published(32)
 }
 
-// TestE2EConnectionLostDuringDelivery ends the claim's session, with a record
-// on its way that cannot be taken back: it is not marked, and comes again.
+// TestE2EConnectionLostDuringDelivery ends the claim's session, with a record on its way
+// and not to be taken back: the row is not marked, and comes again.
 func TestE2EConnectionLostDuringDelivery(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	f := newFault()
@@ -150,8 +148,8 @@ func TestE2EServerRestarts(t *testing.T) {
 	w.wantInOrder(5, total)
 }
 
-// TestLongTransactionElsewhere keeps an old snapshot open: everything published
-// cannot be vacuumed meanwhile.
+// TestLongTransactionElsewhere keeps an old snapshot open: published rows cannot be
+// vacuumed meanwhile.
 func TestLongTransactionElsewhere(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	long := w.connect()
@@ -162,7 +160,7 @@ func TestLongTransactionElsewhere(t *testing.T) {
 	w.wantInOrder(5, 500)
 }
 
-// TestStopFinishesTheBatch stops an instance while it delivers.
+// TestStopFinishesTheBatch stops an instance during a delivery.
 func TestStopFinishesTheBatch(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	f := newFault()
@@ -178,7 +176,7 @@ func TestStopFinishesTheBatch(t *testing.T) {
 	}
 }
 
-// TestStopGivesUp stops an instance whose broker does not answer.
+// TestStopGivesUp stops an instance with a silent broker.
 func TestStopGivesUp(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.DrainTimeout = 50 * time.Millisecond
@@ -244,8 +242,7 @@ func (w *world) proxied() (p *proxy.Proxy) {
 	return p
 }
 
-// The server is there and says nothing: as when its machine stands still, or
-// the network loses everything.
+// The server is silent, as when its machine stands still, or the network loses everything.
 func TestSilentServerShows(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.hasty = true
@@ -260,9 +257,8 @@ func TestSilentServerShows(t *testing.T) {
 	w.await("readiness again", in.ready)
 }
 
-// TestOutagesShow stops broker and PostgreSQL in the middle of a backlog, on which
-// all workers are at work: readiness names the cause, and comes back by itself
-// although there is never a backlog again.
+// TestOutagesShow stops broker and PostgreSQL in the middle of a backlog, with all workers
+// at work: readiness names the cause, and comes back by itself without another backlog.
 func TestOutagesShow(t *testing.T) {
 	server := pgtest.Start(t)
 	w := newWorld(t, server, serialOutbox, serialIndex)
@@ -298,10 +294,10 @@ func TestOutagesShow(t *testing.T) {
 	server.Resume(t)
 	w.conn = w.connect()
 	w.await("readiness", in.ready)
-	w.published(100) // a batch whose claim went with the server is published again
+	w.published(100) // a batch with a claim lost with the server is published again
 
-	// The second worker waits for the next backlog, and finds its connection
-	// gone when there is one. The first has drained it by then.
+	// The second worker waits for the next backlog, and only then finds its
+	// connection gone. The first has drained the backlog by then.
 	w.await("the second worker to rest", func() bool {
 		return sessions(`SELECT count(*) FROM (SELECT max(state_change) - min(state_change) AS apart, count(*) AS n
 			FROM pg_stat_activity WHERE application_name = 'cdc-outbox') s WHERE n = 2 AND apart > interval '1 second'`) == 1

@@ -91,14 +91,13 @@ func (w *world) exec(conn *pgx.Conn, sql ...string) {
 	}
 }
 
-// insert adds an event whose payload is a number.
+// insert adds an event with a number as payload.
 func (w *world) insert(conn *pgx.Conn, key string, n int) {
 	w.t.Helper()
 	must.Get(conn.Exec(w.ctx(), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'Placed', $2)`, key, fmt.Sprint(n)))(w.t)
 }
 
-// series adds events whose payloads are the numbers from a first to below an
-// end, of so many keys in turn.
+// series adds events with the payloads from first to below end, of so many keys in turn.
 func (w *world) series(first, end, keys int) {
 	w.t.Helper()
 	for n := first; n < end; n++ {
@@ -150,8 +149,7 @@ func (in *instance) says(text string) func() bool {
 	}
 }
 
-// stop ends the instance and returns Run's result; end waits until it ends by
-// itself.
+// stop ends the instance and returns Run's result; end waits until Run ends by itself.
 func (in *instance) stop() error { in.cancel(); return in.end() }
 
 func (in *instance) end() error {
@@ -163,7 +161,7 @@ func (in *instance) end() error {
 	}
 }
 
-// start runs an instance, whose sink fault may spoil.
+// start runs an instance; fault may spoil its sink.
 func (w *world) start(fault *fault) *instance {
 	w.t.Helper()
 	if fault == nil {
@@ -200,7 +198,7 @@ func (w *world) published(n int) {
 	w.await(fmt.Sprintf("%d events", n), func() bool { return len(w.topic.all()) >= n && w.count("NOT published") == 0 })
 }
 
-// message is a record as a consumer finds it.
+// message is a record as seen by a consumer.
 type message struct {
 	id, key, value string
 	event          *transform.Event
@@ -295,8 +293,7 @@ func (f *fault) pass(ctx context.Context) error {
 	}
 }
 
-// producer is a sink that must not be used after an error, as those of package
-// sink.
+// producer is a sink not to be used after an error, as in package sink.
 type producer struct {
 	topic  *topic
 	fault  *fault

@@ -54,8 +54,8 @@ func TestMarkThatFailsEachTimeEndsIt(t *testing.T) {
 	}
 }
 
-// TestRoleWithTheLeastPrivileges runs as a role with the grants that poll
-// names, and with one less.
+// TestRoleWithTheLeastPrivileges runs as a role with the grants named by poll, and with one
+// grant less.
 func TestRoleWithTheLeastPrivileges(t *testing.T) {
 	for name, change := range map[string]func(*poll.Parts){
 		"mark":   func(*poll.Parts) {},
@@ -84,7 +84,7 @@ func TestRoleWithTheLeastPrivileges(t *testing.T) {
 	}
 }
 
-// TestRowLevelSecurityIsFound: it would hide events.
+// TestRowLevelSecurityIsFound: the policies would hide events.
 func TestRowLevelSecurityIsFound(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex, `CREATE POLICY one ON outbox USING (aggregate_id <> 'hidden')`)
 	w.exec(w.conn, "CREATE ROLE poller_rls LOGIN PASSWORD 'x'")
@@ -98,14 +98,14 @@ func TestRowLevelSecurityIsFound(t *testing.T) {
 	}
 }
 
-// as changes the role that instances log in as.
+// as changes the role of instances.
 func (w *world) as(role string) {
 	u := must.Get(url.Parse(w.parts.URL))(w.t)
 	u.User = url.UserPassword(role, "x")
 	w.parts.URL = u.String()
 }
 
-// table reads what polling finds out about the outbox.
+// table reads the outbox as polling does.
 func (w *world) table() *poll.Table {
 	w.t.Helper()
 	return w.read(pg.Table{Schema: "public", Name: "outbox"})
@@ -171,8 +171,8 @@ func TestReadTable(t *testing.T) {
 	}
 }
 
-// TestTimeWithoutAZone has a server whose clock is not read in UTC: rows would
-// seem to be of the future, and the age of the oldest would be 0 for hours.
+// TestTimeWithoutAZone has a server with another time zone than UTC: rows would seem to be
+// of the future, and the age of the oldest would be 0 for hours.
 func TestTimeWithoutAZone(t *testing.T) {
 	for def, warns := range map[string]bool{"now()": true, "clock_timestamp()": true, "LOCALTIMESTAMP": true, "(now() AT TIME ZONE 'utc')": false} {
 		w := newWorld(t, nil, strings.Replace(serialOutbox, "timestamptz NOT NULL DEFAULT now()", "timestamp NOT NULL DEFAULT "+def, 1), serialIndex,
@@ -195,7 +195,7 @@ func TestTimeWithoutAZone(t *testing.T) {
 	}
 }
 
-// TestSequenceOfBlocks has a sequence of the kind that Hibernate wants.
+// TestSequenceOfBlocks has a sequence of Hibernate's kind.
 func TestSequenceOfBlocks(t *testing.T) {
 	w := newWorld(t, nil, `CREATE SEQUENCE "Seq" INCREMENT 50`, strings.Replace(serialOutbox, "bigserial", `bigint DEFAULT nextval('"Seq"')`, 1), serialIndex)
 	err := w.table().DoubtfulOrder()
@@ -209,7 +209,7 @@ func TestSequenceOfBlocks(t *testing.T) {
 	}
 }
 
-// TestRemediesWork does what a doubtful order's warning says.
+// TestRemediesWork carries out the remedies of a doubtful order.
 func TestRemediesWork(t *testing.T) {
 	for _, ddl := range []string{strings.Replace(uuidOutbox, "clock_timestamp()", "now()", 1), strings.Replace(uuidOutbox, " DEFAULT clock_timestamp()", "", 1)} {
 		w := newWorld(t, nil, ddl)
@@ -238,8 +238,8 @@ func TestConfiguredColumns(t *testing.T) {
 	}
 }
 
-// TestIndexNameThatIsTaken has another table's index, and one of ours that does
-// something else, under the names that come first.
+// TestIndexNameThatIsTaken has another table's index, and an index of ours for another
+// purpose, under the first names.
 func TestIndexNameThatIsTaken(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, `CREATE TABLE other (n int)`, `CREATE INDEX outbox_unpublished_idx ON other (n)`,
 		`CREATE INDEX outbox_unpublished_idx2 ON outbox (created_at) WHERE NOT published`)
@@ -250,7 +250,7 @@ func TestIndexNameThatIsTaken(t *testing.T) {
 	}
 }
 
-// TestIndexWhoseCreationFailed leaves what CREATE INDEX CONCURRENTLY leaves.
+// TestIndexWhoseCreationFailed leaves an index as CREATE INDEX CONCURRENTLY does.
 func TestIndexWhoseCreationFailed(t *testing.T) {
 	w := newWorld(t, nil, strings.Replace(serialOutbox, " PRIMARY KEY", "", 1))
 	w.exec(w.conn, `INSERT INTO outbox (id, aggregate_type) VALUES (1, 'order'), (1, 'order')`)

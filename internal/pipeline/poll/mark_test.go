@@ -10,8 +10,7 @@ import (
 )
 
 // A configured column of a mark must be there: by other columns, other rows
-// would count as unpublished. No remedy adds a column to a table whose rows are
-// marked already.
+// would count as unpublished. No remedy adds a column to a table with marked rows.
 func TestAMarkThatIsNotThere(t *testing.T) {
 	const flag, at = `, published boolean NOT NULL DEFAULT false`, `, published_at timestamptz`
 	for name, tt := range map[string]struct {

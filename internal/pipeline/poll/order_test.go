@@ -11,9 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// TestLateCommitWithALowerID has a row become visible after a later one of its
-// key was published. It comes in the order of the commits, and is not passed
-// over.
+// TestLateCommitWithALowerID has a row become visible after the publication of a later row
+// of its key. Both come in the order of the commits, and none is passed over.
 func TestLateCommitWithALowerID(t *testing.T) {
 	for name, ddl := range map[string]string{"serial": serialOutbox, "uuid": uuidOutbox} {
 		t.Run(name, func(t *testing.T) {
@@ -34,8 +33,8 @@ func TestLateCommitWithALowerID(t *testing.T) {
 	}
 }
 
-// TestTransactionsThatTakeTurns lets one transaction begin first, wait for the
-// aggregate's lock, and write second, with both in one backlog.
+// TestTransactionsThatTakeTurns lets a transaction begin first, wait for the aggregate's
+// lock, and write second, with both in the same backlog.
 func TestTransactionsThatTakeTurns(t *testing.T) {
 	for name, ddl := range map[string]string{"serial": serialOutbox, "uuid": uuidOutbox} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +69,7 @@ func (w *world) waiting() (n int) {
 	return n
 }
 
-// snapshots counts other sessions of the database that may see deleted rows.
+// snapshots counts other sessions of the database, perhaps with a view of deleted rows.
 func (w *world) snapshots() (n int) {
 	w.t.Helper()
 	must.OK(w.t, w.conn.QueryRow(w.ctx(), `SELECT count(*) FROM pg_stat_activity
@@ -78,8 +77,7 @@ func (w *world) snapshots() (n int) {
 	return n
 }
 
-// TestOrderWithinATransaction has rows of a single time, in a table with holes
-// to put them in.
+// TestOrderWithinATransaction has rows of a single time, in a table with holes for them.
 func TestOrderWithinATransaction(t *testing.T) {
 	w := newWorld(t, nil, strings.Replace(uuidOutbox, "clock_timestamp()", "now()", 1))
 	w.exec(w.conn,
@@ -88,7 +86,7 @@ func TestOrderWithinATransaction(t *testing.T) {
 	var want []string
 	for n := range 200 {
 		if n == 100 {
-			// Autovacuum may have a snapshot that sees everything deleted.
+			// Autovacuum may have a snapshot with everything deleted.
 			w.await("older snapshots to go", func() bool { return w.snapshots() == 0 })
 			w.exec(w.connect(), `VACUUM outbox`)
 		}
@@ -138,7 +136,7 @@ func TestOnlyRowDeletedElsewhere(t *testing.T) {
 	w.await("none to be held back", func() bool { return in.status().HeldElsewhere == 0 })
 }
 
-// TestRowDeletedElsewhere has a row go away while it is waiting.
+// TestRowDeletedElsewhere has a waiting row go away.
 func TestRowDeletedElsewhere(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.series(0, 3, 1)
@@ -155,8 +153,8 @@ func TestRowDeletedElsewhere(t *testing.T) {
 	}
 }
 
-// TestHeldKeyDoesNotHoldBackOthers has more rows of held keys before the others
-// than a batch holds.
+// TestHeldKeyDoesNotHoldBackOthers has more rows of held keys before the others than fit in
+// a batch.
 func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.BatchSize = 4
@@ -185,8 +183,8 @@ func TestHeldKeyDoesNotHoldBackOthers(t *testing.T) {
 	}
 }
 
-// TestLargeRowsAreNotReadInVain has a batch of a thousand times what fits: what
-// is read of it is not much more than fits.
+// TestLargeRowsAreNotReadInVain has a batch of a thousand times the bound: not much more
+// than the bound is read.
 func TestLargeRowsAreNotReadInVain(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.exec(w.conn, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
@@ -207,8 +205,8 @@ func TestLargeRowsAreNotReadInVain(t *testing.T) {
 	}
 }
 
-// TestBatchThatCannotBeReadInTimeIsReadInParts has rows of which a whole batch
-// takes longer to read than the server allows.
+// TestBatchThatCannotBeReadInTimeIsReadInParts has a whole batch take longer to read than
+// the server allows.
 func TestBatchThatCannotBeReadInTimeIsReadInParts(t *testing.T) {
 	w := newWorld(t, nil,
 		`CREATE TYPE slow AS (key text)`,

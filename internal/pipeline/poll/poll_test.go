@@ -86,7 +86,7 @@ func (w *world) wantRecord(m message) {
 	}
 }
 
-// TestQuotedNames has names of tables and columns that must be quoted.
+// TestQuotedNames has names of tables and columns in need of quotes.
 func TestQuotedNames(t *testing.T) {
 	w := newWorld(t, nil, `CREATE SCHEMA "My Schema"`,
 		`CREATE TABLE "My Schema"."Out ""Box's" ("Id" bigserial PRIMARY KEY, "aggregateType" text, "aggregateId" text, "Type" text, payload jsonb,

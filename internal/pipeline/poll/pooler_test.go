@@ -9,9 +9,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// TestThroughAPooler puts PgBouncer in transaction mode between: a session is
-// another one from a single transaction to the next, and notifications do not
-// arrive.
+// TestThroughAPooler puts PgBouncer in transaction mode between: each transaction has
+// another session, and notifications do not arrive.
 func TestThroughAPooler(t *testing.T) {
 	w := newWorld(t, nil, serialOutbox, serialIndex)
 	w.parts.URL = pgtest.Pooled(t, w.parts.URL, 2)

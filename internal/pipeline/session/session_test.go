@@ -50,7 +50,7 @@ func TestKeepEndsWithWhatANewSessionDoesNotRemove(t *testing.T) {
 	}
 }
 
-// The waits grow up to their bound; a session that lasted begins them anew.
+// The waits grow up to their bound; a long session begins them anew.
 func TestKeepWaitsLongerUntilASessionLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waited []time.Duration
@@ -70,8 +70,8 @@ func TestKeepWaitsLongerUntilASessionLasts(t *testing.T) {
 	})
 }
 
-// The end of the context ends a wait, and makes what a session returned for it no
-// error; a loss stays one.
+// The end of the context ends a wait, and a session's error then does not count; a loss
+// does.
 func TestKeepEndsWithItsContext(t *testing.T) {
 	loss := failure.Lossf("", "a hole")
 	for name, tt := range map[string]struct{ session, want error }{
