@@ -153,7 +153,7 @@ const late = 50 * time.Millisecond
 // the attempt: the store sees both at the same moment, and may answer both in a
 // single round trip. wait waits for the answer until late after being called.
 // The goroutine ends then or, if the store does not heed the context, with the
-// answer.
+// answer; Close joins it.
 func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	if next == nil {
 		return func() {}
@@ -165,7 +165,7 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 	}
 	answers := make(chan answer, 1)
 	asking, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
-	go func() {
+	a.background(func() {
 		var claim storage.Claim
 		err := usercode.Call(func() error {
 			return a.try(asking, func(ctx context.Context) (err error) {
@@ -174,7 +174,7 @@ func (a *attempt) claimMeanwhile(next *early) (wait func()) {
 			})
 		})
 		answers <- answer{claim, time.Since(next.asked), err}
-	}()
+	})
 	return func() {
 		defer cancel() // the message's own Run asks from here on
 		defer a.leaveNext(next)

@@ -14,7 +14,7 @@ import (
 // line is two messages a consumer handles in turn.
 type line struct {
 	*fixture
-	runner        idempotency.Runner
+	runner        *idempotency.Processor
 	first, second idempotency.Message
 	left          ahead.Claim // what the first's run left for the second
 }
@@ -31,10 +31,7 @@ func inLine(t *testing.T, f func(t *testing.T, l *line)) {
 // runs runs the first message.
 func (l *line) runs(h idempotency.Handler, want idempotency.Disposition) {
 	l.Helper()
-	var err error
-	if l.runner, err = idempotency.New(l.options); err != nil {
-		l.Fatal(err)
-	}
+	l.runner = l.processor()
 	turn := &ahead.Turn{Key: l.first.Key, Next: func(bool) (storage.Key, storage.Fingerprint, bool) {
 		return l.second.Key, l.second.Fingerprint, true
 	}}

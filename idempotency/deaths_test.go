@@ -92,10 +92,7 @@ func (f *fixture) vanish(keys ...storage.Key) {
 func TestAloneIsNotForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)
-		p, err := idempotency.New(f.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := f.processor()
 		stuck, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -120,10 +117,7 @@ func TestARunWithinARun(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		inner := storage.Key{Scope: "test", ID: "inner"}
 		f.vanish(f.message.Key, inner)
-		p, err := idempotency.New(f.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := f.processor()
 		begun := time.Now()
 		r, err := p.Run(t.Context(), f.message, func(ctx context.Context) ([]byte, error) {
 			r, err := p.Run(ctx, idempotency.Message{Key: inner}, succeed)

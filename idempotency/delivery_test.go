@@ -50,7 +50,7 @@ func flaky(s storage.Store, random *rand.Rand) storage.Store {
 }
 
 func (d *deliveries) processor(store storage.Store) *idempotency.Processor {
-	p, err := idempotency.New(idempotency.Options{
+	return processor(d, idempotency.Options{
 		Store: store, MaxAttempts: 3,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
 			d.mu.Lock()
@@ -60,10 +60,6 @@ func (d *deliveries) processor(store storage.Store) *idempotency.Processor {
 		},
 		Compensate: func(_ context.Context, l idempotency.Loss) { d.Errorf("seed %d: lost %+v", d.seed, l) },
 	})
-	if err != nil {
-		d.Fatal(err)
-	}
-	return p
 }
 
 // consume gives every message to a Processor until it is done.

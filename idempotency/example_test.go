@@ -26,6 +26,7 @@ func ExampleProcessor() {
 		fmt.Println(err)
 		return
 	}
+	defer processor.Close()
 	payload := []byte(`{"order":17}`)
 	message := idempotency.Message{
 		Key:         storage.Key{Scope: "shipping", ID: "018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f"},
@@ -62,6 +63,7 @@ func ExampleTerminal() {
 		fmt.Println(err)
 		return
 	}
+	defer processor.Close()
 	message := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	result, err := processor.Run(context.Background(), message, func(context.Context) ([]byte, error) {
 		return nil, idempotency.Terminal(errors.New("no such address"))

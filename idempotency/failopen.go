@@ -120,21 +120,24 @@ func (p *Processor) short(ctx context.Context, patience time.Duration, call func
 }
 
 // lookForStore finds out whether the store answers again, on a separate
-// goroutine ending within Timeout: no message waits. The probe claims a key,
-// forgotten at once. A read would not tell: a full store, or a read-only store,
-// still answers reads.
+// goroutine ending within Timeout, or with Close: no message waits. The probe
+// claims a key, forgotten at once. A read would not tell: a full store, or a
+// read-only store, still answers reads.
 func (p *Processor) lookForStore(ctx context.Context, call int, scope string) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unlink := context.AfterFunc(p.over, cancel)
 	// Several keys: a single key may be on a failed shard.
 	key := storage.Key{Scope: scope, ID: fmt.Sprintf("cdc-outbox-probe-%d", call%16)}
 	req := storage.ClaimRequest{Owner: storage.NewOwner(), Lease: storage.MinLease, Retention: storage.MinLease}
-	go func() {
+	p.background(func() {
+		defer cancel()
+		defer unlink()
 		err := p.short(ctx, p.options.Timeout, func(ctx context.Context) error {
 			_, err := p.options.Store.Claim(ctx, key, req)
 			return err
 		})
 		p.outage.end(ctx, call, key, err)
-	}()
+	})
 }
 
 // unsettledOpen returns the result of an attempt without a settlement. The

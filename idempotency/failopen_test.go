@@ -26,13 +26,8 @@ func inOpenBubble(t *testing.T, f func(o *open)) {
 		o := &open{fixture: fixture}
 		o.options.FailOpen = true
 		o.options.Observer.FailOpen = func(idempotency.Message, error) { o.opened++ }
-		p, err := idempotency.New(o.options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.processor = p
+		o.processor = o.fixture.processor()
 		f(o)
-		wait(30 * time.Second) // for what goes on in the background
 	})
 }
 
@@ -174,19 +169,12 @@ func TestFailOpenWithoutDeadLetters(t *testing.T) {
 		}
 		keep := o.options.DeadLetter
 		o.options.DeadLetter = func(context.Context, idempotency.DeadLetter) error { return errDown }
-		p, err := idempotency.New(o.options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := p.Run(o.Context(), o.message, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
+		r, err := o.fixture.processor().Run(o.Context(), o.message, func(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) })
 		if r.Disposition != idempotency.Retry || !errors.Is(err, errDown) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		o.options.DeadLetter = keep
-		if p, err = idempotency.New(o.options); err != nil {
-			t.Fatal(err)
-		}
-		r, err = p.Run(o.Context(), after(o.message, r.Pending), unreachable(t))
+		r, err = o.fixture.processor().Run(o.Context(), after(o.message, r.Pending), unreachable(t))
 		if r.Disposition != idempotency.DeadLettered || len(o.dead) != 1 || o.dead[0].Attempts != 1 {
 			t.Errorf("%+v, %v, %+v", r, err, o.dead)
 		}

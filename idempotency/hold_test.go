@@ -20,11 +20,11 @@ func stubborn(d time.Duration, err error) idempotency.Handler {
 
 // background runs the handler on a goroutine and returns the outcome there.
 func (f *fixture) background(ctx context.Context, h idempotency.Handler) (outcome func() (idempotency.Result, error)) {
-	p, err := idempotency.New(f.options)
-	if err != nil {
-		f.Fatal(err)
-	}
-	var r idempotency.Result
+	p := f.processor()
+	var (
+		r   idempotency.Result
+		err error
+	)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -25,6 +25,7 @@ type faulty struct {
 	mu            sync.Mutex
 	before, after func(op storage.Operation) error
 	hang          func(op storage.Operation) error // an error is not returned: the call lasts as long as it may
+	deaf          chan struct{}                    // if set, a claim lasts until it is closed, beyond the context
 	calls         []storage.Operation
 }
 
@@ -51,6 +52,10 @@ func (s *faulty) do(ctx context.Context, op storage.Operation, call func() error
 	s.calls = append(s.calls, op)
 	before, after := s.before, s.after
 	s.mu.Unlock()
+	if s.deaf != nil && op == storage.OpClaim {
+		<-s.deaf
+		ctx = context.WithoutCancel(ctx)
+	}
 	if s.hang != nil && s.hang(op) != nil {
 		<-ctx.Done()
 	}
@@ -145,6 +150,23 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// processor returns a Processor with the options, closed at the end of the test.
+func (f *fixture) processor() *idempotency.Processor {
+	f.Helper()
+	return processor(f, f.options)
+}
+
+// processor returns a Processor, closed at the end of the test.
+func processor(t testing.TB, o idempotency.Options) *idempotency.Processor {
+	t.Helper()
+	p, err := idempotency.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
 // run handles the message once.
 func (f *fixture) run(h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
@@ -153,11 +175,7 @@ func (f *fixture) run(h idempotency.Handler) (idempotency.Result, error) {
 
 func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
-	p, err := idempotency.New(f.options)
-	if err != nil {
-		f.Fatal(err)
-	}
-	r, err := p.Run(ctx, f.message, h)
+	r, err := f.processor().Run(ctx, f.message, h)
 	if (err == nil) != r.Done() {
 		f.Fatalf("%s and error %v", r.Disposition, err)
 	}

@@ -258,6 +258,7 @@ func ExamplePending() {
 		fmt.Println(err)
 		return
 	}
+	defer processor.Close()
 	m := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	handler := func(context.Context) ([]byte, error) {
 		fmt.Println("the handler runs")

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Processor is the Runner around a Store. Make one with New. It is safe for
-// concurrent use.
+// Processor is the Runner around a Store. Make a Processor with New, and Close it
+// after the last Run. It is safe for concurrent use.
 //
 // Around a Transactor, what the handler writes in the transaction is committed
 // together with the key's completion, or not at all: success is never Pending,
@@ -34,6 +34,7 @@ type Processor struct {
 	store   storage.Store
 	gate    solo.Gate
 	outage  *outage // nil unless it fails open
+	*lifetime
 	// transactor is the store, if it is one.
 	transactor storage.Transactor
 }
@@ -46,7 +47,7 @@ func New(o Options) (*Processor, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("configure processor: %w", err)
 	}
-	p := &Processor{options: o, store: observe(o.Store, o.Observer)}
+	p := &Processor{options: o, store: observe(o.Store, o.Observer), lifetime: newLifetime()}
 	p.transactor, _ = o.Store.(storage.Transactor)
 	if o.FailOpen {
 		p.outage = newOutage()
@@ -95,10 +96,15 @@ func (p *Processor) Maintain(ctx context.Context, report func(error)) {
 //	within Timeout                        → Retry
 //	a claim or settlement is not answered → Unavailable; it is Pending, and whether it
 //	                                        happened the next Run finds out
+//	the Processor is closed               → Unavailable, before any call
 //
 // When ctx ends, the handler's context does, and Run returns after the handler
 // did and Timeout at most.
 func (p *Processor) Run(ctx context.Context, m Message, handler Handler) (Result, error) {
+	if err := p.begin(); err != nil {
+		return p.refused(m, err)
+	}
+	defer p.finish()
 	begun, pending := time.Now(), m.Pending.of(m.Key)
 	m.Pending = nil
 	r, err := p.decide(ctx, m, pending, handler)
@@ -214,6 +220,10 @@ func (p *Processor) run(ctx context.Context, m Message, pending *Pending, handle
 // Options.DeadLetter, and leaves the key alone. The Result is Done once the
 // message is durable.
 func (p *Processor) Refuse(ctx context.Context, m Message, reason error) (Result, error) {
+	if err := p.begin(); err != nil {
+		return p.refused(m, err)
+	}
+	defer p.finish()
 	return p.refuse(ctx, DeadLetter{Message: m, Reason: reason})
 }
 

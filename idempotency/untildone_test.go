@@ -12,10 +12,7 @@ import (
 
 func TestRunUntilDone(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		p, err := idempotency.New(f.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := f.processor()
 		// The outcome is recorded later, and the handler not called again.
 		calls := 0
 		f.store.fail(always(storage.OpComplete), nil)

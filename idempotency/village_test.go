@@ -70,7 +70,7 @@ func newVillage(t *testing.T) *village {
 // are.
 func (v *village) live(ids []string, handle func(ctx context.Context, id string, die func())) {
 	store := &mortal{Store: v.store}
-	p, err := idempotency.New(idempotency.Options{
+	p := processor(v, idempotency.Options{
 		Store: store,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			if store.dead.Load() {
@@ -82,9 +82,6 @@ func (v *village) live(ids []string, handle func(ctx context.Context, id string,
 			return nil
 		},
 	})
-	if err != nil {
-		v.Fatal(err)
-	}
 	ctx, end := context.WithCancel(v.Context())
 	defer end()
 	die := func() { store.dead.Store(true); end() }

@@ -188,6 +188,7 @@ func (b *backlog) library(ctx context.Context, group string, store storage.Store
 	if err != nil {
 		return err
 	}
+	defer processor.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var handled atomic.Int64

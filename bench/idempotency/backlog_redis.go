@@ -39,6 +39,7 @@ func measureRedisBacklog(ctx context.Context, b *backlog, rounds int, out io.Wri
 	if err != nil {
 		return err
 	}
+	defer store.Close()
 	b.title(out, "does nothing", rounds)
 	return b.race(ctx, append([]contender{
 		{"bare loop, two scripts a message", func(ctx context.Context, group string) error {

@@ -78,6 +78,7 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 	if err != nil {
 		return err
 	}
+	defer x.Close()
 	s.note("PostgreSQL %s, fsync on, TCP loopback; bare: INSERT of a row, committed", version)
 	insertBare := func(ctx context.Context, m *message) error {
 		_, err := pool.Exec(ctx, `INSERT INTO bare VALUES ($1)`, m.Key.ID)

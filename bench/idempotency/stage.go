@@ -79,6 +79,7 @@ func startRedis(ctx context.Context, s *stage, o options) error {
 	if err != nil {
 		return err
 	}
+	defer store.Close()
 	version := client.InfoMap(ctx, "server").Item("Server", "redis_version")
 	s.note("Redis %s, appendonly yes, appendfsync everysec, TCP loopback; bare: SET NX", version)
 	setNX := func(ctx context.Context, m *message) error {

@@ -33,8 +33,8 @@ const (
 // half a minute or so.
 const lease = 3 * time.Second
 
-// newRunner returns the Runner that handles a message once.
-func newRunner(o serviceOptions, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) (idempotency.Runner, error) {
+// newRunner returns the Processor that handles a message once.
+func newRunner(o serviceOptions, pool *pgxpool.Pool, deadLetter func(context.Context, idempotency.DeadLetter) error) (*idempotency.Processor, error) {
 	store, err := newStore(o, pool)
 	if err != nil {
 		return nil, err

@@ -57,6 +57,7 @@ func (s service) run(ctx context.Context, o serviceOptions) error {
 	if err != nil {
 		return err
 	}
+	defer runner.Close()
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{o.brokers},
 		Group:   s.name,

@@ -105,6 +105,7 @@ func ship(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 	if err != nil {
 		return err
 	}
+	defer processor.Close()
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{brokers}, Group: "shipping", Topics: []string{"outbox.event.payment"},
 		Once:    consumer.Once{Runner: processor},

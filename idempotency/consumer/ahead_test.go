@@ -28,6 +28,7 @@ func works(t *testing.T, hangs string, change func(*Config), takes map[string]ti
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer runner.Close()
 	cfg := &Config{Brokers: []string{"none"}, Group: "g", Topics: []string{"t"}, Once: Once{Runner: runner}, Handler: func(_ context.Context, r *kgo.Record) error {
 		mu.Lock()
 		began[string(r.Value)] = time.Since(begun)

@@ -23,6 +23,7 @@ func watchOf(t *testing.T, o idempotency.Options) (*scopeWatch, *strings.Builder
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(p.Close)
 	log := &strings.Builder{}
 	return &scopeWatch{session: &session{cfg: &Config{
 		Group: "g", Once: Once{Scope: "s", Runner: p}, retention: p.Retention(), Logger: slog.New(slog.NewTextHandler(log, nil)),

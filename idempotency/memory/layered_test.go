@@ -236,6 +236,7 @@ func ExampleLayer() {
 		fmt.Println(err)
 		return
 	}
+	defer processor.Close()
 	m := idempotency.Message{Key: storage.Key{Scope: "shipping", ID: "1"}}
 	for range 2 {
 		r, err := processor.Run(context.Background(), m, func(context.Context) ([]byte, error) { return []byte("shipped"), nil })

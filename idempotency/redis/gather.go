@@ -11,6 +11,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 )
 
@@ -35,8 +36,11 @@ type gatherer struct {
 	// nodes of a cluster do.
 	slots atomic.Bool
 
-	mu   sync.Mutex
-	open map[*goredis.Client]*batch // that may be joined, by server
+	mu     sync.Mutex
+	open   map[*goredis.Client]*batch // that may be joined, by server
+	closed bool                       // no batch begins any more
+
+	trips sync.WaitGroup // the batches begun and not over
 }
 
 // batch is the calls sharing a round trip.
@@ -89,23 +93,35 @@ func newGatherer(cluster bool) *gatherer {
 // run runs the script as Script.Run does, at the same time as others if there are
 // any. The context, the answer and the error are the call's own.
 func (g *gatherer) run(c *gathered, server *goredis.Client) (any, error) {
-	if err := g.send(server, c); err != nil {
+	err := g.send(server, c)
+	switch {
+	case errors.Is(err, ahead.ErrApart):
+		return c.alone()
+	case err != nil:
 		return nil, err
 	}
 	return c.answer()
 }
 
 // send returns when the calls, which have one context, have their answers, or
-// when that has ended. A call without company is left to be made by itself.
+// when that has ended. A call without company is left to be made by itself; so
+// are all, with ahead.ErrApart, after close.
 func (g *gatherer) send(server *goredis.Client, calls ...*gathered) error {
 	b, leads := g.join(server, calls)
+	if b == nil {
+		return ahead.ErrApart
+	}
 	if leads {
 		g.yield()
 		g.shut(b, server)
 		if len(b.calls) == 1 {
+			g.trips.Done()
 			return nil
 		}
-		go b.send(server) // ends with the last call's context, or by the client's timeouts
+		go func() { // ends with the last call's context, or by the client's timeouts
+			defer g.trips.Done()
+			b.send(server)
+		}()
 	}
 	select {
 	case <-b.sent:
@@ -116,12 +132,16 @@ func (g *gatherer) send(server *goredis.Client, calls ...*gathered) error {
 }
 
 // join adds the calls to the server's open batch, if any. Otherwise they lead a
-// new one.
+// new batch: nil after close.
 func (g *gatherer) join(server *goredis.Client, calls []*gathered) (b *batch, leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b = g.open[server]
 	if b == nil {
+		if g.closed {
+			return nil, false
+		}
+		g.trips.Add(1)
 		b, leads = &batch{sent: make(chan struct{}), slots: &g.slots}, true
 		g.open[server] = b
 	}
@@ -129,6 +149,14 @@ func (g *gatherer) join(server *goredis.Client, calls []*gathered) (b *batch, le
 		delete(g.open, server)
 	}
 	return b, leads
+}
+
+// close lets no batch begin any more, and waits until all are over.
+func (g *gatherer) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.trips.Wait()
 }
 
 // joined counts the calls waiting for others to join.

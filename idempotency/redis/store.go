@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,8 +28,8 @@ var (
 	_ ahead.Store      = (*Store)(nil)
 )
 
-// New returns a store on the client; the caller closes the client. New does not
-// ask the server; Check does.
+// New returns a store on the client. The caller closes the store and, after
+// that, the client. New does not ask the server; Check does.
 //
 // Give the client ContextTimeoutEnabled, or the calls outlive their contexts by
 // up to ReadTimeout.
@@ -40,6 +41,13 @@ func New(client goredis.UniversalClient, o Options) (*Store, error) {
 	_, cluster := client.(*goredis.ClusterClient)
 	return &Store{client: client, options: o, gatherer: newGatherer(cluster)}, nil
 }
+
+// Close waits for the round trips that calls share, also of callers no longer
+// waiting: until the deadline of the last call of each or, without deadlines, the
+// client's timeouts. The client is left open. A call after Close makes a round
+// trip by itself: a settlement coming late is not lost. Close may be called
+// again, and concurrently.
+func (s *Store) Close() { s.gatherer.close() }
 
 // Claim implements storage.Store.
 func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (storage.Claim, error) {
@@ -125,7 +133,11 @@ func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease 
 	if server == nil || s.server(ctx, next) != server {
 		return claim, nil, ahead.ErrApart
 	}
-	if err := s.gatherer.send(server, done, next); err != nil {
+	err = s.gatherer.send(server, done, next)
+	switch {
+	case errors.Is(err, ahead.ErrApart):
+		return claim, nil, err
+	case err != nil:
 		return claim, failed("claim", key, err), failed("complete", lease.Key, err)
 	}
 	reply, err := done.answer()

@@ -43,6 +43,8 @@ var (
 	ErrHandlerTimeout = errors.New("the handler took longer than it may")
 	// ErrExhausted: the message reached the limit of failed or vanished attempts.
 	ErrExhausted = errors.New("attempts exhausted")
+	// ErrClosed: the Run began after the Processor's Close. Nothing was called.
+	ErrClosed = errors.New("the processor is closed")
 	// ErrDeadLetter: the message's dead letter could not be kept. The message
 	// waits until it is.
 	ErrDeadLetter = errors.New("keep dead letter")

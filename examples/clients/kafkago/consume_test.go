@@ -37,6 +37,7 @@ func TestEachEventIsHandledOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer processor.Close()
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{broker}, GroupID: "shipping", Topic: "orders", StartOffset: kafka.FirstOffset,
 		IsolationLevel: kafka.ReadCommitted, MaxWait: 100 * time.Millisecond,

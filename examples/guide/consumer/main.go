@@ -41,10 +41,12 @@ func run(ctx context.Context, brokers, address string) error {
 	if err != nil {
 		return err
 	}
+	defer store.Close()
 	processor, err := idempotency.New(idempotency.Options{Store: store, DeadLetter: deadLetter})
 	if err != nil {
 		return err
 	}
+	defer processor.Close()
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{brokers}, Group: "shipping", Topics: []string{"outbox.event.order"},
 		Once:    consumer.Once{Runner: processor},

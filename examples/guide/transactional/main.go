@@ -55,6 +55,7 @@ func run(ctx context.Context, brokers, url string) error {
 	if err != nil {
 		return err
 	}
+	defer processor.Close()
 	c, err := consumer.New(consumer.Config{
 		Brokers: []string{brokers}, Group: "orders", Topics: []string{"payments"},
 		Once:    consumer.Once{Runner: processor},

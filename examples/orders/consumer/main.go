@@ -80,6 +80,7 @@ func run(ctx context.Context, o options, out, diag io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer processor.Close()
 	var (
 		mu   sync.Mutex // records of several partitions are handled at once
 		seen int

@@ -47,6 +47,7 @@ func Example_new() {
 		return
 	}
 
+	defer processor.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	c, err := consumer.New(consumer.Config{
@@ -87,6 +88,7 @@ func Example_onceWrap() {
 		fmt.Println(err)
 		return
 	}
+	defer processor.Close()
 	once := consumer.Once{Scope: "shipping", Runner: processor, ID: consumer.JSONPointer("/id")}
 	process, err := once.Wrap(func(ctx context.Context, r *kgo.Record) error {
 		fmt.Printf("ship %s\n", consumer.RecordFrom(ctx).Value)
@@ -149,6 +151,7 @@ func Example_setResult() {
 		fmt.Println(err)
 		return
 	}
+	defer processor.Close()
 	process, err := consumer.Once{Scope: "pricing", Runner: processor}.Wrap(func(ctx context.Context, r *kgo.Record) error {
 		fmt.Printf("calculate %s\n", r.Value)
 		return consumer.SetResult(ctx, []byte("17.50"))

@@ -21,7 +21,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// processor returns one around a store in memory.
+// processor returns a Processor around a store in memory, closed at the end of
+// the test.
 func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Processor {
 	t.Helper()
 	o := idempotency.Options{
@@ -35,6 +36,7 @@ func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Pro
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(p.Close)
 	return p
 }
 

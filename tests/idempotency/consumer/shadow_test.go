@@ -20,6 +20,7 @@ func shadow(ctx context.Context, store storage.Store, m *metrics.Metrics, handle
 	if err != nil {
 		return err
 	}
+	defer processor.Close()
 	once := consumer.Once{Scope: "shipping", Runner: processor}
 	process, err := once.Wrap(handleWithOldKeys)
 	if err != nil {

@@ -28,6 +28,7 @@ func consumePayments(ctx context.Context, brokers []string, pool *pgxpool.Pool, 
 	if err != nil {
 		return err
 	}
+	defer runner.Close()
 	c, err := consumer.New(consumer.Config{
 		Brokers: brokers, Group: "orders", Topics: []string{"payments"},
 		Once:    consumer.Once{Scope: "orders", Runner: runner},

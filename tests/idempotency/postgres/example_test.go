@@ -59,6 +59,7 @@ func Example_transactional() {
 		return
 	}
 
+	defer runner.Close()
 	markPaid := func(ctx context.Context) ([]byte, error) {
 		tx := postgres.Tx(ctx)
 		if _, err := tx.Exec(ctx, `UPDATE orders SET status = 'PAID' WHERE id = 1`); err != nil {
@@ -110,6 +111,7 @@ func Example_store() {
 		fmt.Println(err)
 		return
 	}
+	defer processor.Close()
 	m := idempotency.Message{Key: storage.Key{Scope: "mails", ID: "0190163d-8694-739b-aea5-966c26f8ad90"}}
 	for range 2 {
 		result, err := processor.Run(ctx, m, func(context.Context) ([]byte, error) { return []byte("sent"), nil })

@@ -22,10 +22,7 @@ func TestNoConnectionIsFree(t *testing.T) {
 	var waited error
 	options := idempotency.Options{Store: holder.store, MaxAttempts: -1, Timeout: 100 * time.Millisecond}
 	options.Observer.StoreCall = func(op storage.Operation, _ time.Duration, err error) { waited = fmt.Errorf("%s: %w", op, err) }
-	waiter, err := idempotency.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	waiter := newProcessor(t, options)
 	holder.want(t, message("a"), func(ctx context.Context) ([]byte, error) {
 		result, err := waiter.Run(limited(t), message("b"), never(t))
 		if result.Disposition != idempotency.Retry || result.Wait <= 0 || !errors.Is(err, storage.ErrBusy) {

@@ -59,16 +59,13 @@ func TestAPoolerThatLosesStatements(t *testing.T) {
 				pool := connect(t, url+"?default_query_exec_mode="+mode)
 				defer pool.Close() // PgBouncer may keep connections for clients with lost statements
 				store, handler := open(pool)
-				p, err := idempotency.New(idempotency.Options{
+				p := newProcessor(t, idempotency.Options{
 					Store: store, MaxAttempts: 1, FirstRetry: time.Millisecond, LastRetry: 4 * time.Millisecond, Lease: 2 * time.Second, Timeout: 500 * time.Millisecond,
 					DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 						t.Errorf("%s is given up: %v", d.Message.Key.ID, d.Reason)
 						return nil
 					},
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
 				var running sync.WaitGroup
 				for w := range workers {
 					running.Go(func() {

@@ -274,10 +274,7 @@ func TestMaintainSweeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	runner := newProcessor(t, idempotency.Options{Store: store, MaxAttempts: -1})
 	req := request()
 	req.Lease, req.Retention = time.Millisecond, time.Millisecond
 	claim(t, store.Store, key("a"), req)

@@ -68,11 +68,18 @@ func newRunnerOn(t testing.TB, admin, pool *pgxpool.Pool, table postgres.Options
 		t.Fatal(err)
 	}
 	o.Store = store
+	return runner{Processor: newProcessor(t, o), store: store, pool: admin}
+}
+
+// newProcessor returns a Processor, closed at the end of the test.
+func newProcessor(t testing.TB, o idempotency.Options) *idempotency.Processor {
+	t.Helper()
 	p, err := idempotency.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return runner{Processor: p, store: store, pool: admin}
+	t.Cleanup(p.Close)
+	return p
 }
 
 func message(id string) idempotency.Message { return idempotency.Message{Key: key(id)} }

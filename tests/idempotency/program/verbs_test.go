@@ -56,6 +56,7 @@ func TestVerbs(t *testing.T) {
 		"redis": func(t *testing.T) (storage.Store, string, string) {
 			server := redistest.Shared(t)
 			store := must.Get(redis.New(server.Client(t), redis.Options{Prefix: "operator"}))(t)
+			t.Cleanup(store.Close)
 			return store, "redis://" + server.Addr(), "operator"
 		},
 		"postgres": func(t *testing.T) (storage.Store, string, string) {

@@ -46,16 +46,13 @@ func openShop(t *testing.T, store *redis.Store, failOpen bool) *shop {
 	t.Helper()
 	s := &shop{broker: kafkatest.Start(t), claimed: map[string]int{}, unclaimed: map[string]int{}, unasked: map[string]int{}}
 	s.broker.CreateTopic(t, "orders", 1, nil)
-	processor, err := idempotency.New(idempotency.Options{
+	processor := newProcessor(t, idempotency.Options{
 		Store: store, FailOpen: failOpen,
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			t.Errorf("%s is given up: %v", d.Message.Key, d.Reason)
 			return nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	count := func(where map[string]int, r *kgo.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -29,6 +29,7 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	if err != nil {
 		return err
 	}
+	defer store.Close()
 	processor, err := idempotency.New(idempotency.Options{
 		Store:      store,
 		Lease:      30 * time.Second,
@@ -38,6 +39,7 @@ func consumeOrders(ctx context.Context, brokers []string, client *goredis.Client
 	if err != nil {
 		return err
 	}
+	defer processor.Close()
 	c, err := consumer.New(consumer.Config{
 		Brokers: brokers, Group: "shipping", Topics: []string{"outbox.event.order"},
 		Once:    consumer.Once{Runner: processor},

@@ -37,6 +37,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
+	defer store.Close()
 	key := storage.Key{Scope: "shipping", ID: "0197d2b4-7c1a-7e3e-9b1f-0123456789ab"}
 	for range 2 { // the message arrives twice
 		claim, err := store.Claim(ctx, key, storage.ClaimRequest{
@@ -72,6 +73,7 @@ func Example_storeCheck() {
 		fmt.Println(err)
 		return
 	}
+	defer store.Close()
 	problems, err := store.Check(context.Background())
 	if err != nil {
 		fmt.Println(err)

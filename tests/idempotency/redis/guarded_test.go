@@ -27,13 +27,10 @@ func TestGuardBehindAServerThatForgets(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	forget := func() { do(t, client, "DEL", prefix(t)+":{shipping/order-1}") }
 	lost, ran := 0, 0
-	processor, err := idempotency.New(idempotency.Options{
+	processor := newProcessor(t, idempotency.Options{
 		Store: newStore(t, client, redis.Options{}), MaxAttempts: -1,
 		Observer: idempotency.Observer{LeaseLost: func(idempotency.Loss) { lost++ }},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	apply := func(ctx context.Context) ([]byte, error) {
 		ran++
 		return nil, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

@@ -8,6 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
@@ -17,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(redistest.With(testserver.Waiting(m))) }
 
-// newStore returns a store with keys of its own.
+// newStore returns a store with keys of its own, closed at the end of the test.
 func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *redis.Store {
 	t.Helper()
 	if o.Prefix == "" {
@@ -27,7 +28,19 @@ func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *re
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
 	return s
+}
+
+// newProcessor returns a Processor, closed at the end of the test.
+func newProcessor(t testing.TB, o idempotency.Options) *idempotency.Processor {
+	t.Helper()
+	p, err := idempotency.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }
 
 // prefixes are those of the tests that run, by testing.TB.

@@ -31,13 +31,10 @@ func TestE2ESentinelFailsOver(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: time.Second})
 	warns(t, s, "nothing is kept on disk")
-	processor, err := idempotency.New(idempotency.Options{
+	processor := newProcessor(t, idempotency.Options{
 		Store: s, Lease: time.Minute, MaxAttempts: -1, FirstRetry: time.Millisecond, LastRetry: 10 * time.Millisecond,
 		Observer: idempotency.Observer{LeaseLost: func(l idempotency.Loss) { t.Errorf("%s: its lease is lost", l.Message.Key) }},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 
 	var (
 		next, handled atomic.Int64

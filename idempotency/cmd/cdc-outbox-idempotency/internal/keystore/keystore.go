@@ -88,7 +88,10 @@ func openRedis(from, prefix string) (Store, error) {
 	if err != nil {
 		return nil, errors.Join(failure.Configf("correct the option", "open the Redis store: %w", err), client.Close())
 	}
-	return opened{store, store, func() { _ = client.Close() }}, nil // nothing is pending there
+	return opened{store, store, func() {
+		store.Close()
+		_ = client.Close()
+	}}, nil
 }
 
 // silent is a logger for go-redis.
