@@ -19,8 +19,7 @@ import (
 )
 
 // Failure mode 65, and the two ways of docs/how-to/debezium.md: the slot of
-// another program is taken over while writers go on. Its reader here is
-// pg_recvlogical.
+// another program, here pg_recvlogical, is taken over while writers go on.
 func TestE2ETakeOverAnotherReadersSlot(t *testing.T) {
 	said := strings.Split(strings.TrimSpace(docblocks.Section(t, "../docs/how-to/debezium.md", "## Switch without losing an event")["sh"]), "\n")
 	if len(said) != 4 {
@@ -78,8 +77,7 @@ func TestE2ETakeOverAnotherReadersSlot(t *testing.T) {
 	}
 }
 
-// otherReader reads the slot as another program does, and confirms what it has
-// read.
+// otherReader is another program reading and confirming the slot.
 func (w *world) otherReader(publication string) *child.Process {
 	w.t.Helper()
 	bin := must.Get(pgserver.Find())(w.t)

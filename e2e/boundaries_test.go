@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
-// whole is what a record says of its transaction of the database, and its Kafka
-// transaction: each of those has an epoch of its own, by transaction.version 2.
+// whole names a record's transaction of the database, and the Kafka transaction:
+// each of the latter has a separate epoch, by transaction.version 2.
 type whole struct {
 	lsn, xid, total string
 	producer        int64
@@ -38,9 +38,8 @@ func wholeOf(r *kgo.Record) whole {
 	return w
 }
 
-// wantWhole checks that each transaction of the database is in a single Kafka
-// transaction, with as many records as each of them says. wantWhole returns the
-// numbers of both.
+// wantWhole wants each transaction of the database in a single Kafka transaction,
+// with as many records as each record says, and returns the numbers of both.
 func (w *world) wantWhole() (transactions, kafka int) {
 	w.t.Helper()
 	records := map[whole]int{}
@@ -83,7 +82,7 @@ func TestE2EExactlyOnceTransactionBoundaries(t *testing.T) {
 func transactionsAsAWhole(t *testing.T, brokers int, disturbed []string) {
 	o := options{exactlyOnce: true, brokers: brokers, kafka: "transaction_boundaries: true\n    max_buffered_bytes: 32MiB"}
 	refused := 0
-	if brokers == 1 { // finding refused records takes many transactions, which are slow on several
+	if brokers == 1 { // finding refused records takes many transactions, slow on several brokers
 		refused = 50_000
 		o = o.refusing(refused)
 	}

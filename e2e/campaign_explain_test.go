@@ -18,8 +18,8 @@ import (
 // explained is of how many events explain tells: each costs a look at all records.
 const explained = 20
 
-// repeated returns the events that consumers saw more than once. It looks at
-// the latest records: repetitions come soon.
+// repeated returns the events seen more than once by consumers, among the latest
+// records: repetitions come soon.
 func (k *campaign) repeated() (ids []string) {
 	records := k.reader.Records()
 	for _, rep := range checker.Repetitions(records[max(0, len(records)-20_000):]) {
@@ -28,10 +28,9 @@ func (k *campaign) repeated() (ids []string) {
 	return ids
 }
 
-// explain logs what is known of events: where and how often they were written,
-// what a new consumer sees there, who leads these partitions, what brokers say
-// of the transaction, and everything written at the time. It tells of the first
-// events only.
+// explain logs, for the first events only: where and how often they were written,
+// a new consumer's view, the partitions' leaders, the brokers' state of the
+// transaction, and everything written at the time.
 func (k *campaign) explain(ids []string) {
 	k.t.Helper()
 	k.t.Logf("%d events", len(ids))
@@ -100,8 +99,8 @@ func (k *campaign) timeline(ctx context.Context, admin *kadm.Client, around time
 
 const coordinatorsLog = "__transaction_state"
 
-// about tells what is in a record: the end of a transaction, its state, a
-// checkpoint, or an event's headers.
+// about is a record's content: the end of a transaction, the state of a
+// transaction, a checkpoint, or an event's headers.
 func (k *campaign) about(r *kgo.Record) string {
 	switch {
 	case r.Attrs.IsControl():
@@ -134,7 +133,7 @@ type position struct {
 	offset    int64
 }
 
-// margin is how many records around those are of interest.
+// margin is the number of neighbours logged on either side of a record.
 const margin = 20
 
 // widen has a span of the partition include the offset and the neighbours.

@@ -16,20 +16,20 @@ type part string
 const (
 	instance part = "connector"
 	brokers  part = "brokers" // any number of them
-	// The two following can be had at once, if they are two brokers. Of three
-	// brokers one is left then, which may take no writes.
+	// The two following can be disturbed at once, if they are two brokers. The
+	// third broker may take no writes then.
 	coordinator part = "coordinator"
 	leader      part = "leader"
 	postgres    part = "PostgreSQL"
 	network     part = "the way to brokers"
 )
 
-// disturbance begins something, and returns what ends it.
+// disturbance is a fault with a beginning and an end.
 type disturbance struct {
 	name        string
-	weight      int // how often it is chosen
+	weight      int // of the random choice
 	part        part
-	victim      string // that gets killed; "" for none
+	victim      string // of a kill; "" for none
 	needsServer bool   // asks PostgreSQL
 	// begin returns nil if there was nothing to do.
 	begin func(k *campaign) (end func())
@@ -179,7 +179,7 @@ func (d *disturbance) ofBrokers() bool {
 // start begins the disturbance. start returns nil if there was nothing to do.
 func (d *disturbance) start(k *campaign) (end func()) {
 	k.t.Helper()
-	if d.ofBrokers() && len(k.down) == 0 { // or another is to be had beside it
+	if d.ofBrokers() && len(k.down) == 0 { // or two brokers are to be disturbed at once
 		if !k.calm {
 			k.awaitCalm()
 		}
@@ -245,7 +245,8 @@ func (k *campaign) pauseNode(which func() int) (end func()) {
 	return func() { k.cluster.PauseNode(k.t, n, false) }
 }
 
-// take returns the broker and notes that it is disturbed, unless it is already.
+// take returns the broker and notes the disturbance; ok is false for a broker
+// disturbed already.
 func (k *campaign) take(which func() int) (n int, ok bool) {
 	n = which()
 	if slices.Contains(k.down, n) {
@@ -255,8 +256,8 @@ func (k *campaign) take(which func() int) (n int, ok bool) {
 	return n, true
 }
 
-// partNodes has no other broker reach these nodes, for longer than a replica
-// may lag.
+// partNodes cuts nodes off from all other brokers, for longer than a replica may
+// lag.
 func (k *campaign) partNodes(nodes ...int) (end func()) {
 	for _, n := range nodes {
 		k.cluster.Part(n, true)

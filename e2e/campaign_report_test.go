@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report is what was done in a campaign, and the outcome.
+// report is a campaign's disturbances and their outcome.
 type report struct {
 	began    time.Time
 	kills    map[string]int // by victim
@@ -16,11 +16,10 @@ type report struct {
 	upgrades int
 }
 
-// outcome is what became of the disturbances of a single kind, or pair of
-// kinds.
+// outcome is that of all disturbances of a single kind, or pair of kinds.
 type outcome struct {
 	times int
-	worst time.Duration // until everything committed before its end was published
+	worst time.Duration // until everything committed before the end was published
 }
 
 func (r *report) add(name string, took time.Duration) {

@@ -17,7 +17,7 @@ import (
 
 // TestE2ECampaign kills and disturbs connector, brokers and PostgreSQL at
 // random, alone and two at a time, on a cluster of three brokers, with two
-// spares. `make campaign` runs it with any number of kills.
+// spares. `make campaign` asks for any number of kills.
 func TestE2ECampaign(t *testing.T) {
 	s := seed(t)
 	server := pgtest.Start(t)
@@ -35,7 +35,7 @@ func TestE2ECampaign(t *testing.T) {
 		report:   report{began: time.Now(), kills: map[string]int{}, done: map[string]*outcome{}},
 	}
 	if whole {
-		k.versions = upgrades[1:2] // wantWhole knows a transaction by its epoch
+		k.versions = upgrades[1:2] // wantWhole tells transactions apart by epoch
 	}
 	k.rewriteConfig("  slot: ", fmt.Sprintf("  status_interval: 1s\n  liveness_timeout: %s\n  slot: ", campaignLiveness))
 	k.awaitCalm()
@@ -85,15 +85,14 @@ const (
 	campaignTooLarge = 2 * bigPayload
 )
 
-// wearing is the number of kills from which on the producer id is worn out
-// beforehand.
+// wearing is the least number of kills for a producer id worn out beforehand.
 const wearing = 200
 
-// campaign is a world, and what disturbs it.
+// campaign is a world with the state of the disturbances.
 type campaign struct {
 	*world
 	server     *pgtest.Server
-	connectors []*connector // one holds the slot, the others stand by
+	connectors []*connector // the slot's holder, and spares
 	load       *load
 	seed       uint64
 	disturbed  uint64     // how often; with the seed, where random begins anew
@@ -131,15 +130,15 @@ type upgrade struct {
 
 var upgrades = []upgrade{{0, 1}, {25, 2}, {50, 1}, {60, 2}}
 
-// share is how much of the campaign is done, in per cent: of the kills, or of
-// the time, if that is more.
+// share is the larger share of kills and of time that the campaign has used, in
+// per cent.
 func (k *campaign) share(goal int, until time.Time) int {
 	began := k.report.began
 	return max(k.killed()*100/goal, int(time.Since(began)*100/until.Sub(began)))
 }
 
-// upgrade sets the version of transactions that belongs to the part of the
-// campaign, while everything runs.
+// upgrade sets the version of transactions for the part of the campaign, while
+// everything runs.
 func (k *campaign) upgrade(part int) {
 	k.t.Helper()
 	version := k.versions[0].version
@@ -160,9 +159,9 @@ func (k *campaign) upgrade(part int) {
 	k.t.Logf("campaign: transaction.version is %d", version)
 }
 
-// disturb begins a disturbance, or two at a time, and returns their names. How
-// many random numbers that takes depends on the cluster, so the next
-// disturbance begins anew.
+// disturb begins a disturbance, or two at a time, and returns their names. The
+// number of random numbers used depends on the cluster, so the next disturbance
+// seeds its generator anew.
 func (k *campaign) disturb() string {
 	k.t.Helper()
 	k.random = rand.New(rand.NewPCG(k.seed, 500+k.disturbed))
@@ -188,7 +187,7 @@ func (k *campaign) disturb() string {
 	return cmp.Or(strings.Join(names, " + "), "nothing")
 }
 
-// choose takes a disturbance by its weight.
+// choose takes a disturbance at random, by weight.
 func (k *campaign) choose() disturbance {
 	all := 0
 	for _, d := range campaignDisturbances {
@@ -203,8 +202,8 @@ func (k *campaign) choose() disturbance {
 	panic("weights do not add up")
 }
 
-// compatible tells whether two disturbances can be had at once: they are of
-// different parts, and neither asks for what the other takes away.
+// compatible tells whether two disturbances can happen at once: they are of
+// different parts, and neither asks a server taken away by the other.
 func compatible(one, two disturbance) bool {
 	if one.ofBrokers() && two.ofBrokers() && (one.part == brokers || two.part == brokers) {
 		return false
@@ -247,7 +246,7 @@ func (k *campaign) progress(name string) {
 	k.report.add(name, time.Since(began))
 }
 
-// holder is the index of the instance that has the slot, or had it last.
+// holder is the index of the slot's present holder, or the last.
 func (k *campaign) holder() (n int) {
 	var latest time.Time
 	for i, c := range k.connectors {
@@ -266,7 +265,7 @@ func (k *campaign) killed() (n int) {
 	return n
 }
 
-// within waits for something that another disturbance may prevent.
+// within waits, up to the limit: another disturbance may prevent the event.
 func within(limit time.Duration, met func() bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

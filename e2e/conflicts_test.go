@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// A subscription retaining dead tuples has a slot of the server's own beside it
-// (pg_conflict_detection, since 19), which nobody else may read, drop or copy.
-// The slot of the connector is read, checked and copied as usual, also after a
-// switchover.
+// Beside a subscription retaining dead tuples, the server has a slot
+// (pg_conflict_detection, since 19) closed to all other readers: they can neither
+// drop nor copy it. The slot of the connector is read, checked and copied as
+// usual, also after a switchover.
 func TestE2EBesideTheSlotOfConflictDetection(t *testing.T) {
 	var version int
 	must.OK(t, connect(t, pgtest.Shared(t).URL("postgres")).QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int").Scan(&version))

@@ -24,12 +24,12 @@ type connector struct {
 	t       testing.TB
 	cmd     *exec.Cmd
 	process *child.Process
-	log     string // path of what it wrote to standard error
+	log     string // path of the standard error
 	started time.Time
 }
 
 // startConnector runs the program with the configuration file. The process is
-// killed when the test ends; if that has failed, the log is shown.
+// killed when the test ends; a failed test shows the log.
 func startConnector(t testing.TB, config string) *connector {
 	t.Helper()
 	cmd := exec.Command(binary, "run", "-c", config)
@@ -64,7 +64,7 @@ func environment(t testing.TB) []string {
 // kill kills the process and waits for the end.
 func (c *connector) kill() { c.end(syscall.SIGKILL) }
 
-// stop ends the process as operators do, and wants it to drain.
+// stop ends the process as operators do, and wants a drain.
 func (c *connector) stop() {
 	c.t.Helper()
 	if code := c.end(syscall.SIGTERM); code != 0 {
@@ -148,7 +148,7 @@ func (c *connector) lastLines(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n-1):], "")
 }
 
-// peakRSS is the most memory that the process, which still runs, has had.
+// peakRSS is the peak memory of the running process.
 func (c *connector) peakRSS() int64 {
 	c.t.Helper()
 	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid)))(c.t)

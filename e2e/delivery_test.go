@@ -39,7 +39,7 @@ func TestE2ERefusedEventsBecomeDeadLetters(t *testing.T) {
 }
 
 // wantDrained wants the slot to be beyond everything delivered, once the server
-// has read the last message of the connector, which has ended.
+// has read the ended connector's last message.
 func (w *world) wantDrained(h checker.History) {
 	w.t.Helper()
 	var last pglogrepl.LSN

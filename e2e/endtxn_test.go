@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// endTxns are ways to brokers that lose requests to end transactions, or the
-// answers to them, or deliver the requests late, when asked to.
+// endTxns are ways to brokers. On demand they lose requests to end transactions,
+// or the answers, or deliver the requests late.
 type endTxns struct {
 	t        testing.TB
 	fronts   []net.Listener
@@ -28,17 +28,17 @@ type endTxns struct {
 	lost     atomic.Int32 // all of them, so far
 	running  sync.WaitGroup
 
-	// repeatedly: of each two requests the first loses its answer, so each end
-	// of a transaction is asked for twice.
+	// repeatedly: of each two requests the first loses its answer, so the client
+	// asks for each end of a transaction twice.
 	repeatedly atomic.Bool
 	odd        atomic.Bool  // the next request is the second of two
 	held       atomic.Int32 // requests at the gate
 	gate       sync.RWMutex // before requests; hold has it
-	silent     atomic.Bool  // nothing that is sent arrives
+	silent     atomic.Bool  // nothing sent arrives
 
 	mu    sync.Mutex
 	conns map[net.Conn]string // by the broker's address
-	away  map[string]bool     // brokers to which no connection is passed on
+	away  map[string]bool     // brokers without a way to them
 	kept  []func(longest time.Duration) (*kmsg.EndTxnResponse, error)
 }
 
@@ -124,9 +124,9 @@ func (e *endTxns) wait() {
 	defer e.gate.RUnlock()
 }
 
-// deliver has brokers get the kept requests, and returns the answers. The
-// clients have given them up. A paused broker reads the request when it goes
-// on; its answer is not awaited for longer than longest.
+// deliver has brokers get the kept requests, given up by the clients, and returns
+// the answers. A paused broker reads the request once resumed; the wait for the
+// answer ends after longest.
 func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse) {
 	e.delayed.Store(0)
 	e.mu.Lock()
@@ -141,7 +141,7 @@ func (e *endTxns) deliver(longest time.Duration) (answers []*kmsg.EndTxnResponse
 	return answers
 }
 
-// keeps is the number of requests that deliver would deliver.
+// keeps is the number of requests kept for deliver.
 func (e *endTxns) keeps() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,9 +150,9 @@ func (e *endTxns) keeps() int {
 
 func (e *endTxns) join(client, server net.Conn) {
 	var swallow atomic.Bool // the next answer is to be lost
-	var late atomic.Bool    // the next answer is to a request that was kept
+	var late atomic.Bool    // the next answer is to a kept request
 	lateAnswer := make(chan []byte, 1)
-	var gap atomic.Bool // something was lost: TCP passes nothing on behind that
+	var gap atomic.Bool // something was lost: TCP passes nothing on behind the gap
 	silent := func() bool {
 		if e.silent.Load() {
 			gap.Store(true)
@@ -198,7 +198,7 @@ func (e *endTxns) join(client, server net.Conn) {
 					})
 					e.mu.Unlock()
 					e.lost.Add(1)
-					<-answered // which ends the connection to the broker
+					<-answered // ends the connection to the broker
 					return
 				}
 				if take(&e.answers) || e.repeatedly.Load() && e.odd.CompareAndSwap(false, true) {
@@ -251,7 +251,7 @@ func endTxnAnswer(request, answer []byte) (*kmsg.EndTxnResponse, error) {
 	return resp, resp.ReadFrom(answer[lengthIDAndTags:])
 }
 
-// take takes one of n, if there is one.
+// take lowers n, and reports false if n was 0.
 func take(n *atomic.Int32) bool {
 	for {
 		have := n.Load()

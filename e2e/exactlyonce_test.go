@@ -22,8 +22,7 @@ import (
 )
 
 // TestE2EExactlyOnce disturbs every part at random moments under load, and
-// wants each event once, in order, for consumers that read only committed
-// records.
+// wants each event once, in order, for consumers of committed records.
 func TestE2EExactlyOnce(t *testing.T) {
 	for name, disturb := range disturbances {
 		t.Run(name, func(t *testing.T) {
@@ -33,8 +32,8 @@ func TestE2EExactlyOnce(t *testing.T) {
 	}
 }
 
-// disturbances are what happens to the connector. Each returns the connector
-// that runs afterwards.
+// disturbances happen to a connector. Each returns the connector running
+// afterwards.
 var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *connector{
 	"killed": func(w *world, c *connector, _ *rand.Rand) *connector {
 		c.kill()
@@ -90,8 +89,7 @@ var disturbances = map[string]func(w *world, c *connector, random *rand.Rand) *c
 	},
 }
 
-// takeOver has the spare take over from the connector, which is paused until
-// then.
+// takeOver has the spare take over from the connector, paused meanwhile.
 func (w *world) takeOver(spare, c *connector) {
 	w.t.Helper()
 	c.signal(syscall.SIGSTOP)
@@ -112,7 +110,7 @@ func (w *world) checkpoints() string {
 	return store.Topic("cdc-outbox.checkpoints", strings.TrimPrefix(w.transactionalID(), "cdc-outbox/"))
 }
 
-// beganAnew is in the log of a connector that does not know what counts.
+// beganAnew is in the log of a connector in doubt about a transaction.
 const beganAnew = "dropped what was in flight"
 
 // awaitMore returns once the text is in the log once more than now, or when both
@@ -138,8 +136,8 @@ func (w *world) lose(answers, requests int32) {
 	await.Until(w.t, "lost ends of transactions", func() bool { return w.endTxn.lost.Load() > before })
 }
 
-// holdEnd holds the requests to end transactions back, and returns once there
-// is one.
+// holdEnd holds back the requests to end transactions, and returns after the
+// first.
 func (w *world) holdEnd(c *connector) (goOn func()) {
 	w.t.Helper()
 	goOn, before := w.endTxn.hold(), w.endTxn.held.Load()
@@ -158,7 +156,7 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 	c := w.start()
 	load := w.write(s, 5*time.Millisecond, 0)
 	times = number(t, killsEnv, times)
-	if strings.Contains(t.Name(), "until") { // these take as long as brokers and client are patient
+	if strings.Contains(t.Name(), "until") { // as slow as brokers and client are patient
 		times = min(times, 2)
 	}
 	for range times {
@@ -174,8 +172,7 @@ func exactlyOnce(t *testing.T, disturb func(*world, *connector, *rand.Rand) *con
 	w.verifyAll(h)
 }
 
-// allRead returns once everything is read by the consumer that also reads
-// uncommitted records.
+// allRead returns once the consumer of uncommitted records has read everything.
 func (w *world) allRead() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -185,8 +182,8 @@ func (w *world) allRead() {
 	}
 }
 
-// verifyAll judges what consumers see that read uncommitted records, too:
-// repetitions are no fault.
+// verifyAll judges the records of a consumer with read_uncommitted: repetitions
+// are no fault.
 func (w *world) verifyAll(h checker.History) {
 	w.t.Helper()
 	h.Records = w.all.Records()
@@ -232,8 +229,8 @@ func TestE2EExactlyOnceWithinALargeTransaction(t *testing.T) {
 	}
 }
 
-// A refused record aborts its transaction, which is written again with a dead
-// letter.
+// A refused record aborts its transaction. The connector writes the transaction
+// again, with a dead letter.
 func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	s := seed(t)
@@ -253,9 +250,9 @@ func TestE2EExactlyOnceWithRefusedEvents(t *testing.T) {
 }
 
 // While a transaction of somebody else is open in the checkpoint topic, the
-// connector's last checkpoint cannot be read, and an older one must not be
-// taken for it. An open transaction in the topic of another pipeline keeps
-// nobody waiting.
+// connector cannot read its last checkpoint, and must not use an older
+// checkpoint. An open transaction in the topic of another pipeline keeps nobody
+// waiting.
 func TestE2EExactlyOnceBesideAnotherTransaction(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true})
 	const others = "cdc-outbox.checkpoints.another"
@@ -348,7 +345,7 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 		load.await(100)
 	}
 	disturb()
-	w.broker.Consume(t, []string{deadLetter}, kafkatest.Count(1)) // the disturbances may have kept all from it
+	w.broker.Consume(t, []string{deadLetter}, kafkatest.Count(1)) // the disturbances may have delayed all of them
 	before := w.ends()[deadLetter][0]
 	w.broker.SetFeature(t, "transaction.version", 2)
 	disturb()
@@ -359,9 +356,10 @@ func TestE2EExactlyOnceThroughAnUpgradeOfTransactions(t *testing.T) {
 	}
 }
 
-// The client loses its connection with a request to end a transaction on its
-// way. The request comes when another transaction is open, which it must not
-// end. Only its epoch tells, and transactions of version 1 do not change that.
+// The client loses its connection with a request to end a transaction on the
+// way. The request arrives while another transaction is open, and must not end
+// the latter. Only the request's epoch tells, and transactions of version 1 keep
+// the epoch.
 func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_%d", version), func(t *testing.T) {
@@ -391,17 +389,17 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 	}
 }
 
-// A coordinator that is killed before other brokers have its decision, and
-// started again before the controller has noticed, has a part of the partitions
-// write the end of a transaction that its successor does not know. The
-// successor aborts the transaction in the others. Whatever part that is, each
-// event comes once.
+// A coordinator is killed before other brokers have its decision, and started
+// again before the controller has noticed. It has a part of the partitions write
+// the end of a transaction. Its successor does not know of that end, and aborts
+// the transaction in the other partitions. Whatever the part, each event comes
+// once.
 func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 	claimed := func(*world) {}
 	mark := func(w *world, topic string) bool { return topic == w.checkpoints() }
 	for name, c := range map[string]struct {
 		committed func(w *world, topic string) bool
-		aborted   func(*world) // what aborts the rest; nil: the next claim
+		aborted   func(*world) // aborts the rest; claimed leaves the rest to the next claim
 	}{
 		"the_checkpoint":            {mark, claimed},
 		"all_but_the_checkpoint":    {func(w *world, topic string) bool { return !mark(w, topic) }, claimed},
@@ -416,10 +414,10 @@ func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
 				w.broker.SetFeature(t, "transaction.version", version)
 				con := w.start()
 				load := w.write(seed(t), 5*time.Millisecond, 0)
-				con.awaitLog(w.started()) // the first transaction, before that, has no events
+				con.awaitLog(w.started()) // the first transaction, before the log line, has no events
 				load.await(50)
 				goOn := w.holdEnd(con)
-				for len(w.transaction().Topics) == 1 { // of a checkpoint alone, which has no halves
+				for len(w.transaction().Topics) == 1 { // of a checkpoint alone: no halves
 					goOn()
 					goOn = w.holdEnd(con)
 				}

@@ -9,7 +9,7 @@ import (
 )
 
 // The primary crashes under load, and a standby takes over, with a copy of the
-// slot, which may be behind the checkpoint, and a timeline of its own.
+// slot, maybe behind the checkpoint, and another timeline.
 func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world, c *connector, failOver func()) *connector{
 		"connector goes on": func(_ *world, c *connector, failOver func()) *connector {
@@ -34,7 +34,7 @@ func TestE2EExactlyOnceThroughAFailover(t *testing.T) {
 			w := newWorld(t, options{exactlyOnce: true, server: servers.Primary})
 			c := w.start()
 			beside := connect(t, servers.Standby.URL("postgres"))
-			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for it
+			servers.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for the snapshot
 			pgtest.Await(t, beside, `SELECT count(*) > 0 FROM pg_replication_slots WHERE synced AND NOT temporary AND slot_name = $1`, w.slot)
 			// Or commits acknowledged to services could be lost with the
 			// primary.

@@ -14,8 +14,7 @@ import (
 )
 
 // TestE2EServerRestarts crashes and restarts PostgreSQL under load (failure
-// modes 1 and 2). The connector lives on, and knows which events it has taken
-// in.
+// modes 1 and 2). The connector lives on, and knows the events taken in.
 func TestE2EServerRestarts(t *testing.T) {
 	server := pgtest.Start(t)
 	w := newWorld(t, options{server: server})
@@ -93,7 +92,7 @@ func TestE2ESilentBroker(t *testing.T) {
 	var during slotState
 	load.during(3*timeout, func() bool {
 		during, _ = w.look()
-		return during.pid == before.pid // or the check below reports it
+		return during.pid == before.pid // or the check below reports another walsender
 	})
 	if during.lag < 10_000 {
 		t.Errorf("the slot's lag after the silence is %d bytes: the broker was not silent", during.lag)
@@ -113,8 +112,8 @@ func TestE2ESilentBroker(t *testing.T) {
 }
 
 // TestE2EReconnectBesideSilentBroker cuts the connection to PostgreSQL while
-// the broker is silent: neither the old session nor the new one may confirm
-// what is in flight, nor may the new one send it again.
+// the broker is silent: neither the old session nor the new may confirm events in
+// flight, nor may the new session send them again.
 func TestE2EReconnectBesideSilentBroker(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "then_healed", true: "then_killed"}[killed], func(t *testing.T) {
@@ -181,7 +180,7 @@ func TestE2ESuspended(t *testing.T) {
 // TestE2ESpareTakesOver kills the holder of the slot beside a warm spare, several
 // times (failure modes 9 and 42).
 func TestE2ESpareTakesOver(t *testing.T) {
-	const limit = 3 * time.Second // on a machine that is not late
+	const limit = 3 * time.Second // beyond the machine's delay
 	w := newWorld(t, options{})
 	holder := w.start()
 	load := w.write(seed(t), 10*time.Millisecond, 0)

@@ -14,10 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 64: an event has the connector's key, and a payload that reads
-// as a checkpoint behind events to come. It is routed to the checkpoint topic,
-// or another program has written it there. The next start believes the real
-// checkpoint.
+// Failure mode 64: a record in the checkpoint topic, an event routed there or
+// written by another program, has the connector's key and reads as a checkpoint
+// behind events to come. The next start believes the real checkpoint.
 func TestE2EForgedCheckpoint(t *testing.T) {
 	for _, how := range []string{"routed", "written"} {
 		t.Run(how, func(t *testing.T) {
@@ -31,7 +30,7 @@ func TestE2EForgedCheckpoint(t *testing.T) {
 			if how == "routed" {
 				w.routed(2, w.checkpoints(), key, forged)
 				w.routed(3, topicOf("order"), "o-1", "{}")
-				w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(2)) // so the one before is dealt with
+				w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(2)) // so the forged event is dealt with
 			}
 			c.stop()
 			if how == "written" {

@@ -50,7 +50,7 @@ func TestE2EGuide(t *testing.T) {
 	m.await(`SELECT bool_and(status = 'PAID') FROM orders`)
 	m.finished("orders")
 
-	// Each paid order is announced once, and a missing one is not.
+	// Each paid order is announced once, and a missing order never.
 	if n := m.number(`SELECT count(*) FROM outbox WHERE type = 'OrderReadyForShipment'`); n != orders+1 {
 		t.Errorf("%d events of %d paid orders", n, orders+1)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // TestE2EIdleOutboxBesideBusyTables writes to other tables only: the slot must
-// follow (failure mode 23). If it is not close at a moment, that may be the
-// machine's doing; most of the time, it is not.
+// follow (failure mode 23). A single large lag may be the machine's doing, so
+// half of the samples count.
 func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 	const limit = 1 << 20
 	const enough = 20 * limit // of log
@@ -51,7 +51,7 @@ func TestE2EIdleOutboxBesideBusyTables(t *testing.T) {
 }
 
 // keepBusy updates another table than the outbox, a few megabytes a second,
-// until stop, which returns the error, if any.
+// until stop; stop returns the error, if any.
 func (w *world) keepBusy() (stop func() error) {
 	w.t.Helper()
 	conn := connect(w.t, w.url)
@@ -62,7 +62,7 @@ func (w *world) keepBusy() (stop func() error) {
 		cancel()
 		return <-written
 	})
-	w.t.Cleanup(func() { _ = stop() }) // its error has been looked at, or the test has failed
+	w.t.Cleanup(func() { _ = stop() }) // the test has seen the error, or failed
 	return stop
 }
 

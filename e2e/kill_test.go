@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// repeatWindow is how much a kill -9 may repeat: events committed, or made
-	// readable at the broker, in the time before it. The rest is confirmed. On
-	// an idle machine it is the checkpoint's interval, a tenth of that.
+	// repeatWindow is the time before a kill -9 whose events, committed or made
+	// readable at the broker then, may be repeated. The rest is confirmed. On an
+	// idle machine the checkpoint's interval, a tenth of the window, would do.
 	repeatWindow = time.Second
-	// firstLife is how long the first process delivers, with so few events that
-	// their bytes are no reason to save: a process that saves too seldom has
-	// much more to repeat then.
+	// firstLife is the first process's time to deliver, with too few events for
+	// their bytes to be a reason to save: a process saving too seldom has much
+	// more to repeat then.
 	firstLife = 3 * repeatWindow
 	slowPace  = 400 * time.Millisecond
 
 	// settling is how long the topics must not grow after a kill: the dead
 	// process's records are still on the way through sockets, proxy and broker.
 	settling = 500 * time.Millisecond
-	// settlingLooks is how many looks in a row must show that: while we were
-	// suspended, proxy and broker were, too.
+	// settlingLooks is the number of looks in a row that must show no growth:
+	// while we were suspended, proxy and broker were, too.
 	settlingLooks = 20
 )
 
@@ -91,8 +91,8 @@ func (w *world) kill(c *connector) death {
 // beyond tells whether the record was written after the death.
 func (d *death) beyond(r checker.Record) bool { return r.Offset >= d.ends[r.Topic][r.Partition] }
 
-// judge compares each repetition with the death that caused it: the first after
-// the repeated record.
+// judge compares each repetition with its cause: the first death after the
+// repeated record.
 func judge(t *testing.T, deaths []death, h checker.History) {
 	t.Helper()
 	repeated := make([]int, len(deaths))
@@ -119,8 +119,8 @@ func judge(t *testing.T, deaths []death, h checker.History) {
 	t.Logf("repeated by a kill: median %d, most %d", repeated[len(repeated)/2], repeated[len(repeated)-1])
 }
 
-// readable is a time at which the record was not readable yet: that of the last
-// look at the topics without it.
+// readable is a time before the record was readable: the last look at the topics
+// without the record.
 func readable(r checker.Record, samples []checker.Sample) time.Time {
 	n, _ := slices.BinarySearchFunc(samples, r, func(s checker.Sample, r checker.Record) int {
 		return cmp.Compare(s.Ends[r.Topic][r.Partition], r.Offset+1)
@@ -132,7 +132,7 @@ func readable(r checker.Record, samples []checker.Sample) time.Time {
 }
 
 // starvation is the longest time between two looks in the second before the
-// moment: it tells how late everything else on the machine may have been.
+// moment: everything else on the machine may have been as late.
 func starvation(at time.Time, samples []checker.Sample) time.Duration {
 	var longest time.Duration
 	for i := 1; i < len(samples); i++ {

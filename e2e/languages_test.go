@@ -19,11 +19,11 @@ import (
 type language struct {
 	dir     string
 	needs   []string   // programs; the test is skipped if any is missing
-	probe   []string   // a command that fails if packages are missing that nobody installs; optional
+	probe   []string   // a command that fails if packages are missing and nobody installs them; optional
 	install [][]string // commands to get the packages into the directory
 	environ []string   // {dir} is the directory
-	// writer and consumer are commands, with the form of the database's URL
-	// that each takes. The consumer is optional.
+	// writer and consumer are commands, each with its form of the database's URL.
+	// The consumer is optional.
 	writer, consumer     []string
 	database, consumedBy func(u *url.URL) string
 }

@@ -23,9 +23,9 @@ import (
 )
 
 // TestE2ELatestRecordsStayLast takes the slot away from an unaware instance,
-// again and again, and has it come back when its successor has published
-// everything: the last record of each key is the key's latest (failure mode
-// 138).
+// again and again, and lets the instance come back when the successor has
+// published everything: the last record of each key is the key's latest (failure
+// mode 138).
 func TestE2ELatestRecordsStayLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration // wal_sender_timeout
@@ -42,8 +42,8 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '%s'", d.slot))
 			return comeBack
 		}},
-		// The instance does not learn of the loss when it goes on either: only
-		// its successor's wait helps.
+		// Even when it goes on, the instance does not learn of the loss: only the
+		// successor's wait helps.
 		"suspended and cut off from the server and the walsender ended": {timeout: 8 * time.Second, vanish: func(d *duel) func() {
 			who, comeBack := d.holder, d.suspend(d.holder)
 			release := who.postgres.Hold(func([]byte) bool { return true })
@@ -56,14 +56,14 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 				release()
 			}
 		}},
-		// Everything it sends waits on the way. In the end, whatever the lease
-		// did not take back arrives.
+		// Everything sent waits on the way. In the end, all but the records taken
+		// back by the lease arrive.
 		"cut off": {timeout: 2 * time.Second, open: true, vanish: func(d *duel) func() {
 			return d.cutOff(d.holder)
 		}},
 	} {
 		if c.open && os.Getenv(roundsEnv) == "" {
-			continue // it measures, and can find nothing wrong
+			continue // a measurement, without a right result
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,9 +84,9 @@ func TestE2ELatestRecordsStayLast(t *testing.T) {
 	}
 }
 
-// roundsEnv is the number of rounds of each kind; without it, there are two, of
-// those kinds in which no record may come late. With it, Apache Kafka has three
-// brokers.
+// roundsEnv is the number of rounds of each kind, and Apache Kafka has three
+// brokers then. By default there are two rounds, of the kinds without late
+// records.
 const roundsEnv = "CDC_OUTBOX_TEST_ROUNDS"
 
 func rounds(t testing.TB) int {
@@ -115,7 +115,7 @@ func (d *duel) cutOff(who *duellist) (comeBack func()) {
 	}
 }
 
-// duel are two instances that take the slot from each other.
+// duel are two instances taking the slot from each other.
 type duel struct {
 	*world
 	holder, spare *duellist
@@ -150,13 +150,13 @@ func newDuel(t *testing.T, timeout time.Duration) *duel {
 	return d
 }
 
-// round returns the keys that end with an outdated record. vanish takes the
-// slot away from its holder.
+// round returns the keys ending with an outdated record. vanish takes the slot
+// away from the holder.
 func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	const dropped = "dropped what was in flight"
 	d.t.Helper()
 	stoodBy, since := d.holder.logged(dropped), len(d.reader.Records())
-	d.delay(30 * time.Millisecond) // the holder has more than it has sent
+	d.delay(30 * time.Millisecond) // the holder has records not sent yet
 	load := d.write(seed, 4*time.Millisecond, 0)
 	load.await(200)
 	before, _ := d.look()
@@ -180,7 +180,7 @@ func (d *duel) round(seed uint64, vanish func() func()) (keys []string) {
 	return outdated(d.t, d.reader.Records()[since:])
 }
 
-// delay delays what is sent to brokers.
+// delay delays requests to brokers.
 func (d *duel) delay(by time.Duration) {
 	for _, broker := range d.brokers {
 		broker.Set(proxy.Up, proxy.Fault{Delay: by})
@@ -219,7 +219,7 @@ func outdated(t testing.TB, records []checker.Record) (keys []string) {
 	type key struct{ topic, key string }
 	type seen struct {
 		latest pg.Position
-		behind int // records after the last one of that position
+		behind int // records after the last of the latest position
 	}
 	all := map[key]*seen{}
 	for _, rec := range records {

@@ -18,9 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// A replica that was behind becomes the leader, so brokers lose what they had
-// acknowledged. With exactly once, no sequence number tells: each transaction
-// has an epoch of its own.
+// A lagging replica becomes the leader, so brokers lose acknowledged events. With
+// exactly once, no sequence number tells: each transaction has a separate epoch.
 func TestE2EUncleanElection(t *testing.T) {
 	for _, delivery := range []string{"at_least_once", "exactly_once"} {
 		t.Run(delivery, func(t *testing.T) {
@@ -105,7 +104,7 @@ func (w *world) insertOrders(from, to int) {
 	}
 }
 
-// The same while no connector is running: the checkpoint has what brokers had acknowledged.
+// The same while no connector is running: the checkpoint has the acknowledged ends.
 func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
 	for _, delivery := range []string{"at_least_once", "exactly_once"} {
 		t.Run(delivery, func(t *testing.T) {
@@ -158,8 +157,8 @@ func TestE2EBrokersLoseWhileNoConnectorRuns(t *testing.T) {
 	}
 }
 
-// says runs a command until it says so. The front of the killed broker may
-// refuse it first.
+// says runs a command until the output has the text. The front of the killed
+// broker may refuse the command first.
 func (w *world) says(want string, args ...string) {
 	w.t.Helper()
 	await.Until(w.t, "cdc-outbox "+strings.Join(args, " "), func() bool {

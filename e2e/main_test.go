@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// patience bounds every wait for something that must happen.
+// patience bounds every wait for a certain event.
 const patience = 2 * time.Minute
 
 // Environment variables; see the package's documentation.
@@ -61,8 +61,8 @@ func (b building) Run() int {
 // releaseTags leave out the parts of libraries the Makefile names.
 const releaseTags = "nethttpomithttp2,nopgxregisterdefaulttypes"
 
-// build builds the program, as it is released but with its symbols. The
-// compiler's output is the same as for the image, of which there is a test too.
+// build builds the program as released, but with symbols. The compiler's output is
+// the same as for the image, tested too.
 func build(path string, flags ...string) error {
 	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-tags", releaseTags, "-trimpath", "-buildvcs=false", "-o", path, "../cmd/cdc-outbox")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -86,7 +86,7 @@ func seed(t testing.TB) uint64 {
 	return s
 }
 
-// number is an environment variable's value, or what it is without.
+// number is an environment variable's value; unset, the given number.
 func number(t testing.TB, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)

@@ -20,8 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// market is what the examples' programs live in: a database, a broker, and the
-// connector between the two.
+// market is the examples' environment: a database, a broker, and the connector
+// between the two.
 type market struct {
 	t        *testing.T
 	url      string
@@ -33,8 +33,8 @@ type market struct {
 	environ  []string // of the programs
 }
 
-// newMarket builds the named examples, and starts the rest. The database has
-// the tables of both libraries, and those of the SQL.
+// newMarket builds the named examples, and starts the rest. The database has the
+// tables of both libraries, and the given SQL's.
 func newMarket(t *testing.T, sql string, examples ...string) *market {
 	m := &market{t: t, url: pgtest.Shared(t).NewDatabase(t), broker: kafkatest.Start(t), programs: t.TempDir()}
 	if len(examples) > 0 {
@@ -71,7 +71,7 @@ http:
 	startConnector(m.t, config).awaitLog(`"streaming"`)
 }
 
-// program runs one of the examples, as a user would; it is killed when the test
+// program runs an example, as a user would, and kills the process when the test
 // ends.
 func (m *market) program(name string, args ...string) *connector {
 	m.t.Helper()
@@ -81,7 +81,7 @@ func (m *market) program(name string, args ...string) *connector {
 	return launch(m.t, cmd)
 }
 
-// run runs one of the examples to its end, and returns the exit code.
+// run runs an example to its end, and returns the exit code.
 func (m *market) run(name string, args ...string) int {
 	m.t.Helper()
 	p := m.program(name, args...)
@@ -90,7 +90,7 @@ func (m *market) run(name string, args ...string) int {
 	return code
 }
 
-// number is a query's one value.
+// number is a query's only value.
 func (m *market) number(sql string) (n int) {
 	m.t.Helper()
 	must.OK(m.t, m.sql.QueryRow(pgtest.Context(m.t), sql).Scan(&n))
@@ -130,7 +130,7 @@ func (m *market) finished(group string) {
 	})
 }
 
-// events returns the records of a topic once it has so many.
+// events returns a topic's records, once there are n.
 func (m *market) events(topic string, n int) []*kgo.Record {
 	m.t.Helper()
 	return m.broker.Consume(m.t, []string{topic}, kafkatest.Count(n))

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// ways are the ways in which events are written.
+// ways are how events are written.
 type ways uint8
 
 const (
@@ -12,9 +12,9 @@ const (
 	asMessages
 )
 
-// TestE2EMessageMode does to the connector in message mode, without a table and
-// beside one, what is done to it otherwise: transactions write rows and messages
-// in turn, roll them back to savepoints or as a whole.
+// TestE2EMessageMode repeats other tests in message mode, without a table and
+// beside a table: transactions write rows and messages in turn, roll them back to
+// savepoints or as a whole.
 func TestE2EMessageMode(t *testing.T) {
 	for name, how := range map[string]ways{"alone": asMessages, "beside_a_table": toTable | asMessages} {
 		for scenario, run := range map[string]func(*testing.T, ways){
@@ -30,7 +30,7 @@ func TestE2EMessageMode(t *testing.T) {
 	}
 }
 
-// config is how the configuration file says it.
+// config is the configuration file's form of the ways.
 func (s ways) config() string {
 	switch s {
 	case asMessages:
@@ -41,7 +41,7 @@ func (s ways) config() string {
 	return "event:\n  additional: [\"note:header\"]"
 }
 
-// setUpMessages has the program create the function that writes messages.
+// setUpMessages has the program create the function for messages.
 func (w *world) setUpMessages() {
 	w.t.Helper()
 	if w.ways&asMessages == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Each metric of Kafka transactions moves when there happens what it is about.
+// Each metric of Kafka transactions moves when its event happens.
 func TestE2EExactlyOnceMetrics(t *testing.T) {
 	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	c := w.serve()
@@ -55,7 +55,7 @@ func TestE2EExactlyOnceMetrics(t *testing.T) {
 	c.awaitMetric("begun_anew_total", anew)
 
 	fenced := spare.metric("fenced_total")
-	await.Until(t, "a claim of the transactional id", func() bool { // brokers first abort the transaction that is open
+	await.Until(t, "a claim of the transactional id", func() bool { // brokers first abort the open transaction
 		_, _, err := w.broker.Claim(t.Context(), t, w.transactionalID())
 		return err == nil
 	})
@@ -69,13 +69,13 @@ func TestE2EExactlyOnceMetrics(t *testing.T) {
 	w.wantNoneAgain(report, "to consumers that read what is committed")
 }
 
-// served is a connector that answers over HTTP.
+// served is a connector answering over HTTP.
 type served struct {
 	*connector
 	address string
 }
 
-// serve starts a connector that answers over HTTP, and does not wait for it.
+// serve starts a connector answering over HTTP, without a wait.
 func (w *world) serve() served {
 	w.t.Helper()
 	address := must.Get(freeport.TakeAddress())(w.t)
@@ -85,8 +85,7 @@ func (w *world) serve() served {
 	return served{startConnector(w.t, config), address}
 }
 
-// metric is the value of a metric in /metrics; name includes its labels, if
-// any.
+// metric is the value of a metric in /metrics; name includes the labels, if any.
 func (s served) metric(name string) float64 {
 	s.t.Helper()
 	value, ok := s.lookUp(name)
@@ -96,7 +95,7 @@ func (s served) metric(name string) float64 {
 	return value
 }
 
-// lookUp is metric of one that may not be there.
+// lookUp is metric for a name maybe missing.
 func (s served) lookUp(name string) (value float64, ok bool) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
@@ -112,7 +111,7 @@ func (s served) lookUp(name string) (value float64, ok bool) {
 	return 0, false
 }
 
-// awaitMetric returns the metric once it is greater than before.
+// awaitMetric returns the metric once greater than before.
 func (s served) awaitMetric(name string, before float64) (now float64) {
 	s.t.Helper()
 	await.Until(s.t, fmt.Sprintf("%s of more than %v", name, before), func() bool {

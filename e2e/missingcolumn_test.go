@@ -16,8 +16,8 @@ import (
 )
 
 // Failure mode 58: a row written while the key column had another name. By
-// default the connector stops before it, also when the column has its name
-// again; and each remedy it names gets past the row and past nothing else.
+// default the connector stops before the row, also when the column has its name
+// again; and each named remedy gets past the row and past nothing else.
 func TestE2ERenamedKeyColumn(t *testing.T) {
 	for _, policy := range []string{"stop", "dead_letter", "skip"} {
 		t.Run(policy, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestE2ERenamedKeyColumn(t *testing.T) {
 
 func eventID(n int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", n) }
 
-// insertID commits one event, whose key stands in the column.
+// insertID commits an event, with the key in the column.
 func (w *world) insertID(n int, key string) {
 	w.t.Helper()
 	w.exec(fmt.Sprintf(`INSERT INTO outbox (id, aggregatetype, %s, type, payload) VALUES ('%s', 'order', 'o-1', 'Placed', '{"n":%d}')`, key, eventID(n), n))
@@ -75,8 +75,8 @@ func ids(records []*kgo.Record) (ids []string) {
 	return ids
 }
 
-// typeRemedy types the command that passes over a transaction as the program printed it,
-// which changes nothing, and then with --yes.
+// typeRemedy types the printed command for passing over a transaction: as printed,
+// without any change, and then with --yes.
 func (w *world) typeRemedy(printed string) {
 	w.t.Helper()
 	found := regexp.MustCompile("`cdc-outbox (setup [^`]*--accept-gap --skip-to [^`]*)`").FindStringSubmatch(printed)

@@ -16,16 +16,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// mistake is a fault of a configuration that is rolled out.
+// mistake is a fault of a new configuration.
 type mistake struct {
 	name    string
 	set     []string // key=value on top of the good configuration
 	url     string   // of PostgreSQL in its file; "": the good one
 	prepare func(*rollout) (set []string)
-	exit    int    // exit code; 0: it goes on, and is not ready
+	exit    int    // exit code; 0: the instance goes on, and is not ready
 	says    string // in the last line of the log, or in /readyz
-	page    string // the input of errordocs that it is
-	login   bool   // brokers refuse the login: Apache Kafka says so, which ends it with 2, and kfake hangs up
+	page    string // the same input in errordocs
+	login   bool   // brokers refuse the login: Apache Kafka says so, and the exit code is 2; kfake hangs up
 }
 
 // ofTheStream are those of a connector reading a slot.
@@ -110,7 +110,7 @@ var mistypedSlot = mistake{name: "slot", prepare: func(r *rollout) []string {
 	return []string{"source.slot=mistyped_" + r.database()}
 }, exit: 2, says: "did you mean source.slot: rollout_"}
 
-// newTopics leads to no topic that is there.
+// newTopics leads to missing topics.
 var newTopics = mistake{name: "pattern of topics", set: []string{"route.topic=outbox.evnt.${routedByValue}"}, says: "outbox.evnt."}
 
 // ofAny are those of any connector.
@@ -166,7 +166,7 @@ var ofExactlyOnce = []mistake{
 	newTopics,
 }
 
-// ofPolling are those of a connector that polls.
+// ofPolling are those of a polling connector.
 var ofPolling = []mistake{
 	{name: "table", set: []string{"source.tables=[public.outbx]"}, exit: 2, says: "did you mean public.outbox?"},
 	{name: "payload column", set: []string{"event.payload=nosuch"}, exit: 2, says: "nosuch"},
@@ -193,8 +193,8 @@ var ofPolling = []mistake{
 	}, exit: 2, says: "GRANT"},
 }
 
-// notRolledOut are the inputs of errordocs that a rollout does not show,
-// with the reason.
+// notRolledOut are the inputs of errordocs not shown by a rollout, with the
+// reason.
 var notRolledOut = map[string]string{
 	"unknown verb": "the program reads no configuration",
 	"unknown flag": "the program reads no configuration",
@@ -211,7 +211,7 @@ var notRolledOut = map[string]string{
 	"illegal topic name":                                                              "an event shows it",
 }
 
-// Each input of errordocs is rolled out, or there is a reason why it is not.
+// Each input of errordocs is rolled out, or there is a reason against a rollout.
 func TestEachErrorIsRolledOut(t *testing.T) {
 	const answers = "../internal/lab/errordocs/testdata/answers.md"
 	rolledOut := map[string]bool{}

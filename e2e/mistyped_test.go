@@ -11,10 +11,9 @@ import (
 )
 
 // Failure mode 167. source.slot is mistyped while no instance runs: events
-// committed in the meantime are in the slot that was read before, and a new one
-// would leave them there. No other slot is made: the store's checkpoints tell
-// or, where they are elsewhere, the slot that nobody reads. But a second
-// connector may be meant.
+// committed in the meantime are in the former slot, and a new slot would leave
+// them there. No other slot is made: the store's checkpoints tell or, where they
+// are elsewhere, the slot without a reader. But a second connector may be meant.
 func TestE2EAMistypedSlot(t *testing.T) {
 	file := func(name string) string {
 		return "checkpoint:\n  store: file\n  path: " + filepath.Join(t.TempDir(), name) + "\n"
@@ -22,7 +21,7 @@ func TestE2EAMistypedSlot(t *testing.T) {
 	files := []string{file("a"), file("b")}
 	for name, o := range map[string]struct {
 		options
-		second string // in place of config, in the mistaken one
+		second string // in place of config, in the mistaken configuration
 	}{
 		"kafka":         {options{config: "checkpoint:\n  store: kafka\n"}, ""},
 		"postgres":      {options{config: "checkpoint:\n  store: postgres\n"}, ""},
@@ -76,7 +75,7 @@ func TestE2EAMistypedSlot(t *testing.T) {
 }
 
 // A second connector, of another table, starts while the first is stopped. The
-// store says that the first one's slot has none of its events.
+// store says: the first connector's slot has no events of the second.
 func TestE2EASlotOfAnotherTable(t *testing.T) {
 	w := newWorld(t, options{config: "checkpoint:\n  store: postgres\n", direct: true, unread: true})
 	w.start().stop()

@@ -14,15 +14,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// mutant is the program with a mistake in it, which the test must find.
+// mutant is the program with a mistake, to be found by the test.
 type mutant struct {
 	mistake string
 	patches []patch
 	test    string
-	finds   string // regular expression of what the test says
+	finds   string // regular expression of the test's output
 }
 
-// patch replaces a piece of a source file, which must be there once.
+// patch replaces a piece found in a source file once.
 type patch struct{ file, old, new string }
 
 var mutants = []mutant{
@@ -185,7 +185,8 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "believes an acknowledgement at a lower offset",
-		// A broker that hangs up is asked again, which may come first.
+		// The comparison of ends after a broker hung up may find the loss first, so
+		// both are left out.
 		patches: []patch{
 			{"sink/acked.go", "p.Record.Offset >= s.topic.acked.end(p.Record.Partition) {", "true {"},
 			{"sink/ends.go", "case has < had:", "case false:"},
@@ -273,7 +274,7 @@ func TestE2EMutants(t *testing.T) {
 	}
 }
 
-// TestE2EMutantsFollowTheSource compiles what the mutants change: TestE2EMutants runs
+// TestE2EMutantsFollowTheSource compiles the mutants' packages: TestE2EMutants runs
 // on demand.
 func TestE2EMutantsFollowTheSource(t *testing.T) {
 	for _, m := range mutants {
@@ -295,8 +296,8 @@ func (m mutant) build(t *testing.T) string {
 	return path
 }
 
-// overlay writes the changed files, and returns the path of what go build is to
-// be told of them.
+// overlay writes the changed files, and returns the path of the file for go build's
+// -overlay.
 func (m mutant) overlay(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

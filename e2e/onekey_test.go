@@ -13,10 +13,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Failure mode 63: two connectors have one checkpoint.key. The slot of the
-// second one holds events that the first one's checkpoint knows nothing of. The
-// second ends before it reads anything, as each verb does, and with a separate
-// key it publishes all of them.
+// Failure mode 63: two connectors share a checkpoint.key. The second's slot holds
+// events unknown to the first's checkpoint. The second connector ends before
+// reading anything, as each verb does, and publishes all the events with a
+// separate key.
 func TestE2EOneKeyForTwoSlots(t *testing.T) {
 	for name, how := range map[string]ways{"table": toTable, "messages": asMessages} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestE2EOneKeyForTwoSlots(t *testing.T) {
 
 const secondTopic = "second.order"
 
-// secondConfig is a configuration that differs in slot and topics.
+// secondConfig is a configuration with another slot and other topics.
 func (w *world) secondConfig() (path string) {
 	w.t.Helper()
 	text := string(must.Get(os.ReadFile(w.config))(w.t))
@@ -67,7 +67,7 @@ func (w *world) secondConfig() (path string) {
 	return path
 }
 
-// event commits one event, whose payload is n.
+// event commits an event with payload n.
 func (w *world) event(how ways, n int) {
 	w.t.Helper()
 	if how == asMessages {

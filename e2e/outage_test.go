@@ -17,8 +17,8 @@ import (
 const memoryLimit = 128 << 20
 
 // TestE2EBrokerOutDuringHugeTransaction commits a huge transaction while the
-// broker is down and looks at the connector's memory, then at what arrives
-// (failure modes 17 and 25).
+// broker is down and looks at the connector's memory, then at the topic (failure
+// modes 17 and 25).
 func TestE2EBrokerOutDuringHugeTransaction(t *testing.T) {
 	rows, outage := 200_000, 15*time.Second
 	switch {

@@ -9,7 +9,7 @@ import (
 )
 
 // followsTheTable checks the phases in the log. A killed process may have ended
-// in any of them, and sessions that only repeat those before them are left out.
+// in any phase, and the log leaves out sessions repeating the one before.
 func (c *connector) followsTheTable() {
 	c.t.Helper()
 	log, err := os.Open(c.log)

@@ -10,9 +10,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
-// TestE2EPipelinesKilled kills a process with a pipeline of each mode. One
-// loses its slot, one has no topic to write to, and the third must not notice.
-// When it is stopped, the process says that something was lost.
+// TestE2EPipelinesKilled kills a process with a pipeline of each mode. The first
+// loses its slot, the second has no topic to write to, and the third must not
+// notice. The process, stopped, reports the loss.
 func TestE2EPipelinesKilled(t *testing.T) {
 	kills := 6
 	if testing.Short() {

@@ -28,7 +28,7 @@ const (
 
 	// claimTimeout is source.poll.claim_timeout, short for tests of expiry.
 	claimTimeout = time.Second
-	// patientClaim is that of the other tests: a short timeout would cause
+	// patientClaim is the other tests' claim timeout: a short one would cause
 	// repetitions on a busy machine.
 	patientClaim = 20 * time.Second
 	// batchSize is source.poll.batch_size: small, for a frequent backlog.
@@ -37,8 +37,8 @@ const (
 	instances = 3
 )
 
-// TestE2EPollMode does to three instances in poll mode what is done to one that
-// streams.
+// TestE2EPollMode disturbs three instances in poll mode as other tests disturb a
+// stream.
 func TestE2EPollMode(t *testing.T) {
 	for name, ddl := range map[string]string{"sequence": polledSequence, "clock": polledClock} {
 		t.Run(name+"/every_event_once", func(t *testing.T) { polledOnce(t, ddl) })
@@ -167,16 +167,16 @@ func polledRestarts(t *testing.T, ddl string) {
 	w.finish(load, fleet...)
 }
 
-// polledSilentBroker has a broker that answers nothing for several times as
-// long as a claim may last, and then one that is gone.
+// polledSilentBroker has a broker answer nothing for several claim timeouts, and
+// then stops the broker.
 func polledSilentBroker(t *testing.T, ddl string) {
 	w := newWorld(t, options{polled: ddl})
 	fleet := w.fleet()
 	load := w.write(seed(t), 20*time.Millisecond, 0)
 	load.await(50)
 	w.kafka.Set(proxy.Down, proxy.Fault{Swallow: true})
-	// Twice as long as the server lets a transaction be idle, and more: a
-	// transaction kept open shows, one ended late by a busy machine does not.
+	// Twice the server's limit for idle transactions, and more: a transaction kept
+	// open shows, a transaction ended late by a busy machine does not.
 	const ended = 2*claimTimeout + 2*time.Second
 	load.during(5*ended/2, func() bool { return true })
 	if held := w.oldestTransaction(); held > 2*ended {
@@ -246,7 +246,7 @@ func (w *world) sourceConfig() string {
 	return fmt.Sprintf("  mode: poll\n  poll:\n    claim_timeout: %s\n    batch_size: %d\n    after_publish: mark\n", claimTimeout, batchSize) + w.ways.config()
 }
 
-// started is what the program logs once it is at work.
+// started is in the program's log once at work.
 func (w *world) started() string {
 	if w.polled {
 		return `"polling"`
@@ -257,7 +257,7 @@ func (w *world) started() string {
 // entity is an event's subject.
 type entity struct{ aggregate, key string }
 
-// entity is a random one, in polled mode among those locked.
+// entity is random, in polled mode one of the locked.
 func (w *writer) entity() entity {
 	if w.polled {
 		return w.keys[w.random.IntN(len(w.keys))]

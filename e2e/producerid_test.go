@@ -19,9 +19,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A producer id has 32,767 epochs. With transactions of version 2 each takes an
-// epoch, so the id is used up within the hour; with version 1 each claim takes
-// one.
+// A producer id has 32,767 epochs. Each transaction of version 2 takes an epoch,
+// so the id is used up within the hour; with version 1 each claim takes an epoch.
 func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
@@ -31,14 +30,14 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 			w.broker.Wear(t, w.transactionalID(), kafkatest.LastEpoch-12)
 			c := w.start()
 			load := w.write(seed(t), 5*time.Millisecond, 0)
-			w.endTxn.repeatedly.Store(version == 2) // also for the end that brings the next id
+			w.endTxn.repeatedly.Store(version == 2) // also for the end with the next id
 			await.Until(t, "another producer id", func() bool {
 				c.running()
 				if version == 1 {
 					before := len(w.all.Records())
 					await.Until(t, "a record", func() bool { return len(w.all.Records()) > before })
 					c.kill()
-					c = w.start() // which claims
+					c = w.start() // claims the transactional id
 				}
 				return len(w.all.Producers()) > 1
 			})
@@ -62,8 +61,8 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 // The connector is suspended while the request for the end of a transaction is
 // on the way, until brokers have aborted the transaction. With version 2 the
 // client asks again, and brokers refuse. With version 1 the client asks once,
-// and loses its patience when brokers do. Here they look for such transactions
-// often, or the client would always lose its patience first.
+// with the brokers' timeout. Here brokers look for expired transactions often, or
+// the client would always time out first.
 func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
@@ -108,7 +107,7 @@ func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
 	}
 }
 
-// transaction is what brokers say of the connector's transaction.
+// transaction is the brokers' description of the connector's transaction.
 func (w *world) transaction() kadm.DescribedTransaction {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -112,18 +112,18 @@ type rows struct {
 
 	mu      sync.Mutex // also guards conn
 	removed []removal
-	known   int // of removed: those that have their ends
+	known   int // how many of removed have their ends
 }
 
 // removal is a row found to have gone.
 type removal struct {
 	id   string
 	n    int64              // of the row, in the order of the inserts
-	ends map[string][]int64 // of the topics, after that was found
+	ends map[string][]int64 // of the topics, after the find
 }
 
-// watchSQL notes each row that the writer writes and does not withdraw. A
-// partition stays in view until dropped.
+// watchSQL notes each row written and not withdrawn by the writer. A partition
+// stays in view until dropped.
 const watchSQL = `
 CREATE TABLE written (id uuid PRIMARY KEY, n bigserial);
 CREATE FUNCTION note_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -170,9 +170,9 @@ func (w *world) watchRows() *rows {
 	return r
 }
 
-// look notes the rows that have gone, and then the topics' ends, if the broker
-// tells. It fails while a partition is dropped at the same time; the next look
-// finds the same.
+// look notes the rows gone since, and then the topics' ends, if the broker tells.
+// A look fails while a partition is dropped at the same time; the next look finds
+// the same.
 func (r *rows) look(ctx context.Context) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +241,7 @@ func (r *rows) whileBrokerIsDown(l *load, do func()) {
 	r.broker.Resume(r.t)
 }
 
-// awaitEmpty returns once no row is left, nor one in a detached partition.
+// awaitEmpty returns once no row is left, not even in a detached partition.
 func (r *rows) awaitEmpty() {
 	r.t.Helper()
 	await.Until(r.t, "empty table", func() bool {

@@ -25,7 +25,7 @@ import (
 // Failure mode 130. A rolling update starts an instance with a mistaken
 // configuration beside the good instance, and stops the good one once the other
 // is ready, as Kubernetes does. The bad instance is never ready, so the good
-// one goes on.
+// instance goes on.
 func TestE2EARolloutOfAMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		more      string // of the good configuration
@@ -48,7 +48,7 @@ func TestE2EARolloutOfAMistake(t *testing.T) {
 	}
 }
 
-// rollout is a database, a cluster and a connector that is replaced.
+// rollout is a database, a cluster and the connector to be replaced.
 type rollout struct {
 	t      *testing.T
 	url    string
@@ -62,7 +62,7 @@ const rolloutTopic = "outbox.event.order"
 
 func newRollout(t *testing.T, more, mechanism string, polls bool) *rollout {
 	kafka := []kafkatest.Option{kafkatest.Logins("cdc", "keeper", "reader", "writer", "single")}
-	if more == "" { // which takes no transactions
+	if more == "" { // no transactions
 		kafka = append(kafka, kafkatest.Setting("transaction.max.timeout.ms", "5000"))
 	}
 	broker := kafkatest.Start(t, kafka...)
@@ -126,7 +126,7 @@ func (r *rollout) with(parameter, value string) string {
 
 func (r *rollout) exec(sql ...string) { pgtest.Exec(r.t, r.url, sql...) }
 
-// as makes a role, and returns the URL with it.
+// as makes a role, and returns the role's URL.
 func (r *rollout) as(role, options string) string {
 	r.exec(`CREATE ROLE ` + role + ` ` + options)
 	r.t.Cleanup(func() { pgtest.Exec(r.t, r.url, `DROP OWNED BY `+role, `DROP ROLE `+role) })
@@ -147,7 +147,7 @@ func (r *rollout) start(t *testing.T, config string, set ...string) served {
 	return served{launch(t, cmd), address}
 }
 
-// event commits an event, and waits until the topic has exactly one.
+// event commits an event, and waits until the topic has exactly one more.
 func (r *rollout) event(t *testing.T) {
 	t.Helper()
 	r.events++

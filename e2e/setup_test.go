@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Failure mode 127. The checkpoint knows the slot from setup on: what becomes
-// of it before the first run is noticed, with any store and delivery. An
+// Failure mode 127. The checkpoint knows the slot from setup on: the first run
+// notices changes of the slot since, with any store and delivery. An
 // operator's corrections of the configuration until then are no loss.
 func TestE2EBetweenSetupAndTheFirstRun(t *testing.T) {
 	stores := map[string]string{

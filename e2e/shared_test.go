@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Two connectors sharing a publication: the teardown of one leaves the other
-// one what it reads.
+// Two connectors share a publication: the teardown of one leaves the other's
+// tables in the publication.
 func TestE2ETeardownBesideASecondConnector(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})
 	w.run("setup")

@@ -8,8 +8,8 @@ import (
 )
 
 // With source.snapshot: initial, events from before setup, from between setup
-// and the first start, and from after it arrive once each: the rows published
-// first are those at the position where the slot begins.
+// and the first start, and from after the start arrive once each: the snapshot is
+// of the position where the slot begins.
 func TestE2ESnapshotAfterSetup(t *testing.T) {
 	w := newWorld(t, options{direct: true, unread: true})
 	w.rewriteConfig("source:\n", "source:\n  snapshot: initial\n")

@@ -20,8 +20,8 @@ const (
 	stopMargin = 10 * time.Second
 )
 
-// TestE2EStopIsBounded stops a process of three pipelines in states in which
-// nothing answers: they stop side by side, and within the documented time.
+// TestE2EStopIsBounded stops a process of three pipelines while nothing answers:
+// they stop side by side, and within the documented time.
 func TestE2EStopIsBounded(t *testing.T) {
 	t.Run("silent broker", func(t *testing.T) {
 		w := newTrio(t)

@@ -17,9 +17,9 @@ import (
 const switchoversEnv = "CDC_OUTBOX_E2E_SWITCHOVERS"
 
 // Under load, primary and standby change their parts, there and back, and the
-// connector follows. After the first switchover the former primary still has
-// its slot, which keeps the copy away: that is reported until the remedy is
-// applied. A slot that was a copy once does not keep another away later.
+// connector follows. After the first switchover the former primary's own slot
+// keeps the copy away: check warns until the remedy is applied. A former copy
+// does not keep another copy away later.
 func TestE2ESwitchoverThereAndBack(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	w := newWorld(t, options{pair: pair, direct: true})
@@ -56,14 +56,14 @@ func (s served) awaitFailover(pair *pgtest.Pair, want float64) {
 	}
 	await.Until(s.t, fmt.Sprintf("%s %v", series(pair.Standby), want), func() bool {
 		s.running()
-		pair.Primary.Exec(s.t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for one
+		pair.Primary.Exec(s.t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for a snapshot
 		got, ok := s.lookUp(series(pair.Standby))
 		_, other := s.lookUp(series(pair.Primary))
 		return ok && got == want && !other
 	})
 }
 
-// failoverCheck is what check finds of failovers, a line each.
+// failoverCheck are the findings of check about failovers, a line each.
 func (w *world) failoverCheck() (found string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), binary, "check", "--json", "-c", w.config)
@@ -101,9 +101,9 @@ func TestE2EFailoverRightAfterSetup(t *testing.T) {
 	must.Contain(t, c.lastLines(1), w.slot, "is gone")
 }
 
-// A standby takes over that had no copy of the slot. The former primary has the
-// slot still, and everything committed since: once it is the primary again, the
-// connector goes on, as it was told.
+// A standby without a copy of the slot takes over. The former primary has the slot
+// still, and everything committed since: once that server is the primary again, as
+// the message advises, the connector goes on.
 func TestE2ESwitchoverBackToTheSlot(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	for _, server := range []*pgtest.Server{pair.Primary, pair.Standby} {

@@ -69,7 +69,7 @@ type world struct {
 type options struct {
 	server      *pgtest.Server // nil: the shared one
 	pair        *pgtest.Pair   // in place of server: the URL leads to the primary of the two
-	ways        ways           // in which events are written; 0: to the table
+	ways        ways           // of writing events; 0: to the table
 	polled      string         // DDL of the polled table; "" for another mode
 	kafka       string         // a line more under sink.kafka
 	config      string         // sections more of the configuration file
@@ -77,16 +77,16 @@ type options struct {
 	strict      string // the only aggregate whose topic has topicConfig; "" for all
 	direct      bool   // no proxies
 	unread      bool   // nobody reads or watches: too much arrives
-	// exactlyOnce: delivery is that, into Apache Kafka, and only committed
+	// exactlyOnce: delivery exactly_once, into Apache Kafka, and only committed
 	// records are read.
 	exactlyOnce bool
-	brokers     int // so many, if more than one, of Apache Kafka
+	brokers     int // number of Apache Kafka's brokers, if several
 	broker      []kafkatest.Option
 	sampling    time.Duration // between two looks at slot and topics; 0: sampling
 }
 
-// refusing has topics refuse events with payloads over the limit, which become
-// dead letters.
+// refusing has topics refuse events with payloads over the limit, to become dead
+// letters.
 func (o options) refusing(limit int) options {
 	o.topicConfig = map[string]string{"max.message.bytes": strconv.Itoa(limit)}
 	o.kafka = "compression: none\n    " + o.kafka // or they would fit
@@ -136,7 +136,7 @@ func newWorld(t testing.TB, o options) *world {
 	return w
 }
 
-// startBroker starts a broker that sends its clients through the proxy.
+// startBroker starts a broker behind the proxy.
 func (w *world) startBroker(o options) {
 	w.t.Helper()
 	port := must.Get(freeport.Take())(w.t)
@@ -253,7 +253,7 @@ func closeConn(conn *pgx.Conn) {
 	_ = conn.Close(ctx) // nothing is pending
 }
 
-// watch starts those who read the topics and look at the slot.
+// watch starts the readers of the topics and the watcher of the slot.
 func (w *world) watch(o options) {
 	topics := w.topics()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -335,8 +335,8 @@ func (w *world) look() (s slotState, ok bool) {
 	return s, err == nil
 }
 
-// start runs the connector and returns once it streams. (The slot is active for
-// a moment while it is created, too.)
+// start runs the connector and returns once the log says that it streams. (The
+// slot is active for a moment at its creation, too.)
 func (w *world) start() *connector {
 	w.t.Helper()
 	c := startConnector(w.t, w.config)
@@ -344,8 +344,7 @@ func (w *world) start() *connector {
 	return c
 }
 
-// awaitReader returns the pid of the walsender once there is one other than the
-// old.
+// awaitReader returns the pid of the walsender, once another than the old.
 func (w *world) awaitReader(c *connector, old int) (pid int) {
 	w.t.Helper()
 	await.Until(w.t, "reader of the slot", func() bool {

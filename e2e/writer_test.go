@@ -24,8 +24,8 @@ const (
 // each.
 var entityKeys = []string{"1", "-2", "клиент-3", "顧客-4", "a b", "ünï", "7", "Καλημέρα"}
 
-// writer does random transactions, as services do, and notes them. It is for a
-// single goroutine.
+// writer does random transactions, as services do, and notes them. A writer
+// belongs to a single goroutine.
 type writer struct {
 	url    string
 	number int
@@ -34,14 +34,14 @@ type writer struct {
 	strict strictness
 	ways   ways
 	polled bool
-	keys   []entity // in polled mode, those the transaction in progress may write
+	keys   []entity // in polled mode, the subjects locked by the transaction in progress
 
 	conn *pgx.Conn
 	tx   checker.Transaction // in progress
 }
 
-// strictness selects the events that must become dead letters: those with a
-// payload of at least the size, of the aggregate. 0 is for none, "" for any.
+// strictness selects the expected dead letters: events with a payload of at least
+// the size, of the aggregate. 0 is for none, "" for any.
 type strictness struct {
 	size      int
 	aggregate string
@@ -166,7 +166,7 @@ func (w *writer) publish(ctx context.Context) error {
 	return err
 }
 
-// event makes a random event, and the row for it.
+// event makes a random event and its row.
 func (w *writer) event() (ev checker.Event, row []any) {
 	of := w.entity()
 	kind := []string{"Placed", "Größer", "Изменён"}[w.random.IntN(3)]
@@ -206,7 +206,7 @@ func (w *writer) id() string {
 // COPY, at the ends of a value.
 var letters = []rune("abcdefghijklmnop 0123456789\"\\'{}[]:,\t\n\räßéñжщ漢字ひ🎈\u200b\ufeff")
 
-// text is random and has n bytes or a few more; it is blank only if n is 0.
+// text is random and has n bytes or a few more; blank only if n is 0.
 func (w *writer) text(n int) string {
 	if n == 0 {
 		return ""
@@ -227,8 +227,8 @@ type load struct {
 }
 
 // write starts the writers; each begins a transaction at each pace. The first
-// goes through the proxy: of a COMMIT whose answer is cut off it does not know
-// the outcome.
+// goes through the proxy, and does not know the outcome of a COMMIT whose answer
+// is cut off.
 func (w *world) write(seed uint64, pace time.Duration, deadSize int) *load {
 	w.t.Helper()
 	return w.writeTo(seed, pace, strictness{size: deadSize})
@@ -251,7 +251,7 @@ func (w *world) writeTo(seed uint64, pace time.Duration, strict strictness) *loa
 	return l
 }
 
-// stop lets each writer end its transaction. It may be called more than once.
+// stop lets each writer end its transaction, and may be called again.
 func (l *load) stop() {
 	l.cancel()
 	l.done.Wait()
@@ -266,8 +266,8 @@ func (l *load) await(events int) {
 	})
 }
 
-// during returns once the time has passed and an event been committed since.
-// After each event it asks goOn, which may end it early.
+// during returns once the time has passed and an event been committed since. After
+// each event, goOn may end the wait early.
 func (l *load) during(d time.Duration, goOn func() bool) {
 	l.world.t.Helper()
 	for until := time.Now().Add(d); time.Now().Before(until) && goOn(); {
@@ -296,8 +296,7 @@ func eventsOf(txs []checker.Transaction) []string {
 const standstill = time.Minute
 
 // arrived returns once everything committed has been delivered, or nothing
-// comes any more: Verify then says what is missing. The load must have been
-// stopped.
+// comes any more: Verify then finds the loss. The load must have been stopped.
 func (w *world) arrived() {
 	w.t.Helper()
 	ids := w.committed()

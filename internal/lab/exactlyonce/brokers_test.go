@@ -11,7 +11,7 @@ func (m *model) broker(w *world, x *moves) {
 		m.markers(w, x)
 	}
 	if m.shared && w.state == empty && w.had(w.epoch) {
-		x.fault("partition added late", func(w *world) { // the request was repeated; this one begins a transaction
+		x.fault("partition added late", func(w *world) { // the second of two such requests begins a transaction
 			w.state, w.current, w.owner, w.enrolled = ongoing, fresh, w.epoch, checkpoints
 		})
 	}
@@ -76,9 +76,9 @@ func (w *world) orphaned() bool {
 // end decides about the current transaction.
 func (m *model) end(w *world, o outcome) { w.end(o, m.refused) }
 
-// network are the ways of a request for a commit. A broker knows the
-// transaction by the epoch. So where transactions share one, a request coming
-// late ends the next, and the client sends it only once.
+// network are the ways of a request for a commit. A broker knows the transaction by
+// the epoch. So where transactions share an epoch, a late request ends the next
+// transaction, and the client sends requests only once.
 func (m *model) network(w *world, i int8, x *moves) {
 	q := w.requests[i]
 	if q.answer != asked {
@@ -111,7 +111,7 @@ func (m *model) network(w *world, i int8, x *moves) {
 			m.answer(w, i, phase.Unknown)
 		})
 		if !m.shared || m.mistake == endRepeated {
-			x.fault("EndTxn late and repeated", func(w *world) { // the answer is to the second one
+			x.fault("EndTxn late and repeated", func(w *world) { // the answer is to the second request
 				w.requests[i].stale = true
 				if decide(w) != committed {
 					m.answer(w, i, phase.Fenced)

@@ -5,7 +5,7 @@ type edges struct{ from, to []int32 }
 
 func (e *edges) add(from, to int32) { e.from, e.to = append(e.from, from), append(e.to, to) }
 
-// leadTo tells of each of n states whether a way leads from it to one that ends.
+// leadTo tells for each of n states whether a way leads to an end.
 func (e *edges) leadTo(n int, end func(n int) bool) []bool {
 	first := make([]int32, n+1) // of the edges to a state, among sorted
 	for _, to := range e.to {

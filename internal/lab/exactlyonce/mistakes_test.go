@@ -2,18 +2,18 @@ package exactlyonce
 
 import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 
-// model is a protocol, right or with a mistake, in one scenario.
+// model is a protocol, right or with a mistake, in a scenario.
 type model struct {
 	mistake mistake
 	refused bool // brokers refuse event 2
 	whole   bool // transactions of the database are not split
-	halves  bool // a coordinator may forget a commit a part of the partitions has
+	halves  bool // a coordinator may forget a commit written in a part of the partitions
 	shared  bool // transaction.version 1: all transactions of a claim have a single epoch
 
 	rules *phase.Rules // of the instances, with the mistake; search sets them
 }
 
-// mistake is one an implementation could make.
+// mistake is an implementation's possible mistake.
 type mistake int
 
 const (
@@ -47,12 +47,12 @@ func (m mistake) String() string {
 	}[m]
 }
 
-// memory is the phase of a mistaken instance that claims the id to go on from memory. No right
-// one is in Standby here: it is Connecting until the slot is free.
+// memory is the phase of a mistaken instance claiming the id to go on from memory. No right
+// instance is in Standby here, but Connecting until the slot is free.
 const memory = phase.Standby
 
-// mistaken are a pipeline's rules with the mistake, if it is one of theirs. The others are
-// those of sink, checkpoint and brokers, which are here a model of their own.
+// mistaken are a pipeline's rules with the mistake. The rules do not change for mistakes of
+// sink, checkpoint and brokers, as these are modelled here.
 func (m mistake) mistaken() *phase.Rules {
 	r := *phase.Protocol
 	switch m {

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// violation is what must not be in a state; "" for nothing.
+// violation is a state's violation of the invariants, or "".
 func (m *model) violation(w *world) string {
 	switch {
 	case w.wrong:
@@ -27,13 +27,12 @@ func (m *model) violation(w *world) string {
 // finished reports whether everything is published and confirmed.
 func (w *world) finished() bool { return w.published.prefix() == events && w.confirmed == events }
 
-// search explores every state and returns the faults of one of them, with the
-// way there; "" for nothing. A state from which no way without further faults
-// leads to the end is wrong, too.
+// search explores every state and returns the first violation with the steps before,
+// or "". A state without a way to the end, in which no more faults happen, is wrong,
+// too.
 //
-// All states come first to which fewer faults lead. A state reached again after
-// more faults is not explored again: nothing can happen there that cannot
-// happen with more faults left.
+// States reached by fewer faults come first. A state reached again after more faults
+// is not explored again: with fewer faults left, no more can happen.
 func (m *model) search(faults int) (wrong string, found int) {
 	m.rules = m.mistake.mistaken()
 	begin := start()
@@ -41,7 +40,7 @@ func (m *model) search(faults int) (wrong string, found int) {
 	var known states
 	known.add(begin.key())
 	origins := []int32{-1}
-	from, ways := int32(0), edges{} // ways are by steps that are no faults
+	from, ways := int32(0), edges{} // ways are steps other than faults
 	visit := func(s *step) {
 		to, isNew := known.add(s.next.key())
 		if isNew {

@@ -2,9 +2,8 @@ package exactlyonce
 
 import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 
-// postgres are the crashes of PostgreSQL. They end the stream, and the slot is
-// where it was when the position was last written to disk. Events behind are
-// sent again.
+// postgres are the crashes of PostgreSQL. They end the stream, and set the slot back to
+// the position last written to disk. Events behind are sent again.
 func (m *model) postgres(w *world, x *moves) {
 	for back := range w.confirmed {
 		if !w.earlier.has(back) {

@@ -9,7 +9,7 @@ import (
 type states struct {
 	keys  []byte   // in turn
 	ends  []uint32 // of each key
-	table []int32  // open addressing: one more than a state's number, or 0
+	table []int32  // open addressing: a state's number plus 1, or 0
 	seed  maphash.Seed
 }
 
@@ -24,8 +24,7 @@ func (s *states) key(n int32) []byte {
 
 func (s *states) world(n int32) world { return of(s.key(n)) }
 
-// add returns the number of the state with the key, which is new if not found
-// before.
+// add returns the number of the state with the key, and whether the state is new.
 func (s *states) add(key []byte) (n int32, isNew bool) {
 	if 2*len(s.ends) >= len(s.table) {
 		s.grow()
@@ -40,7 +39,7 @@ func (s *states) add(key []byte) (n int32, isNew bool) {
 	return s.len() - 1, true
 }
 
-// slot is the place of the key in the table, or the one where it belongs.
+// slot is the place of the key in the table, or the free place for the key.
 func (s *states) slot(key []byte) int {
 	for at := int(maphash.Bytes(s.seed, key)); ; at++ {
 		at &= len(s.table) - 1

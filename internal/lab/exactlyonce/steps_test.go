@@ -2,7 +2,7 @@ package exactlyonce
 
 import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 
-// step leads to a state that may follow.
+// step leads to a possible next state.
 type step struct {
 	name string
 	of   int8 // the instance, or nobody
@@ -16,12 +16,12 @@ type moves struct {
 	m      *model
 	w      *world
 	of     int8 // the instance whose step comes next, or nobody
-	faults bool // only steps that are faults; false: only others
+	faults bool // only faults; false: only other steps
 	visit  func(*step)
 	step   step
 }
 
-// steps visits all that may happen next: the faults, or all else.
+// steps visits all possible next steps: the faults, or all else.
 func (m *model) steps(w *world, faults bool, visit func(*step)) {
 	x := moves{m: m, w: w, of: nobody, faults: faults, visit: visit}
 	m.broker(w, &x)
@@ -53,7 +53,7 @@ func (x *moves) take(name string, fault bool, change func(*world)) {
 func (m *model) instance(w *world, i int8, x *moves) {
 	in := &w.instances[i]
 	holds := w.holder == i
-	if holds && in.life.Phase == phase.Connecting { // the walsender of a process that crashed
+	if holds && in.life.Phase == phase.Connecting { // the walsender of a crashed process
 		x.add("slot released", func(w *world) { w.holder = nobody })
 	}
 	if !in.life.Once {
@@ -86,9 +86,9 @@ func (m *model) instance(w *world, i int8, x *moves) {
 	}
 }
 
-// on has the instance see an event, and take the steps at whose end nothing
-// else is seen. The awaited claim of the id and reading of the checkpoint are
-// steps of their own.
+// on has the instance see an event, and take the following steps without further
+// events. The awaited claim of the id and reading of the checkpoint are separate
+// steps.
 func (m *model) on(w *world, i int8, e phase.Event) {
 	in := &w.instances[i]
 	for {
@@ -136,8 +136,8 @@ func (m *model) takeAgain(w *world, i int8) {
 	}
 }
 
-// claim is InitProducerID. It ends what a former owner left open, and until
-// that is complete the answer is CONCURRENT_TRANSACTIONS.
+// claim is InitProducerID. A claim ends a transaction left open by a former owner;
+// until that end is complete the answer is CONCURRENT_TRANSACTIONS.
 func (m *model) claim(w *world, i int8, x *moves) {
 	switch w.state {
 	case empty:

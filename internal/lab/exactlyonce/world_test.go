@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 )
 
-// events are in the log of the database, numbered from 1. The first two are a
-// single transaction of the database, the third is another.
+// events is the number of events in the log of the database, numbered from 1. The
+// first two are a single transaction of the database, the third is another.
 const events = 3
 
 // endOf is the position that may be confirmed once everything up to done is
@@ -39,15 +39,15 @@ const (
 	checkpoints
 )
 
-// set is a set of events, bit e for event e. In what a transaction has written, bit
-// e+dead is a dead letter.
+// set is a set of events, bit e for event e. Among a transaction's records, bit e+dead
+// is a dead letter.
 type set uint8
 
 const dead = 4
 
 func (s set) has(event int8) bool { return s>>event&1 == 1 }
 
-// after returns the events after one.
+// after returns the events of the set after the given event.
 func (s set) after(event int8) set { return s &^ (2<<event - 1) }
 
 // in returns the events of the partitions.
@@ -66,11 +66,11 @@ func (s set) plain() set { return (s | s>>dead) & (1<<dead - 1) }
 // nobody stands for no instance.
 const nobody = -1
 
-// doing is what an instance is about to do about its own transaction.
+// doing is an instance's next step in its own transaction.
 type doing int8
 
 const (
-	idle   doing = iota // begin one
+	idle   doing = iota // begin a transaction
 	wrote               // write the checkpoint
 	marked              // ask for the commit
 	ending              // wait for the answer
@@ -78,14 +78,14 @@ const (
 
 // instance is a single process.
 type instance struct {
-	life  phase.Life // the zero one: the process is down
+	life  phase.Life // the zero value: the process is down
 	doing doing
 	epoch int8 // of the producer
 	txn   int8 // the open transaction
-	done  int8 // events committed, as far as it knows
+	done  int8 // events committed, as far as the instance knows
 	to    int8 // events up to the end of the open transaction
-	bad   bool // it knows that event 2 is refused
-	// visible are the events after done consumers see already, of transactions
+	bad   bool // event 2 is known to be refused
+	// visible are the events after done already seen by consumers, of transactions
 	// ended by halves.
 	visible set
 }
@@ -104,12 +104,12 @@ const (
 	silence // the client gave up
 )
 
-// request is an EndTxn on the way, which may outlive who sent it.
+// request is an EndTxn on the way, and may outlive the sender.
 type request struct {
 	answer answer
 	epoch  int8
 	txn    int8
-	stale  bool // the instance that asked is gone
+	stale  bool // the sender has crashed or given up
 }
 
 // coordinator is the state of the transactional id.
@@ -131,20 +131,19 @@ const (
 	abort
 )
 
-// mark is a checkpoint in its partition, or what another pipeline has written
-// there.
+// mark is a checkpoint in its partition, or another pipeline's record there.
 type mark struct {
 	done    int8 // events
 	epoch   int8 // of the producer
 	foreign bool
 	outcome outcome
 	stable  bool // the marker is written
-	torn    bool // a marker of an abort came after that of the commit
+	torn    bool // a marker of an abort came after the commit's marker
 	written set  // events in the transaction
-	doubt   set  // events of transactions that may have been ended by halves
+	doubt   set  // events of transactions maybe ended by halves
 }
 
-// counts reports whether the checkpoint is one to resume from.
+// counts reports whether an instance may resume from the checkpoint.
 func (k *mark) counts() bool { return !k.foreign && k.outcome == commit && !k.torn }
 
 const mostMarks = 10
@@ -156,10 +155,10 @@ type world struct {
 	state   coordinator
 	epoch   int8
 	current int8 // names the transaction of state
-	owner   int8 // the epoch of who began it
-	// written are the records of the transaction of state, which has these
-	// partitions enrolled; told have the marker of the end. committed are those
-	// with that of a commit the coordinator has forgotten.
+	owner   int8 // the epoch that began the transaction
+	// written are the records of the transaction of state, with the partitions
+	// enrolled; told have the marker of the end. committed have the marker of a
+	// commit forgotten by the coordinator.
 	written                   set
 	enrolled, told, committed parts
 	ended                     outcome // of the transaction of state
@@ -171,7 +170,7 @@ type world struct {
 
 	holder    int8 // of the slot
 	confirmed int8
-	earlier   set // positions before confirmed, of which one may be the last on disk
+	earlier   set // positions before confirmed, maybe the last on disk
 
 	instances [2]instance
 	requests  [2]request
@@ -180,7 +179,7 @@ type world struct {
 	marks [mostMarks]mark
 }
 
-// key has all that w consists of.
+// key has all of w.
 func (w *world) key() []byte {
 	size := unsafe.Offsetof(w.marks) + uintptr(w.n)*unsafe.Sizeof(mark{})
 	return unsafe.Slice((*byte)(unsafe.Pointer(w)), size)
@@ -209,8 +208,8 @@ func (w *world) stable() int8 {
 	return w.n
 }
 
-// checkpoint is the last before the offset that counts, with the events in
-// doubt behind it.
+// checkpoint is the last checkpoint before the offset to count, with the events in
+// doubt behind.
 func (m *model) checkpoint(w *world, before int8) (last mark) {
 	for _, k := range w.marks[:before] {
 		switch {
@@ -232,8 +231,8 @@ func (m *model) checkpoint(w *world, before int8) (last mark) {
 	return last
 }
 
-// confirms reports whether the checkpoint counts, and the last before it does
-// not, as the slot is confirmed up to there.
+// confirms reports whether the torn checkpoint counts, and not the last before, as the
+// slot is confirmed up to there.
 func (w *world) confirms(torn, last mark) bool {
 	at := func(k mark) checkpoint.Checkpoint { return checkpoint.Checkpoint{LSN: pg.LSN(endOf(k.done))} }
 	found := at(last)
@@ -261,7 +260,8 @@ func (w *world) end(o outcome, refused bool) {
 	}
 }
 
-// publish has consumers read what the transaction wrote, but for what they have.
+// publish has consumers read the transaction's records, but for the partitions with a
+// forgotten commit, read before.
 func (w *world) publish(refused bool) {
 	fresh := w.written &^ w.written.in(w.committed)
 	for e := int8(1); e <= events; e++ {
@@ -283,9 +283,9 @@ func (s set) prefix() (n int8) {
 	return n
 }
 
-// tell writes the marker of the transaction's end in a partition. An abort's
-// marker behind a commit's is taken for the same transaction's, not always true
-// for transactions sharing an epoch.
+// tell writes the marker of the transaction's end in a partition. An abort's marker
+// behind a commit's is taken for the same transaction's; for transactions sharing an
+// epoch that may be wrong.
 func (m *model) tell(w *world, p parts) {
 	w.told |= p
 	if p != checkpoints {
@@ -322,16 +322,16 @@ func (w *world) lose() {
 	}
 }
 
-// forget drops what makes no difference to any later step.
+// forget drops everything without an effect on later steps.
 func (m *model) forget(w *world) {
 	m.forgetMarks(w)
 	m.forgetTransactions(w)
 	w.rankEpochs()
 }
 
-// forgetMarks drops checkpoints nobody can see. Where checkpoints may be torn,
-// the last that counts may cease to, and a torn one may count yet: if the slot
-// is beyond what counts.
+// forgetMarks drops checkpoints nobody can see. Where checkpoints may be torn, the last
+// counting checkpoint may cease to count, and a torn checkpoint may count yet: if the
+// slot is beyond the others.
 func (m *model) forgetMarks(w *world) {
 	enough := 1
 	if m.halves || m.shared {
@@ -358,9 +358,9 @@ func (m *model) forgetMarks(w *world) {
 	w.n = kept
 }
 
-// The names of transactions. A transaction is only ever compared with the
-// present one, and one over never becomes the present one again. So two names
-// are enough, and a third for the step beginning one.
+// The names of transactions. A transaction is only ever compared with the present
+// transaction, and a former transaction never becomes present again. So two names are
+// enough, and a third for the step beginning a transaction.
 const (
 	present int8 = iota + 1
 	former
@@ -376,7 +376,7 @@ func (m *model) forgetTransactions(w *world) {
 	for i := range w.instances {
 		in, q := &w.instances[i], &w.requests[i]
 		in.txn, q.txn = w.renamed(in.txn), w.renamed(q.txn)
-		// Epochs only grow. So nobody gets an answer to such a request, and it ends nothing.
+		// Epochs only grow. So nobody gets an answer to such a request, and the request ends nothing.
 		if q.stale && (q.epoch != w.epoch || !m.shared && q.txn != present) {
 			*q = request{}
 		}
@@ -394,10 +394,10 @@ func (w *world) renamed(txn int8) int8 {
 	return former
 }
 
-// partsSeen reports whether the markers in the events' own partitions make a difference, which
-// they do only while the commit may be forgotten. Otherwise they are written with the
-// transaction's completion, which waits for them: no step between reads them, and none can
-// keep them from being written.
+// partsSeen reports whether the markers in the events' own partitions make a difference: only
+// while the commit may be forgotten. Otherwise they are written together with the
+// transaction's completion: the completion waits for them, no step between reads them, and no
+// step can keep them from being written.
 func (m *model) partsSeen(w *world) bool {
 	return m.halves && w.state == prepareCommit && !w.known
 }
@@ -422,8 +422,8 @@ func (w *world) rankEpochs() {
 	}
 }
 
-// order puts the instances in an order, as which of them is which makes no
-// difference. order reports whether they have changed places.
+// order puts the instances in an order, as their numbers make no difference. order
+// reports whether they have changed places.
 func (w *world) order() (swapped bool) {
 	if w.rank(0) <= w.rank(1) {
 		return false

@@ -24,27 +24,27 @@ import (
 )
 
 // Cluster is several brokers of Apache Kafka, each of them a controller, too.
-// Topics have a replica on each, of which two must be in sync for a write. The
-// brokers are numbered from 0.
+// Topics have a replica on each, and two must be in sync for a write. The brokers
+// are numbered from 0.
 type Cluster struct {
 	*Broker
-	// Fronts are listeners beside Brokers, for what a proxy hides: each
-	// advertises the address that StartCluster was given for it.
+	// Fronts are listeners beside Brokers, to be hidden by proxies: each
+	// advertises its address from StartCluster's arguments.
 	Fronts []string
 
 	nodes   []*apache
 	inner   []*proxy.Proxy // between the others and each broker
-	control *proxy.Proxy   // between the others and the controller; nil if each is one
+	control *proxy.Proxy   // between the others and the controller; nil if each is a controller
 }
 
 // OneController makes the first broker of a cluster the only controller, so
-// Isolate can keep the others from it.
+// Isolate can cut the others off from the controller.
 func OneController() Option { return func(o *options) { o.oneController = true } }
 
-// StartCluster starts a cluster ending with the test, one broker for each of
-// the addresses that their fronts advertise. The brokers are processes of this
-// machine, also where other servers are in containers: proxies stand between
-// them. Where none runs, the test is skipped.
+// StartCluster starts a cluster ending with the test, a broker for each advertised
+// address. The brokers are processes of this machine, also where other servers are
+// in containers: proxies stand between them. Where Apache Kafka does not run, the
+// test is skipped.
 func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 	t.Helper()
 	if contained, err := container.Chosen(""); !apacheRuns() && (contained || !Real()) {
@@ -92,16 +92,16 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 }
 
 // gathering is how long the brokers have to come together before they are
-// started again, at first. Each time they have twice as long: what a busy machine had
-// almost done is lost then.
+// started again, at first. Each time they have twice as long, as a start again throws
+// away a busy machine's work.
 const gathering = 40 * time.Second
 
-// endings is how often brokers may end by themselves before a cluster counts as one that
-// cannot start.
+// endings is how often brokers may end by themselves before a cluster counts as unable
+// to start.
 const endings = 3
 
-// gather returns once all brokers are in the cluster. On a busy machine one of
-// them may end, or miss the others, while they start: they are started again.
+// gather returns once all brokers are in the cluster. On a busy machine a starting
+// broker may end, or miss the others: all are started again.
 func (c *Cluster) gather(ctx context.Context) error {
 	ended := 0
 	for patience := gathering; ; patience *= 2 {
@@ -136,7 +136,7 @@ func clusterSettings(n, size int, voters []string, o *options) []string {
 		fmt.Sprintf("min.insync.replicas=%d", inSync),
 		fmt.Sprintf("transaction.state.log.replication.factor=%d", size),
 		fmt.Sprintf("transaction.state.log.min.isr=%d", inSync),
-		// A test waits for what these decide.
+		// A test waits for these decisions.
 		"broker.session.timeout.ms=3000",
 		"broker.heartbeat.interval.ms=500",
 		"replica.lag.time.max.ms=3000",
@@ -148,19 +148,19 @@ func clusterSettings(n, size int, voters []string, o *options) []string {
 	return all
 }
 
-// KillNode ends a broker without giving it time to do anything.
+// KillNode ends a broker with kill -9.
 func (c *Cluster) KillNode(t testing.TB, n int) {
 	t.Helper()
 	testserver.Do(t, "kill a broker", func(ctx context.Context) error { return c.nodes[n].Stop(ctx, syscall.SIGKILL) })
 }
 
-// ResumeNode starts a killed broker again. ResumeNode does not wait for it.
+// ResumeNode starts a killed broker again, without a wait.
 func (c *Cluster) ResumeNode(t testing.TB, n int) {
 	t.Helper()
 	testserver.Do(t, "start a broker again", c.nodes[n].Resume)
 }
 
-// PauseNode suspends a broker, or lets it go on.
+// PauseNode suspends or resumes a broker.
 func (c *Cluster) PauseNode(t testing.TB, n int, pause bool) {
 	t.Helper()
 	do := c.nodes[n].Continue
@@ -170,15 +170,15 @@ func (c *Cluster) PauseNode(t testing.TB, n int, pause bool) {
 	must.OK(t, do())
 }
 
-// Part has no broker reach broker n, or lets them again. Clients and the controller
-// reach it, and it reaches the others.
+// Part keeps all brokers from reaching broker n, or ends that. Clients and the
+// controller still reach broker n, and broker n the others.
 func (c *Cluster) Part(n int, part bool) {
 	c.inner[n].Refuse(part)
 	c.inner[n].Cut()
 }
 
-// Isolate has no broker reach another, nor the one controller. Clients reach
-// all of them. So the first broker leads all partitions after a while, and the
+// Isolate cuts the brokers off from each other and from the only controller. Clients
+// reach all of them. So the first broker leads all partitions after a while, and the
 // others go on as if they still led theirs.
 func (c *Cluster) Isolate() {
 	c.control.Refuse(true)
@@ -258,8 +258,7 @@ func (c *Cluster) MoveLeader(t testing.TB, topic string, partition int32) {
 	})
 }
 
-// Coordinator is the broker that coordinates the transactions of the id, or -1
-// if none does now.
+// Coordinator is the transaction coordinator of the id, or -1 while there is none.
 func (c *Cluster) Coordinator(t testing.TB, id string) (node int) {
 	t.Helper()
 	client := c.Client(t)

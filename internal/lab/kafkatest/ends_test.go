@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A broker ending while it starts, here for want of Java, is not waited for;
-// its last words are the reason.
+// A broker ending during the start, here for want of Java, ends the wait, with the
+// last line of the log as the reason.
 func TestABrokerThatEndsIsNotWaitedFor(t *testing.T) {
 	programs := t.TempDir()
 	for _, name := range []string{"basename", "dirname"} {

@@ -44,8 +44,7 @@ func (f *fake) run() (err error) {
 	return nil
 }
 
-// listen has kfake advertise the address that clients are to use: it takes that
-// of the listener.
+// listen has kfake advertise the clients' address: kfake takes the listener's.
 func (f *fake) listen(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if err != nil || f.options.advertised == "" {
@@ -75,7 +74,7 @@ func (f *fake) Stop(context.Context, syscall.Signal) error { return f.Close() }
 // Resume implements server.
 func (f *fake) Resume(context.Context) error { return f.run() }
 
-// Ended implements server: it does not end by itself.
+// Ended implements server: kfake does not end by itself.
 func (f *fake) Ended(context.Context) error { return nil }
 
 // Close implements server.

@@ -12,11 +12,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// EndHalf has partitions of the open transaction of the id write its end, as a
-// coordinator does that has told nobody else. The coordinator's own log does
-// not know. The coordinator must not have moved. version is
-// transaction.version: from 2 on, the end has an epoch of its own. EndHalf
-// returns how many partitions have the end, and how many have not.
+// EndHalf has some partitions of the id's open transaction write the end, like a
+// coordinator killed in the middle, but the coordinator's own log does not know of
+// the end. The coordinator must not have moved. version is transaction.version: from
+// 2 on, the end has a separate epoch. EndHalf returns how many partitions have the
+// end, and how many have not.
 func (b *Broker) EndHalf(t testing.TB, id string, version int16, which func(topic string, partition int32) bool) (ended, left int) {
 	t.Helper()
 	client := b.Client(t)

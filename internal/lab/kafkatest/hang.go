@@ -13,17 +13,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Unverified lets a partition take records of a transaction of which the
-// coordinator does not know, as brokers before 3.6 did.
+// Unverified lets a partition take records of a transaction unknown to the
+// coordinator, as brokers before 3.6 did.
 func Unverified() Option { return Setting("transaction.partition.verification.enable", "false") }
 
-// Hang leaves a transaction that no coordinator knows in partition 0 of the
-// topic, so that it never ends by itself (KIP-664). The broker must be
-// Unverified.
+// Hang leaves a transaction unknown to all coordinators in partition 0 of the topic.
+// Such a transaction never ends by itself (KIP-664). The broker must be Unverified.
 func (b *Broker) Hang(t testing.TB, topic string) {
 	t.Helper()
 	versions := kversion.Stable()
-	versions.SetMaxKeyVersion(0, 11) // Produce: from 12 on it adds the partition to the transaction
+	versions.SetMaxKeyVersion(0, 11) // Produce adds the partition to the transaction from 12 on
 	client := b.Client(t, kgo.MaxVersions(versions))
 	id := "hangs"
 	producer, epoch, err := claim(t.Context(), client, id)
@@ -50,7 +49,7 @@ func transactional(producer int64, epoch int16) []byte {
 		Length: int32(49 + len(records)), PartitionLeaderEpoch: -1, Magic: 2, Attributes: 1 << 4, // transactional
 		FirstTimestamp: now, MaxTimestamp: now, ProducerID: producer, ProducerEpoch: epoch, NumRecords: 1, Records: records,
 	}
-	const checked = 21 // the CRC is of what comes behind it
+	const checked = 21 // the CRC is of the bytes from here on
 	batch.CRC = int32(crc32.Checksum(batch.AppendTo(nil)[checked:], crc32.MakeTable(crc32.Castagnoli)))
 	return batch.AppendTo(nil)
 }

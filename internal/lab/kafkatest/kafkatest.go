@@ -1,17 +1,18 @@
 // Package kafkatest gives tests a Kafka broker.
 //
-// It is kfake, in this process, unless CDC_OUTBOX_TEST_KAFKA is "real": then it
-// is Apache Kafka in KRaft mode, in a container where a Docker engine answers
-// (and CDC_OUTBOX_TEST_DOCKER is not 0), else from Maven Central's jars, see
-// scripts/kafka.sh. A test that passes with one passes with all.
+// The broker is kfake, in this process, unless CDC_OUTBOX_TEST_KAFKA is "real": then
+// Apache Kafka in KRaft mode, in a container where a Docker engine answers (and
+// CDC_OUTBOX_TEST_DOCKER is not 0), else from Maven Central's jars, see
+// scripts/kafka.sh. A test passing with any of them passes with all.
 //
 // Invariants:
 //
-//  1. Each broker is one test's own and ends with it.
+//  1. Each broker is a single test's and ends with the test.
 //  2. A topic exists only if somebody created it.
-//  3. Stop and Resume keep the broker's address and what it acknowledged.
+//  3. Stop and Resume keep the broker's address and all acknowledged records.
 //
-// Non-goals: faults on the network (see package proxy), and TLS: kfake itself has that.
+// Non-goals: faults on the network (see package proxy), and TLS, for which there is
+// kfake itself.
 package kafkatest
 
 import (
@@ -55,8 +56,8 @@ type options struct {
 	oneController bool // of a cluster
 }
 
-// Apache makes the broker Apache Kafka whatever the environment says, for what
-// kfake proves nothing about. Where that does not run, the test is skipped.
+// Apache makes the broker Apache Kafka whatever the environment says, where kfake
+// would prove nothing. Where Apache Kafka does not run, the test is skipped.
 func Apache() Option { return func(o *options) { o.apache = true } }
 
 // errNoApache is why there is no Apache Kafka here.
@@ -74,31 +75,30 @@ func Setting(name, value string) Option {
 	return func(o *options) { o.settings[name] = value }
 }
 
-// Advertised makes the broker tell the clients to connect to the address, where
-// a proxy in front of it listens. Clients that this package makes do not.
+// Advertised makes the broker tell the clients to connect to the address, a proxy's
+// in front of the broker. This package's clients connect to the broker.
 func Advertised(address string) Option {
 	return func(o *options) { o.advertised = address }
 }
 
-// Broker is a running broker. The methods fail the test they are given when
-// they cannot do what they say.
+// Broker is a running broker. A failing method fails the given test.
 type Broker struct {
 	// Brokers are the addresses to give a client.
 	Brokers  []string
 	server   server   // nil in a Cluster
-	all      []server // one, or a Cluster's
+	all      []server // server alone, or a Cluster's
 	replicas int16    // of topics
 	users    []string // see Logins
 }
 
-// server is what the kinds of broker have in common. An answer after a start is
-// awaited here.
+// server is the common interface of the kinds of broker. Broker awaits the answer
+// after a start.
 type server interface {
 	Addr() string
 	Stop(ctx context.Context, sig syscall.Signal) error
 	Resume(ctx context.Context) error
-	// Ended returns await.ErrExited, with the last words, once it has ended by
-	// itself.
+	// Ended returns await.ErrExited, with the last lines of the log, once the broker
+	// has ended by itself.
 	Ended(ctx context.Context) error
 	Close() error
 }
@@ -145,18 +145,17 @@ func start(ctx context.Context, t testing.TB, o options) (server, error) {
 	return startReal(t, o)
 }
 
-// version is Apache Kafka's, that of scripts/kafka.sh.
+// version is Apache Kafka's, as in scripts/kafka.sh.
 func version() string { return cmp.Or(os.Getenv(versionEnv), "4.4.0") }
 
-// versionEnv chooses the version; scripts/kafka.sh reads it, too.
+// versionEnv chooses the version, also for scripts/kafka.sh.
 const versionEnv = "CDC_OUTBOX_KAFKA_VERSION"
 
 func tell(contained bool) {
 	testserver.Used("Apache Kafka", version()+" ("+testserver.Where(contained)+")")
 }
 
-// Kill ends the broker without giving it time to do anything. Resume starts it
-// again.
+// Kill ends the broker with kill -9. Resume starts the broker again.
 func (b *Broker) Kill(t testing.TB) {
 	t.Helper()
 	testserver.Do(t, "kill Kafka", func(ctx context.Context) error { return b.server.Stop(ctx, syscall.SIGKILL) })
@@ -179,22 +178,22 @@ func (b *Broker) Resume(t testing.TB) {
 	})
 }
 
-// Restart stops the broker and starts it again.
+// Restart stops and starts the broker.
 func (b *Broker) Restart(t testing.TB) {
 	t.Helper()
 	b.Stop(t)
 	b.Resume(t)
 }
 
-// awaitReady returns once each broker takes part in a cluster with a controller:
-// it accepts connections earlier.
+// awaitReady returns once each broker takes part in a cluster with a controller, as
+// brokers accept connections earlier.
 func (b *Broker) awaitReady(ctx context.Context) error {
 	client, err := b.newClient(kgo.RetryTimeout(time.Second))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
+	ask := kmsg.NewPtrMetadataRequest() // the client would keep kadm's answer, however few brokers are in it
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	return await.Ready(ctx, nil, func(ctx context.Context) error {
 		for _, server := range b.all {
@@ -202,7 +201,7 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 				return err
 			}
 		}
-		for _, broker := range client.SeedBrokers() { // one known to the others may refuse connections yet
+		for _, broker := range client.SeedBrokers() { // a broker known to the others may refuse connections yet
 			meta, err := ask.RequestWith(ctx, broker)
 			if err == nil && (len(meta.Brokers) < len(b.Brokers) || meta.ControllerID < 0) {
 				err = fmt.Errorf("there is no controller, or a broker of %d is missing", len(b.Brokers))

@@ -15,19 +15,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Password is that of all Logins.
+// Password is the password of all Logins.
 const Password = "pw"
 
-// superuser is the login of this package's clients.
+// superuser is the login for clients made here.
 const superuser = "root"
 
-// Logins makes the broker's clients log in, by SASL without TLS, and gives it an authorizer.
-// Each user may log in with PLAIN and SCRAM-SHA-256, and has the rights that Allow gives it.
-// The clients of this package may do all.
+// Logins makes the broker's clients log in, by SASL without TLS, and turns the authorizer
+// on. Each user may log in with PLAIN and SCRAM-SHA-256, and has the rights given by
+// Allow. Clients made here may do all.
 func Logins(users ...string) Option { return func(o *options) { o.users = users } }
 
-// secured are the settings that Apache Kafka needs for the users. The one
-// listener keeps the name of a listener without logins.
+// secured are Apache Kafka's settings for the users. The only listener keeps the name
+// of a listener without logins.
 func secured(users []string) map[string]string {
 	module := "org.apache.kafka.common.security."
 	logins := fmt.Sprintf("%splain.PlainLoginModule required username=%q password=%q", module, superuser, Password)
@@ -81,7 +81,7 @@ func (b *Broker) Allow(t testing.TB, user string, resources *kadm.ACLBuilder, op
 	})
 }
 
-// addScram lets the users log in with SCRAM-SHA-256, too: brokers keep those logins themselves.
+// addScram lets the users log in with SCRAM-SHA-256, too: brokers keep such logins themselves.
 func (b *Broker) addScram(ctx context.Context) error {
 	client, err := b.newClient()
 	if err != nil {

@@ -24,7 +24,7 @@ type apache struct {
 	settings   []string // key=value
 }
 
-// newApache returns a broker with ports of its own that does not run yet.
+// newApache returns a broker with separate ports, not running yet.
 func newApache(t testing.TB) (*apache, error) {
 	script, err := child.Script("kafka.sh")
 	if err != nil {
@@ -64,10 +64,10 @@ func startReal(t testing.TB, o options) (*apache, error) {
 }
 
 // SkippedMarkers reports whether Apache Kafka has completed a transaction without the
-// markers of its end. A broker killed before it wrote them, and started again with the
+// markers of its end. A broker killed before writing them, and started again with the
 // log of an earlier incarnation, has no leaders at first, takes the partitions for
 // deleted, and skips them (4.4.0). The transaction stays open there. Only the log tells;
-// that of a container is not read.
+// a container's log is not read.
 func (b *Broker) SkippedMarkers(t testing.TB) bool {
 	t.Helper()
 	a, ok := b.server.(*apache)

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Silent is the address of what takes connections and never answers. asked is
-// closed when the first byte of a request has arrived. It ends with the test.
+// Silent is an address, until the test ends, taking connections and never answering.
+// asked is closed when the first byte of a request has arrived.
 func Silent(t testing.TB) (addr string, asked <-chan struct{}) {
 	t.Helper()
 	heard := make(chan struct{})

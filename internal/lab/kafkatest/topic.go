@@ -41,9 +41,9 @@ func (b *Broker) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// newClient connects to the broker whatever address it advertises. Like the
-// connector, it does not come back at once to one of several saying nothing: a
-// test waiting for records should not wait for that broker.
+// newClient connects to the broker whatever the advertised address. Like the
+// connector, the client does not come back at once to a silent broker among several:
+// a test waiting for records should not wait for that broker.
 func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	plain := new(net.Dialer).DialContext
 	dial := plain
@@ -57,8 +57,8 @@ func (b *Broker) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 }
 
 // Consume reads the topics from their beginnings, as a read_committed consumer,
-// until enough says so, and returns everything it read: in order within a
-// partition. Consume waits for topics that do not exist yet.
+// until enough says so, and returns everything read, in order within a partition.
+// Consume waits for missing topics.
 func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Record) bool) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
@@ -77,7 +77,7 @@ func (b *Broker) Consume(t testing.TB, topics []string, enough func([]*kgo.Recor
 		if ctx.Err() != nil {
 			t.Fatalf("consume %v: not enough after %d records", topics, len(records))
 		}
-		// Other errors pass: the client retries what it can.
+		// The client retries after other errors.
 		fetches.EachRecord(func(r *kgo.Record) { records = append(records, r) })
 	}
 	return records

@@ -18,8 +18,8 @@ import (
 // transactional id another producer id.
 const LastEpoch = 1<<15 - 2
 
-// Claim gets the transactional id once more, which fences the owner off, and
-// returns producer id and epoch.
+// Claim gets the transactional id once more, fences the owner off, and returns
+// producer id and epoch.
 func (b *Broker) Claim(ctx context.Context, t testing.TB, id string) (producer int64, epoch int16, err error) {
 	t.Helper()
 	client, err := b.newClient()

@@ -20,8 +20,8 @@ type account struct {
 	drop     bool // we are another user, root
 }
 
-// serverAccount returns our own account or, for root, one PostgreSQL is willing
-// to run as.
+// serverAccount returns our own account or, for root, an account accepted by
+// PostgreSQL.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{uid: os.Geteuid(), gid: os.Getegid()}, nil
@@ -54,8 +54,8 @@ func lookUpAccount(name string) (account, error) {
 	return account{uid: uid, gid: gid, drop: true}, nil
 }
 
-// command returns a command running as the account, in dir, without the
-// environment that libpq and the server read.
+// command returns a command running as the account, in dir, without the environment
+// variables of libpq and the server.
 func (a account) command(ctx context.Context, dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir

@@ -18,17 +18,17 @@ const (
 	maxSocketDir = 103 - len("/.s.PGSQL.65535")
 )
 
-// directory is the one directory of a server: data, socket, log and a lock
-// file, which we hold locked for as long as we live.
+// directory is a server's only directory: data, socket, log and a lock file. We hold
+// the lock for as long as we live.
 type directory struct {
 	path  string
 	runAs account
 	lock  *os.File
 }
 
-// newDirectory creates a directory that runAs can reach and removes those whose
-// owner died. The directory of a server without durability is in memory if
-// there is room: a database is some hundred files.
+// newDirectory creates a directory within runAs's reach and removes directories of
+// dead owners. The directory of a server without durability is in memory if there is
+// room: a database is some hundred files.
 func newDirectory(runAs account, durable bool) (*directory, error) {
 	parent := os.TempDir()
 	if !durable && os.Getenv("TMPDIR") == "" && roomy(memory) {
@@ -50,8 +50,8 @@ func newDirectory(runAs account, durable bool) (*directory, error) {
 }
 
 func (d *directory) prepare() error {
-	// The lock gets its name only once it is held, or another process could
-	// take the directory for an abandoned one.
+	// The lock gets its name only once held, or another process could take the
+	// directory for abandoned.
 	lock, err := os.OpenFile(filepath.Join(d.path, "lock.new"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (d *directory) remove() error {
 	return err
 }
 
-// removeAbandoned removes our directories in parent whose lock nobody holds:
-// their owner was killed. What cannot be removed stays; it harms nobody.
+// removeAbandoned removes our directories in parent whose lock nobody holds: their
+// owner was killed. A directory that cannot be removed stays, and does no harm.
 func removeAbandoned(parent string) {
 	locks, err := filepath.Glob(filepath.Join(parent, dirPattern, "lock"))
 	if err != nil {
@@ -91,7 +91,7 @@ func removeAbandoned(parent string) {
 			continue // another user's
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			// The lock goes last, so a failure leaves it to be found again.
+			// The lock goes last, so another attempt can follow a failure.
 			if os.RemoveAll(filepath.Join(filepath.Dir(path), "data")) == nil {
 				_ = os.RemoveAll(filepath.Dir(path))
 			}
@@ -103,8 +103,8 @@ func removeAbandoned(parent string) {
 // memory is where Linux mounts a file system in memory.
 const memory = "/dev/shm"
 
-// roomy reports whether a file system has room for what servers write while tests
-// run: data directories of 40 MB, and up to a gigabyte of log each.
+// roomy reports whether a file system has room for servers under test: data
+// directories of 40 MB, and up to a gigabyte of log each.
 func roomy(dir string) bool {
 	const room = 6 << 30
 	var fs unix.Statfs_t

@@ -5,12 +5,12 @@
 //
 //  1. A server lives in a separate directory, listens on the loopback address
 //     and on a Unix socket in that directory, and asks for a random password:
-//     nothing on the machine is shared with it.
-//  2. It never runs as root (PostgreSQL refuses that): started by root, it
+//     servers share nothing with the rest of the machine.
+//  2. No server runs as root (PostgreSQL refuses): started by root, a server
 //     runs as the user postgres or, where there is none, nobody.
-//  3. It does not outlive the process that started it. Close removes
-//     everything; on Linux the kernel stops the server when the process is
-//     killed, and the next Start removes the directory left behind.
+//  3. No server outlives the process of Start. Close removes everything; on
+//     Linux the kernel stops the server when the process is killed, and the
+//     next Start removes the directory left behind.
 //
 // Non-goals: keeping data, anything but the local machine, Windows.
 package pgserver

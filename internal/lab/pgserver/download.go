@@ -18,9 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
-// releases are the downloads of each major version: the newest minor release of
-// which there are binaries. There are none of 19 yet, and the download fails
-// until there are.
+// releases are the downloads of each major version: the newest minor release with
+// binaries. There are none of 19 yet, and the download fails until there are.
 var releases = map[int]embeddedpostgres.PostgresVersion{
 	14: "14.24.0",
 	15: "15.19.0",
@@ -67,9 +66,9 @@ func download(ctx context.Context, version int, progress io.Writer) (string, err
 	}
 }
 
-// unpack lets embedded-postgres fetch, verify and unpack the binaries into
-// home, whole or not at all. It has no function for just that: it goes on to
-// start a server, which as root cannot succeed and does not matter.
+// unpack lets embedded-postgres fetch, verify and unpack the binaries into home, whole
+// or not at all. The library has no function without a server's start; as root the
+// start always fails, and does not matter.
 func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err error) {
 	work, err := os.MkdirTemp(cache, "unpack-*")
 	if err != nil {
@@ -115,8 +114,8 @@ func unpack(release embeddedpostgres.PostgresVersion, cache, home string) (err e
 	return os.Rename(unpacked, home)
 }
 
-// libraryLogs lists the log files of embedded-postgres, which it leaves in the
-// temporary directory.
+// libraryLogs lists the log files left in the temporary directory by
+// embedded-postgres.
 func libraryLogs() []string {
 	logs, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*")) // the pattern is good
 	return logs

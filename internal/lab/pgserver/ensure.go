@@ -11,12 +11,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/cachedir"
 )
 
-// Ensure returns what Find returns. Where nothing is installed it gets
-// PostgreSQL first: as root on Debian and its relatives from the distribution's
-// packages, otherwise as a download into the user's cache. Ensure writes what
-// it does, one line per step, to progress.
+// Ensure is Find, but where nothing is installed Ensure gets PostgreSQL first: as root
+// on Debian and its relatives from the distribution's packages, otherwise as a download
+// into the user's cache. progress gets a line for each step.
 //
-// Processes that call it at the same time wait for one another.
+// Processes calling Ensure at the same time wait for one another.
 func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 	return cachedir.Ensure(errNotInstalled, Find, func() (string, error) {
 		var errs []error
@@ -36,9 +35,9 @@ func Ensure(ctx context.Context, progress io.Writer) (string, error) {
 	})
 }
 
-// Download returns the directory of the binaries of a major version, which it
-// downloads into the user's cache unless they are there, or BinEnv names some of that
-// version: a build of a version of which nobody has binaries yet.
+// Download returns the directory of the binaries of a major version. Download gets
+// them into the user's cache unless they are there, or BinEnv names a directory with
+// that version: a build of a version without public binaries.
 func Download(ctx context.Context, version int, progress io.Writer) (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if v, err := Version(dir); err == nil && v == version {

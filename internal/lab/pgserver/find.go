@@ -13,20 +13,20 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// BinEnv is the environment variable that names the directory of initdb and
-// postgres to use; it comes before everything installed.
+// BinEnv is the environment variable with the directory of initdb and postgres, used
+// in preference to everything installed.
 const BinEnv = "CDC_OUTBOX_PG_BIN"
 
-// Versions of PostgreSQL that the connector supports.
+// The connector's versions of PostgreSQL.
 const (
 	MinVersion = 14
 	MaxVersion = 19
 )
 
-// errNotInstalled says that no PostgreSQL server was found.
+// errNotInstalled: there is no PostgreSQL server.
 var errNotInstalled = errors.New("no PostgreSQL server is installed")
 
-// remedyNotInstalled is what a user can do about it.
+// remedyNotInstalled is the user's remedy.
 var remedyNotInstalled = fmt.Sprintf("install PostgreSQL %d or later (Debian, Ubuntu: apt install postgresql; "+
 	"macOS: brew install postgresql@17), or set %s to the directory of initdb and postgres", MinVersion, BinEnv)
 
@@ -40,7 +40,7 @@ var installDirs = []string{
 }
 
 // Find returns the directory of the binaries of a supported PostgreSQL on this
-// machine: the one that BinEnv names, otherwise the newest one installed.
+// machine: BinEnv's, otherwise the newest installed.
 func Find() (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if _, err := Version(dir); err != nil {
@@ -55,7 +55,7 @@ func Find() (string, error) {
 	return "", failure.Configf(remedyNotInstalled, "%w", errNotInstalled)
 }
 
-// installed lists the directories that may hold the binaries.
+// installed lists the usual directories of the binaries.
 func installed() []string {
 	var dirs []string
 	for _, pattern := range installDirs {
@@ -85,8 +85,8 @@ func newest(dirs []string) (dir string, ok bool) {
 	return dir, best > 0
 }
 
-// Version returns the major version of the server in the directory. It is an
-// error when initdb is missing or the version is older than MinVersion.
+// Version returns the major version of the server in the directory, and an error when
+// initdb is missing or the version is older than MinVersion.
 func Version(binDir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(binDir, "initdb")); err != nil {
 		return 0, err

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// install makes a directory looking like that of PostgreSQL's binaries.
+// install makes a directory looking like PostgreSQL's binaries.
 func install(t *testing.T, version string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

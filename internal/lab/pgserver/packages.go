@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// noMainCluster is a drop-in of postgresql-common's pg_createcluster(1): with
-// it the package's installation neither creates nor starts a server.
+// noMainCluster is a drop-in of postgresql-common's pg_createcluster(1), so the
+// package's installation neither creates nor starts a server.
 const noMainCluster = "/etc/postgresql-common/createcluster.d/cdc-outbox.conf"
 
 // canInstallPackages reports whether we may use Debian's package manager.
@@ -22,8 +22,8 @@ func canInstallPackages() bool {
 	return err == nil && os.Geteuid() == 0
 }
 
-// installPackages installs Debian's package postgresql without the server it
-// otherwise starts on port 5432.
+// installPackages installs Debian's package postgresql without the usual server on
+// port 5432.
 func installPackages(ctx context.Context, progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "PostgreSQL is not installed: installing Debian's package postgresql with apt-get (no server of its own is started)")
 	if err := apt(ctx, "update", "--quiet"); err != nil {
@@ -40,13 +40,12 @@ func installPackages(ctx context.Context, progress io.Writer) (err error) {
 	}
 	defer func() {
 		err = errors.Join(err, os.Remove(noMainCluster))
-		_ = os.Remove(filepath.Dir(noMainCluster)) // unless others use it
+		_ = os.Remove(filepath.Dir(noMainCluster)) // unless others use the directory
 	}()
 	return apt(ctx, "install", "--yes", "--quiet", "--no-install-recommends", "postgresql")
 }
 
-// apt runs apt-get, which tries a failed download again and waits for another
-// at work.
+// apt runs apt-get, repeats a failed download, and waits for another apt-get at work.
 func apt(ctx context.Context, args ...string) error {
 	_, err := child.Output(ctx, "", "apt-get", append([]string{"--option=Acquire::Retries=3", "--option=DPkg::Lock::Timeout=120"}, args...)...)
 	return err

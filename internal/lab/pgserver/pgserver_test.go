@@ -20,8 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// parentEnv makes the test binary a program that starts a server, prints its
-// URL and directory, and waits to be killed.
+// parentEnv makes the test binary a program: start a server, print the server's URL and
+// directory, and wait to be killed.
 const parentEnv = "CDC_OUTBOX_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -200,9 +200,9 @@ func TestDirectoryInUseIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// ownTemp gives the test a temporary directory of its own: a mistake in
-// removeAbandoned must not hit others' servers. Unlike t.TempDir's it is short
-// and open to the server's user.
+// ownTemp gives the test a separate temporary directory: a mistake in removeAbandoned
+// must not hit others' servers. Unlike t.TempDir's, the path is short, and open to the
+// server's user.
 func ownTemp(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgserver-") //nolint:usetesting // see above

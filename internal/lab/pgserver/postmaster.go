@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Postmaster returns the process id of the server behind a connection, which runs
-// on this machine: the first line of postmaster.pid (PostgreSQL documentation,
-// "Database File Layout").
+// Postmaster returns the process id of the server, of this machine, behind a
+// connection: the first line of postmaster.pid (PostgreSQL documentation, "Database
+// File Layout").
 func Postmaster(ctx context.Context, conn *pgx.Conn) (pid int, err error) {
 	var dir string
 	if err := conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {

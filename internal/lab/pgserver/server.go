@@ -23,19 +23,19 @@ import (
 // superuser is the name of the server's only role.
 const superuser = "postgres"
 
-// attemptTimeout bounds a look at the server, which may be another process's and never
-// answer.
+// attemptTimeout bounds a look at the server: another process may listen there and
+// never answer.
 const attemptTimeout = time.Second
 
-// Options says what server to start. The zero value is valid.
+// Options describes the server to start. The zero value is valid.
 type Options struct {
-	// BinDir holds initdb and postgres. Empty means what Find returns.
+	// BinDir holds initdb and postgres. Empty means Find's.
 	BinDir string
-	// Durable makes the server call fsync, as a real one does. Without it
-	// the data survives a crash of the server but not of the machine; it is in
-	// memory where there is room (Linux, TMPDIR not set). The data directory is a
-	// copy of one that initdb made for all, unless Own is set: all copies have the
-	// same system identifier and password.
+	// Durable makes the server call fsync, like a real server. Otherwise the data
+	// survives a crash of the server but not of the machine, and is in memory where
+	// there is room (Linux, TMPDIR not set). Unless Own is set, the data directory is
+	// a copy of initdb's for all: all copies have the same system identifier and
+	// password.
 	Durable bool
 	Own     bool
 	// Settings are server settings (postgresql.conf), on top of
@@ -47,7 +47,7 @@ type Options struct {
 	Files map[string][]byte
 }
 
-// AllSettings returns Settings and those the other options stand for.
+// AllSettings returns Settings with the other options' settings.
 func (o Options) AllSettings() map[string]string {
 	all := map[string]string{
 		"wal_level":             "logical",
@@ -79,8 +79,9 @@ type Server struct {
 	password string
 }
 
-// Start initialises a server in a new directory, starts it and waits until it
-// accepts connections. The caller must Close it. ctx bounds the start only.
+// Start initialises a server in a new directory, starts the server and waits until
+// connections are accepted. The caller must Close the server. ctx bounds the start
+// only.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	if opts.BinDir == "" {
 		dir, err := Find()
@@ -101,7 +102,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s.Server = &child.Server{
 		Name: filepath.Join(opts.BinDir, "postgres"), Command: s.command, Log: dir.log(),
 		PortTaken: "could not create any TCP/IP sockets",
-		Answers:   s.attempt, // connections are refused while it starts or recovers
+		Answers:   s.attempt, // connections are refused during start and recovery
 		AtOnce:    Immediate, // as a killed postmaster's processes live on
 	}
 	if err = s.initialise(ctx); err == nil {
@@ -124,8 +125,8 @@ func (s *Server) URL(database string) string {
 	return u.String()
 }
 
-// SocketURL returns the connection URL of a database over the Unix socket,
-// which only the server's user and root can reach.
+// SocketURL returns the connection URL of a database over the Unix socket, open to the
+// server's user and root only.
 func (s *Server) SocketURL(database string) string {
 	u := url.URL{
 		Scheme: "postgres",
@@ -221,8 +222,8 @@ func (s *Server) arguments() []string {
 
 func (s *Server) command() (*exec.Cmd, error) {
 	args := append([]string{"-D", s.dir.data()}, s.arguments()...)
-	// A relative hba_file is relative to where the server starts, unlike
-	// ssl_cert_file: start it in the data directory.
+	// A relative hba_file is relative to the server's working directory, unlike
+	// ssl_cert_file: start in the data directory.
 	return s.runAs.command(context.Background(), s.dir.data(), filepath.Join(s.opts.BinDir, "postgres"), args...), nil
 }
 

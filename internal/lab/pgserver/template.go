@@ -13,17 +13,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 )
 
-// template is a data directory that initdb made once, for others to be copied
-// from, in a tenth of the time. template stays in the cache directory, one for
-// each kind of binaries and user. Servers that are copies have one system
-// identifier.
+// template is a data directory made by initdb once. A copy takes a tenth of the time.
+// The cache directory keeps a template for each kind of binaries and user. Servers made
+// from copies share a system identifier.
 type template struct {
 	dir      string
 	password string // of the superuser
 }
 
-// openTemplate returns the template for the binaries, and makes it where
-// missing. Other processes of this user wait meanwhile.
+// openTemplate returns the template for the binaries, and makes a missing template.
+// Other processes of this user wait meanwhile.
 func openTemplate(ctx context.Context, binDir string, runAs account) (template, error) {
 	cache, err := cachedir.Path()
 	if err != nil {
@@ -51,8 +50,8 @@ func openTemplate(ctx context.Context, binDir string, runAs account) (template, 
 func (t *template) data() string         { return filepath.Join(t.dir, "data") }
 func (t *template) passwordFile() string { return filepath.Join(t.dir, "password") }
 
-// make runs initdb. The password gets its name last, as it says that the rest
-// is complete.
+// make runs initdb. The password file gets its name last, and so marks the rest as
+// complete.
 func (t *template) make(ctx context.Context, binDir string, runAs account) error {
 	if err := os.RemoveAll(t.dir); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (t *template) make(ctx context.Context, binDir string, runAs account) error
 	return os.Rename(unfinished, t.passwordFile())
 }
 
-// copyTo makes a data directory that is a copy.
+// copyTo copies the template to a data directory.
 func (t *template) copyTo(ctx context.Context, runAs account, data string) error {
 	cmd := runAs.command(ctx, filepath.Dir(data), "cp", "-R", "-p", t.data(), data)
 	if out, err := cmd.CombinedOutput(); err != nil {

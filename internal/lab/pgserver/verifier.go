@@ -9,10 +9,10 @@ import (
 	"fmt"
 )
 
-// verifier is what PostgreSQL stores of a password (its documentation,
-// "pg_authid"; RFC 5803), with 1000 iterations in place of 4096: a random
-// password needs no more, and tests connect some thousand times. lib/pq takes
-// no number of fewer digits.
+// verifier is PostgreSQL's stored form of a password (PostgreSQL documentation,
+// "pg_authid"; RFC 5803), with 1000 iterations in place of 4096: a random password
+// needs no more, and tests connect some thousand times. lib/pq takes no number of fewer
+// digits.
 func verifier(password string) (string, error) {
 	const iterations = 1000
 	salt := rand.Text()

@@ -20,8 +20,8 @@ import (
 var databases atomic.Int64
 
 // NewDatabase creates an empty database and returns the URL. When the test
-// ends, the database is dropped with the replication slots, and every session
-// connected to it is disconnected.
+// ends, the database is dropped with its replication slots, and its sessions are
+// disconnected.
 func (s *Server) NewDatabase(t testing.TB) (url string) {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
@@ -58,9 +58,8 @@ func connected(t testing.TB, url string, do func(ctx context.Context, conn *pgx.
 // dropPause is between two attempts to drop a database.
 const dropPause = 50 * time.Millisecond
 
-// dropDatabase first refuses new connections, or a client that reconnects could
-// hold a slot again. A connection that was let in just before that, or that
-// ends slowly, is what another attempt is for.
+// dropDatabase first refuses new connections, or a reconnecting client could hold a
+// slot again. Another attempt is for connections let in just before, or ending slowly.
 func (s *Server) dropDatabase(t testing.TB, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
@@ -78,7 +77,7 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	}
 	for {
 		err := execute(ctx, conn, statements)
-		// Of a slot that is read, and of a database somebody is connected to.
+		// Of a slot being read, and of a database with connections.
 		if pgsql.State(err) == pgerrcode.ObjectInUse && backoff.Sleep(ctx, dropPause) == nil {
 			continue
 		}
@@ -89,7 +88,7 @@ func (s *Server) dropDatabase(t testing.TB, name string) {
 	}
 }
 
-// execute runs the statements, each alone, up to the first that fails.
+// execute runs the statements, each alone, up to the first failure.
 func execute(ctx context.Context, conn *pgx.Conn, statements []string) error {
 	for _, stmt := range statements {
 		if _, err := conn.Exec(ctx, stmt); err != nil {
@@ -107,10 +106,9 @@ func abbreviate(stmt string) string {
 	return stmt
 }
 
-// Overload puts functions into the schema public that take the place of
-// PostgreSQL's own wherever somebody calls those without their schema: their
-// parameters fit better. They do the same, and count the call. calls returns
-// how many there were.
+// Overload puts functions into the schema public. Wherever somebody calls PostgreSQL's
+// own without their schema, they take the place, as their parameters fit better. They
+// do the same, and count the call. calls is the number of calls.
 func Overload(t testing.TB, url string) (calls func() (n int64)) {
 	t.Helper()
 	Exec(t, url, `CREATE SEQUENCE public.overload_calls`,

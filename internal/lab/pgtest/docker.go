@@ -24,11 +24,11 @@ const port = 5432
 // postgresImage is the image of the server in a container.
 const postgresImage = "postgres:17.11-bookworm"
 
-// password is that of a server in a container, which listens on loopback, unless it has
-// its own.
+// password is the password of a server in a container, listening on loopback. Servers
+// with Own have another.
 const password = "postgres"
 
-// containerScript makes the data directory as package pgserver does and runs
+// containerScript makes the data directory like package pgserver and runs
 // the server as the container's first process.
 //
 //go:embed container.sh
@@ -101,7 +101,7 @@ func (c contained) Save(ctx context.Context, to string) error {
 	return errors.Join(c.Container.Save(ctx, dataPath, f), f.Close())
 }
 
-// Restore implements server. The script does it.
+// Restore implements server; the script does the work.
 func (c contained) Restore(ctx context.Context, from string) error {
 	f, err := os.Open(from)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c contained) Before(ctx context.Context, script string) error {
 	return c.Put(ctx, path.Dir(beforePath), archive)
 }
 
-// tarOf is a tar archive of a single file that everybody may read.
+// tarOf is a tar archive of a single file readable by everybody.
 func tarOf(name, content string) (*bytes.Buffer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ExampleDatabase creates a database on the server of Shared, where it runs the
-// statements, for an Example function, which has no testing.TB. The database
-// stays until Main removes the server.
+// ExampleDatabase creates a database on the server of Shared, and runs the statements
+// there. ExampleDatabase is for Example functions: they have no testing.TB. The
+// database stays until Main removes the server.
 func ExampleDatabase(statements ...string) (url string, err error) {
 	s, err := shared.Get()
 	if err != nil {

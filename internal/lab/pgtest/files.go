@@ -32,8 +32,8 @@ func (s *Server) StandBy(t testing.TB) {
 	s.BeforeStart(t, "touch standby.signal")
 }
 
-// BeforeStart has a shell script run in the data directory of the stopped
-// server, as its user and with its programs, before it starts again.
+// BeforeStart has a shell script run in the data directory of the stopped server,
+// with the server's user and programs, before the next start.
 func (s *Server) BeforeStart(t testing.TB, script string) {
 	t.Helper()
 	testserver.Do(t, script, func(ctx context.Context) error { return s.server.Before(ctx, script) })

@@ -15,10 +15,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Freeze has the processes of the server at url for which where holds, a
-// condition on pg_stat_activity, take what they are sent and say nothing, as
-// those of a machine that hangs. They go on when thaw is called, or the test
-// ends. The server sends the signals, so the processes may be in a container.
+// Freeze suspends processes of the server at url, as on a hanging machine: they take
+// bytes and say nothing. where, a condition on pg_stat_activity, selects the processes.
+// They go on when thaw is called, or the test ends. The server sends the signals, so
+// the processes may be in a container.
 func Freeze(t testing.TB, url, where string) (thaw func()) {
 	t.Helper()
 	var pids []int
@@ -93,7 +93,7 @@ func (s *Server) suspend(t testing.TB) (resumes func()) {
 		if err != nil {
 			return err
 		}
-		stop(t, main) // it starts no others then
+		stop(t, main) // no other processes are started then
 		others, err := processes(ctx, conn, "true")
 		pids = append([]int{main}, others...)
 		if err != nil {

@@ -10,14 +10,14 @@ import (
 
 var shared = testserver.Shared[server]{Name: "PostgreSQL", Start: starter(nil)}
 
-// Shared returns a server all tests of the package share. It has
-// wal_level=logical. Main must be the package's TestMain.
+// Shared returns a server all tests of the package share, with wal_level=logical. Main
+// must be the package's TestMain.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	return &Server{server: shared.For(t)}
 }
 
-// Main runs a package's tests, m being TestMain's or a wrapper that prepares
-// something for it, removes the shared server, fails if a goroutine is left and
-// exits. Call it from TestMain.
+// Main runs a package's tests, m being TestMain's or a wrapper with preparations,
+// removes the shared server, fails if a goroutine is left and exits. Call Main from
+// TestMain.
 func Main(m testserver.Runner, opts ...goleak.Option) { testserver.Main(shared.With(m), opts...) }

@@ -11,13 +11,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Pair is a primary, and a standby that copies the logical slots. In containers
-// they have a network of their own.
+// Pair is a primary, and a standby copying the logical slots. In containers they share
+// a separate network.
 type Pair struct{ Primary, Standby *Server }
 
-// StartPair starts both, of PostgreSQL 17 or later. All that the primary writes
-// reaches the standby, and slots with failover send nothing it does not have
-// yet (synchronized_standby_slots).
+// StartPair starts both, of PostgreSQL 17 or later. All of the primary's log reaches
+// the standby, and slots with failover send nothing still missing there
+// (synchronized_standby_slots).
 func StartPair(t testing.TB) *Pair {
 	t.Helper()
 	network, since := startNetwork(t), Since(t, 17)
@@ -31,7 +31,7 @@ func StartPair(t testing.TB) *Pair {
 	p.Primary.Resume(t)
 	p.Standby.Resume(t)
 	p.Standby.follow(t, p.Primary)
-	p.Primary.follow(t, p.Standby) // as soon as it is a standby
+	p.Primary.follow(t, p.Standby) // once a standby
 	p.Primary.await(t)
 	return p
 }
@@ -52,8 +52,8 @@ func (s *Server) await(t testing.TB) {
 	s.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'", "SELECT pg_reload_conf()")
 }
 
-// FailOver has the primary crash, promotes the standby, and has that go on at
-// the primary's address.
+// FailOver has the primary crash, and the promoted standby go on at the primary's
+// address.
 func (p *Pair) FailOver(t testing.TB) {
 	t.Helper()
 	p.Primary.Stop(t, Immediate)
@@ -64,7 +64,7 @@ func (p *Pair) FailOver(t testing.TB) {
 }
 
 // SwitchOver has primary and standby change their parts, each at its own address. The
-// former primary keeps what slots it has.
+// former primary keeps its slots.
 func (p *Pair) SwitchOver(t testing.TB) {
 	t.Helper()
 	p.Primary.Stop(t, Fast)
@@ -76,7 +76,7 @@ func (p *Pair) SwitchOver(t testing.TB) {
 	p.Standby.Resume(t)
 }
 
-// conninfo is how another server connects to this one.
+// conninfo is another server's way to this server.
 func (s *Server) conninfo(t testing.TB) string {
 	t.Helper()
 	user := must.Get(url.Parse(s.URL("postgres")))(t).User

@@ -20,10 +20,9 @@ import (
 // poolerEnv names a pgbouncer to test with, where PATH has none.
 const poolerEnv = "CDC_OUTBOX_PGBOUNCER"
 
-// Pooled starts a PgBouncer in transaction mode before the database of the URL,
-// with so many connections to the server, and further settings of its own.
-// Pooled returns the URL of the database behind it. The test is skipped where
-// there is no PgBouncer.
+// Pooled starts a PgBouncer in transaction mode before the database of the URL, with so
+// many connections to the server, and further settings of PgBouncer. Pooled returns the
+// database's URL through PgBouncer. The test is skipped where there is no PgBouncer.
 func Pooled(t testing.TB, direct string, connections int, settings ...string) (pooled string) {
 	t.Helper()
 	bin := os.Getenv(poolerEnv)
@@ -38,7 +37,7 @@ func Pooled(t testing.TB, direct string, connections int, settings ...string) (p
 	testserver.Used("PgBouncer", version+" (local)")
 	u := must.Get(url.Parse(direct))(t)
 	port := must.Get(freeport.Take())(t)
-	dir := must.Get(os.MkdirTemp("", "cdc-outbox-pooler-"))(t) //nolint:usetesting // another user must reach it
+	dir := must.Get(os.MkdirTemp("", "cdc-outbox-pooler-"))(t) //nolint:usetesting // another user must reach the directory
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	password, _ := u.User.Password()
 	text := fmt.Sprintf("[databases]\n* = host=%s port=%s user=%s password=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = %d\n",
@@ -51,7 +50,7 @@ func Pooled(t testing.TB, direct string, connections int, settings ...string) (p
 	must.OK(t, os.WriteFile(path, []byte(text), 0o644))
 	pooler := &child.Server{Name: "PgBouncer", Log: filepath.Join(dir, "log"), Port: port, Command: func() (*exec.Cmd, error) {
 		cmd := exec.Command(bin, path)
-		if os.Getuid() == 0 { // it does not run as root
+		if os.Getuid() == 0 { // PgBouncer refuses to run as root
 			cmd.SysProcAttr = child.Attributes(syscall.SIGKILL)
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 		}

@@ -1,8 +1,8 @@
 // Package pgtest gives tests a real PostgreSQL server.
 //
-// A package whose tests need one calls Main from its TestMain and Shared in the
-// tests, each with a separate database from NewDatabase. A test that restarts
-// the server, or needs other settings, starts one with Start.
+// A package with such tests calls Main from TestMain and Shared in the tests, each with
+// a separate database from NewDatabase. A test restarting the server, or needing other
+// settings, starts another server with Start.
 //
 // The server comes from a container where a Docker engine answers (see package
 // container), or else from the binaries on this machine (see package pgserver).
@@ -12,7 +12,7 @@
 //
 //  1. No test sees another's databases, and no server outlives the test or,
 //     when shared, the package's tests.
-//  2. A test fails, it is not skipped, where there is no PostgreSQL to be had.
+//  2. Where there is no PostgreSQL to be had, a test fails: none is skipped.
 package pgtest
 
 import (
@@ -51,14 +51,14 @@ type options struct {
 	name    string             // in the network
 }
 
-// Setting sets a server setting (postgresql.conf). The defaults are those of a
-// server made ready for logical replication: wal_level=logical.
+// Setting sets a server setting (postgresql.conf). By default the server is ready for
+// logical replication: wal_level=logical.
 func Setting(name, value string) Option {
 	return func(o *options) { o.Settings[name] = value }
 }
 
 // File puts a file into the data directory before the server starts: a
-// certificate, its key, pg_hba.conf. Settings name it by its bare name.
+// certificate, a key, pg_hba.conf. Settings have the bare name of the file.
 func File(name string, content []byte) Option {
 	return func(o *options) { o.Files[name] = content }
 }
@@ -66,29 +66,28 @@ func File(name string, content []byte) Option {
 // Own gives the server a system identifier and a password no other has.
 func Own() Option { return func(o *options) { o.Own = true } }
 
-// Server is a running PostgreSQL server. The methods fail the test they are
-// given when they cannot do what they say.
+// Server is a running PostgreSQL server. A failing method fails the given test.
 type Server struct {
 	server server
 }
 
-// server is what a local server and a container have in common.
+// server is the common interface of a local server and a container.
 type server interface {
 	URL(database string) string
-	// Peer is the place where another server finds it, of the same network if they
-	// are in containers.
+	// Peer is the server's address for another server, of the same network if both are
+	// in containers.
 	Peer() (host, port string)
 	Stop(ctx context.Context, mode Mode) error
 	Resume(ctx context.Context) error
 	Close() error
 
-	// Of a stopped server: Save has a copy of the files at path, Restore has that
-	// in their place, and Before has a shell script run in the data directory, as
-	// its user, before it starts again.
+	// Of a stopped server: Save makes a copy of the files at path, Restore puts the copy
+	// in their place, and Before has a shell script run in the data directory, as the
+	// server's user, before the next start.
 	Save(ctx context.Context, path string) error
 	Restore(ctx context.Context, path string) error
 	Before(ctx context.Context, script string) error
-	// Has tells whether the script finds one of PostgreSQL's programs.
+	// Has tells whether the script finds the program of PostgreSQL.
 	Has(program string) bool
 }
 
@@ -112,10 +111,10 @@ func starter(opts []Option) func(ctx context.Context) (server, error) {
 	}
 }
 
-// told is set once the version of this process's servers stands in the output.
+// told is set once the output has the version of this process's servers.
 var told atomic.Bool
 
-// tell notes which server the tests have, as it calls itself.
+// tell notes the tests' kind of server, by the server's own name.
 func tell(ctx context.Context, s server, contained bool) error {
 	if told.Swap(true) {
 		return nil
@@ -132,7 +131,7 @@ func tell(ctx context.Context, s server, contained bool) error {
 // URL returns the connection URL of a database, as superuser and over TCP.
 func (s *Server) URL(database string) string { return s.server.URL(database) }
 
-// Stop stops the server and waits until it is gone.
+// Stop stops the server and waits for the end.
 func (s *Server) Stop(t testing.TB, mode Mode) {
 	t.Helper()
 	testserver.Do(t, "stop PostgreSQL", func(ctx context.Context) error { return s.server.Stop(ctx, mode) })
@@ -144,7 +143,7 @@ func (s *Server) Resume(t testing.TB) {
 	testserver.Do(t, "start PostgreSQL again", s.server.Resume)
 }
 
-// Restart stops the server in the given mode and starts it again.
+// Restart stops the server in the given mode, and starts the server again.
 func (s *Server) Restart(t testing.TB, mode Mode) {
 	t.Helper()
 	s.Stop(t, mode)

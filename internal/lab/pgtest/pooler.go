@@ -11,10 +11,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Pooler stands in for a pooler as pgpool-II before the server of a database:
-// it passes everything on but the answer to START_REPLICATION, and then keeps
-// the connection to the server, also when the client is gone. The end of the
-// test ends it.
+// Pooler stands in for a pooler such as pgpool-II before the server of a database,
+// until the test ends: Pooler passes everything on but the answer to
+// START_REPLICATION, and then keeps the connection to the server, also when the client
+// is gone.
 func Pooler(t testing.TB, database string) (behind string) {
 	t.Helper()
 	u := must.Get(url.Parse(database))(t)
@@ -53,7 +53,7 @@ func (p *pooler) accept() {
 	}
 }
 
-// up passes on what the client sends.
+// up passes on the client's bytes.
 func up(client, server net.Conn, started chan<- struct{}) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -71,7 +71,7 @@ func up(client, server net.Conn, started chan<- struct{}) {
 	}
 }
 
-// down passes on what the server answers.
+// down passes on the server's bytes.
 func down(client, server net.Conn, started <-chan struct{}) {
 	defer client.Close()
 	buf := make([]byte, 32<<10)
@@ -85,7 +85,7 @@ func down(client, server net.Conn, started <-chan struct{}) {
 		if err != nil {
 			return
 		}
-		_, _ = client.Write(buf[:n]) // the server's end tells of that of the client
+		_, _ = client.Write(buf[:n]) // the server's end tells of the client's end
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Since has the server be of a major version or later: where the usual one is older, one
-// is downloaded. The test is skipped where CDC_OUTBOX_PG_BIN names an older one.
+// Since has the server be of a major version or later: where the usual server is older,
+// binaries are downloaded. The test is skipped where CDC_OUTBOX_PG_BIN names older ones.
 func Since(t testing.TB, major int) (choose Option) {
 	t.Helper()
 	choose = func(*options) {}
-	if contained, err := container.Chosen(pgserver.BinEnv); err != nil || contained { // whose image is recent
+	if contained, err := container.Chosen(pgserver.BinEnv); err != nil || contained { // the image is recent
 		return choose
 	}
 	testserver.DoStart(t, "find PostgreSQL", func(ctx context.Context) error {

@@ -1,5 +1,5 @@
-// Command pgbin prints the directory of PostgreSQL's binaries, which it first
-// installs or downloads where they are missing; the Makefile's helper.
+// Command pgbin prints the directory of PostgreSQL's binaries, and first installs or
+// downloads missing binaries; the Makefile's helper.
 package main
 
 import (
