@@ -15,29 +15,28 @@ import (
 // the sink's partitioner.
 const PartitionByKey int32 = -1
 
-// Warning names something about a published event that an operator should know;
-// it fits a metric's label. The empty Warning is none.
+// Warning is an operator's news of a published event, fit for a metric's label. The
+// empty Warning is none.
 type Warning string
 
 // The warnings.
 const (
 	// WarningNotExpanded: under json_expanded the payload was published as a
-	// JSON string, because it is text that does not start with { or [, or
-	// because the members of an array differ in type.
+	// JSON string, because the text does not start with { or [, or because the
+	// members of an array differ in type.
 	WarningNotExpanded Warning = "payload_not_expanded"
 	// WarningTimeReplaced: the topic would have refused, or soon deleted, a record
-	// with the time asked for. The record has the time of the publication; the
-	// header cdc-timestamp has the other.
+	// with the time asked for. The record has the time of the publication, and the
+	// time asked for is in the header cdc-timestamp.
 	WarningTimeReplaced Warning = "timestamp_replaced"
 	// WarningNoTrace: the tracing column holds no valid traceparent; the event
 	// was published without one.
 	WarningNoTrace Warning = "unreadable_trace_context"
 )
 
-// Event is an outbox row on the way to Kafka: the record, and where the row
-// came from. It is written by Router.Route and read-only afterwards, except for
-// SetTotal and Retime, and the fields the sink and franz-go set on the record
-// when produced.
+// Event is an outbox row on the way to Kafka: the record, and the row's origin.
+// Router.Route writes the Event, read-only afterwards except for SetTotal and
+// Retime, and for the fields the sink and franz-go set on the record when produced.
 type Event struct {
 	Record     kgo.Record
 	Table      string // schema.table, each quoted where SQL needs it
@@ -45,8 +44,8 @@ type Event struct {
 	Position   pg.Position
 	XID        uint32
 	CommitTime time.Time
-	// Asked is the time the record is to have; zero: that of its publication.
-	// The sink writes it into the record.
+	// Asked is the requested time of the record; zero: the time of publication.
+	// The sink writes the time into the record.
 	Asked   time.Time
 	Warning Warning
 
@@ -54,10 +53,10 @@ type Event struct {
 	made   int          // bytes of memory made for it, beside pooled
 }
 
-// Release gives the event's memory back to the router that made it, for another
-// event. The event, its Record and the Record's Headers must not be used
-// afterwards. The bytes they referred to stay unchanged. To be called at most
-// once, from any goroutine. Forgetting the call costs reuse only.
+// Release gives the event's memory back to the event's router, for another event.
+// The event, the Record and its Headers must not be used afterwards. The bytes they
+// referred to stay unchanged. To be called at most once, from any goroutine.
+// Forgetting the call costs reuse only.
 func (e *Event) Release() {
 	if e.pooled == nil {
 		return
@@ -86,7 +85,7 @@ func (e *Event) SetTotal(text []byte) {
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
 }
 
-// Time is the event's own: the time asked for, or the commit's.
+// Time is the event's own time: the time asked for, or the commit's.
 func (e *Event) Time() time.Time {
 	if e.Asked.IsZero() {
 		return e.CommitTime
@@ -95,14 +94,14 @@ func (e *Event) Time() time.Time {
 }
 
 // Retime has the record published with the time of the publication, and keeps
-// the time asked for, if any, as a header; it reports whether there was one.
-// Not to be called for a record on the way to a broker.
+// the time asked for as a header; false: no time was asked for. Not to be called
+// for a record on the way to a broker.
 func (e *Event) Retime() bool {
 	if e.Asked.IsZero() {
 		return false
 	}
 	at := len(e.Record.Headers)
-	if at > 0 && e.Record.Headers[at-1].Key == headerTotal { // which stays the last
+	if at > 0 && e.Record.Headers[at-1].Key == headerTotal { // stays the last
 		at--
 	}
 	e.Record.Headers = slices.Insert(slices.Clip(e.Record.Headers), at, kgo.RecordHeader{Key: HeaderAsked, Value: appendTime(nil, e.Asked)})
@@ -110,11 +109,11 @@ func (e *Event) Retime() bool {
 	return true
 }
 
-// nameBytes is how much of an id is shown: a column may hold anything.
+// nameBytes is the length of a shown id: a column may hold anything.
 const nameBytes = 200
 
-// Name is the event's id for logs and errors, cut off where it is very long. Line
-// breaks and the like are escaped: they would pass for what the program says itself.
+// Name is the event's id for logs and errors, cut off if very long. Line breaks and
+// the like are escaped: they would pass for the program's own words.
 func (e *Event) Name() string {
 	name := string(e.ID)
 	if len(e.ID) > nameBytes {

@@ -28,11 +28,11 @@ var (
 // stay as they are written. Elements of arrays are never dropped.
 //
 // Debezium infers a Connect schema first (JsonSchemaData), and does not expand
-// what has none. We do the same, so consumers see the same. The rules: the
-// elements of an array, nulls aside, are of a single kind, where int32, int64
-// and other numbers are kinds of their own; at least one is not null, unless
-// nulls are kept; the first such one is not an empty array, unless those are
-// kept. An array within an array needs a type only where it is the first.
+// documents without a schema. We do the same, so consumers see the same. The rules:
+// the elements of an array, nulls aside, are of a single kind, where int32, int64
+// and other numbers are separate kinds; at least one is not null, unless nulls are
+// kept; the first such element is not an empty array, unless empty arrays are kept.
+// An array within an array needs a type only as the first element.
 //
 // The error is errNotJSON where src starts with { or [ and is not valid JSON.
 // dst is not changed on error. An object with the same name twice is copied
@@ -111,7 +111,7 @@ func (x *expander) value(typed bool) (kind, error) {
 	return numberKind(bare), nil
 }
 
-// object copies an object without the members that are to be dropped.
+// object copies an object without the dropped members.
 func (x *expander) object(typed bool) error {
 	x.punctuation()
 	for first := true; ; {
@@ -141,7 +141,7 @@ func (x *expander) object(typed bool) error {
 	}
 }
 
-// array copies an array and checks, if typed, that its type can be told.
+// array copies an array and, if typed, requires a known type.
 func (x *expander) array(typed bool) (kind, error) {
 	x.punctuation()
 	if x.Peek() == ']' {

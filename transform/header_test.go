@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The texts of a second are written from one that is kept.
+// The text of a second is kept for all times within the second.
 func TestTimesOfHeadersAreThoseOfTheirFormat(t *testing.T) {
 	at := func(s string) time.Time {
 		v, err := time.Parse(time.RFC3339Nano, s)
@@ -34,8 +34,8 @@ func TestTimesOfHeadersAreThoseOfTheirFormat(t *testing.T) {
 	}
 }
 
-// The values of a transaction lie side by side in memory. To append to one must not
-// write into the next.
+// The values of a transaction lie side by side in memory. An append to a value must
+// not write into the next.
 func TestValuesOfATransactionDoNotOverlap(t *testing.T) {
 	var tx transactionHeaders
 	ev := Event{XID: 42, CommitTime: time.Unix(1, 0)}

@@ -19,9 +19,9 @@ func keyedRow(table, id int) *pg.Row {
 	return &pg.Row{Relation: keyed[table], Values: []pg.Value{{Kind: pg.Text, Data: []byte("now")}, {Kind: pg.Text, Data: strconv.AppendInt(nil, int64(id), 10)}}}
 }
 
-// Moves is compared with a model remembering everything. Within the limit it is
-// exact; beyond it a row is never taken for moved that is not, nor for new one
-// that may have been moved.
+// Moves is compared with a model remembering everything. Within the limit Moves is
+// exact; beyond the limit no new row is taken for moved, and no row that may have
+// been moved for new.
 func TestMovesAgainstAModel(t *testing.T) {
 	router := must.Get(New(DefaultEvent(), DefaultRoute()))(t)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Events are released on another goroutine, as they are delivered. None has
-// anything of the one whose memory it got, and what a released one referred to
-// is untouched.
+// Events are released on another goroutine, as they are delivered. No event has
+// anything of the former event in the same memory, and the bytes of released events
+// are untouched.
 func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	router := newRouter(t, nil)
 	released := make(chan *transform.Event, 16)
@@ -43,7 +43,7 @@ func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// An event no router made is not any router's to use.
+// No router may reuse an event not made by a router.
 func TestReleaseOfAnotherEvent(t *testing.T) {
 	(&transform.Event{}).Release()
 }

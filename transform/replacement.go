@@ -119,8 +119,7 @@ func (r replacement) legal() error {
 	return nil
 }
 
-// begins is the beginning of every replacement; whole reports that it is all of
-// it.
+// begins is the beginning of every replacement; whole: nothing follows.
 func (r replacement) begins() (prefix string, whole bool) {
 	if len(r) == 0 || r[0].group >= 0 {
 		return "", false
@@ -140,8 +139,8 @@ func (r replacement) expand(b *strings.Builder, value string, match []int) {
 	}
 }
 
-// Topics matches the topics that values matching route.regex may go to. only is
-// the single topic of them all, if route.topic has no group.
+// Topics matches the possible topics of values that match route.regex. only is the
+// single topic of all values, if route.topic has no group.
 func (o RouteOptions) Topics() (like *regexp.Regexp, only string, err error) {
 	t, err := newTopics(o)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 // pooledEvent makes an event and the usual headers one allocation. They are not
 // taken from a larger slab: a single event in flight would keep the payloads of
-// the whole slab alive, beyond every bound on bytes. It is used again once the
-// event is released, because events would be most of the garbage.
+// the whole slab alive, beyond every bound on bytes. A pooledEvent is used again
+// after the event's release, because events would be most of the garbage.
 type pooledEvent struct {
 	event   Event
 	headers [builtInHeaders]kgo.RecordHeader
@@ -34,10 +34,10 @@ var (
 // bytes, but not to the row or its Values.
 //
 // The error, if any, is a *BadEvent: the row cannot become a record. The event is
-// then what could be built, for a dead letter, and never nil. Where a payload
-// could not be converted, the record's value is the column's own text. Where the
-// table, as it was when the row was written, lacks a column (Bind), it is the
-// whole row as JSON.
+// then as complete as possible, for a dead letter, and never nil. If a payload
+// could not be converted, the record's value is the column's own text. If the
+// table at the time of writing lacks a column (Bind), the value is the whole row
+// as JSON.
 func (r *Router) Route(row *pg.Row) (*Event, error) {
 	p := r.plan(row.Relation)
 	b, pooled := r.begin(p, row)
@@ -62,7 +62,7 @@ type builder struct {
 	bad    *BadEvent
 }
 
-// begin makes an event of which only the origin is known.
+// begin makes an event with the origin alone.
 func (r *Router) begin(p *plan, row *pg.Row) (builder, *pooledEvent) {
 	pooled, ok := r.pool.Get().(*pooledEvent)
 	if !ok {
@@ -159,8 +159,8 @@ func (b *builder) topic() {
 	}
 }
 
-// partition places the record by the additional column for that; NULL leaves it
-// to the partitioner. Whether the topic has the partition, only the sink knows.
+// partition places the record by the additional column for the partition; NULL
+// leaves the choice to the partitioner. Only the sink knows the topic's partitions.
 func (b *builder) partition() {
 	v := b.get(b.plan.partition)
 	if v.Kind == pg.Null {

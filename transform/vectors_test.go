@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "rewrite what the vectors in testdata wa
 
 const vectorFile = "testdata/vectors.yaml"
 
-// vector is one entry of testdata/vectors.yaml, whose head says what the
-// members mean.
+// vector is an entry of testdata/vectors.yaml. The head of the file explains the
+// members.
 type vector struct {
 	Name    string         `yaml:"name"`
 	Rule    string         `yaml:"rule"`
@@ -40,9 +40,9 @@ type vectorColumn struct {
 	Value *string `yaml:"value"`
 }
 
-// outcome is what a vector wants: a record, a bad event with the record as far
-// as it got, or configuration errors. In the file, only what differs from the
-// base row's outcome stands.
+// outcome is a vector's want: a record, a bad event with the record as far as
+// built, or configuration errors. The file has only the differences from the base
+// row's outcome.
 type outcome struct {
 	Topic     string       `yaml:"topic"`
 	Key       *string      `yaml:"key"`
@@ -100,8 +100,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// usual is what the want of vector i is the difference to; the first vector's
-// is to nothing.
+// usual is the outcome that the want of vector i is compared with; the first
+// vector's want is complete.
 func usual(t *testing.T, base []vectorColumn, i int) outcome {
 	if i == 0 {
 		return outcome{}
@@ -132,8 +132,8 @@ func (v *vector) run(t *testing.T, base []vectorColumn) outcome {
 	return recorded(ev, bad)
 }
 
-// row builds the vector's row: its own columns, or the base ones with changes
-// and without the dropped ones.
+// row builds the vector's row: its own columns, or the base columns with changes
+// and drops.
 func (v *vector) row(base []vectorColumn) *pg.Row {
 	columns := v.Columns
 	if columns == nil {
@@ -216,7 +216,7 @@ func recorded(ev *transform.Event, bad *transform.BadEvent) outcome {
 	return out
 }
 
-// asked is the time the record is to have; "" for the publication's.
+// asked is the record's requested time; "" for the publication's.
 func asked(ev *transform.Event) string {
 	if ev.Asked.IsZero() {
 		return ""
@@ -258,8 +258,8 @@ func encode(t *testing.T, o outcome) string {
 	return string(data)
 }
 
-// difference is the node of got without the members that usual has alike; of a
-// refusal, it is only that.
+// difference is the node of got without the members equal in usual, or the refusal
+// alone.
 func difference(t *testing.T, got, usual outcome) *yaml.Node {
 	if got.Refused != nil {
 		usual = got
@@ -289,7 +289,7 @@ func toNode(t *testing.T, o outcome) *yaml.Node {
 	return node
 }
 
-// setWant replaces the want of one vector and nothing else.
+// setWant replaces the want of a single vector and nothing else.
 func setWant(t *testing.T, doc *yaml.Node, i int, want *yaml.Node) {
 	entry := member(doc.Content[0], "vectors").Content[i]
 	if old := member(entry, "want"); old != nil {

@@ -11,8 +11,8 @@ import (
 // mostAnswered bounds how much of an answer is read.
 const mostAnswered = 1 << 20
 
-// Ask returns the answer of the connector that listens at address, see Address,
-// whatever its status is. Ask blocks until the answer is there or ctx ends.
+// Ask returns the answer, of any status, of the connector that listens at address,
+// see Address. Ask blocks until the answer is there or ctx ends.
 func Ask(ctx context.Context, address, path string) (status int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
@@ -31,8 +31,8 @@ func Ask(ctx context.Context, address, path string) (status int, body []byte, er
 	return answer.StatusCode, body, nil
 }
 
-// Address is where the server of http.listen can be asked on the same machine;
-// ok is false if unknown.
+// Address is the address of the server of http.listen on the same machine; ok is
+// false if unknown.
 func Address(listen string) (hostport string, ok bool) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {

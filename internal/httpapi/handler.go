@@ -49,8 +49,8 @@ func livez(w http.ResponseWriter, health Health) {
 	writeJSON(w, code, answer)
 }
 
-// readyz answers whether the instance is ready and, unless unknown is why the
-// asker is not told, why not.
+// readyz answers whether the instance is ready. The reasons against are left out
+// for an asker with an unknown name: unknown is the error.
 func readyz(w http.ResponseWriter, health Health, unknown error) {
 	answer := struct {
 		Ready   bool     `json:"ready"`

@@ -11,8 +11,8 @@
 //     read them. Verdicts and metrics are told under any name.
 //  4. Serve returns only after the last request was answered or cut off.
 //
-// Non-goals: authentication, but for what the page asks for, and TLS. The default address is loopback. On any
-// other address, put a proxy or a network policy in front of it.
+// Non-goals: authentication, except the page's token, and TLS. The default address
+// is loopback; any other address needs a proxy or a network policy.
 package httpapi
 
 import (
@@ -42,13 +42,13 @@ const (
 	maxHeaderBytes  = 16 << 10
 )
 
-// Health is what the endpoints show. Its methods are called concurrently and
+// Health is the state for the endpoints. The methods are called concurrently and
 // must not block.
 type Health interface {
 	// Live returns why the process should be restarted, or nil.
 	Live() error
-	// Ready reports whether events flow, or would if there were any, and
-	// otherwise why not.
+	// Ready reports whether events flow, or would if there were any, with the
+	// reasons against.
 	Ready() (ok bool, reasons []string)
 	// Status returns the content of /status, as JSON.
 	Status() any
@@ -73,9 +73,9 @@ type Server struct {
 	page     Page
 }
 
-// Listen binds the address, host:port as in http.listen; port 0 is any free
-// one. The server does not answer before Serve. An address that cannot be had
-// is a failure.Config error: waiting does not fix it.
+// Listen binds the address, host:port as in http.listen; port 0 is any free port.
+// The server does not answer before Serve. An unavailable address is a
+// failure.Config error: waiting does not help.
 func Listen(address string, health Health, metrics prometheus.Gatherer, page Page, logger *zap.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -96,7 +96,7 @@ func Listen(address string, health Health, metrics prometheus.Gatherer, page Pag
 	}, nil
 }
 
-// Addr is the address that is bound.
+// Addr is the bound address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Close releases the address of a server that is not served.
@@ -158,7 +158,7 @@ func cause(err error) error {
 // serverLog passes net/http's complaints about clients on at Debug.
 func serverLog(logger *zap.Logger) *log.Logger {
 	std, err := zap.NewStdLogAt(logger, zap.DebugLevel)
-	if err != nil { // only for a level that does not exist
+	if err != nil { // only for an unknown level
 		return nil
 	}
 	return std

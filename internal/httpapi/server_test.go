@@ -32,7 +32,7 @@ func (f fixed) Live() error             { return f.dead }
 func (f fixed) Ready() (bool, []string) { return len(f.reasons) == 0, f.reasons }
 func (f fixed) Status() any             { return f.status }
 
-// blank is a page with nothing but its name.
+// blank is a page with a name alone.
 type blank struct{}
 
 func (blank) Register(mux *http.ServeMux) {
@@ -54,7 +54,7 @@ func TestEndpoints(t *testing.T) {
 		health             Health
 		code               int
 		contentType        string
-		body               string // part of it
+		body               string // a part
 	}{
 		{"live", "GET", "/livez", well, 200, "application/json", `"live": true`},
 		{"dead", "GET", "/livez", ill, 503, "application/json", `"reason": "stuck"`},
@@ -90,8 +90,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// A foreign site's script reads no text, if its DNS server gives this address for
-// its own name. Probes and Prometheus may use any name.
+// A foreign site's script reads no text, even if the site's DNS server answers with
+// this address. Probes and Prometheus may use any name.
 func TestForeignNamesAreToldVerdictsOnly(t *testing.T) {
 	// Words, as a number of a metric can have any digits.
 	const why = "order 4711 is refused"

@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// shows waits until the element's text contains all of it.
+// shows waits until the element's text contains all texts.
 func shows(t *testing.T, tab *browser.Tab, selector string, texts ...string) {
 	t.Helper()
 	last := ""
@@ -36,8 +36,8 @@ func shows(t *testing.T, tab *browser.Tab, selector string, texts ...string) {
 	}
 }
 
-// TestE2EPageShowsWhatStatusSays compares what a reader sees with /status and
-// /metrics, through a life with events, a bad one, and an outage.
+// TestE2EPageShowsWhatStatusSays compares the page with /status and /metrics,
+// through a life with events, a bad event, and an outage.
 func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 	tab := browser.Open(t) // before anything is started in vain
 	server := pgtest.Start(t)
@@ -52,7 +52,7 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 	write(t, db, "outbox", "order", 12)
 	pgtest.Exec(t, db, `INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('no topic?', '77', 'OrderLost', '{"secret": 1}')`)
 
-	// Events, with their places, and the bad one with its reason.
+	// Events, with their places, and the bad event with the reason.
 	await.Until(t, "the events", func() bool { return browser.Eval[int](tab, `document.querySelectorAll("#event-list .key").length`) > 0 })
 	shows(t, tab, "#event-list > :first-child", "OrderShipped", "1046", "outbox.event.order / ", " @ ")
 	shows(t, tab, "#dead-list", "illegal_topic", "77", "public.outbox")
@@ -94,7 +94,7 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 		})
 	}
 
-	// No window is too narrow, in neither light.
+	// No window is too narrow, light or dark.
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{375, 900, 1160} {
 			tab.Do(chromedp.EmulateViewport(width, 800), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
@@ -119,7 +119,7 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 		t.Errorf("the key T leads to %q from the dark", got)
 	}
 
-	// An outage shows where it is, why, and the remedy. Then it is over.
+	// An outage shows with place, reason and remedy, until the end.
 	broker.Stop(t)
 	write(t, db, "outbox", "order", 1)
 	await.Until(t, "the outage in the picture", func() bool {
@@ -148,13 +148,13 @@ func TestE2EPageShowsWhatStatusSays(t *testing.T) {
 		t.Errorf("the console has %q", got)
 	}
 
-	// A connector that is gone is no state of the events.
+	// A stopped connector is no state of the events.
 	c.stop()
 	shows(t, tab, "#headline", "The connector does not answer")
 	shows(t, tab, "#contact", "no answer for")
 }
 
-// published is how many events /metrics counts, as the page writes it.
+// published is the number of events in /metrics, in the page's form.
 func published(t *testing.T, c connector) string {
 	t.Helper()
 	for line := range strings.Lines(string(c.get(t, "/metrics"))) {
@@ -168,8 +168,7 @@ func published(t *testing.T, c connector) string {
 	return "none"
 }
 
-// plain is a text without what only marks commands in it, and without what
-// buttons say.
+// plain is a text without the marks of commands, and without the words on buttons.
 func plain(text string) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("`", "", "copy", "").Replace(text)), " ")
 }
@@ -183,7 +182,7 @@ func first(t *testing.T, c connector, path string) string {
 	defer answer.Body.Close()
 	text := make([]byte, 1<<20)
 	n, updates := 0, 0
-	for updates < 2 { // of /live: the first message, and what is known of events
+	for updates < 2 { // of /live: the first message, and the known events
 		more, err := answer.Body.Read(text[n:])
 		n += more
 		updates = strings.Count(string(text[:n]), "\n\n")
@@ -268,8 +267,8 @@ func TestE2EPageOfAStandbyAndToken(t *testing.T) {
 	}
 }
 
-// TestE2EPageOfAStandbyServer is about a server a failover may go to: while it
-// is away, and once it has a copy of the slot.
+// TestE2EPageOfAStandbyServer is about a standby: while the server is away, and
+// with a copy of the slot.
 func TestE2EPageOfAStandbyServer(t *testing.T) {
 	tab := browser.Open(t)
 	pair := pgtest.StartPair(t)
@@ -284,7 +283,7 @@ func TestE2EPageOfAStandbyServer(t *testing.T) {
 
 	pair.Standby.Resume(t)
 	await.Until(t, "a copy of the slot", func() bool {
-		pair.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // a copy that is temporary waits for one
+		pair.Primary.Exec(t, "SELECT pg_log_standby_snapshot()") // a temporary copy waits for it
 		return strings.Contains(tab.Text("#instances"), standby+" has a copy of the slot, ")
 	})
 	var said []any

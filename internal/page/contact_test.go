@@ -23,7 +23,7 @@ const (
 	hangs // the connection stays, and nothing comes
 )
 
-// behind serves a page through what fate says, and opens it in a browser.
+// behind serves a page through the proxy of fate, and opens the page in a browser.
 func behind(t *testing.T, s served) (tab *browser.Tab, fate *atomic.Int32) {
 	t.Helper()
 	tab, fate = browser.Open(t), new(atomic.Int32)
@@ -62,13 +62,13 @@ func says(t *testing.T, tab *browser.Tab, selector, text string) {
 	await.Until(t, selector+" to say "+text, func() bool { return strings.Contains(tab.Text(selector), text) })
 }
 
-// hide makes the page believe that nobody sees it, or that somebody does again.
+// hide makes the page believe that it is hidden, or shown again.
 func hide(tab *browser.Tab, hidden string) {
 	tab.Do(chromedp.Evaluate(`Object.defineProperty(document, "hidden", {value: `+hidden+`, configurable: true});
 		document.dispatchEvent(new Event("visibilitychange"))`, nil))
 }
 
-// pause lets the page's own clock strike some times.
+// pause lets the page's clock strike some times.
 func pause(t *testing.T, tab *browser.Tab) {
 	t.Helper()
 	tab.Do(chromedp.Evaluate(`window.strokes = 0; setInterval(() => window.strokes++, 1000); 0`, nil))
@@ -80,7 +80,7 @@ func pause(t *testing.T, tab *browser.Tab) {
 func TestE2EPageLeavesADeadConnection(t *testing.T) {
 	tab, fate := behind(t, serve(DefaultOptions()))
 	says(t, tab, "#contact", "live")
-	// Those who listen hear what has changed, and not each second of it.
+	// Screen readers hear changes, and not each second.
 	heard := func() []string { return browser.Eval[[]string](tab, `window.heard`) }
 	tab.Do(chromedp.Evaluate(`{ window.heard = [];
 		for (const e of document.querySelectorAll("[aria-live], [role=status], [role=alert]"))
@@ -103,8 +103,8 @@ func TestE2EPageLeavesADeadConnection(t *testing.T) {
 	says(t, tab, "#headline", "All is well")
 }
 
-// A refusal has a reason, which is shown; and a page that was hidden and shown
-// again meanwhile has a single connection in the end.
+// The reason of a refusal is shown; and a page hidden and shown again meanwhile has
+// a single connection in the end.
 func TestE2EPageThatIsRefused(t *testing.T) {
 	s := serve(DefaultOptions())
 	tab, fate := behind(t, s)
@@ -139,8 +139,8 @@ func TestE2EHiddenPageRaisesNoAlarm(t *testing.T) {
 	says(t, tab, "#contact", "live")
 }
 
-// A token that opens nothing is named as such, and forgotten: one that no
-// header can carry would keep the page from asking at all.
+// A wrong token is named as such, and forgotten: a token that fits no header would
+// keep the page from asking at all.
 func TestE2EPageNamesAWrongToken(t *testing.T) {
 	o := DefaultOptions()
 	o.Token = "0123456789abcdef"
@@ -158,7 +158,7 @@ func TestE2EPageNamesAWrongToken(t *testing.T) {
 	}
 }
 
-// A slot is called lost where events may be, not where an error has the word.
+// A slot is called lost where events may be lost, not for an error with the word.
 func TestE2EPageCallsNoSlotLostByAWord(t *testing.T) {
 	s := serve(DefaultOptions())
 	var loss atomic.Bool

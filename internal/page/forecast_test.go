@@ -17,9 +17,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// A transaction that stays open makes the slot keep more and more log: a reader
-// sees when that reaches the limit, and who is to blame. Once the server is away,
-// neither is known any more.
+// An open transaction makes the slot keep more and more log: a reader sees the time
+// until the limit, and the culprit. Once the server is away, neither is known.
 func TestE2EPageForecastsTheEndOfTheSlot(t *testing.T) {
 	tab := browser.Open(t)
 	server := pgtest.Start(t, pgtest.Setting("max_slot_wal_keep_size", "100GB"))
@@ -70,7 +69,7 @@ func TestE2EPageForecastsTheEndOfTheSlot(t *testing.T) {
 	}
 }
 
-// reached is in how many seconds the limit is, as a reader sees it.
+// reached is the shown number of seconds until the limit.
 func reached(text string) (seconds float64, said bool) {
 	_, text, said = strings.Cut(text, "is reached in ")
 	text, _, _ = strings.Cut(text, ".")

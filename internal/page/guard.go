@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// guard decides who may see the page, and who sees events on it.
+// guard decides which requests may see the page, and which see events there.
 type guard struct {
 	opts     Options
 	loopback bool   // only the machine itself reaches the server
@@ -22,14 +22,14 @@ func newGuard(o Options) *guard {
 	return &guard{opts: o, loopback: isLoopback(o.Listen), hostname: hostname}
 }
 
-// policy lets the page load its own server's files and ask that server, and
-// nothing else.
+// policy lets the page load files from its server and ask the server, and nothing
+// else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// admit adds the headers that bind a browser, and refuses a request that
-// another site's page has made a browser send. A foreign name resolved to our
-// address ("DNS rebinding") shows in the Host header.
+// admit adds the headers that bind a browser, and refuses requests from another
+// site's page. A foreign name resolved to our address ("DNS rebinding") shows in
+// the Host header.
 func (g *guard) admit(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -48,8 +48,8 @@ func (g *guard) admit(next http.HandlerFunc) http.HandlerFunc {
 // errUnknown is the answer to a request under a foreign name.
 var errUnknown = errors.New("this address is not known by the name in the Host header: if that is yours, add it to http.hosts")
 
-// knows returns errUnknown unless the Host header names this server. A number
-// is no name: nobody can make it mean another address.
+// knows returns errUnknown unless the Host header names this server. An IP address
+// is accepted: nobody can make it mean another address.
 func (g *guard) knows(host string) error {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -82,8 +82,8 @@ func (g *guard) showsEvents(r *http.Request) bool {
 	return g.loopback && !forwarded(r) && g.local(r.Host)
 }
 
-// forwarded reports whether a proxy on this machine speaks for somebody else,
-// as far as that shows. Browsers do not speak HTTP/1.0, nginx's default.
+// forwarded reports whether a proxy on this machine visibly speaks for somebody
+// else. Browsers do not speak HTTP/1.0, nginx's default.
 func forwarded(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
@@ -103,7 +103,7 @@ func (g *guard) local(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// why tells a browser that sees no events what would show them.
+// why tells a browser without events the way to see them.
 func (g *guard) why() string {
 	switch {
 	case g.opts.Events == EventsNever:

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// mostViewers bounds the open pages at a time. A further viewer takes the
-	// place of another; see displace.
+	// mostViewers bounds the open pages at a time. A further viewer displaces
+	// another; see displace.
 	mostViewers = 50
 	// writeTimeout bounds an update; a viewer taking longer is cut off.
 	writeTimeout = 10 * time.Second
@@ -21,15 +21,15 @@ const (
 
 // viewer is an open page.
 type viewer struct {
-	events  bool   // it may see events
-	from    string // its address, without a port
+	events  bool   // may see events
+	from    string // address, without a port
 	number  uint64 // in the order of arrival
 	updates chan []byte
-	gone    chan struct{} // closed when another has its place
+	gone    chan struct{} // closed when displaced
 	stop    []func()      // of watching
 }
 
-// hello is the first message: everything that does not change, and the past.
+// hello is the first message: everything constant, and the past.
 type hello struct {
 	Version   string    `json:"version"`
 	Host      string    `json:"host"`
@@ -54,13 +54,13 @@ type update struct {
 	Pipelines []present `json:"pipelines"`
 }
 
-// present is how a pipeline is now.
+// present is a pipeline's present state.
 type present struct {
 	Status json.RawMessage `json:"status"` // as in /status
 	// Now is the latest sample: a rate is the same all over the page.
 	Now sample `json:"now"`
-	// Charted says that Now is new: the charts have a point for it, and those
-	// of the last hour have Coarse, where it is not null.
+	// Charted: Now is new, and a point of the charts; Coarse, if not null, is a
+	// point of the last hour's charts.
 	Charted  bool               `json:"charted"`
 	Coarse   *sample            `json:"coarse,omitempty"`
 	Totals   map[string]float64 `json:"totals"`
@@ -69,7 +69,7 @@ type present struct {
 	Rejected []delivery.Seen    `json:"rejected,omitempty"`
 }
 
-// totals are the metrics the page shows as they are.
+// totals are the metrics shown unchanged.
 var totals = []string{
 	"events_published_total", "bytes_published_total", "events_dead_lettered_total", "events_skipped_total",
 	"in_flight_capacity_bytes", "unpublished_rows", "snapshot_running", "snapshot_rows_total",
@@ -90,9 +90,9 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	v, first := p.enter(p.guard.showsEvents(r), from)
 	defer p.leave(v)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold updates back
-	w.Header().Set("Connection", "close")     // the connection of a viewer that has to go does not stay
+	w.Header().Set("Connection", "close")     // a displaced viewer keeps no connection
 	to := http.NewResponseController(w)
-	_ = to.SetReadDeadline(time.Time{}) // the server's is for the request, which has been read
+	_ = to.SetReadDeadline(time.Time{}) // the server's deadline is for the request, already read
 	send := func(event string, data []byte) bool {
 		_ = to.SetWriteDeadline(time.Now().Add(writeTimeout))
 		for _, part := range [][]byte{[]byte("event: " + event + "\ndata: "), data, []byte("\n\n")} {
@@ -163,9 +163,9 @@ func (p *Page) remove(v *viewer) {
 	}
 }
 
-// displace makes room for a viewer from an address: of the address that has most
-// of them, the newcomer counted, the oldest viewer gives way. So nobody keeps others
-// out by opening many. Behind a proxy all have one address. The caller holds mu.
+// displace makes room for a viewer from an address: the oldest viewer of the address with
+// the most viewers, newcomer included, gives way. So nobody keeps others out by opening many
+// pages. Behind a proxy all have the same address. The caller holds mu.
 func (p *Page) displace(from string) {
 	many := map[string]int{from: 1}
 	for v := range p.viewers {
@@ -235,7 +235,7 @@ func (p *Page) present(i int, r *reading, charted bool) present {
 	return out
 }
 
-// encode returns JSON. Whatever is encoded here always can be.
+// encode returns JSON. All values here can be encoded.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 )
 
-// reading is what /metrics says of a pipeline at a single moment.
+// reading has a pipeline's values in /metrics at a single moment.
 type reading struct {
 	// values are gauges and counters by name without the prefix; a metric with
 	// labels is added up.
 	values  map[string]float64
 	topics  map[string]float64 // events published
 	latency []*dto.Bucket
-	// measured is how many events latency counts: not all have a commit's time.
+	// measured is the number of events in latency: not all have a commit's time.
 	measured uint64
 }
 
 // read gathers the metrics of all pipelines, by name.
 func read(from prometheus.Gatherer) map[string]*reading {
-	families, _ := from.Gather() // what is there counts; /metrics shows the error
+	families, _ := from.Gather() // a partial answer counts; /metrics shows the error
 	pipelines := map[string]*reading{}
 	for _, family := range families {
 		name := strings.TrimPrefix(family.GetName(), metrics.Prefix)
@@ -48,7 +48,7 @@ func (r *reading) add(name string, m *dto.Metric) {
 		}
 		return
 	}
-	value := m.GetCounter().GetValue() + m.GetGauge().GetValue() // one of them is there
+	value := m.GetCounter().GetValue() + m.GetGauge().GetValue() // either is there
 	r.values[name] += value
 	if name == "events_published_total" {
 		r.topics[label(m, "topic")] = value

@@ -12,8 +12,8 @@ import (
 type Options struct {
 	// Listen is the address for everything over HTTP; empty for none.
 	Listen string `yaml:"listen"`
-	// Token is what a browser must know to see keys and recent events where
-	// Events alone does not show them; empty for no token.
+	// Token is a browser's secret to see keys and recent events where Events
+	// alone does not show them; empty for no token.
 	Token setting.Secret `yaml:"token"`
 	// Events is EventsLoopback, EventsAlways or EventsNever: the browsers allowed
 	// to see keys and recent events without a token.
@@ -35,15 +35,15 @@ const (
 	EventsNever    = "never"
 )
 
-// DefaultOptions are what an empty section means.
+// DefaultOptions are the options of an empty section.
 func DefaultOptions() Options {
 	return Options{Listen: "127.0.0.1:8080", Events: EventsLoopback}
 }
 
-// leastToken is how long a token must be: guesses are unlimited.
+// leastToken is the least length of a token: guesses are unlimited.
 const leastToken = 16
 
-// Validate reports what cannot work, except in Listen.
+// Validate reports impossible options, except in Listen.
 func (o *Options) Validate(report setting.Report) {
 	report.OneOf("http.events", o.Events, EventsLoopback, EventsAlways, EventsNever)
 	switch token := o.Token.Reveal(); {

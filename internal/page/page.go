@@ -1,10 +1,10 @@
-// Package page serves the page at /: what flows, what stands still, since when,
-// why, and what to type. A browser keeps it open; it is updated every second.
+// Package page serves the page at /: the flow of events, standstills with time,
+// reason and remedy. A browser keeps the page open, and has an update every
+// second.
 //
 // Invariants:
 //
-//  1. It says nothing that /status and /metrics do not: both are its only
-//     sources for states and numbers.
+//  1. /status and /metrics are the only sources of the page's states and numbers.
 //  2. The page changes nothing, and loads nothing from elsewhere.
 //  3. Memory is bounded: an hour of samples, some events, some viewers.
 //  4. Keys, events and dead letters go only to viewers allowed to see them; see
@@ -31,22 +31,22 @@ import (
 //go:embed static
 var static embed.FS
 
-// Pipeline is a connector as the page sees it. All members are required.
+// Pipeline is a connector on the page. All members are required.
 type Pipeline struct {
 	// Name is empty for the only connector of a configuration without
 	// pipelines.
 	Name string `json:"name"`
 	// Mode, Tables, Slot and Publication are those of source; the last two are
-	// empty with polling. Sink says where events go.
+	// empty with polling. Sink is the destination of events.
 	Mode        string   `json:"mode"`
 	Tables      []string `json:"tables"`
 	Slot        string   `json:"slot"`
 	Publication string   `json:"publication"`
 	Sink        string   `json:"sink"`
-	// Status returns the pipeline's part of /status. It is called concurrently
+	// Status returns the pipeline's part of /status. Status is called concurrently
 	// and must not block.
 	Status func() any `json:"-"`
-	// Recent remembers the pipeline's events. It is shared with the delivery.
+	// Recent remembers the pipeline's events, and is shared with the delivery.
 	Recent *delivery.Recent `json:"-"`
 }
 
@@ -68,7 +68,7 @@ type Page struct {
 	entered uint64 // viewers so far
 }
 
-// New returns a page for the pipelines. metrics are theirs.
+// New returns a page for the pipelines, with their metrics.
 func New(o Options, version string, pipelines []Pipeline, metrics prometheus.Gatherer) *Page {
 	p := &Page{
 		guard: newGuard(o), version: version, started: time.Now(), pipelines: pipelines, metrics: metrics,
@@ -123,7 +123,7 @@ func (p *Page) Run(ctx context.Context) {
 	}
 }
 
-// step runs every second. Without viewers it takes a sample for the charts,
+// step runs every second. Without viewers step only takes a sample for the charts,
 // every other time.
 func (p *Page) step(now time.Time) {
 	p.mu.Lock()
@@ -145,7 +145,7 @@ func (p *Page) sample(now time.Time, reading map[string]*reading) {
 		if r := reading[pipeline.Name]; r != nil {
 			p.past[i].add(sample{at: float64(now.Unix()), values: r.since(p.sampled[pipeline.Name], now.Sub(p.at).Seconds())})
 		}
-		pipeline.Status() // notes since when the pipeline is ready
+		pipeline.Status() // notes the beginning of readiness
 	}
 	p.sampled, p.at = reading, now
 }

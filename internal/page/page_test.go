@@ -59,8 +59,8 @@ func (s served) get(path, host string, header ...string) *httptest.ResponseRecor
 	return w
 }
 
-// A page that a foreign site's script could read, after the site's DNS server
-// has given this machine's address for its own name, would hand out events.
+// Otherwise a foreign site's script could read events, after the site's DNS server
+// has answered with this machine's address.
 func TestForeignNamesAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		host    string
@@ -228,7 +228,7 @@ func TestLive(t *testing.T) {
 	if event != "hello" || data["events"] != true || len(data["pipelines"].([]any)) != 1 {
 		t.Errorf("first %s: %v", event, data)
 	}
-	for range 2 { // one at once, one in a second
+	for range 2 { // at once, and in a second
 		event, data = next()
 		present := data["pipelines"].([]any)[0].(map[string]any)
 		if status := present["status"].(map[string]any); event != "update" || status["role"] != "active" || len(present["now"].([]any)) != 1+columns {
@@ -242,8 +242,8 @@ func TestLive(t *testing.T) {
 	<-ran
 }
 
-// Whoever keeps the page open sees the charts a new viewer gets, and no rate
-// beside them measured otherwise.
+// A viewer of an open page sees the charts of a new viewer, and beside them no rate
+// measured otherwise.
 func TestOpenPageShowsTheChartsOfANewOne(t *testing.T) {
 	s := serve(DefaultOptions())
 	viewer, _ := s.enter(false, "")
@@ -303,7 +303,7 @@ func TestUpdatesDoNotGrowWithTheTopics(t *testing.T) {
 	}
 }
 
-// A viewer that gave way keeps no connection.
+// A displaced viewer keeps no connection.
 func TestViewersThatGaveWayAreDisconnected(t *testing.T) {
 	s := serve(DefaultOptions())
 	var open atomic.Int64
@@ -327,8 +327,7 @@ func TestViewersThatGaveWayAreDisconnected(t *testing.T) {
 	await.Until(t, "the connections of those who may stay", func() bool { return open.Load() == mostViewers })
 }
 
-// An address opening many pages keeps no other out, and a page that gave way
-// ends.
+// An address opening many pages keeps no other out, and a displaced page ends.
 func TestViewersAreFew(t *testing.T) {
 	s := serve(DefaultOptions())
 	enter := func(from string) *viewer {
@@ -452,8 +451,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	o.Validate(func(f setting.Fault) { t.Errorf("the default is at fault: %+v", f) })
 }
 
-// BenchmarkOpenPage is what an open page costs the connector: one update, which
-// comes every second, with everything a busy pipeline has to tell.
+// BenchmarkOpenPage is the connector's cost of an open page: the update of a
+// second, with all messages of a busy pipeline.
 func BenchmarkOpenPage(b *testing.B) {
 	set := metrics.New("", "")
 	m, recent := set.Pipeline(""), delivery.NewRecent("eventType", true)

@@ -24,8 +24,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// TestE2EScreenshots takes the pictures of the documents, from real runs. `make
-// screenshots` runs it; it is skipped otherwise, as a picture proves nothing.
+// TestE2EScreenshots takes the pictures of the documents, from real runs, with `make
+// screenshots` only: a picture proves nothing.
 func TestE2EScreenshots(t *testing.T) {
 	dir := os.Getenv("CDC_OUTBOX_SCREENSHOTS")
 	if dir == "" {
@@ -94,8 +94,7 @@ type camera struct {
 	dir string
 }
 
-// open opens the page, and waits until it was updated so many times: the charts
-// need a past.
+// open opens the page, and waits for so many updates: the charts need a past.
 func (camera *camera) open(t *testing.T, c connector, updates int) *browser.Tab {
 	t.Helper()
 	tab := browser.Open(t)

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connector is a running one.
+// connector is a running connector.
 type connector struct {
 	base string // of its URLs, without a slash at the end
 	stop func()
@@ -63,7 +63,7 @@ func start(t *testing.T, cfg config.Config) connector {
 	return connector{"http://" + address, stop}
 }
 
-// configure describes a connector of the table, which it creates.
+// configure creates the table and describes a connector for it.
 func configure(t *testing.T, db string, broker *kafkatest.Broker, table string) config.Config {
 	t.Helper()
 	pgtest.Exec(t, db, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -82,7 +82,7 @@ func configure(t *testing.T, db string, broker *kafkatest.Broker, table string) 
 	return cfg
 }
 
-// status asks /status of the connector, or of a pipeline of it.
+// status asks /status of the connector, or of its pipeline with the name.
 func (c connector) status(t *testing.T, name string) map[string]any {
 	t.Helper()
 	var all map[string]any
@@ -114,7 +114,7 @@ func (c connector) awaitReady(t *testing.T) {
 
 var kinds = []string{"OrderPlaced", "OrderPaid", "OrderShipped"}
 
-// write commits n events of the type, of some orders, in transactions of their own.
+// write commits n events of the type, of some orders, each in a transaction.
 func write(t *testing.T, db, table, aggregate string, n int) {
 	t.Helper()
 	statements := make([]string, n)

@@ -14,8 +14,8 @@ import (
 )
 
 // detach takes a partition out of the table and marks it for dropDetached.
-// While a default partition exists, PostgreSQL refuses to do so concurrently.
-// It then takes an exclusive lock, and we wait for that only shortly.
+// While a default partition exists, PostgreSQL refuses to detach concurrently,
+// and takes an exclusive lock, for which detach waits only shortly.
 func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table, p partition, hasDefault bool) error {
 	statement := "ALTER TABLE " + parent.Quoted() + " DETACH PARTITION " + p.table.Quoted()
 	comment := pgsql.Literal(marked(p.comment, detachedFrom(parent)))
@@ -40,8 +40,8 @@ func (r *retention) detach(ctx context.Context, conn *pgx.Conn, parent pg.Table,
 	return nil
 }
 
-// detachedFrom is the mark of a former partition. It is in the table's comment,
-// behind an operator's text, so that it survives a crash of the connector.
+// detachedFrom is the mark of a former partition, in the table's comment behind an
+// operator's text. So the mark survives a crash of the connector.
 func detachedFrom(parent pg.Table) string {
 	return "cdc-outbox: old partition of " + parent.Quoted() + ", to be dropped when all its events are published"
 }
@@ -93,9 +93,9 @@ SELECT n.nspname, c.relname, c.oid
    AND c.relkind IN ('r', 'p') AND NOT c.relispartition
  ORDER BY 2`
 
-// dropDetached drops what detach has detached, once the confirmed position has
-// passed the moment at which it was first seen so. There have been no writes to
-// the table since then, because detaching waits for all writers.
+// dropDetached drops detached partitions, once the confirmed position has passed
+// the moment when each was first seen detached. There are no later writes to the
+// table, because detaching waits for all writers.
 func (r *retention) dropDetached(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	rows, err := conn.Query(ctx, detachedQuery, detachedFrom(parent))
 	if err != nil {

@@ -4,9 +4,9 @@
 //
 // Invariants:
 //
-//  1. Only what lies behind the confirmed position goes. A row is taken only if
-//     the writing transaction had ended before a moment whose log position is
-//     confirmed; a clock decides about age, never about safety.
+//  1. Only rows before the confirmed position go. A row is taken only if the
+//     writing transaction had ended before a moment with a confirmed log
+//     position; a clock decides about age, never about safety.
 //  2. No statement holds many locks for long: rows go by ranges of pages, each
 //     in a separate transaction followed by a rest, and a lock on a whole table
 //     is waited for briefly and asked for again later.
@@ -16,8 +16,8 @@
 // Why a row's transaction and not the id or time decides: transactions commit
 // in another order than they began, so an old row may have become visible a
 // moment ago. PostgreSQL keeps the writing transaction with each row (xmin),
-// and a snapshot's lower bound says which transactions have all ended.
+// and all transactions before a snapshot's lower bound have ended.
 //
-// Non-goals: polled tables (poll mode deletes what it published), archiving,
-// vacuuming: autovacuum does that.
+// Non-goals: polled tables (poll mode deletes published rows itself), archiving,
+// vacuuming: autovacuum does.
 package retention

@@ -29,7 +29,7 @@ var remedies = map[string]string{
 const leaveDefault = "none needed: they go when they are old. Do not insert them anew: unless the publication publishes deletions, that publishes them again. " +
 	"The default partition itself can become the one for their times: see docs/how-to/partitions.md"
 
-// isHeld reports whether an error means rows held by somebody else: they are
+// isHeld reports whether an error means rows held by another session: they are
 // left for the next pass.
 func isHeld(err error) bool {
 	state := pgsql.State(err)
@@ -48,10 +48,10 @@ func notByTime(table pg.Table) error {
 		"%s is partitioned, but not by ranges of time", table)
 }
 
-// errInFunction says that a deletion failed in a function it called.
+// errInFunction is the error of a deletion that failed in a called function.
 var errInFunction = errors.New("in a function of the outbox table's")
 
-// deletion is the error of rows that could not be deleted.
+// deletion is the error of a failed deletion.
 func deletion(table pg.Table, err error) error {
 	err = fmt.Errorf("delete old rows of %s: %w", table, err)
 	if pg, is := errors.AsType[*pgconn.PgError](err); is && catalog.InFunction(pg) {

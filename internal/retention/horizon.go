@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// horizon is a moment: every transaction before xmin had ended by then, and its
-// end lies before lsn in the log.
+// horizon is a moment: every transaction before xmin had ended by then, with the
+// end before lsn in the log.
 type horizon struct {
-	xmin int64 // with its epoch; a row has only the lower half
+	xmin int64 // with the epoch; a row has only the lower half
 	lsn  pg.LSN
 }
 
@@ -37,12 +37,12 @@ func readHorizon(ctx context.Context, conn *pgx.Conn) (horizon, error) {
 
 // horizons moves a horizon forward as the confirmed position passes it.
 type horizons struct {
-	confirmed horizon // everything before it is confirmed; zero at first
+	confirmed horizon // everything before is confirmed; zero at first
 	next      horizon
 }
 
-// advance settles the next horizon if the confirmed position has reached it,
-// and then takes a new one.
+// advance settles the next horizon once the confirmed position has reached it,
+// and then takes another.
 func (h *horizons) advance(ctx context.Context, conn *pgx.Conn, confirmed pg.LSN) error {
 	if h.next.lsn != 0 {
 		if confirmed < h.next.lsn {

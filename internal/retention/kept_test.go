@@ -100,10 +100,9 @@ func (k kept) end() uint64 {
 	return uint64(lsn)
 }
 
-// confirmAll confirms all committed. Whoever waits for the consequences
-// confirms again and again: the server writes to the log by itself, and a
-// moment that retention notes after that lies beyond everything confirmed
-// before.
+// confirmAll confirms all committed. A wait for the consequences must confirm again
+// and again: the server writes to the log by itself, and a moment noted later by
+// retention lies beyond everything confirmed before.
 func (k kept) confirmAll() uint64 {
 	lsn := k.end()
 	k.confirmed.Store(lsn)

@@ -32,8 +32,8 @@ type partition struct {
 // timePattern is a bound of a partition that is a time.
 const timePattern = `\d{4,}-\d\d-\d\d(?: \d\d:\d\d:\d\d[-+:.\d]*)?`
 
-// The upper bound is a time for the tables we know how to treat; other
-// partitions have a bound that is no time, and are left alone.
+// Only partitions with a time as the upper bound are treated; others are left
+// alone.
 const partitionsQuery = `
 SELECT n.nspname, c.relname, c.oid, bound.text = 'DEFAULT',
        COALESCE(upper.text::timestamptz < clock_timestamp() - $2::interval, false),
@@ -73,7 +73,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	}
 	hasDefault := slices.ContainsFunc(partitions, func(p partition) bool { return p.isDefault })
 	ours := detachedFrom(parent)
-	held := false // an obstacle for a partition is one for the others: they have the same table
+	held := false // an obstacle for a partition holds for the others: they have the same table
 	for _, p := range partitions {
 		delete(r.seen, since{detached, p.oid}) // attached again by somebody
 		switch {
@@ -92,7 +92,7 @@ func (r *retention) keepPartitions(ctx context.Context, conn *pgx.Conn, parent p
 	return errors.Join(append(errs, r.dropDetached(ctx, conn, parent))...)
 }
 
-// createAhead creates the partitions for now and the next spans.
+// createAhead creates the partitions for the present and the next spans.
 func (r *retention) createAhead(ctx context.Context, conn *pgx.Conn, parent pg.Table) error {
 	if r.opts.PartitionsAhead == 0 {
 		return nil

@@ -25,15 +25,15 @@ func TestPartitionsComeAndGo(t *testing.T) {
 			t.Error("the young row went")
 		}
 		await.Until(k.t, "word of it", func() bool { return k.observer.dropped.Load() == 1 })
-		await.Until(k.t, "word of all that were created", func() bool { // a fourth one at midnight
+		await.Until(k.t, "word of all that were created", func() bool { // a fourth at midnight
 			return k.observer.created.Load() == k.value(`SELECT count(*) FROM pg_inherits
 				WHERE inhparent = 'outbox'::regclass AND inhrelid::regclass::text <> 'outbox_default'`)
 		})
 	})
 }
 
-// TestDetachedPartitionWaitsForConfirmation detaches a partition with an event
-// that is not published, and restarts in between.
+// TestDetachedPartitionWaitsForConfirmation detaches a partition with an unpublished
+// event, and restarts in between.
 func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+oldPartition)
 	k.passes(1)
@@ -50,14 +50,14 @@ func TestDetachedPartitionWaitsForConfirmation(t *testing.T) {
 	k.gone()
 }
 
-// TestAttachedAgain is a partition that an operator attaches after it was
-// detached, with an event that is not published.
+// TestAttachedAgain is a detached partition, attached again by an operator, with an
+// unpublished event.
 func TestAttachedAgain(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition)
-	k.passes(4) // that it has expired is known
+	k.passes(4) // the expiry is known
 	k.confirmAll()
 	await.Until(k.t, "the partition to be detached", k.detached)
-	k.passes(4) // that it is detached is known, but not confirmed
+	k.passes(4) // the detached partition is known, but not confirmed
 	k.exec(`ALTER TABLE outbox ATTACH PARTITION outbox_p20200101 FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`)
 	before := k.end()
 	k.passes(4)
@@ -71,13 +71,13 @@ func TestAttachedAgain(t *testing.T) {
 	k.gone()
 }
 
-// TestOperatorsCommentStays: the mark of a detached partition goes behind it, and
-// alone.
+// TestOperatorsCommentStays: the mark of a detached partition goes behind the
+// comment, and is removed alone.
 func TestOperatorsCommentStays(t *testing.T) {
 	const note = "of the billing team''s; ask before you touch it \\"
 	withAndWithoutDefault(t, func(t *testing.T, schema string, withDefault bool) {
 		k := start(t, schema+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS '`+note+`'`)
-		k.passes(4) // that it has expired is known
+		k.passes(4) // the expiry is known
 		k.confirmAll()
 		await.Until(k.t, "the partition to be detached", k.detached)
 		if k.value(`SELECT count(*) FROM pg_description WHERE description LIKE '`+strings.ReplaceAll(note, `\`, `\\`)+`' || E'\n' || 'cdc-outbox: %'`) != 1 {
@@ -90,8 +90,8 @@ func TestOperatorsCommentStays(t *testing.T) {
 	})
 }
 
-// TestMarkOfAPartitionThatIsKeptGoes: what an operator detaches later is not
-// ours to drop.
+// TestMarkOfAPartitionThatIsKeptGoes: a partition that an operator detaches later
+// is not ours to drop.
 func TestMarkOfAPartitionThatIsKeptGoes(t *testing.T) {
 	comment := `cdc-outbox: old partition of "public"."outbox", to be dropped when all its events are published`
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default;
@@ -103,7 +103,7 @@ func TestMarkOfAPartitionThatIsKeptGoes(t *testing.T) {
 }
 
 // TestPartitionsOfSomebodyElse are longer than ours, of another schema, and
-// partitioned themselves: that none can be created ahead keeps none from going.
+// partitioned themselves: failed creation keeps no old partition.
 func TestPartitionsOfSomebodyElse(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default; CREATE SCHEMA parts;
 		CREATE TABLE parts.y2020 PARTITION OF outbox FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
@@ -119,8 +119,8 @@ func TestPartitionsOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A former default partition may have been made the one for the rows' times,
-// today's among them: partitions are created for the days behind.
+// A former default partition may have been made the partition for the rows' times,
+// today's among them: partitions are created for later days.
 func TestPartitionForMoreThanADay(t *testing.T) {
 	k := start(t, outbox.PartitionedSchema+`; ALTER TABLE outbox DETACH PARTITION outbox_default; ALTER TABLE outbox_default RENAME TO outbox_first;
 		CREATE TABLE outbox_default PARTITION OF outbox DEFAULT;
@@ -134,8 +134,8 @@ func TestPartitionForMoreThanADay(t *testing.T) {
 	})
 }
 
-// TestBoundThatIsNoTime: partitions by something that looks nearly like a time
-// are left alone.
+// TestBoundThatIsNoTime: partitions with bounds that nearly look like times are left
+// alone.
 func TestBoundThatIsNoTime(t *testing.T) {
 	k := startWith(t, `CREATE TABLE outbox (id text, created_at timestamptz) PARTITION BY RANGE (id);
 		CREATE TABLE low PARTITION OF outbox FOR VALUES FROM ('1000') TO ('2020-week-1');
@@ -150,8 +150,8 @@ func TestBoundThatIsNoTime(t *testing.T) {
 	}
 }
 
-// TestDefaultPartitionKeepsItsRows: events written before the first partition
-// was created, or while nobody created any, are no failure.
+// TestDefaultPartitionKeepsItsRows: events from the time before the first partition,
+// or of a pause in the creation, are no failure.
 func TestDefaultPartitionKeepsItsRows(t *testing.T) {
 	k := startWith(t, outbox.PartitionedSchema+`; INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('a', '1', 'today')`, forLong)
 	await.Until(k.t, "the partitions of the days to come", func() bool { return k.observer.created.Load() >= 2 })
@@ -161,7 +161,7 @@ func TestDefaultPartitionKeepsItsRows(t *testing.T) {
 	}
 }
 
-// TestPartitionsThatNeverGetOld: nobody should believe that they go.
+// TestPartitionsThatNeverGetOld are an error, or an operator would expect them to go.
 func TestPartitionsThatNeverGetOld(t *testing.T) {
 	for _, by := range []string{"LIST (aggregatetype)", "HASH (id)"} {
 		k := startWith(t, `CREATE TABLE outbox (id uuid, aggregatetype text, created_at timestamptz) PARTITION BY `+by,
@@ -172,7 +172,7 @@ func TestPartitionsThatNeverGetOld(t *testing.T) {
 	}
 }
 
-// oldPartition is one that has expired.
+// oldPartition is an expired partition.
 const oldPartition = `;
 	CREATE TABLE outbox_p20200101 PARTITION OF outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`
 
@@ -182,8 +182,8 @@ func (k kept) detached() bool {
 	return k.value(`SELECT count(*) FROM pg_inherits WHERE inhrelid = to_regclass('outbox_p20200101')`) == 0
 }
 
-// TestDetachingYieldsToWriters: while a transaction that wrote events is open,
-// other writers go on, and beside a default partition the old one stays.
+// TestDetachingYieldsToWriters: while a transaction with events is open, other
+// writers go on, and beside a default partition the old partition stays.
 func TestDetachingYieldsToWriters(t *testing.T) {
 	withAndWithoutDefault(t, func(t *testing.T, schema string, withDefault bool) {
 		k := start(t, schema+oldPartition)

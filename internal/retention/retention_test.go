@@ -63,16 +63,16 @@ func TestConnectionIsOpenedAgain(t *testing.T) {
 // forLong keeps rows for a week, as people do.
 func forLong(o *retention.Parts) { o.After = 7 * 24 * time.Hour }
 
-// However long rows are kept, those that are old enough go soon after a start:
-// a connector started anew each hour would never delete anything.
+// However long rows are kept, old rows go soon after a start: a connector started
+// anew each hour would otherwise never delete anything.
 func TestFirstRowsGoSoonAfterAStart(t *testing.T) {
 	k := startWith(t, outbox.Schema+`;
 		INSERT INTO outbox (aggregatetype, aggregateid, type, created_at) VALUES ('a', '1', 'old', now() - interval '8 days')`, forLong)
 	await.Until(k.t, "the old row to go", func() bool { k.confirmAll(); return k.count("TRUE") == 0 })
 }
 
-// However long rows are kept, partitions are created in time: without one the
-// writers fail.
+// However long rows are kept, partitions are created in time: without them writers
+// fail.
 func TestPartitionsAreCreatedInTime(t *testing.T) {
 	k := startWith(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`, func(o *retention.Parts) {
 		forLong(o)
@@ -86,8 +86,8 @@ func TestPartitionsAreCreatedInTime(t *testing.T) {
 	await.Until(k.t, "partitions that are missing later", partitions)
 }
 
-// However long rows are kept, and whatever an operator wrote beside it, a
-// partition that has expired goes soon.
+// However long rows are kept, and whatever an operator's comment, an expired
+// partition goes soon.
 func TestExpiredPartitionGoesSoon(t *testing.T) {
 	k := startWith(t, outbox.PartitionedSchema+`; DROP TABLE outbox_default`+oldPartition+`; COMMENT ON TABLE outbox_p20200101 IS 'a note'`, forLong)
 	k.gone()
@@ -121,8 +121,8 @@ func TestTriggerThatNeedsAnotherSearchPathIsNamed(t *testing.T) {
 	}
 }
 
-// A table with a partition's name and is no partition must be reported: the
-// rows of that time have no place.
+// Another table with the name of a partition must be reported: the rows of the
+// partition's time have no place.
 func TestPartitionsNameIsTaken(t *testing.T) {
 	p := must.Get(outbox.Table{}.Partition(outbox.Daily, time.Now().Add(24*time.Hour)))(t)
 	k := start(t, outbox.PartitionedSchema+`; CREATE TABLE `+p.Name+` (id int)`)
@@ -163,8 +163,8 @@ func TestLateCommitStays(t *testing.T) {
 	}
 }
 
-// TestRewrittenRowStays writes, after the confirmed position, rows whose header
-// does not show it in the usual way.
+// TestRewrittenRowStays writes, after the confirmed position, rows with unusual
+// headers.
 func TestRewrittenRowStays(t *testing.T) {
 	for name, write := range map[string][]string{
 		"frozen by vacuum": {insertLate, `VACUUM FREEZE outbox`},
@@ -201,7 +201,7 @@ const (
 	copyFrozen = `COPY outbox (aggregatetype, aggregateid, type, created_at) FROM PROGRAM 'printf "a\t1\tlate\t2020-01-01\n"' WITH (FREEZE)`
 )
 
-// connect returns the same with another connection.
+// connect returns the same kept with another connection.
 func (k kept) connect() kept {
 	k.t.Helper()
 	k.conn = connect(k.t, k.conn.Config().ConnString())

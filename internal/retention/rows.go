@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// firstPages and mostPages are how many pages a DELETE looks at: the first
-	// of a pass, and at most (2 MiB).
+	// firstPages and mostPages are the pages of a DELETE: of the first in a pass,
+	// and at most (2 MiB).
 	firstPages, mostPages = 16, 256
-	// longRange is how long a DELETE may take until the next one looks at fewer
-	// pages. If values are stored apart (TOAST), there is much to delete for a
-	// single page.
+	// longRange is the duration of a DELETE from which the next takes fewer pages.
+	// If values are stored apart (TOAST), there is much to delete for a single
+	// page.
 	longRange = 50 * time.Millisecond
-	// shortestRest is the least time between two of them.
+	// shortestRest is the least time between two DELETEs.
 	shortestRest = 5 * time.Millisecond
 )
 
-// deleteRange takes a range of pages, which a TID range scan reads without an
-// index (the clock keeps it from taking another).
+// deleteRange takes a range of pages. A TID range scan reads them without an index
+// (the clock keeps the planner from an index on the time).
 //
 // age() counts transactions back from now, in the arithmetic of 32-bit
-// transaction ids: within 2^31 the older writer has the greater age. A row
-// older than that is frozen, but keeps the writer's id, whose age is then
-// negative; just below zero is the age of a writer that began after this
-// statement. A horizon that is nearly as old tells nothing.
+// transaction ids: within 2^31 the older writer has the greater age. A still older
+// row is frozen, but keeps the writer's id, with a negative age; just below zero is
+// the age of a writer that began after the statement. A horizon nearly so old tells
+// nothing.
 const deleteRange = `DELETE FROM ONLY %s
  WHERE ctid >= format('(%%s,0)', $1::bigint)::tid AND ctid < format('(%%s,0)', $2::bigint)::tid
    AND %s < clock_timestamp() - $3::interval
@@ -40,9 +40,9 @@ const deleteRange = `DELETE FROM ONLY %s
    AND (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - $4::text::bigint < 2000000000)`
 
 // deleteRows goes once through a table that is not partitioned, and returns the
-// number of deleted rows. After each range it rests for as long as that took,
-// so deletion takes half of a connection's time at most. A range with a row
-// somebody has locked is left for the next pass.
+// number of deleted rows. After each range it rests for as long as the range took,
+// so deletion takes half of a connection's time at most. A range with a locked row
+// is left for the next pass.
 func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Table, h horizon) (deleted int64, err error) {
 	var pages int64
 	err = conn.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, table.Quoted()).Scan(&pages)
@@ -76,7 +76,7 @@ func (r *retention) deleteRows(ctx context.Context, conn *pgx.Conn, table pg.Tab
 	return deleted, locked
 }
 
-// nextSize is the next range's number of pages, after one of so many.
+// nextSize is the next range's number of pages, after a range of so many.
 func nextSize(pages int64, took time.Duration) int64 {
 	switch {
 	case took > longRange:

@@ -31,8 +31,7 @@ func TestHorizonThatIsTooOldTellsNothing(t *testing.T) {
 	}
 }
 
-// TestRowsOfAllAgesGo whatever the age of the transaction that wrote them
-// appears to be.
+// TestRowsOfAllAgesGo whatever the apparent age of the writing transaction.
 func TestRowsOfAllAgesGo(t *testing.T) {
 	a := newAged(t)
 	a.exec(insertLate)
@@ -80,8 +79,8 @@ func (a *aged) reset(args ...string) {
 	a.conn = connect(a.t, a.url)
 }
 
-// commitLog is the command that makes the file telling which transactions from
-// xid on are committed: none. (pg_resetwal's documentation wants it to exist.)
+// commitLog is the command for the commit log's file from xid on, with no committed
+// transaction. (pg_resetwal's documentation wants the file to exist.)
 func commitLog(t *testing.T, xid string) string {
 	t.Helper()
 	const perFile, fileSize = 32 * 8192 * 4, 32 * 8192
@@ -104,7 +103,7 @@ func (a *aged) nextXID() int64 {
 	return a.value(`SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`)
 }
 
-// pass makes a single pass through the table and returns how many rows went.
+// pass makes a single pass through the table and returns the number of deleted rows.
 func (a *aged) pass(xmin int64) int64 {
 	a.t.Helper()
 	n := must.Get(retention.DeleteRows(a.t.Context(), a.conn, retention.Parts{
