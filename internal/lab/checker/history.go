@@ -53,15 +53,18 @@ type Record struct {
 	Headers   []Header
 }
 
-// id is the event's id, or "" where the record has none.
-func (r *Record) id() string {
+// Header returns the value of the first header of that key, or "".
+func (r *Record) Header(key string) string {
 	for _, h := range r.Headers {
-		if h.Key == "id" {
+		if h.Key == key {
 			return h.Value
 		}
 	}
 	return ""
 }
+
+// id is the event's id, or "" where the record has none.
+func (r *Record) id() string { return r.Header("id") }
 
 // Ledger is where writers note their transactions. The methods may be called
 // from any goroutine.

@@ -15,7 +15,7 @@ func TestKept(t *testing.T) {
 			var l Ledger
 			l.Add(Transaction{Events: []Event{{Value: value}}})
 			noted := l.Transactions()[0].Events[0].Value
-			if read := record(&kgo.Record{Value: []byte(value)}).Value; read != noted {
+			if read := RecordOf(&kgo.Record{Value: []byte(value)}).Value; read != noted {
 				t.Errorf("the reader keeps %.200q, the ledger %.200q", read, noted)
 			}
 			if len(noted) > longValue || len(value) < longValue && noted != value {

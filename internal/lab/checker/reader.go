@@ -48,7 +48,7 @@ func (r *Reader) add(fetches kgo.Fetches) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fetches.EachRecord(func(kr *kgo.Record) {
-		rec := record(kr)
+		rec := RecordOf(kr)
 		if !kr.Attrs.IsControl() { // the marker of a transaction only counts as read
 			r.records = append(r.records, rec)
 			r.seen[rec.id()] = true
@@ -63,7 +63,8 @@ func (r *Reader) add(fetches kgo.Fetches) {
 	r.grown = make(chan struct{})
 }
 
-func record(kr *kgo.Record) Record {
+// RecordOf returns what Verify needs of a record; of a long value, the digest.
+func RecordOf(kr *kgo.Record) Record {
 	rec := Record{
 		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: kr.Timestamp,
 		Key: string(kr.Key), Value: kept(string(kr.Value)),

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
 // consume hands on every record of the topic until ctx ends.
@@ -32,21 +34,10 @@ func consume(ctx context.Context, brokers []string, arrivals chan<- arrival) err
 		now := time.Now()
 		for r := range fetches.RecordsAll() {
 			select {
-			case arrivals <- newArrival(r, now):
+			case arrivals <- arrival{checker.RecordOf(r), now}:
 			case <-ctx.Done():
 				return nil
 			}
 		}
 	}
-}
-
-func newArrival(r *kgo.Record, at time.Time) arrival {
-	a := arrival{
-		topic: r.Topic, partition: r.Partition, offset: r.Offset,
-		key: string(r.Key), value: string(r.Value), at: at,
-	}
-	for _, h := range r.Headers {
-		a.headers = append(a.headers, header{h.Key, string(h.Value)})
-	}
-	return a
 }

@@ -83,8 +83,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		return err
 	}
-	show.summary(r.ledger.report(), o.Events > 0)
-	return r.ledger.verdict()
+	found := r.ledger.report()
+	show.summary(found, o.Events > 0)
+	return found.err
 }
 
 // run is one demo on its stage.

@@ -50,7 +50,7 @@ func (r *run) over(leaving bool) bool {
 	if r.ledger.missing() > 0 {
 		return false
 	}
-	return leaving || r.Events > 0 && r.ledger.committed >= r.Events
+	return leaving || r.Events > 0 && r.ledger.book.Committed() >= r.Events
 }
 
 func (r *run) changed(c change) {
@@ -74,7 +74,7 @@ func (r *run) showRecord(a arrival) {
 	switch latency := r.ledger.latencyOf(a); {
 	case r.ledger.arrived == 1:
 		r.show.firstRecord(a, latency)
-	case r.sample[a.header("id")]:
+	case r.sample[a.Header("id")]:
 		r.show.record(a, latency)
 	}
 }
@@ -85,6 +85,6 @@ func (r *run) inSample() bool {
 	if r.Events <= maxShown {
 		return true
 	}
-	n := r.ledger.committed
+	n := r.ledger.book.Committed()
 	return n <= maxShown/10 || n%(2*r.Events/maxShown) == 0
 }

@@ -1,10 +1,12 @@
 package demo
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/orders"
 )
 
@@ -14,42 +16,49 @@ type change struct {
 	at time.Time
 }
 
+// event is the record the change must become.
+func (c change) event() checker.Event {
+	value, _ := json.Marshal(c.Order) // numbers and strings never fail
+	return checker.Event{
+		ID: c.EventID, Topic: topic, Key: fmt.Sprint(c.Order.ID), Value: canonical(string(value)),
+		Headers: []checker.Header{{Key: "id", Value: c.EventID}, {Key: "eventType", Value: c.EventType}},
+	}
+}
+
+// canonical returns JSON without the spaces and the order of keys that the type
+// jsonb has; other text is left as it is.
+func canonical(text string) string {
+	var value any
+	if json.Unmarshal([]byte(text), &value) != nil {
+		return text
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return text
+	}
+	return string(encoded)
+}
+
 // arrival is a record as the consumer got it, and when.
 type arrival struct {
-	topic     string
-	partition int32
-	offset    int64
-	key       string
-	value     string
-	headers   []header // in the record's order
-	at        time.Time
+	checker.Record
+	at time.Time
 }
 
-type header struct{ key, value string }
-
-// header returns the value of the first header of that name, or "".
-func (a *arrival) header(name string) string {
-	for _, h := range a.headers {
-		if h.key == name {
-			return h.value
-		}
-	}
-	return ""
-}
-
-// ledger books everything committed against what arrived. ledger does no I/O
-// and has no clock.
+// ledger has the order service's transactions beside the records that arrived,
+// with their times. The checker judges them. ledger does no I/O and has no
+// clock.
 type ledger struct {
 	began, connectorStarted time.Time
 
-	committed, rolledBack int
-	arrived, duplicates   int
-	first                 time.Time // the first arrival
-	keys                  map[string]*keyHistory
-	events                map[string]*event // by event id
-	early                 []early           // their change is not known yet
-	ghosts, disorder      []string          // what must not be: event ids
-	latencies             []time.Duration
+	book       checker.Ledger
+	records    []checker.Record // all, in the order read
+	events     map[string]*event
+	early      []early // their change is not known yet
+	rolledBack int
+	arrived    int       // committed events
+	first      time.Time // the first arrival
+	latencies  []time.Duration
 }
 
 // early is a record whose change is not known, or not yet: then it may have
@@ -61,63 +70,50 @@ type early struct {
 
 // event is one committed or rolled-back outbox row.
 type event struct {
-	key        string
-	ordinal    int // among the committed events of the key
-	committed  time.Time
-	rolledBack bool
-	seen       bool
+	committed        time.Time
+	rolledBack, seen bool
 }
 
-// keyHistory is how far a key's events were committed and arrived.
-type keyHistory struct{ committed, arrived int }
+func newLedger() *ledger { return &ledger{events: map[string]*event{}} }
 
-func newLedger() *ledger {
-	return &ledger{keys: map[string]*keyHistory{}, events: map[string]*event{}}
-}
-
-// change books a transaction. If the record had arrived before the news of the
-// commit, it books and returns that too.
+// change books a transaction. The service has one at a time, so each begins
+// after the end of the one before. If the record had arrived before the news of
+// the commit, change books and returns that too.
 func (l *ledger) change(c change) (a arrival, ok bool) {
-	e := &event{key: fmt.Sprint(c.Order.ID), committed: c.at, rolledBack: c.RolledBack}
-	l.events[c.EventID] = e
+	tx := checker.Transaction{Events: []checker.Event{c.event()}, Outcome: checker.Committed, Began: l.book.Now()}
 	if c.RolledBack {
+		tx.Outcome = checker.RolledBack
 		l.rolledBack++
-	} else {
-		h := l.history(e.key)
-		e.ordinal = h.committed
-		h.committed++
-		l.committed++
 	}
-	i := slices.IndexFunc(l.early, func(e early) bool { return e.header("id") == c.EventID })
+	l.book.Add(tx)
+	l.events[c.EventID] = &event{committed: c.at, rolledBack: c.RolledBack}
+	i := slices.IndexFunc(l.early, func(e early) bool { return e.Header("id") == c.EventID })
 	if i < 0 {
 		return arrival{}, false
 	}
 	a = l.early[i].arrival
 	l.early = slices.Delete(l.early, i, i+1)
-	return a, l.arrive(a)
+	return a, l.see(a)
 }
 
 // arrive books a record and reports whether it is the first of the event. An
 // event of an unknown change is kept for change or foreign.
 func (l *ledger) arrive(a arrival) bool {
-	e, ok := l.events[a.header("id")]
-	switch {
-	case !ok:
+	l.records = append(l.records, a.Record)
+	if l.events[a.Header("id")] == nil {
 		l.early = append(l.early, early{arrival: a})
 		return false
-	case e.rolledBack:
-		l.ghosts = append(l.ghosts, a.header("id"))
-		return false
-	case e.seen:
-		l.duplicates++
+	}
+	return l.see(a)
+}
+
+// see counts the first record of a committed event.
+func (l *ledger) see(a arrival) bool {
+	e := l.events[a.Header("id")]
+	if e.rolledBack || e.seen {
 		return false
 	}
 	e.seen = true
-	h := l.history(e.key)
-	if a.key != e.key || h.arrived != e.ordinal {
-		l.disorder = append(l.disorder, a.header("id"))
-	}
-	h.arrived++
 	l.arrived++
 	if l.first.IsZero() {
 		l.first = a.at
@@ -142,35 +138,38 @@ func (l *ledger) foreign(before time.Time) []arrival {
 // latencyOf is the time from the return of COMMIT to the arrival; 0 when the
 // record was faster.
 func (l *ledger) latencyOf(a arrival) time.Duration {
-	return max(0, a.at.Sub(l.events[a.header("id")].committed))
+	return max(0, a.at.Sub(l.events[a.Header("id")].committed))
 }
 
 // missing is how many committed events have not arrived.
-func (l *ledger) missing() int { return l.committed - l.arrived }
-
-func (l *ledger) history(key string) *keyHistory {
-	h := l.keys[key]
-	if h == nil {
-		h = &keyHistory{}
-		l.keys[key] = h
-	}
-	return h
-}
+func (l *ledger) missing() int { return l.book.Committed() - l.arrived }
 
 // report is what the summary says.
 type report struct {
 	committed, arrived, duplicates, rolledBack, ghosts int
-	keys, disorder                                     int
+	keys, faults                                       int
 	median, p99                                        time.Duration
 	sinceBegin, sinceConnector                         time.Duration // to the first event; 0 without one
+	// err is nil when each committed event arrived, unaltered and in order, and
+	// nothing rolled back did. Duplicates are allowed: delivery is at least once.
+	err error
 }
 
 func (l *ledger) report() report {
+	h := checker.History{Transactions: l.book.Transactions(), Records: l.ours()}
+	found := checker.Verify(h)
 	r := report{
-		committed: l.committed, arrived: l.arrived, duplicates: l.duplicates,
-		rolledBack: l.rolledBack, ghosts: len(l.ghosts),
-		keys: len(l.keys), disorder: len(l.disorder),
-		median: percentile(l.latencies, 50), p99: percentile(l.latencies, 99),
+		committed: found.Committed, arrived: found.Delivered, duplicates: found.Repeated, rolledBack: l.rolledBack,
+		keys: keys(h.Transactions), median: percentile(l.latencies, 50), p99: percentile(l.latencies, 99), err: found.Err(),
+	}
+	for _, p := range found.Problems {
+		switch p.Kind {
+		case checker.Ghost:
+			r.ghosts++
+		case checker.Lost:
+		default:
+			r.faults++
+		}
 	}
 	if !l.first.IsZero() {
 		r.sinceBegin, r.sinceConnector = l.first.Sub(l.began), l.first.Sub(l.connectorStarted)
@@ -178,19 +177,28 @@ func (l *ledger) report() report {
 	return r
 }
 
-// verdict is nil when each committed event arrived, in order, and nothing
-// rolled back did. Duplicates are allowed: delivery is at least once.
-func (l *ledger) verdict() error {
-	switch {
-	case len(l.ghosts) > 0:
-		return fmt.Errorf("%d rolled-back events arrived, the first with id %s", len(l.ghosts), l.ghosts[0])
-	case len(l.disorder) > 0:
-		return fmt.Errorf("%d events arrived under the wrong key or out of order, the first with id %s",
-			len(l.disorder), l.disorder[0])
-	case l.missing() > 0:
-		return fmt.Errorf("%d of %d committed events did not arrive", l.missing(), l.committed)
+// ours returns the records of the order service's events, with their values in
+// the form of change.event.
+func (l *ledger) ours() []checker.Record {
+	var ours []checker.Record
+	for _, rec := range l.records {
+		if l.events[rec.Header("id")] != nil {
+			rec.Value = canonical(rec.Value)
+			ours = append(ours, rec)
+		}
 	}
-	return nil
+	return ours
+}
+
+// keys counts the keys with committed events.
+func keys(txs []checker.Transaction) int {
+	seen := map[string]bool{}
+	for _, tx := range txs {
+		if tx.Outcome == checker.Committed {
+			seen[tx.Events[0].Key] = true
+		}
+	}
+	return len(seen)
 }
 
 // percentile returns the smallest value that p percent of the values do not

@@ -102,8 +102,8 @@ func (s *screen) record(a arrival, latency time.Duration) { s.line(a, millis(lat
 func (s *screen) foreignRecord(a arrival) { s.line(a, "yours") }
 
 func (s *screen) line(a arrival, last string) {
-	text := fmt.Sprintf("%s → %s", a.header("cdc-lsn"), a.place())
-	s.printf("%s", s.paint(cyan, s.row(clock(a.at), "kafka", "key "+a.key, a.header("eventType"), text, short(a.header("id")), last)))
+	text := fmt.Sprintf("%s → %s", a.Header("cdc-lsn"), a.place())
+	s.printf("%s", s.paint(cyan, s.row(clock(a.at), "kafka", "key "+a.Key, a.Header("eventType"), text, short(a.Header("id")), last)))
 }
 
 // firstRecord shows an arrival with all that is in it.
@@ -112,11 +112,11 @@ func (s *screen) firstRecord(a arrival, latency time.Duration) {
 	field := func(name, value string) {
 		s.printf("%s%s %s", strings.Repeat(" ", 15), s.paint(dim, pad(name, 10)), value)
 	}
-	field("key", a.key)
-	for _, h := range a.headers {
-		field("header", h.key+" = "+h.value)
+	field("key", a.Key)
+	for _, h := range a.Headers {
+		field("header", h.Key+" = "+h.Value)
 	}
-	for i, part := range wrap(a.value, 100-15-11) {
+	for i, part := range wrap(a.Value, 100-15-11) {
 		if i == 0 {
 			field("value", part)
 		} else {
@@ -135,9 +135,9 @@ func (s *screen) summary(r report, whole bool) {
 	line("duplicates", "%d", r.duplicates)
 	line("rolled back", "%s, %s", plural(r.rolledBack, "transaction"),
 		s.either(r.ghosts == 0, "never seen in Kafka", fmt.Sprintf("%d OF THEIR EVENTS ARRIVED", r.ghosts)))
-	line("order", "%s", s.either(r.disorder == 0,
+	line("order", "%s", s.either(r.faults == 0,
 		fmt.Sprintf("verified: the events of each of %d keys arrived as committed", r.keys),
-		fmt.Sprintf("%d EVENTS OUT OF ORDER", r.disorder)))
+		plural(r.faults, "EVENT")+" ALTERED OR OUT OF ORDER"))
 	if r.sinceBegin > 0 {
 		line("latency", "median %s, p99 %s, from the return of COMMIT to the consumer", millis(r.median), millis(r.p99))
 		line("first event", "%.1f s after the demo began, %.1f s after the connector started", r.sinceBegin.Seconds(), r.sinceConnector.Seconds())
@@ -162,7 +162,7 @@ func (s *screen) either(ok bool, good, bad string) string {
 }
 
 // place is topic/partition@offset.
-func (a *arrival) place() string { return fmt.Sprintf("%s/%d@%d", a.topic, a.partition, a.offset) }
+func (a *arrival) place() string { return fmt.Sprintf("%s/%d@%d", a.Topic, a.Partition, a.Offset) }
 
 func clock(t time.Time) string { return t.Format(time.TimeOnly) }
 
