@@ -44,8 +44,8 @@ func awaitRecords(ctx context.Context, k *rig.Broker, topic string, want int64, 
 // arrival is when a topic's records were appended.
 type arrival struct {
 	first, last time.Time
-	// atFirst are the records of the first millisecond: what arrived by then
-	// took none of the time from first to last.
+	// atFirst are the records of the first millisecond: they took none of the time
+	// from first to last.
 	atFirst int64
 }
 

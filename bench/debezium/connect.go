@@ -23,7 +23,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
-// connectTimeout bounds a worker's start, and each request to it.
+// connectTimeout bounds a worker's start, and each request to a worker.
 const connectTimeout = 2 * time.Minute
 
 // properties are a configuration of Kafka Connect.
@@ -102,7 +102,7 @@ func (w *worker) put(ctx context.Context, name string, p properties) error {
 	return w.ask(ctx, http.MethodPut, "/connectors/"+name+"/config", p, nil)
 }
 
-// remove stops the connector and forgets it.
+// remove stops and forgets the connector.
 func (w *worker) remove(name string) error {
 	return w.ask(context.Background(), http.MethodDelete, "/connectors/"+name, nil, nil)
 }

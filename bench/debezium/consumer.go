@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// consumer notes what arrives in a topic.
+// consumer notes the arrivals in a topic.
 type consumer struct {
 	client *kgo.Client
 	log    *journal
@@ -53,7 +53,7 @@ func (c *consumer) read(ctx context.Context) error {
 	}
 }
 
-// close ends it, and tells why it ended before.
+// close ends the consumer, and returns the error of an earlier end.
 func (c *consumer) close() error {
 	c.leave()
 	c.done.Wait()

@@ -18,8 +18,8 @@ const (
 	defaultName = "Debezium, defaults"
 )
 
-// debezium is the connector on Kafka Connect. A warm one keeps the JVM from run
-// to run, where each run is a new connector: what the JVM compiled, it has.
+// debezium is the connector on Kafka Connect. A warm subject keeps the JVM, with all
+// compiled code, from run to run; each run is a new connector.
 type debezium struct {
 	title     string
 	dir, heap string
@@ -28,7 +28,7 @@ type debezium struct {
 	db        *rig.Database
 	kafka     *rig.Broker
 	warm      *worker // nil before the first run
-	keep      bool    // whether there is a warm one
+	keep      bool    // whether the worker stays warm
 }
 
 func (s *debezium) name() string { return s.title }
@@ -51,7 +51,7 @@ func (s *debezium) start(ctx context.Context, t task) (running, error) {
 	return cold{own{w.Process, began}, w, t.topic}, nil
 }
 
-// startWarm starts a connector in the worker that is there.
+// startWarm starts a connector in the present worker.
 func (s *debezium) startWarm(ctx context.Context, t task) (running, error) {
 	if s.warm == nil {
 		w, err := startWorker(s.dir, s.heap, standalone(s.kafka).with(s.worker))
@@ -90,7 +90,7 @@ type cold struct {
 	title  string
 }
 
-// Alive implements running. REST is not asked before it listens.
+// Alive implements running. REST is asked only once listening.
 func (c cold) Alive(ctx context.Context) error {
 	if err := c.own.Alive(ctx); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (c cold) Alive(ctx context.Context) error {
 	return err
 }
 
-// connector is one of several a warm worker has in turn.
+// connector is one of a warm worker's connectors in turn.
 type connector struct {
 	worker *worker
 	title  string

@@ -23,12 +23,12 @@ func (s *stage) delivered(how string) subject {
 	return delivered{ours{s.connector, s.db, s.kafka, append(rig.Settings{"sink.kafka.delivery=" + how}, s.set...), how}}
 }
 
-// staysWarm implements subject: the brokers outlive a run, and a broker is slow
-// until its JVM has compiled what the traffic needs.
+// staysWarm implements subject: the brokers outlive a run, and a broker is slow until
+// the JVM has compiled the code for the traffic.
 func (d delivered) staysWarm() bool { return true }
 
-// start implements subject. Exactly once does not begin with a slot of which
-// nothing tells what was delivered, so it is told.
+// start implements subject. Exactly once does not begin with a slot without a record
+// of its deliveries, so there is a setup first.
 func (d delivered) start(ctx context.Context, t task) (running, error) {
 	if d.name() == exactlyOnce {
 		settings := append(rig.Wiring(d.db.URL, t.slot, d.kafka.Addr, t.topic), d.set...)
@@ -39,8 +39,8 @@ func (d delivered) start(ctx context.Context, t task) (running, error) {
 	return d.ours.start(ctx, t)
 }
 
-// deliveries compares the two ways to deliver, for a consumer that reads what
-// is committed: how fast a backlog becomes visible, and how late events are.
+// deliveries compares the two ways to deliver, for a consumer with read_committed: how
+// fast a backlog becomes visible, and how late events are.
 func (s *stage) deliveries(ctx context.Context) error {
 	subjects := []subject{s.delivered(onceOrMore), s.delivered(exactlyOnce)}
 	where := fmt.Sprintf(", brokers: %d", s.brokers)

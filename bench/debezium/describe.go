@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// describe notes how a subject is set up, for whoever doubts it is fair.
+// describe notes a subject's configuration, for doubts about fairness.
 func (s *stage) describe(load string, who subject) {
 	shown := map[string]string{}
 	switch who := who.(type) {

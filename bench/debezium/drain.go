@@ -16,7 +16,7 @@ func (s *stage) drains(ctx context.Context) error {
 }
 
 // drainEach commits a backlog, and has each subject empty it, with a separate
-// slot at the backlog's beginning and a separate topic. where says more of it.
+// slot at the backlog's beginning and a separate topic. where is for the report.
 // measure waits until the backlog is in the topic; limit, unless nil, is taken
 // beside the subjects.
 func (s *stage) drainEach(ctx context.Context, where string,
@@ -80,8 +80,8 @@ func (s *stage) drain(ctx context.Context, t task, r running, b rig.Backlog) (ma
 
 const limitName = "pg_recvlogical"
 
-// limit is pg_recvlogical, which reads the backlog and throws it away: as fast as
-// one walsender is read.
+// limit is pg_recvlogical reading the backlog and throwing everything away, as the
+// fastest reader of a single walsender.
 func (s *stage) limit(ctx context.Context, b rig.Backlog) (map[string]float64, error) {
 	const slot = "bench_limit"
 	if err := s.db.CopySlot(ctx, b.Slot, slot); err != nil {

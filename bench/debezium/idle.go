@@ -7,8 +7,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// idles measures how long each subject takes from the start of the process to
-// the record of a row waiting for it, and what it costs when nothing happens.
+// idles measures how long each subject takes from the start of the process to the
+// record of a waiting row, and the subject's cost when nothing happens.
 func (s *stage) idles(ctx context.Context) error {
 	return s.play(ctx, game{
 		load:     "start and idle",
@@ -19,7 +19,7 @@ func (s *stage) idles(ctx context.Context) error {
 	})
 }
 
-// slotWithRow makes a slot behind which there is a single row.
+// slotWithRow makes a slot with a single row to stream.
 func (s *stage) slotWithRow(ctx context.Context, t task) error {
 	if err := s.newSlot(ctx, t); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// journal notes for each event of a traffic when it was committed and when a
-// consumer had it. It is safe for concurrent use.
+// journal notes the times of each event of a traffic, at the commit and in a consumer.
+// A journal is safe for concurrent use.
 type journal struct {
 	began    time.Time
 	traffic  int
@@ -37,7 +37,7 @@ func (j *journal) id(number int64) string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", j.traffic, number)
 }
 
-// committed notes that these events were committed, together.
+// committed notes events committed together.
 func (j *journal) committed(events []int64) {
 	now := j.now()
 	for _, number := range events {
@@ -70,9 +70,9 @@ func (j *journal) missing() (n int) {
 	return n
 }
 
-// latencies are those from commit to consumer, sorted, of the events committed
-// from one time until another. A consumer may have an event before the writer
-// has the commit's answer: that is 0.
+// latencies are the times from commit to consumer, sorted, of the events committed
+// from one time until another. A consumer may have an event before the writer has the
+// commit's answer: such a latency is 0.
 func (j *journal) latencies(from, to int64) []time.Duration {
 	var list []time.Duration
 	for i := range min(j.next.Load(), int64(len(j.commits))) {

@@ -1,15 +1,15 @@
-// Command debezium compares cdc-outbox with Debezium: its PostgreSQL connector
-// with the outbox event router, on Kafka Connect standalone. Both read from one
+// Command debezium compares cdc-outbox with Debezium's PostgreSQL connector and
+// outbox event router, on Kafka Connect standalone. Both read from one
 // PostgreSQL and write to a single broker of Apache Kafka, by turns in a single
 // run, because the speed of a machine drifts: only neighbours are compared.
 //
 //	go run ./bench/debezium [-modes drain,steady,idle] [-rounds N] [-json FILE] …
 //
-// With -modes delivery it compares our two ways to deliver instead, without
+// With -modes delivery the command compares our two ways to deliver instead, without
 // Debezium.
 //
-// docs/internals/BENCHMARKS-debezium.md says what is measured, and how it is
-// kept fair. Linux only: processor time and memory are read from the kernel.
+// docs/internals/BENCHMARKS-debezium.md describes the measurements, and their
+// fairness. Linux only: processor time and memory are read from the kernel.
 // Needs Java 17 and, once, Maven.
 package main
 

@@ -9,7 +9,7 @@ import (
 
 const oursName = "cdc-outbox"
 
-// ours is cdc-outbox with its defaults, except for where it reads and writes.
+// ours is cdc-outbox with its defaults, except for the addresses.
 type ours struct {
 	connector *rig.Connector
 	db        *rig.Database
@@ -31,7 +31,7 @@ func (s ours) start(_ context.Context, t task) (running, error) {
 	return own{p.Process, began}, nil
 }
 
-// own is a subject with a process of its own: all that it uses counts.
+// own is a subject with a separate process: all of the process's usage counts.
 type own struct {
 	*rig.Process
 	at time.Time

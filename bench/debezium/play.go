@@ -12,12 +12,12 @@ import (
 // measurement measures a subject once.
 type measurement func(ctx context.Context, who subject) (map[string]float64, error)
 
-// game is what subjects are compared in.
+// game is a comparison of subjects.
 type game struct {
 	load     string
 	subjects []subject
 	take     measurement
-	// warmUp is done before the first round by those staying warm.
+	// warmUp is done before the first round by subjects staying warm.
 	warmUp func(ctx context.Context, who subject) error
 	// limit is measured beside the subjects, if any.
 	limit []figures.Turn

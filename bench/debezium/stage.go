@@ -92,7 +92,7 @@ func (s *stage) nextTask(ctx context.Context) (task, error) {
 	return t, s.kafka.CreateTopic(ctx, t.topic, s.partitions)
 }
 
-// finish removes what nextTask made.
+// finish removes nextTask's slot and topic.
 func (s *stage) finish(t task) error {
 	return errors.Join(s.db.DropSlot(t.slot), s.kafka.DeleteTopic(t.topic))
 }
@@ -101,7 +101,7 @@ func (s *stage) finish(t task) error {
 
 func (s *stage) ours() subject { return ours{s.connector, s.db, s.kafka, s.set, oursName} }
 
-// tuned is Debezium as it is at its best for one of the two ends.
+// tuned is Debezium at its best for one of the two ends.
 func (s *stage) tuned(title string, end properties, keep bool) *debezium {
 	return &debezium{title: title, dir: s.dir, heap: s.heap, worker: tunedWorker, keep: keep,
 		connector: tuned.with(end).with(s.debezium.Map()), db: s.db, kafka: s.kafka}

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// slack is for which a traffic may last longer than it is to.
+	// slack is how much longer than planned a traffic may last.
 	slack = time.Minute
 	// warmRate is the least rate at which a JVM is warmed up: ten events per
 	// second compile nothing.
 	warmRate = 1000
 )
 
-// steadies measures what each subject costs, and how late events are, while rows
-// are committed at a steady pace.
+// steadies measures each subject's cost, and how late events are, while rows are
+// committed at a steady pace.
 func (s *stage) steadies(ctx context.Context) error {
 	return s.atRates(ctx, "", func() []subject {
 		return []subject{s.ours(), s.tuned(poll1Name, forLatency, true), s.tuned(poll10Name, forBoth, true), s.untuned(true)}
@@ -53,7 +53,7 @@ func (s *stage) atRates(ctx context.Context, where string, subjects func() []sub
 	return nil
 }
 
-// trafficOf says what so many events per second are here.
+// trafficOf names the traffic of so many events per second.
 func (s *stage) trafficOf(rate int) string {
 	rows := "one row"
 	if s.trafficPerTx > 1 {
@@ -112,7 +112,7 @@ func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle,
 	}, nil
 }
 
-// snapshot is what the subject has used, and when.
+// snapshot is the subject's usage, and the time.
 func snapshot(r running, log *journal) (rig.Usage, int64, error) {
 	u, err := r.Usage()
 	return u, log.now(), err

@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// traffic is writers committing one row at a time, at a rate in all.
+// traffic is writers committing perTx rows at a time, at a rate in all.
 type traffic struct {
 	log     *journal
 	url     string
@@ -26,7 +26,7 @@ type traffic struct {
 	failed  chan error // capacity: all writers
 }
 
-// startTraffic starts the writers, which keep the pace, in events per second, until
+// startTraffic starts the writers. They keep the rate, in events per second, until
 // stopped.
 func startTraffic(ctx context.Context, url string, payload, rate, perTx int, log *journal) *traffic {
 	writers := min(max(rate/perTx/60, 2), 64) // a commit waits for the disk
@@ -47,7 +47,7 @@ func startTraffic(ctx context.Context, url string, payload, rate, perTx int, log
 	return t
 }
 
-// end stops the writers, and tells why one of them stopped before.
+// end stops the writers, and returns the error of a writer stopped before.
 func (t *traffic) end() error {
 	t.stop()
 	t.writing.Wait()
@@ -76,7 +76,7 @@ func (t *traffic) write(ctx context.Context, due time.Time) error {
 			}
 			events[i], ids[i], aggregates[i] = number, t.log.id(number), fmt.Sprint(number%10_000)
 		}
-		// A transaction that has begun ends, so that its outcome is known.
+		// A begun transaction ends, so its outcome is known.
 		_, err := conn.Exec(context.WithoutCancel(ctx),
 			`INSERT INTO outbox SELECT id, 'order', aggregate, 'OrderPlaced', $3 FROM unnest($1::uuid[], $2::text[]) AS e (id, aggregate)`,
 			ids, aggregates, t.payload)

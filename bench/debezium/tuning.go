@@ -10,8 +10,8 @@ import (
 //
 //   - Debezium's reference, "PostgreSQL connector",
 //     https://debezium.io/documentation/reference/stable/connectors/postgresql.html:
-//     plugin.name=pgoutput, which needs nothing to be installed; a slot and a
-//     publication of its own, the publication made beforehand; snapshot.mode=no_data
+//     plugin.name=pgoutput, without anything to install; a separate slot and
+//     publication, the publication made beforehand; snapshot.mode=no_data
 //     streams from where the slot begins, when no offset is stored; max.queue.size
 //     larger than max.batch.size: the defaults of 8192 and 2048, as guides' larger
 //     ones (four and twice as many, tried here) drain no faster, or slower;
@@ -21,8 +21,7 @@ import (
 //     extended.headers.enabled only add work.
 //   - "Outbox Event Router", …/transformations/outbox-event-router.html: the
 //     only transformation, with the defaults except for the name of the topic;
-//     a jsonb payload goes out as the text it is with StringConverter, as ours
-//     does.
+//     with StringConverter a jsonb payload goes out as text, as ours does.
 //   - Kafka's reference, "Producer Configs", and Confluent's and Red Hat's
 //     guides ("How to Tune Kafka Connect Source Connectors to Optimize
 //     Throughput"; "Handling high volumes of messages"): larger batch.size,
@@ -32,9 +31,9 @@ import (
 //   - Kafka's reference, "Connect Configs": plugin.discovery=service_load
 //     starts a worker without looking through all the jars.
 
-// connection is what cannot be left out.
+// connection are the required properties.
 func connection(db *rig.Database, t task) properties {
-	u, _ := url.Parse(db.URL) // pgserver made it
+	u, _ := url.Parse(db.URL) // made by pgserver
 	password, _ := u.User.Password()
 	return properties{
 		"name":              t.topic,
@@ -77,8 +76,8 @@ var tuned = properties{
 	"producer.override.buffer.memory":    "67108864",
 }
 
-// Aims of tuning: each is measured with its own. Latency has its price in
-// processor time, which a shorter poll raises.
+// Aims of tuning: each mode is measured with its aim. Latency has a price in processor
+// time: a shorter poll takes more.
 var (
 	forThroughput = properties{"poll.interval.ms": "10", "producer.override.linger.ms": "5"}
 	forLatency    = properties{"poll.interval.ms": "1", "producer.override.linger.ms": "0"}

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// verify reads a topic's first records and compares them with their rows: who is
-// fast must have written what it was to write.
+// verify reads a topic's first records and compares them with their rows: a fast
+// subject must have written the right records.
 func (s *stage) verify(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, rig.KafkaTimeout, fmt.Errorf("no records to compare after %s", rig.KafkaTimeout))
 	defer cancel()
@@ -50,7 +50,7 @@ func (s *stage) compare(ctx context.Context, record *kgo.Record) error {
 	return nil
 }
 
-// eventID is the header that both write.
+// eventID is the header written by both.
 func eventID(record *kgo.Record) (string, error) {
 	for _, h := range record.Headers {
 		if h.Key == "id" {

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// decode measures what of a walsender's work a publication's row filter can
-// divide among slots. What is left where no row passes, each slot has to do.
+// decode measures how much of a walsender's work a publication's row filter can divide
+// among slots. The work left where no row passes is each slot's.
 func decode(ctx context.Context, s *stage, name string) error {
 	db, err := s.database(ctx, 1, s.load)
 	if err != nil {
@@ -50,8 +50,8 @@ func decode(ctx context.Context, s *stage, name string) error {
 	return nil
 }
 
-// split measures what two databases on a single server gain: each walsender
-// reads the log of both, and decodes its own.
+// split measures the gain of two databases on a single server: each walsender reads the
+// log of both, and decodes its own database's.
 func split(ctx context.Context, s *stage, name string) error {
 	db, err := s.database(ctx, 2, s.load)
 	if err != nil {
@@ -98,7 +98,7 @@ func split(ctx context.Context, s *stage, name string) error {
 	return nil
 }
 
-// fillAll fills all at once, so that their transactions lie mixed in the log.
+// fillAll fills all at once, to mix their transactions in the log.
 func fillAll(ctx context.Context, all []source, load rig.Load) error {
 	failed := make([]error, len(all))
 	var filling sync.WaitGroup

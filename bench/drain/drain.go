@@ -9,13 +9,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// drain measures the connector on a backlog, with the defaults except for where
-// it reads and writes: from the start of the process until the slot's confirmed
-// position is the backlog's end.
+// drain measures the connector on a backlog, with the defaults except for the
+// addresses: from the start of the process until the slot's confirmed position is the
+// backlog's end.
 func (s *stage) drain(from source) take {
 	return func(ctx context.Context) (_ map[string]float64, err error) {
 		s.drained++
-		// Names of its own: a broker staying keeps the checkpoint of a slot's name.
+		// New names: the broker stays, with the checkpoint of a slot's name.
 		topic, slot := fmt.Sprintf("bench-%d", s.drained), fmt.Sprintf("bench_%d", s.drained)
 		if err := s.broker.CreateTopic(ctx, topic, s.partitions); err != nil {
 			return nil, err

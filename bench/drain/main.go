@@ -6,8 +6,8 @@
 //
 //	go run ./bench/drain [-scenarios NAME,…] [-rounds N] [-json FILE] …
 //
-// docs/internals/BENCHMARKS.md says what the scenarios are, and
-// docs/internals/SCALING.md has the conclusions from those without a connector.
+// docs/internals/BENCHMARKS.md describes the scenarios, and docs/internals/SCALING.md
+// has the conclusions from the scenarios without a connector.
 // Linux only.
 package main
 

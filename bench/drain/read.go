@@ -47,8 +47,7 @@ func (s source) recvlogical(publication string) part {
 	}}
 }
 
-// readings measures readers at once. Each value is for one of the events, of
-// which there are as many in all.
+// readings measures readers at once. Each value is per event, of so many events in all.
 func (s *stage) readings(events int, parts ...part) take {
 	return func(ctx context.Context) (_ map[string]float64, err error) {
 		var readers []rig.Reader

@@ -15,7 +15,7 @@ type scenario struct {
 	play        func(ctx context.Context, s *stage, name string) error
 }
 
-// scenarios but the first change one thing of it.
+// scenarios but the first change the first in a single respect.
 var scenarios = []scenario{
 	{"default", "-rows rows, -per-tx per transaction", true, changed(nil)},
 	{"single", "one row per transaction", true, changed(func(l *rig.Load) { l.PerTx = 1 })},

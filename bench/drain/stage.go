@@ -31,7 +31,7 @@ var metrics = []figures.Metric{
 
 const oursName = "cdc-outbox"
 
-// stage is what all scenarios share. Each has a separate database.
+// stage is shared by all scenarios. Each has a separate database.
 type stage struct {
 	options
 	connector *rig.Connector
@@ -64,7 +64,7 @@ func (s *stage) close() {
 
 func (s *stage) report(w io.Writer) error { return s.results.Finish(w, oursName, s.json) }
 
-// database starts a server with an outbox that has room for as many backlogs.
+// database starts a server with an outbox, and room for so many backlogs.
 func (s *stage) database(ctx context.Context, backlogs int, load rig.Load) (*rig.Database, error) {
 	if err := checkRoom(os.TempDir(), backlogs, load); err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func (s *stage) database(ctx context.Context, backlogs int, load rig.Load) (*rig
 	return db, nil
 }
 
-// checkRoom tells whether the backlogs fit: as a table, as the log, and as what
-// a walsender spills of a large transaction.
+// checkRoom tells whether the backlogs fit: as a table, as the log, and as a
+// walsender's spill files of a large transaction.
 func checkRoom(dir string, backlogs int, load rig.Load) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -119,7 +119,7 @@ func (s *stage) compare(ctx context.Context, name string, load rig.Load, socket 
 	})
 }
 
-// label names everything measured, and with what.
+// label names the load, with scenario and broker.
 func label(scenario, with string, load rig.Load) string {
 	return scenario + ", " + with + ": " + load.String()
 }

@@ -1,5 +1,5 @@
-// Package figures holds what a benchmark measured: it goes to a file as JSON,
-// and as a table to people.
+// Package figures holds a benchmark's measurements, written to a file as JSON and
+// printed as a table.
 //
 // Non-goals: measuring, judging.
 package figures
@@ -15,7 +15,7 @@ import (
 type Report struct {
 	Benchmark string            `json:"benchmark"`
 	Began     time.Time         `json:"began"`
-	Seconds   float64           `json:"seconds"`  // that the run took
+	Seconds   float64           `json:"seconds"`  // duration of the run
 	Machine   string            `json:"machine"`  // processors and system
 	Versions  map[string]string `json:"versions"` // of each program
 	Settings  map[string]string `json:"settings"` // the flags, with their defaults
@@ -36,7 +36,7 @@ type Metric struct {
 	Better string `json:"better"`
 }
 
-// Measurement is what one subject did under a single load in a single round.
+// Measurement is of a single subject under a single load in a single round.
 type Measurement struct {
 	Load    string             `json:"load"`    // "steady, 1000 events/s"
 	Subject string             `json:"subject"` // "Debezium, warm"
@@ -44,7 +44,7 @@ type Measurement struct {
 	Values  map[string]float64 `json:"values"`
 }
 
-// Failure is a measurement that there is none of.
+// Failure is a failed measurement.
 type Failure struct {
 	Load    string `json:"load"`
 	Subject string `json:"subject"`
@@ -61,7 +61,7 @@ func (r *Report) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Read reads what Write wrote.
+// Read reads a file of Write.
 func Read(path string) (*Report, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

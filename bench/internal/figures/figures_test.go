@@ -69,7 +69,7 @@ func TestNumberHasThreeDigitsThatCount(t *testing.T) {
 	}
 }
 
-// report has two subjects in three rounds, of which one has failed.
+// report has two subjects in three rounds, with a failure.
 func report() *figures.Report {
 	r := &figures.Report{
 		Benchmark: "test",

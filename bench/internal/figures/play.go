@@ -32,9 +32,9 @@ type Turn struct {
 	Take    func(ctx context.Context) (map[string]float64, error)
 }
 
-// Play has the subjects take turns for all rounds, and notes what each does.
-// The first of a round is the last of the next, so that none has the better
-// place. A failure is no error as long as ctx lasts.
+// Play has the subjects take turns for all rounds, and notes the measurements. The
+// first of a round is the last of the next, so none has the better place. A failure
+// is no error as long as ctx lasts.
 func (r *Report) Play(ctx context.Context, w io.Writer, load string, rounds int, turns []Turn) error {
 	for round := range rounds {
 		for n := range turns {
@@ -48,7 +48,7 @@ func (r *Report) Play(ctx context.Context, w io.Writer, load string, rounds int,
 	return nil
 }
 
-// Note keeps a measurement, or why there is none, and prints it.
+// Note keeps and prints a measurement, or the failure.
 func (r *Report) Note(ctx context.Context, w io.Writer, m Measurement, failed error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -75,8 +75,8 @@ func (r *Report) describe(values map[string]float64) string {
 	return strings.Join(list, "; ")
 }
 
-// Finish prints the report and, if path is not empty, writes it there. It is an
-// error if something failed.
+// Finish prints the report and, if path is not empty, writes the file. A failed
+// measurement is an error.
 func (r *Report) Finish(w io.Writer, base, path string) error {
 	r.Seconds = time.Since(r.Began).Round(time.Second).Seconds()
 	if err := r.Print(w, base); err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Median is the values', of which there is one at least; they may be in any
-// order, and stay in it.
+// Median is the median of at least one value. The values may be in any order, and keep
+// their order.
 func Median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))
 	mid := len(values) / 2
@@ -17,8 +17,8 @@ func Median(values []float64) float64 {
 	return (values[mid-1] + values[mid]) / 2
 }
 
-// Percentile is the smallest value that p percent are not above (the nearest
-// rank); 0 where there are none. The values are sorted.
+// Percentile is the smallest value not exceeded by p percent (the nearest rank), or 0
+// without values. The values are sorted.
 func Percentile[T cmp.Ordered](sorted []T, p float64) T {
 	if len(sorted) == 0 {
 		var none T

@@ -20,7 +20,8 @@ func (r *Report) Loads() []string {
 	return loads
 }
 
-// Subjects are those measured under the load, in the order of their first.
+// Subjects are the subjects measured under the load, in the order of their first
+// measurement.
 func (r *Report) Subjects(load string) []string {
 	var subjects []string
 	for _, m := range r.Measurements {
@@ -31,8 +32,8 @@ func (r *Report) Subjects(load string) []string {
 	return subjects
 }
 
-// Values are a metric of a subject under a load, by round; those without are
-// left out.
+// Values are a metric of a subject under a load, by round, without rounds lacking the
+// metric.
 func (r *Report) Values(load, subject, metric string) map[int]float64 {
 	values := map[int]float64{}
 	for _, m := range r.Measurements {
@@ -43,7 +44,7 @@ func (r *Report) Values(load, subject, metric string) map[int]float64 {
 	return values
 }
 
-// Median is that of all rounds; ok tells whether there is one.
+// Median is the median of all rounds; ok is false without a value.
 func (r *Report) Median(load, subject, metric string) (value float64, ok bool) {
 	values := r.Values(load, subject, metric)
 	if len(values) == 0 {
@@ -76,9 +77,9 @@ func collect(values map[int]float64) []float64 {
 	return list
 }
 
-// Print writes the medians as a single table for each load, and what failed.
-// base is the subject the others are divided by, metric by metric; under a load
-// without it, that is the first.
+// Print writes the medians as a single table for each load, and the failures. The
+// others are divided by the subject base, metric by metric; under a load without base,
+// by the first.
 func (r *Report) Print(w io.Writer, base string) error {
 	for _, load := range r.Loads() {
 		if err := r.printLoad(w, load, base); err != nil {
@@ -139,7 +140,7 @@ func (r *Report) cell(load, subject, base, metric string) string {
 	return text
 }
 
-// Number is a value with three digits that count, or all before the point.
+// Number is a value with three significant digits, or all before the point.
 func Number(v float64) string {
 	if v == 0 {
 		return "0"

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Publication is that of the outbox alone, as `cdc-outbox setup` makes it:
+// Publication is the publication of the outbox alone, as made by `cdc-outbox setup`:
 // everything written to other tables is in the log and not in the publication.
 const Publication = "cdc_outbox"
 
-// Load is what a backlog is of.
+// Load describes a backlog's content.
 type Load struct {
 	Rows, PerTx int  // of the outbox
 	Payload     int  // bytes
-	Others      int  // rows of another table, about 200 bytes each, for one of the outbox
+	Others      int  // rows of another table, about 200 bytes each, for each outbox row
 	Messages    bool // messages without a table, of the same events
 }
 
@@ -33,15 +33,15 @@ func (l Load) String() string {
 	return text
 }
 
-// Backlog is what there is to read. Backlog begins at a slot, of which readers
-// get copies, and ends at a position.
+// Backlog is a part of the log for readers. Backlog begins at a slot, copied for each
+// reader, and ends at a position.
 type Backlog struct {
 	Slot, End string
 	Load
 }
 
 // CreateOutbox makes the table of Debezium's documentation ("Basic outbox
-// table"), another, and what Fill needs.
+// table"), another table, and Fill's functions.
 func (db *Database) CreateOutbox(ctx context.Context) error {
 	return db.Exec(ctx,
 		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL,
@@ -52,14 +52,13 @@ func (db *Database) CreateOutbox(ctx context.Context) error {
 }
 
 const (
-	// A large payload compresses about as well as JSON does; PostgreSQL moves it
-	// out of the row. A small one is all one pattern.
+	// A large payload compresses about as well as JSON does; PostgreSQL moves such
+	// payloads out of the row. A small payload repeats a single pattern.
 	payloadSQL = `CREATE FUNCTION payload(event int, size int) RETURNS jsonb LANGUAGE sql AS $$
 		SELECT jsonb_build_object('order', event, 'note', CASE WHEN size < 2000 THEN repeat(md5(event::text), size / 32)
 			ELSE (SELECT string_agg(repeat(md5(event || '.' || part), 3), '') FROM generate_series(1, size / 96) part) END) $$`
 
-	// A message is of the same fields, in the envelope that internal/base/envelope
-	// describes.
+	// A message is of the same fields, in the envelope of internal/base/envelope.
 	fieldSQL = `CREATE FUNCTION field(value text) RETURNS bytea LANGUAGE sql AS
 		$$ SELECT int4send(octet_length(value)) || convert_to(value, 'UTF8') $$`
 
@@ -97,7 +96,7 @@ func (db *Database) Fill(ctx context.Context, slot string, l Load) (Backlog, err
 	); err != nil {
 		return b, err
 	}
-	// Before the checkpoint, whose record readers confirm at leisure.
+	// Before the checkpoint: readers confirm the checkpoint's record at leisure.
 	if err := db.Conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&b.End); err != nil {
 		return b, err
 	}

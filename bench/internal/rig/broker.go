@@ -19,10 +19,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
-// KafkaTimeout is how long a broker may take for what it is asked.
+// KafkaTimeout is how long a broker may take for an answer.
 const KafkaTimeout = 2 * time.Minute
 
-// JVMOptions are what Kafka's own scripts give each JVM (bin/kafka-run-class.sh,
+// JVMOptions are the JVM options of Kafka's own scripts (bin/kafka-run-class.sh,
 // KAFKA_JVM_PERFORMANCE_OPTS), apart from the heap.
 const JVMOptions = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 " +
 	"-XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
@@ -38,15 +38,15 @@ type Broker struct {
 	client  *kgo.Client
 	dir     string
 
-	replicas int16 // of topics; 0: one
+	replicas int16 // of topics; 0 means 1
 	brokers  int   // of a cluster
 }
 
 // fakeRole makes of a benchmark's program a broker.
 const fakeRole = "rig-broker"
 
-// StartFake starts kfake, which costs so little it shows what the connector can
-// do. The program's main must be Main.
+// StartFake starts kfake, cheap enough to show the connector's own limit. The
+// program's main must be Main.
 func StartFake(ctx context.Context) (*Broker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *Broker) connect(ctx context.Context) error {
 		return err
 	}
 	b.Admin = kadm.NewClient(b.client)
-	ask := kmsg.NewPtrMetadataRequest() // kadm's answer is kept by the client, however few brokers it names
+	ask := kmsg.NewPtrMetadataRequest() // the client would keep kadm's answer, however few brokers are in it
 	ask.Topics = []kmsg.MetadataRequestTopic{}
 	return await.Ready(ctx, b.process.Exited(), func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -121,8 +121,8 @@ func (b *Broker) Stop() {
 }
 
 // CreateTopic makes a topic whose records the broker stamps when it appends
-// them: when a record was in Kafka is then known to the millisecond, without a
-// consumer that competes for the processors.
+// them: so each record's arrival in Kafka is known to the millisecond, without a
+// consumer competing for the processors.
 func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int) error {
 	stamp := "LogAppendTime"
 	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)
@@ -131,7 +131,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int) e
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	// The controller has it; the broker learns of it a moment later.
+	// The controller has the topic; the broker learns of it a moment later.
 	if err := await.Ready(ctx, b.process.Exited(), func(ctx context.Context) error {
 		_, err := b.Records(ctx, name)
 		return err
@@ -141,7 +141,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int) e
 	return nil
 }
 
-// DeleteTopic removes the topic with everything in it.
+// DeleteTopic removes the topic with all records.
 func (b *Broker) DeleteTopic(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), KafkaTimeout)
 	defer cancel()

@@ -12,16 +12,16 @@ import (
 // Connector is cdc-outbox's program.
 type Connector struct {
 	path string
-	dir  string // what we built it in, if we did
+	dir  string // of our build, if any
 }
 
 // releaseTags are the Makefile's.
 const releaseTags = "nethttpomithttp2,nopgxregisterdefaulttypes"
 
-// NewConnector is the program of the path or, where that is empty, one built
-// from this tree, as it is released: a static binary. With the C library
-// linked, which Go does where it finds a C compiler, it has a MiB more in
-// memory. Remove removes everything built.
+// NewConnector is the program of the path or, without a path, a program built from
+// this tree as released: a static binary. With the C library, linked by Go in the
+// presence of a C compiler, the program has a MiB more in memory. Remove removes
+// everything built.
 func NewConnector(ctx context.Context, path string) (*Connector, error) {
 	if path != "" {
 		return &Connector{path: path}, nil
@@ -50,7 +50,7 @@ func (c *Connector) Remove() {
 }
 
 // Run starts the connector with settings, each key=value. The connector serves
-// no HTTP, and what it writes to its standard output is dropped.
+// no HTTP, and the standard output is dropped.
 func (c *Connector) Run(settings ...string) (*Program, error) {
 	args := []string{"run", "--set", "http.listen=", "--set", "log.level=warn"}
 	for _, set := range settings {
@@ -85,8 +85,8 @@ func Wiring(url, slot, brokers, topic string) []string {
 // Program is a run of the connector.
 type Program struct{ *Process }
 
-// Stop has the program drain, and returns what it had used by then. It is an
-// error if the program does not end well.
+// Stop has the program drain, and returns the usage before. A bad end of the program
+// is an error.
 func (p *Program) Stop() (Usage, error) {
 	used, err := p.Usage()
 	if err != nil {

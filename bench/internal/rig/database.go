@@ -11,19 +11,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
-// Database is a PostgreSQL server and a connection to it. The methods must not
-// be called concurrently.
+// Database is a database of a PostgreSQL server, with a connection. The methods must
+// not be called concurrently.
 type Database struct {
 	Conn      *pgx.Conn
 	URL       string // over TCP loopback: as a server on another machine is reached
 	SocketURL string
 	Version   string
 	server    *pgserver.Server
-	guest     bool // another one closes the server
+	guest     bool // another Database closes the server
 }
 
-// StartDatabase starts a server that is as durable as a real one, with settings
-// of postgresql.conf beside our own.
+// StartDatabase starts a server as durable as a real server, with settings of
+// postgresql.conf beside our own.
 func StartDatabase(ctx context.Context, settings map[string]string) (*Database, error) {
 	all := map[string]string{"max_wal_size": "8GB", "autovacuum": "off", "shared_buffers": "256MB"}
 	maps.Copy(all, settings)
@@ -47,8 +47,8 @@ func open(ctx context.Context, server *pgserver.Server, name string) (*Database,
 	return db, db.Conn.QueryRow(ctx, `SELECT split_part(current_setting('server_version'), ' ', 1)`).Scan(&db.Version)
 }
 
-// CreateDatabase makes another database on the server. It is to be closed before
-// this one.
+// CreateDatabase makes another database on the server, to be closed before this
+// Database.
 func (db *Database) CreateDatabase(ctx context.Context, name string) (*Database, error) {
 	if err := db.Exec(ctx, `CREATE DATABASE `+name); err != nil {
 		return nil, err

@@ -16,10 +16,10 @@ import (
 )
 
 // StartKafka starts so many brokers of Apache Kafka, each of them a controller,
-// too, with the settings (key=value). Topics have a replica on each, of which more
-// than half must be in sync for a write. Addr is that of one of them. A JVM has
-// what Kafka's own kafka-server-start.sh gives it: that of the tests starts fast
-// and stays slow. With several brokers it has half of the memory.
+// too, with the settings (key=value). Topics have a replica on each, and more than half
+// must be in sync for a write. Addr is a broker's. A JVM has the options of Kafka's own
+// kafka-server-start.sh: the tests' JVM starts fast and stays slow. With several
+// brokers each has half of the memory.
 func StartKafka(ctx context.Context, size int, settings ...string) (*Broker, error) {
 	script, err := child.Script("kafka.sh")
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package rig has what the benchmarks of the whole program share: PostgreSQL
-// with an outbox and backlogs in the log, a broker, the connector, and readers
-// of a slot to compare it with, each in a separate process, so that its
-// processor time and memory are its own. Linux only: they are read from the
-// kernel.
+// Package rig is shared by the benchmarks of the whole program: PostgreSQL with an
+// outbox and backlogs in the log, a broker, the connector, and readers of a slot for
+// comparison, each in a separate process, so that processor time and memory can be
+// told apart. Linux only: both are read from the kernel.
 //
 // Non-goals: judging.
 package rig
@@ -17,14 +16,14 @@ import (
 	"syscall"
 )
 
-// roles are what a benchmark's program is instead, by the first argument.
+// roles are other programs within a benchmark's program, by the first argument.
 var roles = map[string]func(ctx context.Context, args []string) error{
 	fakeRole: serveFake,
 	bareRole: readBare,
 }
 
 // Main runs a benchmark, until a signal at the longest, and exits. A process
-// the rig started to be something else is that instead.
+// started by the rig for a role plays the role.
 func Main(name string, run func(ctx context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error

@@ -16,7 +16,7 @@ import (
 // stopTimeout is how long a program may take to end by itself.
 const stopTimeout = time.Minute
 
-// Process is a program that runs. The output is kept to explain errors.
+// Process is a running program. The output is kept to explain errors.
 type Process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -24,14 +24,14 @@ type Process struct {
 	log   *os.File // without a name
 }
 
-// Start starts the command. The standard output is part of the log unless the
-// command says where it goes.
+// Start starts the command. The standard output is part of the log unless set in the
+// command.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.CreateTemp("", "cdc-outbox-bench-*.log")
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(log.Name()) // we and the child have it open
+	_ = os.Remove(log.Name()) // we and the child have the file open
 	if cmd.Stdout == nil {
 		cmd.Stdout = log
 	}
@@ -47,7 +47,7 @@ func Start(name string, cmd *exec.Cmd) (*Process, error) {
 // Exited is closed once the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.child.Exited() }
 
-// Alive is that the process has ended, or nil.
+// Alive returns an error once the process has ended.
 func (p *Process) Alive(context.Context) error {
 	select {
 	case <-p.Exited():
@@ -57,10 +57,10 @@ func (p *Process) Alive(context.Context) error {
 	}
 }
 
-// Usage is what the process has used up to now.
+// Usage is the process's usage up to now.
 func (p *Process) Usage() (Usage, error) { return measure(p.cmd.Process.Pid) }
 
-// failed is that the process, which has ended, did so with an error, or nil.
+// failed returns the error of the ended process, if any.
 func (p *Process) failed() error {
 	if p.cmd.ProcessState.Success() {
 		return nil
@@ -68,7 +68,7 @@ func (p *Process) failed() error {
 	return p.Explain(fmt.Errorf("%s: %s", p.name, p.cmd.ProcessState))
 }
 
-// Explain adds what the process printed last to an error.
+// Explain adds the process's last output to an error.
 func (p *Process) Explain(err error) error {
 	if err == nil {
 		return nil
@@ -83,8 +83,8 @@ func (p *Process) Explain(err error) error {
 	return fmt.Errorf("%w; it printed last:\n%s", err, child.LastLines(WithoutFrames(string(text))))
 }
 
-// WithoutFrames drops the lines of a Java stack trace naming a method: those
-// that tell the reason are before and between them.
+// WithoutFrames drops the lines of a Java stack trace naming a method: the reason is
+// in the lines before and between them.
 func WithoutFrames(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {
@@ -95,7 +95,7 @@ func WithoutFrames(text string) string {
 	return strings.Join(kept, "")
 }
 
-// Stop ends the process and all of its group: gently at first.
+// Stop ends the process and its whole group, gently at first.
 func (p *Process) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -107,7 +107,7 @@ func (p *Process) Stop() error {
 	return err
 }
 
-// Kill ends the process and all of its group at once.
+// Kill ends the process and its whole group at once.
 func (p *Process) Kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // an error says there is nobody
 	<-p.Exited()

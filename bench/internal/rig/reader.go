@@ -11,14 +11,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
-// Reader reads a slot up to a position and throws away what it reads.
+// Reader reads a slot up to a position and throws everything away.
 type Reader struct {
 	Slot string
 	cmd  *exec.Cmd
 }
 
-// Recvlogical is pg_recvlogical: as fast as one walsender is read. url is of the
-// slot's database.
+// Recvlogical is pg_recvlogical, the fastest reader of a single walsender. url is of
+// the slot's database.
 func Recvlogical(url, slot, end, publication string, messages bool) (Reader, error) {
 	bin, err := pgserver.Find()
 	if err != nil {
@@ -33,15 +33,15 @@ func Recvlogical(url, slot, end, publication string, messages bool) (Reader, err
 	return Reader{slot, cmd}, nil
 }
 
-// BareReader is the connector's package wal alone, in a separate process: what
-// is above its processor time, the connector takes to route, encode and send.
+// BareReader is the connector's package wal alone, in a separate process: the
+// connector's processor time beyond goes into routing, encoding and sending.
 // The program's main must be Main.
 func BareReader(url, slot, end, publication string) (Reader, error) {
 	self, err := os.Executable()
 	return Reader{slot, exec.Command(self, bareRole, url, slot, end, publication)}, err
 }
 
-// Reading is what it took a reader.
+// Reading is a reader's cost.
 type Reading struct {
 	Took   time.Duration // from the start of the process to the end
 	Reader Usage
@@ -91,8 +91,7 @@ type reading struct {
 	began     time.Time
 }
 
-// look notes whether the reader is done, and what it and its walsender have
-// used.
+// look notes whether the reader is done, and the usage of reader and walsender.
 func (r *reading) look(ctx context.Context, db *Database) (err error) {
 	select {
 	case <-r.Exited():
@@ -101,8 +100,8 @@ func (r *reading) look(ctx context.Context, db *Database) (err error) {
 		return r.failed()
 	default:
 	}
-	// A process that has just ended cannot be measured any more. The peak as
-	// wait4(2) tells it would be ours: a child begins with its parent's.
+	// An ended process cannot be measured any more. The peak told by wait4(2) would be
+	// ours: a child begins with the parent's peak.
 	if used, err := r.Usage(); err == nil {
 		r.Reader = used
 	}
@@ -128,7 +127,7 @@ func (db *Database) WalsenderTime(ctx context.Context, slot string) (time.Durati
 	return processorTime(pid)
 }
 
-// walsender is the process that streams from the slot, or 0.
+// walsender is the process streaming from the slot, or 0.
 func (db *Database) walsender(ctx context.Context, slot string) (pid int, err error) {
 	err = db.Conn.QueryRow(ctx, `SELECT coalesce(active_pid, 0) FROM pg_replication_slots WHERE slot_name = $1`, slot).Scan(&pid)
 	return pid, err

@@ -38,7 +38,7 @@ func TestUsageGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := before
-	for after.CPU == before.CPU { // reading it takes some
+	for after.CPU == before.CPU { // reading the usage takes some
 		if after, err = measure(os.Getpid()); err != nil {
 			t.Fatal(err)
 		}

@@ -38,8 +38,8 @@ func (db *Database) DropSlot(name string) error {
 
 func nobody(context.Context) error { return nil }
 
-// AwaitActive returns when somebody streams from the slot, or nobody does. alive
-// tells why that will not be.
+// AwaitActive returns when somebody streams from the slot, or nobody does. An error of
+// alive ends the wait.
 func (db *Database) AwaitActive(ctx context.Context, slot string, want bool, alive func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, slotTimeout, fmt.Errorf("slot %s is not active=%t after %s", slot, want, slotTimeout))
 	defer cancel()

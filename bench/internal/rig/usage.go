@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a process has used up to now.
+// Usage is a process's usage up to now.
 type Usage struct {
-	CPU       time.Duration // user and system, of all its threads
-	RSS, Peak float64       // resident memory now and the most of it, MiB
+	CPU       time.Duration // user and system, of all threads
+	RSS, Peak float64       // resident memory now and at the peak, MiB
 }
 
 // measure reads a process's usage from Linux: the clock of the processor time
-// (clock_getcpuclockid(3)), which counts nanoseconds, and /proc.
+// (clock_getcpuclockid(3)), in nanoseconds, and /proc.
 func measure(pid int) (u Usage, err error) {
 	if u.CPU, err = processorTime(pid); err != nil {
 		return u, err
