@@ -12,10 +12,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// renew replaces a client without a producer id, refused by a broker, because
-// such a client can never write (see broker.Refused). It is called with the
-// outcome of every record, so nothing is in flight. The new client knows no topic
-// yet: unwritten events must be placed again, see place.
+// renew replaces the client if a broker refused it a producer id, because such a
+// client can never write (see broker.Refused). Callers know the outcome of every
+// record, so nothing is in flight. The new client knows no topic yet: unwritten
+// events must be placed again, see place.
 //
 // An error that only an operator can fix ends the delivery after a few times in a
 // row. After every other error renew asks again, for as long as ctx lives.

@@ -18,9 +18,8 @@
 // Invariants 2 and 3 rest on the round (see Kafka.Deliver): the broker accepts
 // or refuses a batch as a whole, and the client goes on with the next batch of
 // the partition. So a partition's share of a round is a single batch, and the
-// next round waits for the outcome. A client without a producer id, refused by a
-// broker, can never write, and is replaced (see Kafka.renew); nothing is in
-// flight then.
+// next round waits for the outcome. A client refused a producer id by a broker can
+// never write, and is replaced (see Kafka.renew); nothing is in flight then.
 //
 // Transactions write into Kafka transactions instead, and have invariants of their
 // own.

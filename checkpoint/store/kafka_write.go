@@ -37,8 +37,7 @@ func (k *kafka) Close() {
 }
 
 // write makes a record under the key durable; nil forgets the checkpoint. A writer
-// without a producer id, refused by a broker, can never write (see broker.Refused),
-// and is replaced.
+// refused a producer id can never write (see broker.Refused), and is replaced.
 func (k *kafka) write(ctx context.Context, value []byte) error {
 	retry := backoff.Series{Range: renewWaits}
 	for refused := 1; ; refused++ {
