@@ -34,7 +34,7 @@ type backlog struct {
 	runs    int
 }
 
-// contender works the backlog off, as a group of that name.
+// contender works the backlog off, as the group.
 type contender struct {
 	name string
 	run  func(ctx context.Context, group string) error
@@ -96,7 +96,7 @@ func (b *backlog) race(ctx context.Context, contenders []contender, rounds int, 
 	return nil
 }
 
-// title says what the table below is about.
+// title introduces the table below.
 func (b *backlog) title(out io.Writer, handler string, rounds int) {
 	fmt.Fprintf(out, "\nA backlog of %s records in %d partitions, a handler that %s, %d rounds:\n",
 		thousands(float64(b.records)), backlogPartitions, handler, rounds)
@@ -181,8 +181,7 @@ func (b *backlog) bare(ctx context.Context, group string, once func(ctx context.
 
 func recordID(r *kgo.Record) string { return string(r.Headers[0].Value) }
 
-// library is the consumer around the store, with the defaults but for what is
-// said.
+// library is the consumer around the store, with the defaults but for c.
 func (b *backlog) library(ctx context.Context, group string, store storage.Store, c consumer.Config, handle consumer.Handler) error {
 	processor, err := idempotency.New(idempotency.Options{Store: store, MaxAttempts: -1})
 	if err != nil {

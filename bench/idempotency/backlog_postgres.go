@@ -12,13 +12,13 @@ import (
 )
 
 // measurePostgresBacklog races a loop with a transaction per message, of the
-// key and the handler's row, and the library with Transactional. A loop that
-// only inserts the row shows what the rest costs.
+// key and the handler's row, and the library with Transactional. A loop inserting only
+// the row shows the cost of the rest.
 func measurePostgresBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
 	var s stage
 	defer s.close()
 	const more = 32
-	pool, err := postgresPool(ctx, &s, more+1) // one more than the consumer's Concurrency
+	pool, err := postgresPool(ctx, &s, more+1) // a connection more than the consumer's Concurrency
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The least that gives the guarantee of one owner at a time: two scripts per
-// message, a claim by an owner for a while, and a completion by the same owner.
+// The least work for the guarantee of a single owner at a time: two scripts per message,
+// a claim by an owner for a while, and a completion by the same owner.
 var (
 	bareClaim = goredis.NewScript(`
 		if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 'claimed' end
@@ -24,12 +24,12 @@ var (
 		return 1`)
 )
 
-// measureRedisBacklog races a loop with the two scripts and the library, with a
-// handler that does nothing.
+// measureRedisBacklog races a loop with the two scripts and the library, with an empty
+// handler.
 func measureRedisBacklog(ctx context.Context, b *backlog, rounds int, out io.Writer) error {
 	var s stage
 	defer s.close()
-	addr, err := redisServer(ctx, &s, map[string]string{"auto-aof-rewrite-percentage": "0"}) // a rewrite would fall on one of them
+	addr, err := redisServer(ctx, &s, map[string]string{"auto-aof-rewrite-percentage": "0"}) // a rewrite would slow a single contender
 	if err != nil {
 		return err
 	}

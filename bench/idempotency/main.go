@@ -1,15 +1,14 @@
-// Command idempotency measures what handling a message once costs, per store,
-// against the bare client doing one round trip that writes, the least a
-// home-made answer costs: SET NX, INSERT, a conditional PutItem. It prints
-// tables in Markdown.
+// Command idempotency measures the cost of handling a message once, per store, against
+// the bare client doing a single round trip with a write, the least cost of a home-made
+// answer: SET NX, INSERT, a conditional PutItem. The output is tables in Markdown.
 //
 //	go run ./bench/idempotency [-rounds N] [-messages N] [-workers N] [-stores redis,…] [-backlog N]
 //
 // In each round every store gets as many new messages: first or last the bare
 // calls, in between the claims, the completions, and a duplicate of each
-// message. All take part in each round, because the speed of a machine drifts;
-// only figures of a single round are divided by each other, and what is printed
-// are medians over the rounds.
+// message. All take part in each round, because the speed of a machine drifts; only
+// figures of a single round are divided by each other, and printed are the medians over
+// the rounds.
 //
 // Then consumers work off a backlog: a hand-written loop, and the library in both
 // orders, with Redis and with PostgreSQL's Transactional (backlog.go).
@@ -17,7 +16,7 @@
 // The servers are started for the occasion, with the durability the stores'
 // documentation asks for: Redis with appendonly yes and everysec, PostgreSQL
 // with fsync. DynamoDB Local stands in for DynamoDB; only the ratios mean
-// anything. A store that is not available is left out, with the reason.
+// anything. An unavailable store is left out, with the reason.
 package main
 
 import (
@@ -72,7 +71,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// String returns the command line that measures the same.
+// String returns the command line for the same measurement.
 func (o options) String() string {
 	return fmt.Sprintf("go run ./bench/idempotency -rounds %d -messages %d -workers %d -stores %s -backlog %d -backlog-rounds %d",
 		o.rounds, o.messages, o.workers, strings.Join(o.stores, ","), o.backlog, o.backlogRounds)

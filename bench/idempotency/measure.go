@@ -10,10 +10,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
-// sample is what one call of each phase took in a round.
+// sample is the time of a call of each phase in a round.
 type sample [phases]time.Duration
 
-// added is what a message handled for the first time takes longer by.
+// added is the additional time of a message handled for the first time.
 func (s sample) added() time.Duration { return s[claim] + s[complete] - s[work] }
 
 // measured is a subject with the samples.
@@ -23,8 +23,7 @@ type measured struct {
 	samples []sample
 }
 
-// measure gives each subject the messages of each round, after a round that
-// does not count.
+// measure gives each subject the messages of each round, after an uncounted round.
 func measure(ctx context.Context, subjects []subject, o options, workers int) ([]measured, error) {
 	all := make([]measured, len(subjects))
 	for n := range o.rounds + 1 {
@@ -42,8 +41,8 @@ func measure(ctx context.Context, subjects []subject, o options, workers int) ([
 	return all, nil
 }
 
-// round times each phase of a subject on new messages; what it is compared with
-// comes first or last.
+// round times each phase of a subject on new messages; the phases for comparison come
+// first or last.
 func round(ctx context.Context, s subject, n, workers int, compareFirst bool) (taken sample, err error) {
 	messages, err := newMessages("bench", n)
 	if err != nil {
@@ -66,7 +65,7 @@ func round(ctx context.Context, s subject, n, workers int, compareFirst bool) (t
 	return taken, nil
 }
 
-// timed makes the call for each message and returns what one took. The workers'
+// timed makes the call for each message and returns the time per call. The workers'
 // goroutines have ended then.
 func timed(ctx context.Context, messages []message, workers int, do call) (time.Duration, error) {
 	var group errgroup.Group
@@ -86,7 +85,7 @@ func timed(ctx context.Context, messages []message, workers int, do call) (time.
 	return time.Since(began) * time.Duration(busy) / time.Duration(len(messages)), err
 }
 
-// median is that of what f makes of the samples.
+// median is the median of f over the samples.
 func (m measured) median(f func(sample) float64) float64 {
 	values := make([]float64, len(m.samples))
 	for i, s := range m.samples {

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
-// postgresPool starts a server, and connects to it.
+// postgresPool starts a server, and connects.
 func postgresPool(ctx context.Context, s *stage, conns int) (*pgxpool.Pool, error) {
 	bin, err := pgserver.Ensure(ctx, os.Stderr)
 	if err != nil {
@@ -98,7 +98,7 @@ func startPostgres(ctx context.Context, s *stage, o options) error {
 }
 
 // ofTransition are the calls of a guard in the state, beside a transaction
-// changing a row without one.
+// changing a row without a guard.
 func ofTransition(pool *pgxpool.Pool) (calls [phases]call) {
 	paid := guard.Transition{Table: "orders", Key: "id", Status: "status", From: []string{"PENDING"}, To: "PAID"}
 	other := func(m *message) string { return "other " + m.Key.ID }
@@ -127,7 +127,7 @@ func ofTransition(pool *pgxpool.Pool) (calls [phases]call) {
 }
 
 // ofApplied are the calls of the guard remembering events, beside a transaction
-// that inserts a row without one.
+// inserting a row without a guard.
 func ofApplied(pool *pgxpool.Pool) (calls [phases]call) {
 	apply := func(ctx context.Context, m *message, want bool) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -160,8 +160,8 @@ func inserts(pool *pgxpool.Pool) call {
 	}
 }
 
-// ofTransactional are the calls of the runner whose handler inserts a row,
-// beside a transaction that only does that.
+// ofTransactional are the calls of the runner whose handler inserts a row, beside a
+// transaction with the insert alone.
 func ofTransactional(x *idempotency.Processor, pool *pgxpool.Pool) (calls [phases]call) {
 	run := func(ctx context.Context, m *message, want idempotency.Disposition) error {
 		r, err := x.Run(ctx, m.Message, func(ctx context.Context) ([]byte, error) {

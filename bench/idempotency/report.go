@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 )
 
-// printCosts prints what a store costs beside the bare client.
+// printCosts prints a store's cost beside the bare client's.
 func printCosts(out io.Writer, title string, all []measured) {
 	fmt.Fprintf(out, "\n%s:\n\n", title)
 	fmt.Fprintln(out, "| store | bare round trip | claims/s | claim | claim and completion add | duplicate |")
@@ -26,7 +26,7 @@ func printCosts(out io.Writer, title string, all []measured) {
 	}
 }
 
-// cost is a time, and how many bare round trips it is worth.
+// cost is a time, also in bare round trips.
 func (m measured) cost(of func(sample) time.Duration) string {
 	text := micros(m.median(func(s sample) float64 { return float64(of(s)) }))
 	if m.calls[bare] == nil {
@@ -35,8 +35,8 @@ func (m measured) cost(of func(sample) time.Duration) string {
 	return fmt.Sprintf("%s, %.1f ×", text, m.median(func(s sample) float64 { return float64(of(s)) / float64(s[bare]) }))
 }
 
-// printWindow prints what a window saves. A store by itself is the subject
-// before that with the window.
+// printWindow prints a window's gain. The store by itself is the subject before the
+// store with the window.
 func printWindow(out io.Writer, all []measured) {
 	fmt.Fprint(out, "\nDuplicates, one at a time:\n\n")
 	fmt.Fprintln(out, "| store | its own answer | behind a window, confirmed by the store | behind a trusted window | the window's look-up | its speed |")
@@ -55,7 +55,7 @@ func printWindow(out io.Writer, all []measured) {
 	}
 }
 
-// time shows what a call of the phase takes.
+// time shows the time of a call of the phase.
 func (m measured) time(p phase) string {
 	return micros(m.median(func(s sample) float64 { return float64(s[p]) }))
 }

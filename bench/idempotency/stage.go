@@ -15,8 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redisserver"
 )
 
-// stage holds everything measured, and the servers behind it. Close it after
-// use.
+// stage holds everything measured, and the servers. Close the stage after use.
 type stage struct {
 	subjects []subject
 	notes    []string // for the report
@@ -51,8 +50,8 @@ func (s *stage) addMemory() {
 	s.add("memory alone", nil, ofStore(memory.New(memory.Options{})))
 }
 
-// redisServer starts a server as durable as the store's documentation asks for, with
-// more settings, which may be nil.
+// redisServer starts a server as durable as the store's documentation asks for. more,
+// further settings, may be nil.
 func redisServer(ctx context.Context, s *stage, more map[string]string) (addr string, err error) {
 	program, err := redisserver.Ensure(ctx, os.Stderr)
 	if err != nil {
@@ -94,7 +93,7 @@ func startRedis(ctx context.Context, s *stage, o options) error {
 	return nil
 }
 
-// machine says what the figures were measured on, and when.
+// machine describes the machine and the time of the measurement.
 func machine() string {
 	return fmt.Sprintf("%d CPUs (%s/%s, %s), %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
 		time.Now().UTC().Format(time.DateOnly))

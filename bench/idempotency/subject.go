@@ -15,10 +15,10 @@ import (
 type phase int
 
 const (
-	prepare   phase = iota // what must be there; not reported
-	bare                   // one round trip of the client that writes
-	work                   // what a handler would do without us
-	claim                  // of a new message; where there is work, all of it, work included
+	prepare   phase = iota // preconditions; not reported
+	bare                   // a round trip of the client, with a write
+	work                   // a handler's work without us
+	claim                  // of a new message; where there is work, everything, work included
 	complete               // of the claimed message
 	duplicate              // the claim of a completed message
 	trusted                // the same, answered by memory alone
@@ -26,16 +26,16 @@ const (
 	phases
 )
 
-// message is what the calls of a single round are about.
+// message is the subject of the calls of a single round.
 type message struct {
 	idempotency.Message
 	lease storage.Lease
 }
 
-// call is carried out once per message and phase.
+// call is done once per message and phase.
 type call func(ctx context.Context, m *message) error
 
-// subject is what is measured; calls it does not have are nil.
+// subject is a store or guard to be measured; missing calls are nil.
 type subject struct {
 	name  string
 	calls [phases]call
@@ -47,7 +47,7 @@ const (
 	retention = 24 * time.Hour
 )
 
-// stored is a handler's result, as it is kept for duplicates.
+// stored is a handler's result, kept for duplicates.
 var stored = make([]byte, 100)
 
 // newMessages returns messages not seen before.
@@ -83,7 +83,7 @@ func claimDuplicate(s storage.Store) call {
 	}
 }
 
-// claimed claims a message, with the outcome that must come of it.
+// claimed claims a message, with the wanted outcome.
 func claimed(ctx context.Context, s storage.Store, m *message, want storage.Outcome) (storage.Claim, error) {
 	c, err := s.Claim(ctx, m.Key, storage.ClaimRequest{
 		Owner: storage.NewOwner(), Fingerprint: m.Fingerprint, Lease: lease, Retention: retention,
@@ -95,7 +95,7 @@ func claimed(ctx context.Context, s storage.Store, m *message, want storage.Outc
 }
 
 // behindWindow are the calls of a store with a window in front. The two layers
-// share the window: one trusts it, the other has the store confirm.
+// share the window: the first trusts the window, the second has the store confirm.
 func behindWindow(s storage.Store) ([phases]call, error) {
 	window := memory.NewWindow(memory.WindowOptions{})
 	trusting, err := memory.Layer(s, window, memory.LayerOptions{Trust: true})

@@ -1,6 +1,6 @@
 // Command plot makes a picture of a benchmark's results: bars for each load and
-// metric, from the JSON that the benchmark wrote with -json. The same JSON gives
-// the same picture, byte by byte.
+// metric, from the JSON written by the benchmark with -json. The same JSON gives the
+// same picture, byte by byte.
 //
 //	go run ./bench/plot -json FILE -o FILE.svg
 package main

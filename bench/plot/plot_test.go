@@ -17,8 +17,7 @@ var update = flag.Bool("update", false, "rewrite the picture in testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestPictureIsThatOfTheResults holds what is drawn to a picture somebody has
-// looked at.
+// TestPictureIsThatOfTheResults compares the drawing with a picture seen by a person.
 func TestPictureIsThatOfTheResults(t *testing.T) {
 	const golden = "testdata/results.svg"
 	path := filepath.Join(t.TempDir(), "picture.svg")
@@ -43,8 +42,7 @@ func TestPictureIsThatOfTheResults(t *testing.T) {
 	}
 }
 
-// TestPictureIsXML reads the picture, where a subject's name has what XML wants
-// escaped.
+// TestPictureIsXML reads the picture of a subject whose name needs XML's escapes.
 func TestPictureIsXML(t *testing.T) {
 	text, err := os.ReadFile("testdata/results.svg")
 	if err != nil {

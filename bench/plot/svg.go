@@ -28,8 +28,8 @@ const panelWidth = (width - 2*margin - (columns-1)*gutter) / columns
 // ours has a separate colour.
 const ours = "cdc-outbox"
 
-// draw is the picture: a section for each load with a panel for each metric,
-// whose bars are the medians.
+// draw is the picture: a section for each load with a panel for each metric, with bars
+// for the medians.
 func draw(r *figures.Report) []byte {
 	var body bytes.Buffer
 	y := margin
@@ -39,7 +39,7 @@ func draw(r *figures.Report) []byte {
 	versions := ""
 	for _, name := range []string{"PostgreSQL", "Apache Kafka", "kfake", "Debezium"} {
 		if v := r.Versions[name]; v != "" {
-			if name != "Debezium" { // which says its name
+			if name != "Debezium" { // the version has the name already
 				v = name + " " + v
 			}
 			versions += v + "; "
@@ -66,7 +66,7 @@ rect.page { fill: #fff }
 	return svg.Bytes()
 }
 
-// section draws a load's panels from y on, and returns where it ends.
+// section draws a load's panels from y on, and returns the end.
 func section(w *bytes.Buffer, r *figures.Report, load string, y int) int {
 	text(w, margin, y+16, "load", "start", load)
 	y += heading

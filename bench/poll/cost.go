@@ -20,7 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// counter is a sink that counts and takes no time.
+// counter is a sink counting events, in no time.
 type counter struct{ events atomic.Int64 }
 
 func (c *counter) Deliver(_ context.Context, events []*transform.Event, _ sink.Reject) error {
@@ -34,11 +34,11 @@ func (c *counter) DeadLetter(_ context.Context, ev *transform.Event, bad *transf
 
 func (c *counter) Close() {}
 
-// cost is what one table's polls took.
+// cost is the cost of a table's polls.
 type cost struct {
 	took   time.Duration // from the commit of the new rows until all are marked
 	blocks float64       // of table and indexes, for each new row
-	idle   float64       // blocks for a poll that finds nothing
+	idle   float64       // blocks for a poll without new rows
 }
 
 // compareSizes measures both tables in turn.
@@ -111,10 +111,9 @@ func middle(cs []cost) cost {
 	}
 }
 
-// measureTable lets an instance poll while nothing is new, then one publish
-// rows waiting for it, and then one publish rows that come. Instances end
-// before blocks are counted: sessions report what they did at the latest when
-// they end.
+// measureTable lets three instances in turn poll while nothing is new, publish waiting
+// rows, and publish arriving rows. Instances end before blocks are counted: sessions
+// report their statistics at their end at the latest.
 func measureTable(ctx context.Context, s *server, o options, table string) (c cost, err error) {
 	const idlePolls = 200
 	before, err := s.blocks(ctx, table)
@@ -145,7 +144,7 @@ func measureTable(ctx context.Context, s *server, o options, table string) (c co
 	c.blocks = float64(after.blocks-before.blocks) / float64(o.fresh)
 
 	err = s.poll(ctx, o, table, func(out *counter) error {
-		if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil { // it is connected and knows the table
+		if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil { // connected by then, with the table known
 			return err
 		}
 		if err := s.insert(ctx, table, o.fresh, o.payload, false); err != nil {
@@ -219,8 +218,8 @@ func (s *server) alone(ctx context.Context) error {
 	})
 }
 
-// usage is what the statistics say of a table: blocks of it and the indexes
-// asked for, and scans of the index of unpublished rows.
+// usage is of the statistics of a table: blocks of table and indexes asked for, and
+// scans of the index of unpublished rows.
 type usage struct{ blocks, scans int64 }
 
 func (s *server) blocks(ctx context.Context, table string) (u usage, err error) {

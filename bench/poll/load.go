@@ -18,8 +18,8 @@ const table = "outbox"
 // mode is a way to read, or none.
 type mode struct {
 	name     string
-	settings []string // of the connector; nil: it does not run
-	done     string   // query that is true once all is published
+	settings []string // of the connector; nil: no connector
+	done     string   // query, true once all is published
 }
 
 var modes = []mode{
@@ -41,15 +41,15 @@ var modes = []mode{
 	},
 }
 
-// effort is what a load took.
+// effort is a load's cost.
 type effort struct {
 	events            int
 	server, connector time.Duration
 	wal               int64
 }
 
-// compareModes measures each mode once and prints what each takes on top of the
-// writer.
+// compareModes measures each mode once and prints the cost of each on top of the
+// writer's.
 func compareModes(ctx context.Context, s *server, o options, connector *rig.Connector) error {
 	fmt.Printf("load: %d events/s of %d+120 bytes for %s, %d per transaction\n", o.rate, o.payload, o.load, o.perTx)
 	var alone effort
@@ -82,7 +82,7 @@ func measureMode(ctx context.Context, s *server, o options, connector *rig.Conne
 		if program, err = connector.Run(settings...); err != nil {
 			return e, err
 		}
-		if err := backoff.Sleep(ctx, 3*time.Second); err != nil { // it is at work then
+		if err := backoff.Sleep(ctx, 3*time.Second); err != nil { // at work then
 			return e, err
 		}
 	}

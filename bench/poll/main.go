@@ -1,18 +1,18 @@
-// Command poll measures what polling costs the database.
+// Command poll measures the database's cost of polling.
 //
 //	go run ./bench/poll [-rows N] [-new N] [-rounds N] …
 //
 // The first part shows that a poll's cost follows the new rows and not the
-// table: it takes turns between a table of -rows rows and one of -small, in a
-// single server and run, and gives for both the time until -new new rows are
-// published and marked, the blocks of table and indexes this touched, and the
-// same of a poll that finds nothing. Deliveries take no time there.
+// table: polls take turns between a table of -rows rows and a table of -small rows, in
+// a single server and run. Printed are for both the time until -new new rows are
+// published and marked, the blocks of table and indexes touched meanwhile, and the
+// same of a poll without new rows. Deliveries take no time there.
 //
 // The second part has a writer commit the same load while nobody reads, while
-// the connector streams, and while it polls, and gives the processor time of
-// all of PostgreSQL's processes, the log it wrote, and the connector's own
-// time, each per event and without what the writer alone costs. A VACUUM at the
-// end is part of it: polling leaves dead versions. The connector writes to
+// the connector streams, and while it polls. Printed are the processor time of all of
+// PostgreSQL's processes, the log written, and the connector's own time, each per event
+// and without the writer's own cost. A VACUUM at the end is included: polling leaves
+// dead versions. The connector writes to
 // standard output, where the events are dropped, so no broker takes part.
 package main
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
-// server is a PostgreSQL server and a connection to it.
+// server is a PostgreSQL server with a connection.
 type server struct {
 	*rig.Database
 	postmaster int // process id
@@ -54,10 +54,10 @@ func (s *server) wal(ctx context.Context) (at int64, err error) {
 	return at, err
 }
 
-// processorTime is what all of the server's processes have used, those that
-// have ended included (proc(5): utime, stime, cutime, cstime).
+// processorTime is the time used by all of the server's processes, the ended included
+// (proc(5): utime, stime, cutime, cstime).
 func (s *server) processorTime() (time.Duration, error) {
-	const ticksPerSecond = 100 // USER_HZ, which the kernel fixes for /proc
+	const ticksPerSecond = 100 // USER_HZ, fixed by the kernel for /proc
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func (s *server) processorTime() (time.Duration, error) {
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has just ended: the parent counts it
+			continue // just ended, and counted by the parent
 		}
 		pid, parent, own, children := parseStat(string(text))
 		switch s.postmaster {

@@ -11,17 +11,17 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
-// keys is how many aggregates there are; each is written by one writer.
+// keys is the number of aggregates; each has a single writer.
 const keys = 10_000
 
-// journal knows when each event was committed and received. Events are numbered
-// from 0 in the order in which they are begun.
+// journal knows when each event was committed and received. Events are numbered from 0
+// in the order of their beginnings.
 type journal struct {
 	began    time.Time
 	payload  string
 	next     atomic.Int64
-	acked    []atomic.Int64 // when the COMMIT was answered, since began; 0: it was not
-	received []atomic.Int64 // when the consumer had it; 0: it has not
+	acked    []atomic.Int64 // when the COMMIT was answered, since began; 0: not answered
+	received []atomic.Int64 // when the consumer had the event; 0: not yet
 	ledger   checker.Ledger
 
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type journal struct {
 }
 
 func newJournal(o options) *journal {
-	// Restarts, the end and a writer that catches up make it a little longer.
+	// Restarts, the end and a writer catching up make the traffic a little longer.
 	room := int(o.eventsPerSecond()*(2*o.phase().Seconds()*float64(o.pairs)*1.2+120)) + 1000
 	return &journal{
 		began:    time.Now(),
@@ -55,7 +55,7 @@ func eventNumber(id string) (int64, error) {
 	return strconv.ParseInt(text, 16, 64)
 }
 
-// event is what the event of the number must become.
+// event is the expected event of the number.
 func (j *journal) event(n int64, key string) checker.Event {
 	id := eventID(n)
 	return checker.Event{ID: id, Topic: topic, Key: key, Value: j.payload,
@@ -77,7 +77,7 @@ func (j *journal) missing() (n int) {
 	return n
 }
 
-// latencies are those of the events committed in the time.
+// latencies are of the events committed in the time.
 func (j *journal) latencies(from, to int64) []time.Duration {
 	var list []time.Duration
 	for i := range j.known() {

@@ -1,21 +1,20 @@
-// Command retention measures what keeping the outbox table small costs: an hour
-// of traffic, played faster, through the connector with retention, by turns with
-// phases without it.
+// Command retention measures the cost of a small outbox table: an hour of traffic,
+// played faster, through the connector, in phases with and without retention by turns.
 //
 //	go run ./bench/retention [-rate N] [-minutes N] [-speed N] …
 //
 // The traffic is -rate events a second for -minutes minutes, -speed times as
 // fast; retention.after and the intervals of retention and autovacuum are as
 // many times shorter. So many minutes run with retention, and as many without,
-// in phases by turns, on one table, one slot and one topic, with writers that
-// do not pause. A phase restarts the connector (which may repeat a transaction
-// the stop cut through); the first seconds are not measured. A phase with
-// retention also has to delete what the one before it left.
+// in phases by turns, on a single table, slot and topic, with writers that do not
+// pause. A phase restarts the connector (a transaction cut through by the stop may
+// come again); the first seconds are not measured. A phase with retention also has to
+// delete the rows left by the phase before.
 //
 // The latency is from the answer to the COMMIT until a consumer has the record.
 // Only ratios of neighbours count, because the speed of a machine drifts. Every
-// two seconds the table is looked at: a row that is gone and that the consumer
-// does not have is an error. At the end package checker judges all records.
+// two seconds there is a look at the table: a row gone without having reached the
+// consumer is an error. At the end package checker judges all records.
 package main
 
 import (
@@ -38,7 +37,7 @@ type options struct {
 	binary               string
 }
 
-// scaled is a duration of the traffic as it is played.
+// scaled is a duration of the traffic as played.
 func (o options) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) / o.speed) }
 
 // phase is how long each phase lasts.
@@ -46,7 +45,7 @@ func (o options) phase() time.Duration {
 	return o.scaled(time.Duration(o.minutes*float64(time.Minute))) / time.Duration(o.pairs)
 }
 
-// eventsPerSecond is the rate as it is played.
+// eventsPerSecond is the rate as played.
 func (o options) eventsPerSecond() float64 { return float64(o.rate) * o.speed }
 
 func (o options) validate() error {

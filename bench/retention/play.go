@@ -40,7 +40,7 @@ func (s *stage) play(ctx context.Context) error {
 	defer t.close()
 	var all []phase
 	for range s.pairs {
-		for _, retention := range []bool{false, true} { // always so: each phase finds what the one before it left
+		for _, retention := range []bool{false, true} { // always in this order: each phase finds the rows left by the phase before
 			p, err := s.playPhase(ctx, t, retention)
 			if err != nil {
 				return fmt.Errorf("phase %d: %w", len(all)+1, err)
@@ -116,8 +116,8 @@ func (s *stage) finish(ctx context.Context, t *traffic) error {
 	return errors.Join(err, stopped)
 }
 
-// commitTimes are those of the transactions in the time, sorted. The writers
-// have been stopped.
+// commitTimes are of the transactions in the time, sorted. The writers have been
+// stopped.
 func (t *traffic) commitTimes(from, to int64) []time.Duration {
 	var list []time.Duration
 	for _, commits := range t.commits {

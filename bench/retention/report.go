@@ -26,8 +26,8 @@ func (p phase) String() string {
 		p.used.CPU.Seconds()*1e6/max(1, float64(p.events)))
 }
 
-// report prints what the phases come to, and returns an error if something was
-// lost, or is not as asked.
+// report prints the phases' results, and returns an error for a loss or an unexpected
+// result.
 func (s *stage) report(all []phase) error {
 	var ratios, commitRatios []float64
 	var pooled, pooledCommits [2][]time.Duration

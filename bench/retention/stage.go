@@ -15,8 +15,7 @@ const (
 	naptime, interval = time.Minute, 10 * time.Second
 )
 
-// stage is the server with the outbox, the broker, and what is known of each
-// event.
+// stage is the server with the outbox, the broker, and the journal of the events.
 type stage struct {
 	options
 	connector *rig.Connector

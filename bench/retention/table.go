@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// size is what the table has at a single moment.
+// size is of the table at a single moment.
 type size struct {
 	bytes      int64 // with indexes
-	dead       int64 // row versions that vacuum has yet to free
+	dead       int64 // row versions not freed by vacuum yet
 	rows       int
-	unreceived int64 // number of a row that is gone without having been received, or -1
+	unreceived int64 // number of a row gone without having been received, or -1
 }
 
-// lookAtTable reads the table, and finds rows that are gone: those committed
-// before it looked, and not there. Each must have been received.
+// lookAtTable reads the table, and finds the rows gone: committed before the look, and
+// not there. Each must have been received.
 func (s *stage) lookAtTable(ctx context.Context) (z size, err error) {
 	z.unreceived = -1
 	known := s.log.known()

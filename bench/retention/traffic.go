@@ -26,7 +26,7 @@ const (
 type traffic struct {
 	*stage
 	consumer *kgo.Client
-	commits  [writers][]commit // by writer, which owns it until stopped
+	commits  [writers][]commit // by writer, each its writer's until stopped
 	done     sync.WaitGroup
 	reading  sync.WaitGroup
 	stop     context.CancelFunc // ends the writers
@@ -40,7 +40,7 @@ type commit struct {
 	took time.Duration
 }
 
-// startTraffic starts the writers, which keep the pace until stopped.
+// startTraffic starts the writers. They keep the pace until stopped.
 func (s *stage) startTraffic(ctx context.Context) (*traffic, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.broker.Addr), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(time.Second))
 	if err != nil {
@@ -76,8 +76,8 @@ func (t *traffic) close() {
 	t.consumer.Close()
 }
 
-// write commits transactions at the writer's share of the rate. A late one is
-// made up for.
+// write commits transactions at the writer's share of the rate, and makes up for
+// delays.
 func (t *traffic) write(ctx context.Context, number int) error {
 	conn, err := pgx.Connect(ctx, t.db.URL)
 	if err != nil {
@@ -88,7 +88,7 @@ func (t *traffic) write(ctx context.Context, number int) error {
 	every := time.Duration(float64(time.Second) * float64(t.perTx*writers) / t.eventsPerSecond())
 	due := time.Now().Add(every * time.Duration(number) / writers)
 	for backoff.Sleep(ctx, time.Until(due)) == nil {
-		// A transaction that has begun ends, so the outcome is known.
+		// A begun transaction ends, so the outcome is known.
 		if err := t.transaction(context.WithoutCancel(ctx), conn, random, number); err != nil {
 			return fmt.Errorf("writer %d: %w", number, err)
 		}
@@ -125,7 +125,7 @@ func (t *traffic) transaction(ctx context.Context, conn *pgx.Conn, random *rand.
 	return nil
 }
 
-// consume notes what arrives until ctx ends.
+// consume notes arriving events until ctx ends.
 func (t *traffic) consume(ctx context.Context) error {
 	for {
 		fetches := t.consumer.PollFetches(ctx)
@@ -147,7 +147,7 @@ func (j *journal) receive(records []*kgo.Record) error {
 	defer j.mu.Unlock()
 	for _, kr := range records {
 		rec := checker.Record{Topic: topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: kr.Timestamp, Key: string(kr.Key), Value: j.payload}
-		if string(kr.Value) != j.payload { // nearly always it is, and needs no memory
+		if string(kr.Value) != j.payload { // nearly always equal, without a copy
 			rec.Value = string(kr.Value)
 		}
 		for _, h := range kr.Headers {
