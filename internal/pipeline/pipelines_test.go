@@ -154,7 +154,7 @@ func TestPipelineThatFailsToStop(t *testing.T) {
 		cancel()
 		return failure.Lossf("look", "records are gone")
 	})
-	if failure.ClassOf(err) != failure.Loss || logs.FilterMessage("pipeline did not stop cleanly").Len() != 1 || logs.Len() != 1 {
+	if failure.ClassOf(err) != failure.Loss || err.Error() != "pipeline orders: records are gone" || logs.Len() > 0 {
 		t.Errorf("supervise = %v, logged %v", err, logs.All())
 	}
 }
@@ -162,11 +162,13 @@ func TestPipelineThatFailsToStop(t *testing.T) {
 // A pipeline with an impossible configuration says so, and is stopped like the others; its
 // error is the result.
 func TestPipelineThatCannotWorkWaitsForAPerson(t *testing.T) {
-	p := ordersPipeline(zap.NewNop())
+	core, logs := observer.New(zap.ErrorLevel)
+	p := ordersPipeline(zap.New(core))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
+	impossible := failure.Configf("grant it", "no privilege")
 	go func() {
-		done <- p.supervise(ctx, func(context.Context) error { return failure.Configf("grant it", "no privilege") })
+		done <- p.supervise(ctx, func(context.Context) error { return impossible })
 	}()
 	await.Until(t, "the reason", func() bool {
 		_, reasons := p.health.Ready()
@@ -178,7 +180,11 @@ func TestPipelineThatCannotWorkWaitsForAPerson(t *testing.T) {
 	default:
 	}
 	cancel()
-	if err := <-done; failure.ClassOf(err) != failure.Config {
-		t.Errorf("supervise = %v, want class Config", err)
+	err := <-done
+	if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) != "grant it" || !errors.Is(err, impossible) {
+		t.Errorf("supervise = %v, want class Config and the remedy", err)
+	}
+	if said := logs.FilterMessage(needsOperator).FilterField(zap.Error(impossible)).Len(); said != 1 || logs.Len() != 1 || strings.Contains(err.Error(), "no privilege") {
+		t.Errorf("logged %v, returned %v; want the reason in the log alone", logs.All(), err)
 	}
 }

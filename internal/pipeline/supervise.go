@@ -27,7 +27,8 @@ const configWait = time.Minute
 const restartReset = 5 * time.Minute
 
 // supervise runs the pipeline beside others until ctx ends or events may have
-// been lost; run is its method, except in tests.
+// been lost; run is its method, except in tests. An error while others go
+// on is logged, and the result refers to the log; otherwise the error is the result.
 func (p *pipeline) supervise(ctx context.Context, run func(context.Context) error) error {
 	retry := backoff.Series{Range: restartWaits}
 	for {
@@ -38,13 +39,13 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 		}
 		class := failure.ClassOf(err)
 		if ctx.Err() != nil {
-			return p.fail("pipeline did not stop cleanly", err)
+			return p.fail(err)
 		}
 		if class == failure.Loss {
-			return p.fail(needsOperator, err)
+			return p.failAlone(err)
 		}
 		if class == failure.Config {
-			err = p.fail(needsOperator, err)
+			err = p.failAlone(err)
 			if backoff.Sleep(ctx, configWait) != nil {
 				return err
 			}
@@ -65,14 +66,33 @@ func (p *pipeline) supervise(ctx context.Context, run func(context.Context) erro
 
 const needsOperator = "pipeline failed and needs an operator"
 
-// fail makes the error the pipeline's last state, and adds the pipeline's name. It says
-// nothing about other pipelines: they may be ending, too.
-func (p *pipeline) fail(msg string, err error) error {
+// fail makes the error the pipeline's last state, and adds the pipeline's name.
+func (p *pipeline) fail(err error) error {
 	p.metrics.Role(roleFailed)
 	p.metrics.Disconnected()
 	p.health.fail(err)
-	p.log.Error(msg, zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
-		zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
 	return &failure.Error{Class: failure.ClassOf(err), Remedy: p.command.In(failure.RemedyOf(err)),
 		Err: fmt.Errorf("pipeline %s: %w", p.name, err)}
 }
+
+// failAlone is fail while other pipelines may go on for days: the log has the
+// error at once, and the result refers to the log.
+func (p *pipeline) failAlone(err error) error {
+	p.log.Error(needsOperator, zap.Error(err), zap.String("remedy", failure.RemedyOf(err)),
+		zap.Int("exit_code", failure.ClassOf(err).ExitCode()))
+	return logged{p.name, p.fail(err)}
+}
+
+// logged is a pipeline's error already in the log.
+type logged struct {
+	pipeline string
+	error
+}
+
+// Error refers to the log.
+func (e logged) Error() string {
+	return "pipeline " + e.pipeline + ": failed, for the reason in the log"
+}
+
+// Unwrap returns the error itself, with class and remedy.
+func (e logged) Unwrap() error { return e.error }
