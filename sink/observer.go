@@ -54,6 +54,10 @@ func WithTransactionObserver(o TransactionObserver) Option {
 	return func(k *Kafka) { k.transactions = o }
 }
 
+// Unobserved is the Observer by default: it does nothing. An observer of a part
+// embeds it.
+var Unobserved Observer = unobserved{}
+
 // unobserved is both observers by default.
 type unobserved struct{}
 

@@ -4,28 +4,28 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// judge decides about the refused parts of an aborted transaction.
-func (x *Transactions) judge(ctx context.Context, failed []batch, mark *kgo.Record) (again bool, refused []Refusal, err error) {
+// judge decides about the refused parts of an aborted transaction; marks is the
+// topic of its mark, "" without one.
+func (x *Transactions) judge(ctx context.Context, failed []batch, marks string) (again bool, refused []Refusal, err error) {
 	slow := false
 	for _, b := range failed {
 		switch verdict := judge(b.err); {
-		case verdict == topicGone && b.topic() != mark.Topic:
+		case verdict == topicGone && b.topic() != marks:
 			x.k.forget(b.topic(), b.err)
 			again = true
-		case verdict == untimely && b.topic() != mark.Topic:
+		case verdict == untimely && b.topic() != marks:
 			again = true
 			if !x.k.untimely(ctx, &b) {
 				slow = true
 			}
 		case verdict == misconfigured, verdict == closed:
 			return false, nil, x.k.fatal(&b)
-		case verdict != badRecord || b.topic() == mark.Topic:
+		case verdict != badRecord || b.topic() == marks:
 			return false, nil, unsettled(fmt.Errorf("write to topic %q: %w", b.topic(), b.err))
 		case len(b.events) > 1 && badEvent(b.err).Reason == transform.ReasonRecordTooLarge:
 			x.limit = min(x.limit, b.bytes()) / 2

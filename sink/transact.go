@@ -54,9 +54,10 @@ func (x *Transactions) Prepare(ctx context.Context) error {
 }
 
 // Transact writes the entries, in order within a partition, and the mark, all
-// in a single transaction, and returns once the commit is known. If entries are
-// refused, Transact returns them, and nothing counts. After an error that wraps
-// ErrUnsettled all may count, or nothing.
+// in a single transaction, and returns once the commit is known. The mark is nil
+// where somebody else knows what counts. If entries are refused, Transact returns
+// them, and nothing counts. After an error that wraps ErrUnsettled all may count,
+// or nothing.
 func (x *Transactions) Transact(ctx context.Context, entries []Entry, mark *kgo.Record) ([]Refusal, error) {
 	leave, err := x.enter(ctx)
 	if err != nil {
@@ -83,8 +84,10 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	if err != nil || len(refused) > 0 {
 		return false, refused, err
 	}
-	if rounds, err = x.withMark(ctx, rounds, mark); err != nil {
-		return false, nil, err
+	if mark != nil {
+		if rounds, err = x.withMark(ctx, rounds, mark); err != nil {
+			return false, nil, err
+		}
 	}
 	committed := false
 	defer func() {
@@ -112,7 +115,15 @@ func (x *Transactions) try(ctx context.Context, entries []Entry, mark *kgo.Recor
 	if err := x.abort(ctx); err != nil {
 		return false, nil, err
 	}
-	return x.judge(ctx, failed, mark)
+	return x.judge(ctx, failed, topicOf(mark))
+}
+
+// topicOf is the topic of the mark; "" for none.
+func topicOf(mark *kgo.Record) string {
+	if mark == nil {
+		return ""
+	}
+	return mark.Topic
 }
 
 // begin begins a transaction, unless one is open.

@@ -22,6 +22,7 @@ const (
 	headerTime          = "cdc-time" // of the commit
 	headerTotal         = "cdc-tx-total"
 	HeaderAsked         = "cdc-timestamp" // the record's, if it has another
+	HeaderRepair        = "cdc-repair"    // of a record that repair published
 )
 
 // builtInHeaders is their number, at most.

@@ -112,6 +112,13 @@ func (r *Router) KeyColumn(rel *pg.Relation) (string, error) {
 	return p.key.name, p.unfit
 }
 
+// IdentityColumns returns the names of the columns that the event's id, key and
+// topic are taken from. The errors are Bind's.
+func (r *Router) IdentityColumns(rel *pg.Relation) ([]string, error) {
+	p := r.plan(rel)
+	return []string{p.id.name, p.key.name, p.route.name}, p.unfit
+}
+
 // plan returns the plan for rel. A relation with a known OID and another
 // address is a new definition of the table and takes the old one's place.
 func (r *Router) plan(rel *pg.Relation) *plan {

@@ -114,22 +114,22 @@ func acceptGap(ctx context.Context, p *program, o setupFlags) error {
 			return err
 		}
 		skipped, err := admin.SkipTransaction(ctx, cfg, at, *o.yes)
-		return decided(p, o, skipped, err)
+		return decided(p, *o.asJSON, skipped, err)
 	}
 	gap, err := admin.AcceptGap(ctx, cfg, admin.GapOptions{Yes: *o.yes, Snapshot: *o.publish})
-	return decided(p, o, gap, err)
+	return decided(p, *o.asJSON, gap, err)
 }
 
-// decided shows the report of a decision, unless there is none, also beside an error.
+// decided shows a report, unless there is none, also beside an error.
 func decided[R interface {
 	comparable
 	report
-}](p *program, o setupFlags, r R, err error) error {
+}](p *program, asJSON bool, r R, err error) error {
 	var none R
 	if r == none {
 		return err
 	}
-	return errors.Join(err, p.show(r, *o.asJSON))
+	return errors.Join(err, p.show(r, asJSON))
 }
 
 // printScripts prints the SQL of each pipeline, under a heading: only the

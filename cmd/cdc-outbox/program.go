@@ -61,6 +61,8 @@ func (p *program) line() *cli.Program[*program] {
 			checkVerb(),
 			statusVerb(),
 			tailVerb(),
+			verifyVerb(),
+			repairVerb(),
 			txnListVerb(),
 			txnAbortVerb(),
 			healthcheckVerb(),
@@ -68,6 +70,7 @@ func (p *program) line() *cli.Program[*program] {
 		Elsewhere: moved,
 		Synonyms:  map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"},
 		Hints: map[string]string{
+			"repair dry-run":   "leave it out: without --publish repair publishes nothing",
 			"run dry-run":      "cdc-outbox check looks at all that run needs, cdc-outbox tail prints what it would publish; neither changes anything",
 			"teardown dry-run": "leave it out: without --yes teardown changes nothing and says what it would do",
 		},

@@ -17,18 +17,23 @@ type HeldSnapshot struct {
 }
 
 // HoldSnapshot takes over the exported snapshot name, as CreateSlot returns it:
-// the replication connection may then start to stream. It opens a separate
-// connection to url, which Release closes; the snapshot ends with it. While it
-// is held, the server removes no row version visible in it.
+// the replication connection may then start to stream. Without a name, the
+// snapshot is of the present. HoldSnapshot opens a separate connection to url,
+// which Release closes; the snapshot ends with it. While it is held, the server
+// removes no row version visible in it.
 func HoldSnapshot(ctx context.Context, url, name string) (*HeldSnapshot, error) {
 	conn, err := Connect(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("hold snapshot: %w", err)
 	}
 	held := &HeldSnapshot{conn: conn}
+	take := ""
+	if name != "" {
+		take = "SET TRANSACTION SNAPSHOT " + pgsql.Literal(name) + ";"
+	}
 	held.Name, err = queryText(ctx, conn.PgConn(), `
 		BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-		SET TRANSACTION SNAPSHOT `+pgsql.Literal(name)+`;
+		`+take+`
 		SET LOCAL idle_in_transaction_session_timeout = 0;
 		SELECT pg_export_snapshot()`)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,13 @@ type Snapshot struct {
 	// Where and OrderBy, as SQL text, choose among the rows and order them; empty
 	// means all of them, in ReadSnapshot's order.
 	Where, OrderBy string
+	// AnyOrder reads the rows as they lie, whatever the table's key.
+	AnyOrder bool
+	// Only names the columns whose values are read; the others are NULL in the
+	// rows. Empty means all.
+	Only []string
+	// Also are SQL expressions read beside the columns; see ReadRows.
+	Also []string
 }
 
 // ReadSnapshot reads the table's rows in the text form of the stream and calls
@@ -50,9 +58,15 @@ type Snapshot struct {
 // returns. An error of fn is returned unwrapped and, as canceling ctx does,
 // closes conn.
 func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.Row) error) error {
+	return ReadRows(ctx, conn, s, func(row *pg.Row, _ [][]byte) error { return fn(row) })
+}
+
+// ReadRows is ReadSnapshot with the text of the expressions of s.Also, nil for
+// NULL. It is valid during the call of fn.
+func ReadRows(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(row *pg.Row, also [][]byte) error) error {
 	var stopped error // of fn, returned untouched
-	err := inSnapshot(ctx, conn.PgConn(), s, func(r *pg.Row) error {
-		stopped = fn(r)
+	err := inSnapshot(ctx, conn.PgConn(), s, func(r *pg.Row, also [][]byte) error {
+		stopped = fn(r, also)
 		return stopped
 	})
 	// After an error the transaction is open still, or the connection closed.
@@ -80,13 +94,16 @@ func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.R
 // policy would hide rows (rls.c). The code is that of any missing privilege.
 const routineRowSecurity = "check_enable_rls"
 
-func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row) error) error {
+func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row, [][]byte) error) error {
 	at, err := beginSnapshot(ctx, conn, s.Name)
 	if err != nil {
 		return err
 	}
-	order := " ORDER BY " + s.OrderBy
-	if s.OrderBy == "" {
+	order := ""
+	switch {
+	case s.OrderBy != "":
+		order = " ORDER BY " + s.OrderBy
+	case !s.AnyOrder:
 		if order, err = snapshotOrder(ctx, conn, s.Table); err != nil {
 			return err
 		}
@@ -115,41 +132,15 @@ func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.
 	return time.Parse(time.RFC3339Nano, text)
 }
 
-// snapshotOrder returns an ORDER BY clause or "".
-func snapshotOrder(ctx context.Context, conn *pgconn.PgConn, table pg.Table) (string, error) {
-	literal := pgsql.Literal(table.Quoted()) + "::regclass"
-	key, err := queryText(ctx, conn, `
-		SELECT quote_ident(a.attname) || ' ' || t.typname
-		  FROM pg_index x
-		  JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0]
-		  JOIN pg_type t ON t.oid = a.atttypid
-		 WHERE x.indrelid = `+literal+` AND x.indisprimary AND x.indnkeyatts = 1`)
-	if err != nil || key == "" {
-		return "", err
-	}
-
-	cut := strings.LastIndexByte(key, ' ')
-	column, typ := key[:cut], key[cut+1:]
-	switch typ {
-	case "int2", "int4", "int8":
-		return " ORDER BY " + column, nil
-	case "uuid":
-		// The version is the 15th character of the text (RFC 9562, 4).
-		other, err := queryText(ctx, conn, `
-			SELECT 1 FROM `+table.Quoted()+` WHERE substr(`+column+`::text, 15, 1) <> '7' LIMIT 1`)
-		if err != nil || other != "" {
-			return "", err
-		}
-		return " ORDER BY " + column, nil
-	}
-	return "", nil
-}
-
 func snapshotSelect(s Snapshot, order string) string {
-	columns := make([]string, len(s.Relation.Columns))
+	columns := make([]string, len(s.Relation.Columns), len(s.Relation.Columns)+len(s.Also))
 	for i, c := range s.Relation.Columns {
 		columns[i] = pgsql.Name(c.Name)
+		if len(s.Only) > 0 && !slices.Contains(s.Only, c.Name) {
+			columns[i] = "NULL"
+		}
 	}
+	columns = append(columns, s.Also...)
 	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.Table.Quoted()
 	if s.Where != "" {
 		sql += " WHERE " + s.Where
@@ -162,7 +153,7 @@ func snapshotSelect(s Snapshot, order string) string {
 }
 
 // rowReader returns a function turning a result row into a Row for fn.
-func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) error {
+func rowReader(s Snapshot, at time.Time, fn func(*pg.Row, [][]byte) error) func([][]byte) error {
 	row := pg.Row{
 		Position:   s.Position,
 		CommitTime: at,
@@ -170,9 +161,10 @@ func rowReader(s Snapshot, at time.Time, fn func(*pg.Row) error) func([][]byte) 
 		Values:     make([]pg.Value, len(s.Relation.Columns)),
 	}
 	return func(values [][]byte) error {
-		pg.CopyText(row.Values, values)
+		own, also := values[:len(row.Values)], values[len(row.Values):]
+		pg.CopyText(row.Values, own)
 		s.Charset.Convert(row.Values)
-		if err := fn(&row); err != nil {
+		if err := fn(&row, also); err != nil {
 			return err
 		}
 		row.Position.Seq++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -77,6 +78,30 @@ func bound(ctx context.Context, logs []*Partition) error {
 	return nil
 }
 
+// Since returns, by partition, the first offset of a record with the time or a
+// later one, and the end of a log without any. Records behind it may have earlier
+// times; those before it have.
+func Since(ctx context.Context, logs []*Partition, at time.Time) (map[int32]int64, error) {
+	led := make(map[int32][]*Partition)
+	for _, l := range logs {
+		led[l.leader.Node] = append(led[l.leader.Node], l)
+	}
+	since := make(map[int32]int64)
+	for _, logs := range led {
+		listed, err := offsets(ctx, logs, at.UnixMilli())
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range logs {
+			since[l.number] = listed[l.number]
+			if since[l.number] < 0 {
+				since[l.number] = l.end
+			}
+		}
+	}
+	return since, nil
+}
+
 // offsets asks the leader of the partitions for an offset of each.
 func offsets(ctx context.Context, logs []*Partition, at int64) (map[int32]int64, error) {
 	topic := kmsg.NewListOffsetsRequestTopic()
@@ -114,6 +139,9 @@ func (l *Partition) Raw() *Partition {
 	raw.raw = true
 	return &raw
 }
+
+// Number is the partition's.
+func (l *Partition) Number() int32 { return l.number }
 
 // Bounds implements Log.
 func (l *Partition) Bounds() (start, end int64) { return l.start, l.end }

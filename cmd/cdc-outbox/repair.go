@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/admin"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+)
+
+func repairVerb() verb {
+	return verb{
+		Name:    "repair",
+		Summary: "compares the outbox with Kafka by event id, and publishes the missing events, after --publish",
+		Detail: "It runs beside a connector, or without one whose slot is lost. An event may still be on its\n" +
+			"way until the slot has confirmed it: repair waits for that. Without --publish it publishes\n" +
+			"nothing. It can be ended and repeated at any time.",
+		Example: "cdc-outbox repair -c cdc-outbox.yaml --since 24h\n" +
+			"cdc-outbox repair -c cdc-outbox.yaml --publish",
+		Prepare: func(flags *flag.FlagSet) action {
+			o := declareAudit(flags)
+			publish := flags.Bool("publish", false, "publish the missing events; otherwise only list them")
+			return func(ctx context.Context, p *program) error {
+				return audited(p, o, func(cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
+					return admin.Repair(ctx, cfg, opts, *publish)
+				})
+			}
+		},
+	}
+}
+
+func verifyVerb() verb {
+	return verb{
+		Name:    "verify",
+		Summary: "tells whether all events of the outbox are in Kafka, for a cron job",
+		Detail: "It compares by event id, as repair does, and changes nothing. Exit code 3 if events are\n" +
+			"missing, 2 if of some of them nothing is known.",
+		Example: "cdc-outbox verify -c cdc-outbox.yaml --since 24h",
+		Prepare: func(flags *flag.FlagSet) action {
+			o := declareAudit(flags)
+			return func(ctx context.Context, p *program) error {
+				return audited(p, o, func(cfg *config.Config, opts admin.AuditOptions) (*admin.Audit, error) {
+					return admin.Verify(ctx, cfg, opts)
+				})
+			}
+		},
+	}
+}
+
+// auditFlags are the flags of the verbs that compare the outbox with Kafka.
+type auditFlags struct {
+	*adminFlags
+	since, until moment
+	ids, topics  texts
+	list         *uint
+	dir          *string
+	timeout      *time.Duration
+}
+
+func declareAudit(flags *flag.FlagSet) *auditFlags {
+	o := &auditFlags{
+		adminFlags: declareAdmin(flags),
+		list:       flags.Uint("list", 20, "list at most `N` missing events"),
+		dir:        flags.String("tmp", "", "the `DIRECTORY` for the ids: 52 bytes for a row, 16 for a record"),
+		timeout:    flags.Duration("timeout", 2*time.Minute, "how long to wait for the slot, and for brokers that do not answer"),
+	}
+	flags.Var(&o.since, "since", "only rows from this `TIME` on: 2026-11-01T00:00:00Z, or 24h for so long ago")
+	flags.Var(&o.until, "until", "only rows before this `TIME`")
+	flags.Var(&o.ids, "id", "only the row with this event `ID`; repeatable")
+	flags.Var(&o.topics, "topic", "look in this `TOPIC`, too, as after a change of route.topic; repeatable")
+	return o
+}
+
+// options are the flags' for the audit.
+func (o *auditFlags) options(p *program) (admin.AuditOptions, error) {
+	switch {
+	case *o.timeout <= 0:
+		return admin.AuditOptions{}, failure.Configf("leave it out, or give for example --timeout 5m", "--timeout %s is no time to wait", *o.timeout)
+	case !o.since.IsZero() && !o.until.IsZero() && !o.since.Before(o.until.Time):
+		return admin.AuditOptions{}, failure.Configf("give an earlier --since", "no row is from %s on and before %s", &o.since, &o.until)
+	}
+	return admin.AuditOptions{
+		Since: o.since.Time, Until: o.until.Time, IDs: o.ids, Topics: o.topics,
+		List: int(*o.list), Dir: *o.dir, Timeout: *o.timeout, Notes: p.stderr,
+	}, nil
+}
+
+// audited runs an audit and shows its report.
+func audited[R interface {
+	comparable
+	report
+}](p *program, o *auditFlags, look func(*config.Config, admin.AuditOptions) (R, error)) error {
+	cfg, err := o.loadOne(p)
+	if err != nil {
+		return err
+	}
+	opts, err := o.options(p)
+	if err != nil {
+		return err
+	}
+	r, err := look(cfg, opts)
+	return decided(p, *o.asJSON, r, err)
+}
+
+// moment is a flag with a time, or with a duration before the present.
+type moment struct{ time.Time }
+
+// Set implements flag.Value.
+func (m *moment) Set(text string) error {
+	if ago, err := time.ParseDuration(text); err == nil {
+		m.Time = time.Now().Add(-ago)
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	m.Time = at
+	return err
+}
+
+// String implements flag.Value.
+func (m *moment) String() string {
+	if m == nil || m.IsZero() {
+		return ""
+	}
+	return m.Format(time.RFC3339)
+}
+
+// texts is a flag that may be repeated.
+type texts []string
+
+// Set implements flag.Value.
+func (t *texts) Set(text string) error {
+	*t = append(*t, text)
+	return nil
+}
+
+// String implements flag.Value.
+func (t *texts) String() string { return "" }

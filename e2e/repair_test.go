@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+)
+
+// The slot is dropped under load, and what was committed since is not in the log
+// of any slot. Three commands bring all of it, in order per key: accept-gap, run,
+// and repair beside it. A verify finds all there, and a second repair nothing to
+// do.
+func TestE2ERepairAfterALostSlot(t *testing.T) {
+	for name, o := range map[string]options{
+		"at_least_once": {unread: true},
+		"exactly_once":  {unread: true, exactlyOnce: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, o)
+			c := w.start()
+			stream := w.insertAlways()
+			w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(100))
+			c.kill()
+			w.dropSlot(w.slot)
+			stream.await(t, 200)
+			w.wantExit(3, w.config, "run")
+			w.wantExit(3, w.config, "verify")
+			w.wantExit(0, w.config, "setup", "--accept-gap", "--yes")
+			stream.await(t, 200)
+			c = w.start()
+			stream.await(t, 200)
+
+			said := w.wantExit(0, w.config, "repair", "--publish", "--tmp", t.TempDir())
+			if strings.Contains(said, "published 0,") || !strings.Contains(said, "dead-lettered 0, skipped 0") {
+				t.Errorf("repair says %s", said)
+			}
+			written := stream.end(t)
+			w.wantEach(written, o.exactlyOnce)
+			if said := w.wantExit(0, w.config, "verify"); !strings.Contains(said, fmt.Sprintf("%d rows, %[1]d of them in Kafka, 0 missing, 0 unknown", written)) {
+				t.Errorf("verify says %s", said)
+			}
+			if said := w.wantExit(0, w.config, "repair", "--publish"); !strings.Contains(said, " 0 missing,") {
+				t.Errorf("a second repair says %s", said)
+			}
+			c.stop()
+		})
+	}
+}
+
+// inserts are events that are committed one after the other, from 1 on.
+type inserts struct {
+	written atomic.Int64
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+	err     error
+}
+
+// insertAlways inserts events until end, by a connection of its own. The keys are
+// five.
+func (w *world) insertAlways() *inserts {
+	conn := connect(w.t, w.url)
+	ctx, stop := context.WithCancel(context.Background())
+	w.t.Cleanup(stop)
+	s := &inserts{stop: stop}
+	s.ended.Go(func() {
+		for n := int64(1); ctx.Err() == nil; n++ {
+			_, s.err = conn.Exec(context.Background(), fmt.Sprintf(
+				`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES ('%s', 'order', 'key %d', 'Placed', '%d')`, eventID(int(n)), n%5, n))
+			if s.err != nil {
+				return
+			}
+			s.written.Store(n)
+		}
+	})
+	return s
+}
+
+// await returns once so many events more are committed.
+func (s *inserts) await(t *testing.T, more int64) {
+	t.Helper()
+	want := s.written.Load() + more
+	await.Until(t, "events are inserted", func() bool { return s.written.Load() >= want })
+}
+
+func (s *inserts) end(t *testing.T) (written int) {
+	t.Helper()
+	s.stop()
+	s.ended.Wait()
+	must.OK(t, s.err)
+	return int(s.written.Load())
+}
+
+// wantEach wants events 1 to written in the topic, each once or, not exactly, at
+// least once. Those that repair published are in order per key, and so are the
+// others.
+func (w *world) wantEach(written int, exactly bool) {
+	w.t.Helper()
+	seen, counted := map[string]int{}, 0
+	records := w.broker.Consume(w.t, []string{topicOf("order")}, func(all []*kgo.Record) bool {
+		for _, r := range all[counted:] {
+			seen[string(r.Value)]++
+		}
+		counted = len(all)
+		return len(seen) >= written
+	})
+	if exactly && len(records) != written {
+		w.t.Errorf("%d records of %d events, want each once", len(records), written)
+	}
+	last := map[string]int{}
+	for _, r := range records {
+		var n int
+		must.Get(fmt.Sscan(string(r.Value), &n))(w.t)
+		way := fmt.Sprintf("%s, repaired: %v", r.Key, r.Headers[len(r.Headers)-1].Key == "cdc-repair")
+		if n <= last[way] && exactly {
+			w.t.Errorf("%s: event %d comes after %d", way, n, last[way])
+		}
+		last[way] = max(last[way], n)
+	}
+}

@@ -1,0 +1,275 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+)
+
+// AuditOptions say which rows are compared with Kafka, and how.
+type AuditOptions struct {
+	// Since and Until choose the rows by their time: from Since on, before Until;
+	// zero: no bound.
+	Since, Until time.Time
+	// IDs are the ids of the only rows looked at; empty: all.
+	IDs []string
+	// Topics may have events beside those that rows are routed to.
+	Topics []string
+	// List is how many missing events are listed at most.
+	List int
+	// Dir is for the files with ids; "" is the system's directory.
+	Dir string
+	// Timeout bounds the wait for the slot, and for brokers that do not answer.
+	Timeout time.Duration
+	// Notes takes messages about the progress.
+	Notes io.Writer
+}
+
+// Audit says which events of the outbox are missing in Kafka.
+type Audit struct {
+	Tables []string  `json:"tables"`
+	Since  time.Time `json:"since,omitzero"`
+	Until  time.Time `json:"until,omitzero"`
+	// Rows, Found, Missing and Unknown count rows. Unknown ones have no record, and
+	// Limits says why that proves nothing.
+	Rows    int64 `json:"rows"`
+	Found   int64 `json:"found"`
+	Missing int64 `json:"missing"`
+	Unknown int64 `json:"unknown"`
+	// RowSum and FoundSum are sums of the ids, in any order, of the rows and of
+	// those that records have.
+	RowSum   string `json:"row_sum"`
+	FoundSum string `json:"found_sum"`
+	// Records is the number of records with an event id that were read, Repeated
+	// how many of them have the id of another.
+	Records  int64          `json:"records"`
+	Repeated int64          `json:"repeated"`
+	Topics   []MissingTopic `json:"topics"`
+	// Events are the first of the missing events, in the order of publication.
+	Events []MissingEvent `json:"events"`
+	// Order says what the order of publication is taken from, by table.
+	Order map[string]string `json:"order"`
+	// Limits say what cannot be known.
+	Limits []string `json:"limits"`
+}
+
+// MissingTopic counts the missing events of a topic.
+type MissingTopic struct {
+	Topic   string `json:"topic"`
+	Missing int64  `json:"missing"`
+}
+
+// MissingEvent is an event that is not in Kafka.
+type MissingEvent struct {
+	ID    string    `json:"id"`
+	Topic string    `json:"topic"`
+	Key   string    `json:"key"`
+	At    time.Time `json:"at,omitzero"` // the time of the row
+}
+
+// auditor compares rows with records.
+type auditor struct {
+	*session
+	verb     string
+	opts     AuditOptions
+	cluster  *cluster
+	held     *catalog.HeldSnapshot
+	end      pg.LSN // all rows of the snapshot were committed before; 0 where rows are polled
+	tables   []*auditedTable
+	leaves   map[uint32]*auditedTable // by the OID of the table that has the rows
+	ids      *audit.Audit
+	topics   *audit.Topics
+	read     atomic.Int64 // rows
+	notes    sync.Mutex   // guards opts.Notes
+	result   *Audit
+	nameless int64 // rows without an event id
+	// settle is called where the slot cannot be read, before the last records are:
+	// it ends what an instance may still have on its way. nil: nothing does.
+	settle func(context.Context) error
+}
+
+// auditedTable is an outbox table.
+type auditedTable struct {
+	name     pg.Table
+	rel      *pg.Relation
+	charset  *pg.Charset
+	identity []string // columns: id, key and topic
+	order    catalog.Order
+	time     string // the column with the time of a row; "" for none
+	waits    string // the condition of rows that wait for a poll; "" where rows are streamed
+	where    string // the condition of the rows that are compared; "" for all
+}
+
+// newAuditor connects for the verb, and finds what would end the comparison
+// later.
+func newAuditor(ctx context.Context, verb string, cfg *config.Config, opts AuditOptions) (*auditor, error) {
+	a := &auditor{verb: verb, opts: opts, leaves: make(map[uint32]*auditedTable), result: &Audit{
+		Since: opts.Since, Until: opts.Until, Topics: []MissingTopic{}, Events: []MissingEvent{}, Limits: []string{},
+		Order: map[string]string{},
+	}}
+	if err := a.open(ctx, cfg); err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *auditor) open(ctx context.Context, cfg *config.Config) (err error) {
+	switch {
+	case len(cfg.Source.Tables) == 0:
+		return noTable(a.verb, "nothing but the log has them")
+	case cfg.Sink.Kafka == nil:
+		return failure.Configf("set sink.kafka", "%s compares the outbox with Kafka, and the sink is stdout", a.verb)
+	}
+	unheaded := *cfg // the position of a row is known from the log only
+	unheaded.Event.PositionHeaders = false
+	if a.session, err = open(ctx, &unheaded); err != nil {
+		return err
+	}
+	if err = a.primary(ctx); err != nil {
+		return err
+	}
+	a.cluster = newCluster(cfg)
+	if err = a.cluster.connect(ctx); err != nil {
+		a.cluster = nil
+		return err
+	}
+	if err = a.readTables(ctx); err != nil {
+		return err
+	}
+	a.ids, err = audit.New(a.opts.Dir)
+	return err
+}
+
+func (a *auditor) close() {
+	a.held.Release()
+	if a.ids != nil {
+		a.ids.Close()
+	}
+	if a.cluster != nil {
+		a.cluster.client.Close()
+	}
+	if a.session != nil {
+		a.session.close()
+	}
+}
+
+// readTables finds out how each table is read.
+func (a *auditor) readTables(ctx context.Context) error {
+	charset, err := catalog.ReadCharset(ctx, a.conn)
+	if err != nil {
+		return err
+	}
+	for _, name := range a.cfg.Source.Tables {
+		if err := a.mayRead(ctx, name, a.verb+" reads the rows"); err != nil {
+			return err
+		}
+		t, err := a.readTable(ctx, name)
+		if err != nil {
+			return err
+		}
+		t.charset = charset
+		a.tables = append(a.tables, t)
+		a.result.Tables = append(a.result.Tables, name.String())
+		a.result.Order[name.String()] = t.order.By
+	}
+	return nil
+}
+
+func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, error) {
+	t := &auditedTable{name: name}
+	if a.polls() {
+		polled, err := a.readPolled(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(polled.Marked()) == 0 {
+			return nil, failure.Configf("compare with the application's own data", "table %s keeps no published rows (source.poll.after_publish: delete), so nothing can be compared", name)
+		}
+		t.rel, t.waits = polled.Relation, polled.Condition()
+	} else {
+		rel, ok, err := catalog.ReadSent(ctx, a.conn, name, a.cfg.Source.Publication)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, catalog.Missing(ctx, a.conn, name)
+		}
+		t.rel = rel
+	}
+	if err := a.router.Bind(t.rel); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.identity, err = a.router.IdentityColumns(t.rel); err != nil {
+		return nil, err
+	}
+	t.time = timeColumn(t.rel, a.cfg.Retention.Column, a.cfg.Event.Timestamp)
+	if t.order, err = catalog.ReadOrder(ctx, a.conn, name, t.time); err != nil {
+		return nil, err
+	}
+	t.where, err = a.chosen(t)
+	return t, err
+}
+
+// timeColumn is the first of the columns that the table has with a time.
+func timeColumn(rel *pg.Relation, names ...string) string {
+	for _, name := range names {
+		if slices.ContainsFunc(rel.Columns, func(c pg.Column) bool {
+			return c.Name == name && (c.Type == pgtype.TimestamptzOID || c.Type == pgtype.TimestampOID)
+		}) {
+			return name
+		}
+	}
+	return ""
+}
+
+// chosen is the condition of the rows that are compared.
+func (a *auditor) chosen(t *auditedTable) (string, error) {
+	var and []string
+	if t.waits != "" {
+		and = append(and, "NOT ("+t.waits+")")
+	}
+	if len(a.opts.IDs) > 0 {
+		ids := make([]string, len(a.opts.IDs))
+		for i, id := range a.opts.IDs {
+			ids[i] = pgsql.Literal(id)
+		}
+		and = append(and, pgsql.Name(t.identity[0])+"::text IN ("+strings.Join(ids, ", ")+")")
+	}
+	for _, bound := range []struct {
+		at time.Time
+		is string
+	}{{a.opts.Since, " >= "}, {a.opts.Until, " < "}} {
+		if bound.at.IsZero() {
+			continue
+		}
+		if t.time == "" {
+			return "", failure.Configf("leave out --since and --until, or name the column in retention.column",
+				"table %s has no column with the time of a row", t.name)
+		}
+		and = append(and, pgsql.Name(t.time)+bound.is+"timestamptz "+pgsql.Literal(bound.at.UTC().Format(time.RFC3339Nano)))
+	}
+	return strings.Join(and, " AND "), nil
+}
+
+// note writes a line about the progress, from any goroutine.
+func (a *auditor) note(line string) {
+	a.notes.Lock()
+	defer a.notes.Unlock()
+	fmt.Fprintln(a.opts.Notes, line)
+}

@@ -1,0 +1,275 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// compare finds the missing rows. Tables and topics are read side by side; then
+// it waits until the slot has confirmed the snapshot's rows, and reads what has
+// come to the topics since.
+func (a *auditor) compare(ctx context.Context) (err error) {
+	if a.held, err = catalog.HoldSnapshot(ctx, a.cfg.Source.URL.Reveal(), ""); err != nil {
+		return err
+	}
+	if err := a.fixEnd(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.topics = audit.NewTopics(ctx, a.cluster.client, a.ids, a.readOptions(), a.everywhere()...)
+	defer a.tell()()
+	rowsErr := a.rows(a.topics.Context())
+	if rowsErr != nil {
+		cancel(rowsErr)
+	}
+	if err := a.topics.Wait(); err != nil && rowsErr == nil {
+		return err
+	}
+	if rowsErr != nil {
+		return rowsErr
+	}
+	if err := a.awaitSlot(ctx); err != nil {
+		return err
+	}
+	if err := a.topics.Finish(ctx); err != nil {
+		return err
+	}
+	if err := a.judge(); err != nil {
+		return err
+	}
+	return a.list(ctx)
+}
+
+// judge compares what was read.
+func (a *auditor) judge() error {
+	counts, err := a.ids.Compare(a.topics.Known)
+	if err != nil {
+		return err
+	}
+	r := a.result
+	r.Rows, r.Found, r.Missing, r.Unknown = counts.Rows+a.nameless, counts.Found, counts.Missing, counts.Unknown+a.nameless
+	r.RowSum, r.FoundSum = counts.RowSum.String(), counts.FoundSum.String()
+	r.Records, r.Repeated = counts.Records, counts.Repeated
+	r.Limits = append(append(r.Limits, a.limits()...), a.topics.Limits()...)
+	return nil
+}
+
+// limits say what the table and the configuration hide.
+func (a *auditor) limits() (lines []string) {
+	if a.nameless > 0 {
+		lines = append(lines, fmt.Sprintf("%d rows have no event id, so no record can be told to be theirs", a.nameless))
+	}
+	if after := a.cfg.Retention.After; after > 0 && a.opts.Since.Before(time.Now().Add(-after)) {
+		lines = append(lines, fmt.Sprintf("rows older than %s are deleted (retention.after): of their events nothing is known", after))
+	}
+	if a.cfg.Errors.OnBadEvent == transform.BadEventSkip {
+		lines = append(lines, "errors.on_bad_event is skip: an event that was skipped counts as missing")
+	}
+	if a.cfg.Source.Mode == config.ModeMessage {
+		lines = append(lines, "messages are in the log only: of their events nothing is known")
+	}
+	return lines
+}
+
+// readOptions are those of the topics. The time of a record says something of
+// the row's only where no column gives it.
+func (a *auditor) readOptions() audit.ReadOptions {
+	return audit.ReadOptions{
+		Since: a.opts.Since, Timed: a.cfg.Event.Timestamp == "", Patience: a.opts.Timeout, Note: a.note,
+		Allow: func(topic string) string {
+			return a.cluster.cfg.Tools().Allow("Read --operation DescribeConfigs", topic)
+		},
+	}
+}
+
+// everywhere are the topics that may have the event of any row.
+func (a *auditor) everywhere() []string {
+	topics := a.opts.Topics
+	if a.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
+		topics = append(topics[:len(topics):len(topics)], a.cfg.Errors.DeadLetterTopic)
+	}
+	return topics
+}
+
+// fixEnd marks the log behind the snapshot, and refuses to wait for a slot that
+// nobody reads.
+func (a *auditor) fixEnd(ctx context.Context) (err error) {
+	if a.polls() {
+		return nil // a row that was marked was published before
+	}
+	if a.end, err = catalog.MarkLog(ctx, a.conn, "cdc-outbox.repair"); err != nil {
+		return err
+	}
+	slot, open, err := a.slot(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !open:
+		a.result.Limits = append(a.result.Limits, fmt.Sprintf("slot %q cannot be read: rows written after the start of this command were not looked at", a.cfg.Source.Slot))
+	case !slot.Active && slot.ConfirmedFlush < a.end:
+		return &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it",
+			Err: fmt.Errorf("slot %q still has log to be published, from %s on, and nobody reads it: nothing is known to be missing before that is done", a.cfg.Source.Slot, slot.ConfirmedFlush)}
+	}
+	return nil
+}
+
+// slot reads the slot; open tells that it can be read, so that events may be on
+// their way.
+func (a *auditor) slot(ctx context.Context) (slot catalog.Slot, open bool, err error) {
+	slot, exists, err := catalog.ReadSlot(ctx, a.conn, a.cfg.Source.Slot)
+	if err != nil || !exists {
+		return slot, false, err
+	}
+	_, lost := slot.Lost()
+	return slot, !lost, nil
+}
+
+// slotPause is the time between two looks at the slot.
+const slotPause = 200 * time.Millisecond
+
+// awaitSlot waits until the events of all rows of the snapshot are in Kafka, if
+// they ever get there.
+func (a *auditor) awaitSlot(ctx context.Context) error {
+	if a.polls() {
+		return nil
+	}
+	deadline := time.Now().Add(a.opts.Timeout)
+	for told := false; ; told = true {
+		slot, open, err := a.slot(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !open && a.settle != nil:
+			return a.settle(ctx)
+		case !open, slot.ConfirmedFlush >= a.end:
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return &failure.Error{Class: failure.Transient, Remedy: "see `cdc-outbox status`, and repeat the command, with a longer --timeout",
+				Err: fmt.Errorf("slot %q has not confirmed %s within %s, so events may still be on their way; it is at %s", slot.Name, a.end, a.opts.Timeout, slot.ConfirmedFlush)}
+		}
+		if !told {
+			a.note(fmt.Sprintf("waiting until slot %q has confirmed %s", slot.Name, a.end))
+		}
+		if err := backoff.Sleep(ctx, slotPause); err != nil {
+			return err
+		}
+	}
+}
+
+// rows reads the tables.
+func (a *auditor) rows(ctx context.Context) error {
+	for _, t := range a.tables {
+		err := catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
+			Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
+			Where: t.where, AnyOrder: true, Only: t.identity,
+			Also: []string{"tableoid::oid", "ctid", t.order.Numbers[0], t.order.Numbers[1], t.micros()},
+		}, func(row *pg.Row, also [][]byte) error { return a.row(t, row, also) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// micros is the SQL expression of a row's time.
+func (t *auditedTable) micros() string {
+	if t.time == "" {
+		return "NULL::int8"
+	}
+	return catalog.Micros(t.time)
+}
+
+// row adds a row, whose other columns are not read.
+func (a *auditor) row(t *auditedTable, row *pg.Row, also [][]byte) error {
+	ev, routeErr := a.router.Route(row)
+	defer ev.Release()
+	topic := ev.Record.Topic
+	if bad, ok := errors.AsType[*transform.BadEvent](routeErr); ok && (bad.Reason == transform.ReasonIllegalTopic || bad.Reason == transform.ReasonNullRoute) {
+		topic = a.cfg.Errors.DeadLetterTopic // where else it could be
+	}
+	if ev.ID == nil {
+		a.nameless++
+		return nil
+	}
+	entry := audit.Entry{Key: audit.KeyOf(ev.ID)}
+	var err error
+	if entry.Place, err = place(also[0], also[1]); err != nil {
+		return err
+	}
+	for i, at := range []*int64{&entry.Order[0], &entry.Order[1], &entry.At} {
+		if *at, err = number(also[2+i]); err != nil {
+			return err
+		}
+	}
+	if entry.Topic, err = a.topics.Index(topic); err != nil {
+		return err
+	}
+	if a.leaves[entry.Table] == nil {
+		a.leaves[entry.Table] = t
+	}
+	a.read.Add(1)
+	return a.ids.Row(&entry)
+}
+
+// number reads an int8; NULL is before all others.
+func number(text []byte) (int64, error) {
+	if text == nil {
+		return audit.NoTime, nil
+	}
+	return strconv.ParseInt(string(text), 10, 64)
+}
+
+// place reads tableoid and ctid, as (block,offset).
+func place(table, ctid []byte) (p audit.Place, err error) {
+	block, offset, ok := strings.Cut(strings.Trim(string(ctid), "()"), ",")
+	t, tableErr := strconv.ParseUint(string(table), 10, 32)
+	b, blockErr := strconv.ParseUint(block, 10, 32)
+	o, offsetErr := strconv.ParseUint(offset, 10, 16)
+	if err := errors.Join(tableErr, blockErr, offsetErr); err != nil || !ok {
+		return p, fmt.Errorf("read the place of a row: %q: %w", ctid, err)
+	}
+	return audit.Place{Table: uint32(t), Block: uint32(b), Offset: uint16(o)}, nil
+}
+
+// tellEvery is the time between two lines about the progress.
+const tellEvery = 10 * time.Second
+
+// tell writes lines about the progress until stop is called, which waits for its
+// goroutine.
+func (a *auditor) tell() (stop func()) {
+	began := time.Now()
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticks := time.NewTicker(tellEvery)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-ticks.C:
+				records, ahead := a.topics.Progress()
+				a.note(fmt.Sprintf("%s: read %d rows and %d records; %d records of the topics are ahead",
+					time.Since(began).Round(time.Second), a.read.Load(), records, ahead))
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}

@@ -1,0 +1,50 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteText prints the report for people.
+func (r *Audit) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d rows, %d of them in Kafka, %d missing, %d unknown; %d records read\n",
+		strings.Join(r.Tables, ", "), r.Rows, r.Found, r.Missing, r.Unknown, r.Records)
+	fmt.Fprintf(&b, "sum of the ids: %s, of those in Kafka: %s\n", r.RowSum, r.FoundSum)
+	for _, t := range r.Topics {
+		fmt.Fprintf(&b, "missing in topic %s: %d\n", t.Topic, t.Missing)
+	}
+	for _, e := range r.Events {
+		fmt.Fprintf(&b, "    %s  key %q  %s\n", e.ID, e.Key, e.Topic)
+	}
+	if more := r.Missing - int64(len(r.Events)); more > 0 && len(r.Events) > 0 {
+		fmt.Fprintf(&b, "    and %d more\n", more)
+	}
+	for _, limit := range r.Limits {
+		fmt.Fprintf(&b, "not known: %s\n", limit)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteText prints the report for people.
+func (r *RepairReport) WriteText(w io.Writer) error {
+	if err := r.Audit.WriteText(w); err != nil {
+		return err
+	}
+	if r.Missing == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for _, table := range r.Tables {
+		fmt.Fprintf(&b, "order of %s: %s\n", table, r.Order[table])
+	}
+	if r.publish {
+		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
+	} else {
+		fmt.Fprintln(&b, "nothing was published; to publish the missing events: cdc-outbox repair --publish")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

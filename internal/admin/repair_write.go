@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// write publishes the missing events. After an interruption a second repair finds
+// what the first has published.
+func (r *repair) write(ctx context.Context) error {
+	if r.report.Missing == 0 {
+		return nil
+	}
+	d := delivery.New(delivery.Options{
+		Policy: r.cfg.Errors.OnBadEvent, Remedy: func(*transform.Event, *transform.BadEvent) string {
+			return "set errors.on_bad_event to dead_letter or skip, by --set, and repeat the command"
+		},
+		Metrics: repaired{r.report}, Digest: digest.New(zap.NewNop()),
+	})
+	deliver, closeSink, err := r.sink(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer closeSink()
+	return r.groups(ctx, func(items []delivery.Item) error {
+		for _, it := range items {
+			it.Event.SetRepair(r.began)
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, r.untaken())
+		defer cancel()
+		return deliver(ctx, len(items), func(i int) *delivery.Item { return &items[i] })
+	})
+}
+
+// deliver writes a group of events.
+type deliver func(ctx context.Context, n int, at func(int) *delivery.Item) error
+
+// untaken is the error of a group that brokers did not take in time.
+func (r *repair) untaken() error {
+	return &failure.Error{Class: failure.Transient, Remedy: "see `cdc-outbox check`, and repeat the command, which finds what was published until now",
+		Err: fmt.Errorf("brokers have not taken the missing events within %s", r.opts.Timeout)}
+}
+
+// waits notes what a delivery waits for.
+type waits struct {
+	sink.Observer // which does nothing
+	*repair
+}
+
+// TopicWaiting implements sink.Observer.
+func (w waits) TopicWaiting(topic string, waiting bool) {
+	if waiting {
+		w.note(fmt.Sprintf("waiting for topic %q, which does not exist: %s", topic, sink.CreateCommand(*w.cfg.Sink.Kafka, topic)))
+	}
+}
+
+// Refused implements sink.Observer.
+func (w waits) Refused(reason, remedy string) {
+	if reason != "" {
+		w.note("brokers refuse records: " + reason + "; " + remedy)
+	}
+}
+
+// sink opens what the events are written by: with exactly_once in transactions
+// of an id of its own, so that a repair that was left for dead cannot write any
+// more.
+func (r *repair) sink(ctx context.Context, d *delivery.Delivery) (deliver deliver, closeSink func(), err error) {
+	opts := []sink.Option{sink.WithDeadLetterTopic(r.cfg.Errors.DeadLetterTopic), sink.WithObserver(waits{sink.Unobserved, r})}
+	if !wiring.ExactlyOnce(r.cfg) {
+		out, err := sink.NewKafka(*r.cfg.Sink.Kafka, opts...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(ctx context.Context, n int, at func(int) *delivery.Item) error {
+			_, err := d.Deliver(ctx, out, n, at)
+			return err
+		}, out.Close, nil
+	}
+	id, err := wiring.TransactionalID(r.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := sink.NewTransactions(*r.cfg.Sink.Kafka, id+"/repair", opts...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := out.Claim(ctx); err != nil {
+		out.Close()
+		return nil, nil, err
+	}
+	return func(ctx context.Context, n int, at func(int) *delivery.Item) error {
+		return transact(ctx, d, out, n, at)
+	}, out.Close, nil
+}
+
+// transact writes a group in transactions, one for each run up to a bad event
+// that stops.
+func transact(ctx context.Context, d *delivery.Delivery, out *sink.Transactions, n int, at func(int) *delivery.Item) error {
+	if err := d.Await(ctx, out, n, at, func() error { return nil }); err != nil {
+		return err
+	}
+	_, err := d.Transact(ctx, out, n, at, func(int) (*kgo.Record, error) { return nil, nil })
+	return err
+}
+
+// repaired counts for the report.
+type repaired struct{ *RepairReport }
+
+// Published implements delivery.Metrics.
+func (r repaired) Published(events []*transform.Event) {
+	r.RepairReport.Published += int64(len(events))
+}
+
+// DeadLettered implements delivery.Metrics.
+func (r repaired) DeadLettered(transform.Reason) { r.RepairReport.DeadLettered++ }
+
+// Skipped implements delivery.Metrics.
+func (r repaired) Skipped(transform.Reason) { r.RepairReport.Skipped++ }
+
+// Warned implements delivery.Metrics.
+func (repaired) Warned(transform.Warning) {}

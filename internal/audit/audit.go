@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+// shares is the number of parts that ids are divided into. Of each set, one
+// part is in memory at a time: of 100 million rows, 45 MiB.
+const shares = 128
+
+// Audit collects the rows of a table and the ids of records, and compares them.
+// Close frees the disk.
+type Audit struct {
+	rows    spills
+	mu      sync.Mutex // guards records
+	records spills
+	missing sorter
+}
+
+// New keeps the ids in dir; "" is the system's directory for such files.
+func New(dir string) (*Audit, error) {
+	rows, err := newSpills(dir, shares, entryBytes)
+	if err != nil {
+		return nil, err
+	}
+	records, err := newSpills(dir, shares, len(Key{}))
+	if err != nil {
+		rows.close()
+		return nil, err
+	}
+	return &Audit{rows: rows, records: records, missing: sorter{dir: dir, chunk: chunk}}, nil
+}
+
+// Close removes what is on disk.
+func (a *Audit) Close() {
+	a.rows.close()
+	a.records.close()
+	a.missing.close()
+}
+
+// Row adds a row. A single goroutine calls it.
+func (a *Audit) Row(e *Entry) error {
+	var item [entryBytes]byte
+	e.encode(item[:])
+	return a.rows[e.Key.share(shares)].write(item[:])
+}
+
+// Record adds the id of a record. It may be called from several goroutines,
+// also beside Row.
+func (a *Audit) Record(id []byte) error {
+	key := KeyOf(id)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.records[key.share(shares)].write(key[:])
+}
+
+// Counts are the result of a comparison.
+type Counts struct {
+	Rows, Found, Missing, Unknown int64
+	// Records is the number of records read, Repeated how many of them have
+	// the id of another, and Others how many ids of them belong to no row.
+	Records, Repeated, Others int64
+	// RowSum and FoundSum are the sums of the ids of the rows, and of those that
+	// records have, whatever the order.
+	RowSum, FoundSum Sum
+}
+
+// Sum adds ids up. Equal sums are those of equal sets, but for a chance of 2^-128.
+type Sum [2]uint64
+
+// add adds an id that is in the set once.
+func (s *Sum) add(k Key) {
+	hash := sha256.Sum256(k[:]) // sums of the ids themselves are equal for many other sets
+	var carry uint64
+	s[1], carry = bits.Add64(s[1], binary.BigEndian.Uint64(hash[8:]), 0)
+	s[0], _ = bits.Add64(s[0], binary.BigEndian.Uint64(hash[:]), carry)
+}
+
+// String is the sum in hexadecimal digits.
+func (s Sum) String() string { return fmt.Sprintf("%016x%016x", s[0], s[1]) }
+
+// Compare compares all that was added; no Row or Record follows. known tells of
+// a row without a record whether it is missing; otherwise it is unknown.
+func (a *Audit) Compare(known func(*Entry) bool) (Counts, error) {
+	c := Counts{Rows: a.rows.items(), Records: a.records.items()}
+	var rows []Entry
+	var records []Key
+	for n := range shares {
+		var err error
+		if rows, err = readRows(a.rows[n], rows[:0]); err != nil {
+			return c, err
+		}
+		if records, err = readKeys(a.records[n], records[:0]); err != nil {
+			return c, err
+		}
+		if err := a.merge(&c, rows, records, known); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// merge compares one share of rows and records, both sorted by key.
+func (a *Audit) merge(c *Counts, rows []Entry, records []Key, known func(*Entry) bool) error {
+	distinct := slices.Compact(records)
+	c.Repeated += int64(len(records) - len(distinct))
+	next, matched := 0, 0
+	for i := range rows {
+		row := &rows[i]
+		first := i == 0 || rows[i-1].Key != row.Key
+		if first {
+			c.RowSum.add(row.Key)
+		}
+		for next < len(distinct) && bytes.Compare(distinct[next][:], row.Key[:]) < 0 {
+			next++
+		}
+		switch {
+		case next < len(distinct) && distinct[next] == row.Key:
+			c.Found++
+			if first {
+				matched++
+				c.FoundSum.add(distinct[next])
+			}
+		case known(row):
+			c.Missing++
+			if err := a.missing.add(row); err != nil {
+				return err
+			}
+		default:
+			c.Unknown++
+		}
+	}
+	c.Others += int64(len(distinct) - matched)
+	return nil
+}
+
+// Missing calls fn with the missing rows in the order of their publication, up
+// to the first error. It follows Compare, and may be called again.
+func (a *Audit) Missing(fn func(*Entry) error) error { return a.missing.each(fn) }
+
+func readRows(s *spill, into []Entry) ([]Entry, error) {
+	c, err := s.cursor()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		item, err := c.next()
+		if item == nil {
+			slices.SortFunc(into, func(a, b Entry) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+			return into, err
+		}
+		var e Entry
+		e.decode(item)
+		into = append(into, e)
+	}
+}
+
+func readKeys(s *spill, into []Key) ([]Key, error) {
+	c, err := s.cursor()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		item, err := c.next()
+		if item == nil {
+			slices.SortFunc(into, func(a, b Key) int { return bytes.Compare(a[:], b[:]) })
+			return into, err
+		}
+		into = append(into, Key(item))
+	}
+}

@@ -1,0 +1,399 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// Skew is how far the clocks of PostgreSQL, the connector and the brokers are
+// expected to differ at most.
+const Skew = time.Hour
+
+// readers is how many partitions are read at a time; each holds a fetched
+// mebibyte, unpacked.
+const readers = 2
+
+// ReadOptions say what is read of topics.
+type ReadOptions struct {
+	// Since skips records with an earlier time, less Skew; zero reads all.
+	Since time.Time
+	// Timed tells that the time of a record is never before that of its row, by
+	// more than Skew.
+	Timed bool
+	// Patience is how long brokers may fail to answer, one question after the
+	// other, until the read fails.
+	Patience time.Duration
+	// Note takes a line about a wait. It may be called from several goroutines.
+	Note func(string)
+	// Allow is the remedy where brokers do not let the topic be read.
+	Allow func(topic string) string
+}
+
+// Topics reads the ids of records into an Audit.
+type Topics struct {
+	client *kgo.Client
+	audit  *Audit
+	opts   ReadOptions
+
+	slots chan struct{} // as many as partitions may be read
+	group *errgroup.Group
+	ctx   context.Context // of group
+
+	logs  []*topicLog // by index; written by Index only
+	index map[string]uint16
+	// everywhere are the topics that may have the event of any row.
+	everywhere []*topicLog
+
+	records, ahead atomic.Int64
+}
+
+// topicLog is a topic, as far as it is read. Its reader owns it until Finish.
+type topicLog struct {
+	name   string
+	id     [16]byte
+	absent bool
+	// next is where to go on, by partition.
+	next map[int32]int64
+	// begins is the time of the oldest record, at the latest, where older ones
+	// were deleted; zero: none were.
+	begins    time.Time
+	compacted bool
+}
+
+// NewTopics returns a reader that has read nothing. The client stays the
+// caller's. everywhere are topics that may have the event of any row.
+func NewTopics(ctx context.Context, client *kgo.Client, audit *Audit, opts ReadOptions, everywhere ...string) *Topics {
+	t := &Topics{client: client, audit: audit, opts: opts, slots: make(chan struct{}, readers), index: make(map[string]uint16)}
+	t.group, t.ctx = errgroup.WithContext(ctx)
+	for _, name := range everywhere {
+		if n, err := t.Index(name); err == nil {
+			t.everywhere = append(t.everywhere, t.logs[n])
+		}
+	}
+	return t
+}
+
+// Index returns the number of a topic; the first call for a topic begins to read
+// it. A single goroutine calls Index and Name.
+func (t *Topics) Index(name string) (uint16, error) {
+	if n, ok := t.index[name]; ok {
+		return n, nil
+	}
+	if len(t.logs) > math.MaxUint16 {
+		return 0, failure.Configf("compare a part of the rows, by --since and --until", "the rows go to more than %d topics", len(t.logs))
+	}
+	l := &topicLog{name: name, next: make(map[int32]int64)}
+	n := uint16(len(t.logs))
+	t.logs, t.index[name] = append(t.logs, l), n
+	t.group.Go(func() error { return t.read(t.ctx, l) })
+	return n, nil
+}
+
+// Name is the topic with the number.
+func (t *Topics) Name(n uint16) string { return t.logs[n].name }
+
+// Context ends with the context of the reads, and when one of them fails.
+func (t *Topics) Context() context.Context { return t.ctx }
+
+// Progress is the number of records read, and the number of those known that are
+// still to be read. It may be called at any time.
+func (t *Topics) Progress() (records, ahead int64) { return t.records.Load(), t.ahead.Load() }
+
+// Wait returns once each topic was read to the end that it had when its read
+// began.
+func (t *Topics) Wait() error { return t.group.Wait() }
+
+// Finish reads what has come since, up to the ends of the topics now. It follows
+// Wait, and may be called again.
+func (t *Topics) Finish(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range t.logs {
+		group.Go(func() error { return t.read(ctx, l) })
+	}
+	return group.Wait()
+}
+
+// Known tells whether the record of a row would have been read if there were one.
+func (t *Topics) Known(e *Entry) bool {
+	if !t.known(t.logs[e.Topic], e) {
+		return false
+	}
+	return !slices.ContainsFunc(t.everywhere, func(l *topicLog) bool { return !t.known(l, e) })
+}
+
+func (t *Topics) known(l *topicLog, e *Entry) bool {
+	switch {
+	case l.compacted:
+		return false
+	case l.begins.IsZero():
+		return true
+	case !t.opts.Timed || e.At == NoTime:
+		return false
+	}
+	return !time.UnixMicro(e.At).Before(l.begins.Add(Skew))
+}
+
+// Limits say of which topics not all is known, one line for a topic.
+func (t *Topics) Limits() (lines []string) {
+	for _, l := range t.logs {
+		switch {
+		case l.absent:
+			lines = append(lines, fmt.Sprintf("topic %q does not exist", l.name))
+		case l.compacted:
+			lines = append(lines, fmt.Sprintf("topic %q is compacted: an event without a record may have been there", l.name))
+		case !l.begins.IsZero() && l.begins.After(t.opts.Since.Add(-Skew)):
+			lines = append(lines, fmt.Sprintf("topic %q begins at %s: records before were deleted, so of rows up to %s later nothing is known",
+				l.name, l.begins.UTC().Format(time.RFC3339), Skew))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// read reads the topic to its present end.
+func (t *Topics) read(ctx context.Context, l *topicLog) error {
+	var logs []*kafkalog.Partition
+	err := t.persist(ctx, l.name, func() (progress bool, err error) {
+		logs, err = t.open(ctx, l)
+		return false, err
+	})
+	if err != nil || len(logs) == 0 {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	var mu sync.Mutex // guards l.next
+	next := maps.Clone(l.next)
+	for _, log := range logs {
+		number := log.Number()
+		from := next[number]
+		_, end := log.Bounds()
+		t.ahead.Add(max(0, end-from))
+		group.Go(func() error {
+			read, err := t.readPartition(ctx, l.name, log, from, end)
+			mu.Lock()
+			defer mu.Unlock()
+			l.next[number] = read
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// open finds the partitions, and, of those seen for the first time, where to
+// begin. It returns none for a topic that does not exist.
+func (t *Topics) open(ctx context.Context, l *topicLog) ([]*kafkalog.Partition, error) {
+	described, err := kafkalog.Describe(ctx, t.client, l.name)
+	if err == nil {
+		err = described.Err
+	}
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition) && len(l.next) == 0:
+		l.absent = true
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(l.next) > 0 && described.ID != l.id:
+		return nil, failure.Configf("repeat the command", "topic %q was deleted and made again meanwhile", l.name)
+	}
+	l.absent, l.id = false, described.ID
+	if err := t.policy(ctx, l); err != nil {
+		return nil, err
+	}
+	numbers := make([]int32, 0, len(described.Leaders))
+	for number := range described.Leaders {
+		numbers = append(numbers, number)
+	}
+	logs, err := kafkalog.Open(ctx, t.client, l.name, numbers...)
+	if err != nil {
+		return nil, err
+	}
+	return logs, t.begin(ctx, l, logs)
+}
+
+// policy finds out whether the topic is compacted. Brokers that do not say so
+// leave that unknown, so that it counts as compacted.
+func (t *Topics) policy(ctx context.Context, l *topicLog) error {
+	settings, err := broker.TopicSettings(ctx, t.client, l.name, "cleanup.policy")
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		t.opts.Note(fmt.Sprintf("brokers do not tell the settings of topic %q: it counts as compacted", l.name))
+		l.compacted = true
+		return nil
+	case err != nil:
+		return err
+	}
+	l.compacted = strings.Contains(settings["cleanup.policy"], "compact")
+	return nil
+}
+
+// begin finds where to begin to read the partitions that are new.
+func (t *Topics) begin(ctx context.Context, l *topicLog, logs []*kafkalog.Partition) error {
+	fresh := slices.DeleteFunc(slices.Clone(logs), func(p *kafkalog.Partition) bool {
+		_, seen := l.next[p.Number()]
+		return seen
+	})
+	if len(fresh) == 0 {
+		return nil
+	}
+	starts := make(map[int32]int64)
+	for _, p := range fresh {
+		starts[p.Number()], _ = p.Bounds()
+	}
+	if t.opts.Timed && !t.opts.Since.IsZero() {
+		var err error
+		if starts, err = kafkalog.Since(ctx, fresh, t.opts.Since.Add(-Skew)); err != nil {
+			return err
+		}
+	}
+	for _, p := range fresh {
+		begins, err := begins(ctx, p)
+		if err != nil {
+			return err
+		}
+		if begins.After(l.begins) {
+			l.begins = begins
+		}
+	}
+	for number, start := range starts {
+		l.next[number] = start
+	}
+	return nil
+}
+
+// begins is the time of the first record where others before it were deleted; of
+// a log that is empty by that, the present. Zero: none was deleted.
+func begins(ctx context.Context, p *kafkalog.Partition) (time.Time, error) {
+	start, end := p.Bounds()
+	if start == 0 {
+		return time.Time{}, nil
+	}
+	for from := start; from < end; {
+		records, next, err := p.Read(ctx, from)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if len(records) > 0 {
+			return records[0].Timestamp, nil
+		}
+		if next == from {
+			break
+		}
+		from = next
+	}
+	return time.Now(), nil
+}
+
+// readPartition reads up to end, through changes of the leader, and returns the
+// offset to go on from.
+func (t *Topics) readPartition(ctx context.Context, topic string, log *kafkalog.Partition, from, end int64) (int64, error) {
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done():
+		return from, context.Cause(ctx)
+	}
+	err := t.persist(ctx, topic, func() (progress bool, err error) {
+		began := from
+		for from < end {
+			next, err := t.take(ctx, log, from, end)
+			if err != nil {
+				opened, again := kafkalog.Open(ctx, t.client, topic, log.Number()) // perhaps there is another leader
+				if again == nil {
+					log = opened[0]
+				}
+				return from > began, err
+			}
+			t.ahead.Add(from - next)
+			from = next
+		}
+		return true, nil
+	})
+	return from, err
+}
+
+// take adds the records of one fetch.
+func (t *Topics) take(ctx context.Context, log *kafkalog.Partition, from, end int64) (next int64, err error) {
+	records, next, err := log.Read(ctx, from)
+	if err != nil {
+		return from, err
+	}
+	if next == from {
+		next = end // nothing follows
+	}
+	next = min(next, end)
+	for _, r := range records {
+		if r.Offset >= end {
+			break
+		}
+		if id, ok := idOf(r); ok {
+			if err := t.audit.Record(id); err != nil {
+				return from, err
+			}
+			t.records.Add(1)
+		}
+	}
+	return next, nil
+}
+
+// idOf returns the event's id; ok is false for a record of others.
+func idOf(r *kgo.Record) (id []byte, ok bool) {
+	for _, h := range r.Headers {
+		if h.Key == transform.HeaderID {
+			return h.Value, h.Value != nil
+		}
+	}
+	return nil, false
+}
+
+// persist repeats what fails for a reason that may pass, until it has made no
+// progress for opts.Patience.
+func (t *Topics) persist(ctx context.Context, topic string, try func() (progress bool, err error)) error {
+	waits := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}}
+	since := time.Now()
+	for told := false; ; {
+		progress, err := try()
+		_, settled := errors.AsType[*failure.Error](err)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, kerr.OffsetOutOfRange):
+			return failure.Configf("repeat the command", "records of topic %q were deleted while they were read: %w", topic, err)
+		case errors.Is(err, kerr.TopicAuthorizationFailed):
+			return failure.Configf(t.opts.Allow(topic), "the broker does not allow to read topic %q: %w", topic, err)
+		case settled, !errors.Is(err, kafkalog.ErrOpenTransaction) && !broker.MayPass(err):
+			return fmt.Errorf("read topic %q: %w", topic, err)
+		case progress:
+			since = time.Now()
+			waits.Reset()
+		case time.Since(since) > t.opts.Patience:
+			return fmt.Errorf("read topic %q: for %s: %w", topic, t.opts.Patience, err)
+		}
+		if !told {
+			t.opts.Note(fmt.Sprintf("topic %q cannot be read now: %v", topic, err))
+			told = true
+		}
+		if err := waits.Pause(ctx); err != nil {
+			return err
+		}
+	}
+}
