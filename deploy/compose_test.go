@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// service is one of the compose file.
+// service is a service of the compose file.
 type service struct {
 	Image       string
 	Build       struct{ Context, Target string }
@@ -44,10 +44,10 @@ func TestComposeBuildsTargetsThatExist(t *testing.T) {
 	}
 }
 
-// Failure mode 145. A port of the host may be taken: the next of a range is
-// used then, or another one can be chosen, and none is open to the network.
-// Kafka tells its clients its port, so a port that moves serves none of them:
-// it is chosen, or any.
+// Failure mode 145. A port of the host may be taken: the next of a range is used
+// then, or another can be chosen, and none is open to the network. Kafka tells its
+// clients the port, so a moved port would serve none of them: Kafka gets the chosen
+// port, or any.
 func TestComposePortsMoveOrCanBeChosen(t *testing.T) {
 	port := regexp.MustCompile(`^(127\.0\.0\.1):\$\{(\w+_PORT):-((\d*)(?:-\d+)?)\}:(\d+)$`)
 	comment, _, _ := strings.Cut(read(t, "../docker-compose.yml"), "\nname:")
@@ -77,13 +77,13 @@ func TestComposePortsMoveOrCanBeChosen(t *testing.T) {
 	if len(published) < 6 {
 		t.Errorf("only %d ports found", len(published))
 	}
-	// Kafka's clients connect to what it advertises, not to what they were told.
+	// Kafka's clients connect to the advertised address, whatever they were given.
 	if !strings.HasSuffix(services(t)["kafka"].Environment["KAFKA_ADVERTISED_LISTENERS"], "EXTERNAL://localhost:${KAFKA_PORT:-9094}") {
 		t.Error("Kafka does not advertise the port that is chosen for it")
 	}
 }
 
-// Kafka's tools start a JVM, which takes a core for seconds.
+// Kafka's tools start a JVM, and keep a core busy for seconds.
 func TestComposeHealthChecksAreCheap(t *testing.T) {
 	for name, s := range services(t) {
 		if strings.Contains(strings.Join(s.Healthcheck.Test, " "), "kafka-") {

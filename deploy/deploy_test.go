@@ -46,7 +46,7 @@ func TestConfigurationsAreValid(t *testing.T) {
 	}
 }
 
-// rule is one of a Prometheus rule file.
+// rule is a rule of a Prometheus rule file.
 type rule struct {
 	Alert       string
 	Record      string
@@ -96,7 +96,7 @@ func TestRulesMatchOnMetricsNotOnAJob(t *testing.T) {
 	}
 }
 
-// dashboard has what this test reads of a Grafana dashboard.
+// dashboard is the tested part of a Grafana dashboard.
 type dashboard struct {
 	Panels []struct {
 		Title   string
@@ -104,7 +104,7 @@ type dashboard struct {
 	}
 }
 
-// expressions returns what Grafana would send to Prometheus, by panel.
+// expressions returns Grafana's queries to Prometheus, by panel.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	var d dashboard
@@ -219,7 +219,7 @@ func TestRulesAndDashboardPassPromtool(t *testing.T) {
 	}
 }
 
-// An image without a version is another one tomorrow.
+// An image without a version is another tomorrow.
 func TestImagesArePinned(t *testing.T) {
 	images := map[string]string{}
 	for name, s := range services(t) {

@@ -22,12 +22,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// largest is how many bytes a program may have, as it is in its image.
+// largest is the bound of a program's size in its image, in bytes.
 var largest = map[string]int64{"/out/cdc-outbox": 20_500_000}
 
-// TestDockerfileCompilesFromItsContext does what Docker would do: it gives the
-// Dockerfile's commands what .dockerignore lets through and COPY takes, and
-// nothing else.
+// TestDockerfileCompilesFromItsContext does Docker's work: the Dockerfile's commands
+// get the files let through by .dockerignore and taken by COPY, and nothing else.
 func TestDockerfileCompilesFromItsContext(t *testing.T) {
 	b := builder{context: buildContext(t), stages: stages(t), images: t.TempDir(), roots: map[string]string{}}
 	compiled := 0
@@ -80,7 +79,7 @@ func TestDockerfileBuildsBehindAProxy(t *testing.T) {
 					t.Errorf("stage %s has no %s", s.name, argument)
 				}
 			}
-			// Go reads every file of this folder, beside the image's own authorities.
+			// Go reads every file of the folder, beside the image's own authorities.
 			if !strings.Contains(line, "--mount=type=secret,id=ca,target=/etc/ssl/certs/") || strings.Contains(line, "required") {
 				t.Errorf("stage %s compiles without the authority that the build may be given: %s", s.name, line)
 			}
@@ -91,7 +90,8 @@ func TestDockerfileBuildsBehindAProxy(t *testing.T) {
 	}
 }
 
-// The program that is tested and measured leaves out what the released one does.
+// The program under test and in benchmarks leaves out the same parts as the released
+// program.
 func TestProgramsAreBuiltWithTheSameTags(t *testing.T) {
 	tags := regexp.MustCompile(`(?m)^TAGS = (\S+)$`).FindStringSubmatch(read(t, "../Makefile"))
 	if tags == nil {
@@ -104,7 +104,7 @@ func TestProgramsAreBuiltWithTheSameTags(t *testing.T) {
 	}
 }
 
-// The image's Go does not download another Go, as that of a machine does.
+// The image's Go does not download another Go, as a machine's Go does.
 func TestImageHasTheGoThatIsNeeded(t *testing.T) {
 	needed := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.work"))
 	image := regexp.MustCompile(`golang:([\d.]+)`).FindStringSubmatch(read(t, "../Dockerfile"))
@@ -133,7 +133,7 @@ func ignore(t *testing.T) *patternmatcher.PatternMatcher {
 	return must.Get(patternmatcher.New(patterns))(t)
 }
 
-// buildContext copies what .dockerignore lets through into a directory.
+// buildContext copies the files let through by .dockerignore into a directory.
 func buildContext(t *testing.T) string {
 	t.Helper()
 	context, ignored := t.TempDir(), ignore(t)
@@ -188,9 +188,8 @@ func stages(t *testing.T) []stage {
 	return all
 }
 
-// builder carries out the Dockerfile's instructions, with directories for
-// images. Of images not made by the Dockerfile it has nothing: the machine's Go
-// compiles.
+// builder carries out the Dockerfile's instructions, with directories for images.
+// Images not made by the Dockerfile are empty: the machine's Go compiles.
 type builder struct {
 	context string
 	stages  []stage
@@ -199,7 +198,7 @@ type builder struct {
 	started int               // how many of them start a program
 }
 
-// build carries out a stage, after what it begins with.
+// build carries out a stage, after the instructions of its base.
 func (b *builder) build(t *testing.T, s stage) {
 	root := filepath.Join(b.images, s.name)
 	if !b.known(s.from) {
@@ -210,7 +209,7 @@ func (b *builder) build(t *testing.T, s stage) {
 		run.do(t, line)
 	}
 	b.roots[s.name] = root
-	if len(run.commands) > 0 { // an image, and no stage that compiles
+	if len(run.commands) > 0 { // an image, not a compiling stage
 		b.started++
 		if strings.Contains(s.from, ":") {
 			run.environ["PATH"] = cmp.Or(run.environ["PATH"], debianPath)
@@ -223,8 +222,7 @@ func (b *builder) known(image string) bool {
 	return b.roots[image] != "" || image == "scratch" || strings.Contains(image, ":")
 }
 
-// inherited returns the stage's instructions, those of the stages it is based
-// on first.
+// inherited returns the stage's instructions, with the base stages' first.
 func (b *builder) inherited(s stage) []string {
 	if i := slices.IndexFunc(b.stages, func(base stage) bool { return base.name == s.from }); i >= 0 {
 		return slices.Concat(b.inherited(b.stages[i]), s.steps)
@@ -237,19 +235,19 @@ type step struct {
 	*builder
 	root, workdir string
 	user          string
-	commands      [][]string        // that ENTRYPOINT and HEALTHCHECK start
+	commands      [][]string        // of ENTRYPOINT and HEALTHCHECK
 	environ       map[string]string // of a command, besides the machine's
 }
 
-// given are the arguments that BuildKit sets, for a stage asking for them.
+// given are BuildKit's arguments for a stage asking for them.
 var given = map[string]string{"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH}
 
-// debianPath is PATH in an image that has Debian below it.
+// debianPath is PATH in an image based on Debian.
 const debianPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// checkImage refuses an image that would not start: there is nothing in it but
-// the copied files, and no shell that looks for a program. The program is on
-// PATH, for those who type a verb in it.
+// checkImage refuses an image that would not start: an image has nothing but the
+// copied files, and no shell to look for a program. The program is on PATH, for verbs
+// typed in a container.
 func (s *step) checkImage(t *testing.T) {
 	t.Helper()
 	if uid, _, _ := strings.Cut(s.user, ":"); !regexp.MustCompile(`^[1-9]\d*$`).MatchString(uid) {
@@ -315,7 +313,7 @@ func (s *step) do(t *testing.T, line string) {
 	}
 }
 
-// run runs a command that compiles.
+// run runs a compiling command.
 func (s *step) run(t *testing.T, command string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-u", "-c", strings.ReplaceAll(command, "/out/", s.root+"/out/"))
@@ -328,8 +326,8 @@ func (s *step) run(t *testing.T, command string) {
 	}
 }
 
-// copy copies files of the context, or of a stage, as COPY does. What a stage
-// has from an image that the Dockerfile does not make is passed over.
+// copy copies files of the context, or of a stage, as COPY does. Files of images not
+// made by the Dockerfile are passed over.
 func (s *step) copy(words []string) error {
 	from := s.context
 	if name, found := strings.CutPrefix(words[0], "--from="); found {

@@ -13,15 +13,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// apiServer is an API server that a developer has named, with a namespace of
-// this test.
+// apiServer is an API server named by the developer, with a namespace for the test.
 type apiServer struct {
 	t         *testing.T
 	namespace string
 }
 
-// newAPIServer skips the test where there is none. KUBECONFIG alone may be that
-// of a cluster in use.
+// newAPIServer skips the test where there is none. KUBECONFIG alone may lead to a
+// cluster in use.
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	config := os.Getenv("CDC_OUTBOX_TEST_KUBECONFIG")
@@ -64,7 +63,7 @@ func (s *apiServer) apply(folder string) {
 	s.run("diff", "--kustomize", filepath.Dir(file)) // ends with 1 where anything differs
 }
 
-// A real API server, with controllers, takes two connectors in one namespace
+// A real API server, with controllers, takes two connectors in a namespace
 // and their pods under restricted, gives each a separate budget, and takes the
 // pod of a verb.
 func TestKubernetesOnAnAPIServer(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// connectors are the folders of deploy/kubernetes that make one connector each.
+// connectors are the folders of deploy/kubernetes, with a connector each.
 var connectors = []string{".", "overlays/existing-namespace", "overlays/second"}
 
-// object is what these tests read of a Kubernetes object.
+// object is the tested part of a Kubernetes object.
 type object struct {
 	Kind     string
 	Metadata struct {
@@ -97,7 +97,7 @@ func kubectl(t *testing.T) string {
 	return path
 }
 
-// built is what kubectl apply --kustomize would send, of a folder of kubernetes.
+// built are the objects sent by kubectl apply --kustomize for a folder of kubernetes.
 func built(t *testing.T, folder string) []object {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), kubectl(t), "kustomize", folder)
@@ -141,8 +141,8 @@ func only(t *testing.T, objects []object, kind string) object {
 	return objects[0]
 }
 
-// Each connector has everything its pods name, in one namespace, with a
-// configuration that is valid with its Secret.
+// Each connector has everything named by its pods, in a single namespace, with a
+// configuration valid with the Secret.
 func TestKubernetesManifestsFitTogether(t *testing.T) {
 	for _, folder := range connectors {
 		t.Run(folder, func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestKubernetesManifestsFitTogether(t *testing.T) {
 	}
 }
 
-// Failure mode 147. Two connectors in one namespace: neither's Deployment,
-// budget, policy or spread takes a pod of the other, or one running a verb.
+// Failure mode 147. Two connectors in a namespace: neither's Deployment, budget,
+// policy or spread takes a pod of the other, or a pod running a verb.
 func TestKubernetesConnectorsKeepApart(t *testing.T) {
 	pods, names := map[string]map[string]string{}, map[string]string{}
 	folders := []string{".", "overlays/second"}
@@ -234,7 +234,7 @@ func TestKubernetesConnectorsHaveNoNamespace(t *testing.T) {
 	}
 }
 
-// Failure mode 149. Pods are replaced when what they run with changes, secrets included.
+// Failure mode 149. Pods are replaced when their configuration changes, secrets included.
 func TestKubernetesChangesRollThePods(t *testing.T) {
 	before := only(t, built(t, "kubernetes"), "Deployment").Spec.Template
 	for file, change := range map[string][2]string{
@@ -278,7 +278,7 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// matchesReferences compares the configuration that two pods read.
+// matchesReferences compares the configuration read by two pods.
 func matchesReferences(a, b object) bool {
 	return a.Spec.Template.Spec.Volumes[0].ConfigMap == b.Spec.Template.Spec.Volumes[0].ConfigMap
 }
@@ -301,7 +301,7 @@ func TestKubernetesOptionalParts(t *testing.T) {
 	}
 }
 
-// documentOf returns the manifest of the only object of a kind, as kubectl builds it.
+// documentOf returns the manifest of the only object of a kind, as built by kubectl.
 func documentOf(t *testing.T, kubectl, kind string) string {
 	t.Helper()
 	out := must.Get(exec.CommandContext(t.Context(), kubectl, "kustomize", "kubernetes").Output())(t)

@@ -19,7 +19,7 @@ import (
 type cluster struct {
 	t                               *testing.T
 	folder                          string
-	deployment, create, status, log string // shell commands: what each answers
+	deployment, create, status, log string // shell commands with kubectl's answers
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -36,7 +36,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// verb runs verb.sh, and returns the exit code, and everything it prints.
+// verb runs verb.sh, and returns exit code and output.
 func (c *cluster) verb(args ...string) (code int, out string) {
 	c.t.Helper()
 	must.OK(c.t, os.WriteFile(filepath.Join(c.folder, "kubectl"), []byte(`#!/bin/sh
@@ -61,8 +61,7 @@ esac
 	return 0, string(b)
 }
 
-// Failure mode 142. verb.sh makes a pod of the Deployment's own spec that runs
-// once.
+// Failure mode 142. verb.sh makes a pod of the Deployment's own spec, to run once.
 func TestKubernetesVerb(t *testing.T) {
 	c := newCluster(t)
 	code, out := c.verb("-a", "cdc-outbox-admin", "setup", "--accept-gap", "--set", `log.level="a b"\`)

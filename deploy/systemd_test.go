@@ -11,8 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Systemd reads the unit as it is, except for the program, which is not on this
-// machine.
+// Systemd reads the unit unchanged but for the program, missing on this machine.
 func TestSystemdUnitIsValid(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -26,8 +25,8 @@ func TestSystemdUnitIsValid(t *testing.T) {
 	}
 }
 
-// Failure mode 142. cdc-outbox-verb gives a verb what the unit and its drop-ins
-// give the service. systemctl and systemd-run are stand-ins.
+// Failure mode 142. cdc-outbox-verb gives a verb the settings of the unit and its
+// drop-ins. systemctl and systemd-run are stand-ins.
 func TestSystemdVerb(t *testing.T) {
 	folder := t.TempDir()
 	unit := must.Get(filepath.Abs("systemd/cdc-outbox.service"))(t)
