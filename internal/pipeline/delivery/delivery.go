@@ -216,7 +216,7 @@ func (d *Delivery) rejected(ev *transform.Event, bad *transform.BadEvent) {
 	d.note(message, string(bad.Reason), ev, zap.String("reason", string(bad.Reason)), zap.Error(bad.Err))
 }
 
-// stopped is the error of a bad event, to stop the pipeline.
+// stopped is the error of a bad event that stops the pipeline.
 func (d *Delivery) stopped(ev *transform.Event, bad *transform.BadEvent) error {
 	at := ""
 	if p := ev.Position; !p.IsZero() {

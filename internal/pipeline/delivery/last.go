@@ -19,8 +19,8 @@ type Last struct {
 	AcknowledgedAt time.Time  `json:"acknowledged_at"`
 }
 
-// lastOf copies the last of at least one event for /status. The events' memory is given
-// back afterwards.
+// lastOf copies the last of at least one event for /status: the events' memory is given back
+// afterwards.
 func lastOf(events []*transform.Event) *Last {
 	ev := events[len(events)-1]
 	last := &Last{ID: ev.Name(), Topic: ev.Record.Topic, Seq: ev.Position.Seq, AcknowledgedAt: time.Now()}

@@ -116,8 +116,8 @@ func (w *worker) help(ctx context.Context) error {
 	})
 }
 
-// work goes over the tables until ctx ends. After each round with rows work calls found,
-// after any other idle, for a wait; false ends work.
+// work goes over the tables until ctx ends. After a round with rows it calls found, after
+// any other idle, for a wait; false ends work.
 func (w *worker) work(ctx context.Context, found func(), idle func() bool) error {
 	for ctx.Err() == nil {
 		if err := w.look(ctx); err != nil {

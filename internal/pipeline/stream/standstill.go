@@ -114,7 +114,7 @@ func (h *Health) fallsBack() bool {
 	return h.standsStill(time.Now())
 }
 
-// tellStandstill logs a standstill, after the end of a session.
+// tellStandstill logs a standstill after the end of a session.
 func (h *Health) tellStandstill(log *zap.Logger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
