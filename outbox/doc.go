@@ -18,6 +18,9 @@
 // message prefix outbox; a [Writer] is for all else: another table, other
 // columns, payloads other than JSON, headers from the context.
 //
+// [Wait] and [WaitSQL] return when all events committed before are in Kafka, for
+// tests, deploys and migrations.
+//
 // [Schema] and [PartitionedSchema] create the table; "cdc-outbox setup" does too.
 //
 // Invariants:

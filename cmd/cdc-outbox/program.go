@@ -60,6 +60,7 @@ func (p *program) line() *cli.Program[*program] {
 			teardownVerb(),
 			checkVerb(),
 			statusVerb(),
+			waitVerb(),
 			tailVerb(),
 			verifyVerb(),
 			repairVerb(),

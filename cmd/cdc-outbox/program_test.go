@@ -349,6 +349,7 @@ func TestVerbsActOnTheChosenPipeline(t *testing.T) {
 		{"setup --print --pipeline orders", 0, []string{`"cdc_outbox_orders"`}, ""},
 		{"setup --print --pipeline order", 2, nil, `no pipeline "order"` + "\nremedy: did you mean orders?"},
 		{"tail", 2, nil, "remedy: choose one with --pipeline"},
+		{"wait --lsn 0/16B3748", 2, nil, "remedy: choose one with --pipeline"},
 		{"status", 1, []string{"pipeline orders\n", "pipeline billing\n"}, "pipeline billing: "},
 		{"status --json", 1, []string{`"pipelines"`, `"orders": {`, `"billing": {`}, "pipeline orders: "},
 	} {

@@ -13,7 +13,7 @@ import (
 func TestDocumentationIsWhatRuns(t *testing.T) {
 	// The quoted statements are comments in the file.
 	partitioned := strings.NewReplacer("--       ", "", "--   ", "").Replace(docblocks.Read(t, "../../outbox/partitioned.sql"))
-	docblocks.Check(t, "../../docs/outbox-library.md", 8, docblocks.Sources{
+	docblocks.Check(t, "../../docs/outbox-library.md", 9, docblocks.Sources{
 		"go":  docblocks.Read(t, "example_test.go", "example_table_test.go", "tracing/tracing_test.go"),
 		"sql": docblocks.Read(t, "../../outbox/schema.sql") + partitioned,
 	})

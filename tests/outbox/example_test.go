@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
@@ -196,4 +198,26 @@ func Example_newID() {
 	event := outbox.Event{ID: id, AggregateType: "order", AggregateID: "42", Type: "OrderPaid", Payload: Order{ID: 42, Status: "paid"}}
 	fmt.Println(event.ID == id, id.Version())
 	// Output: true VERSION_7
+}
+
+// A test, a deploy or a migration waits until all events are in Kafka. (It does
+// not run here, without a connector.)
+func Example_wait() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+	if err := waitForEvents(ctx, pool); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func waitForEvents(ctx context.Context, pool *pgxpool.Pool) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := outbox.Wait(ctx, pool, outbox.WaitOptions{Slot: "cdc_outbox"})
+	return err
 }

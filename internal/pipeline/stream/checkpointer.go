@@ -70,6 +70,7 @@ type checkpointer struct {
 	coming  horizon               // of a later look, with its end ahead; zero: none
 	owned   checkpoint.Owned      // likewise
 	lost    *checkpoint.Lost      // likewise; nil: nothing
+	demands demands
 }
 
 func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interval time.Duration, m checkpointMetrics, log *zap.Logger) *checkpointer {
@@ -286,7 +287,7 @@ func (k *checkpointer) wait() time.Duration {
 		return min(k.quiet, max(0, saveAgain-time.Since(k.last().SavedAt)))
 	case moved >= saveBytes:
 		limit = k.apart
-	case k.acked.Load():
+	case k.acked.Load(), k.awaited():
 		limit = k.interval
 	}
 	return max(0, limit-time.Since(k.last().SavedAt))
@@ -417,6 +418,7 @@ func (k *checkpointer) note(ctx context.Context, beginning checkpoint.Checkpoint
 
 // attach confirms on s from now on; nil detaches.
 func (k *checkpointer) attach(s *wal.Stream) {
+	k.forgetDemands()
 	k.stream.Store(s)
 	k.confirm()
 }

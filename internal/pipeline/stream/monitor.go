@@ -43,7 +43,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 	defer func() { catalog.Close(conn) }()
 	blind, looks := false, 0
 	var end pg.LSN // of the log, at the last look
-	for backoff.Sleep(ctx, s.tenure.often(s.limits.monitor)) == nil {
+	for s.pause(ctx, conn) == nil {
 		fresh, flushed, err := s.look(ctx, conn, cp)
 		conn = fresh
 		if err != nil {
@@ -193,6 +193,7 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 		catalog.Close(conn)
 		return nil, err
 	}
+	s.listen(ctx, conn)
 	s.warnOfDefects(server.Version)
 	return conn, nil
 }
