@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// reference is a store that is right unless a fault is put in: a map of records
-// under a lock.
+// reference is a correct store, unless given a fault: a map of records under a
+// lock.
 type reference struct {
 	data  *data
 	now   func() time.Time
@@ -34,26 +34,26 @@ type fault struct {
 	kept func(v verb, before, after storage.Record) (storage.Record, bool)
 	// claim alters the answer to a claim.
 	claim func(c *storage.Claim)
-	// request alters what is asked for.
+	// request alters the request.
 	request func(r *storage.ClaimRequest)
 	// failure likewise.
 	failure func(f *storage.Failure)
-	// takes bounds how long a call is on the way, there as well as back. It is
-	// none of a right store's faults.
+	// takes bounds how long a call is on the way, there as well as back: no fault,
+	// by itself.
 	takes time.Duration
 	// lags makes reading the clock and the rest two steps.
 	lags bool
 	// races makes reading and writing two steps.
 	races bool
-	// mixes swaps the answers of two claims made at the same time, as a pipeline
-	// does that loses count.
+	// mixes swaps the answers of two claims made at the same time, like a pipeline
+	// after losing count.
 	mixes bool
 	// amnesia forgets the fences of forgotten records, and does not look at the
 	// clock for new ones.
 	amnesia bool
 }
 
-// lag is the longest a store of that fault waits: longer than the tolerance.
+// lag is the longest wait of a store with the fault: longer than the tolerance.
 const lag = 15 * time.Millisecond
 
 func newReference(now func() time.Time, f fault) *reference {
@@ -64,7 +64,7 @@ func newReference(now func() time.Time, f fault) *reference {
 	}}
 }
 
-// skewed returns another client whose clock is off.
+// skewed returns another client, with the clock off.
 func (s *reference) skewed(offset time.Duration) storage.Store {
 	return &reference{data: s.data, fault: s.fault, now: func() time.Time { return s.now().Add(offset) }}
 }
@@ -77,7 +77,7 @@ func (s *reference) travel() {
 
 type transition func(r storage.Record, now time.Time) (storage.Record, error)
 
-// change does one transition and returns what it made of the record.
+// change does a transition and returns the record afterwards.
 func (s *reference) change(v verb, key storage.Key, f transition) (storage.Record, error) {
 	s.travel()
 	defer s.travel() // without the lock
@@ -139,21 +139,21 @@ func (s *reference) Claim(_ context.Context, key storage.Key, req storage.ClaimR
 		return storage.Claim{}, err
 	}
 	if answer.Outcome == storage.Claimed {
-		answer.Lease.Fence = after.Fence // a fault may have changed it
+		answer.Lease.Fence = after.Fence // perhaps changed by a fault
 	}
 	if s.fault.claim != nil {
 		s.fault.claim(&answer)
 	}
 	if s.fault.mixes {
 		s.data.mix(&answer)
-		if answer.Outcome == storage.Claimed { // a client knows what it asked for
+		if answer.Outcome == storage.Claimed { // a client knows its request
 			answer.Lease.Key, answer.Lease.Owner = key, req.Owner
 		}
 	}
 	return answer, nil
 }
 
-// mix swaps the answer with that of a claim that is there to swap, or comes soon.
+// mix swaps the answer with another claim's: waiting for a swap, or coming soon.
 func (d *data) mix(mine *storage.Claim) {
 	own := *mine
 	select {

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// verb is what a call asks.
+// verb is a call's request.
 type verb uint8
 
 const (
@@ -27,8 +27,8 @@ type call struct {
 	verb   verb
 	client int
 	key    storage.Key
-	// from and to enclose the moment at which the server carried it out,
-	// counted from the start of the history.
+	// from and to enclose the moment of the execution at the server, counted from
+	// the start of the history.
 	from, to time.Duration
 
 	request   storage.ClaimRequest
@@ -42,9 +42,9 @@ type call struct {
 	answer answer
 }
 
-// answer is what came back; which fields matter depends on the verb.
+// answer is a call's answer; the fields in use depend on the verb.
 type answer struct {
-	err    error // one of idempotency's, unwrapped; nil for none
+	err    error // of idempotency, unwrapped; nil for none
 	claim  storage.Claim
 	record storage.Record
 	purged int
@@ -53,7 +53,7 @@ type answer struct {
 // answers are the errors a history may contain.
 var answers = []error{storage.ErrMismatch, storage.ErrLeaseLost, storage.ErrCompleted}
 
-// plain returns the error of the contract that err wraps, if any.
+// plain returns the contract's error wrapped by err, if any.
 func plain(err error) (known bool, answer error) {
 	for _, known := range answers {
 		if errors.Is(err, known) {
@@ -63,7 +63,7 @@ func plain(err error) (known bool, answer error) {
 	return err == nil, err
 }
 
-// String says it in a single line.
+// String describes the call in a line.
 func (c call) String() string {
 	var asks, gets string
 	switch c.verb {

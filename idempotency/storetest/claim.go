@@ -170,7 +170,7 @@ func (b *bench) near(what string, got, want time.Duration) {
 	}
 }
 
-// above checks that the fence of the later lease is.
+// above checks the order of the fences.
 func (b *bench) above(later, earlier storage.Lease) {
 	b.Helper()
 	if later.Fence <= earlier.Fence {

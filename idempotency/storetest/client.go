@@ -9,26 +9,26 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// client is a single process that works on keys, and makes mistakes on purpose.
-// It is for a single goroutine.
+// client is a single process working on keys, with mistakes on purpose. It is
+// for a single goroutine.
 type client struct {
 	number   int
 	store    storage.Store
 	operator storage.Operator // nil if there is none
 	random   *rand.Rand
-	lease    time.Duration // the usual one; other times are made from it
+	lease    time.Duration // the usual lease; other times are made from it
 	claims   int
 	keys     map[storage.Key]*notes
 }
 
-// notes is what a client knows of a key.
+// notes are a client's knowledge of a key.
 type notes struct {
-	held   storage.Lease   // zero if it holds none, or crashed
+	held   storage.Lease   // zero without a lease, or after a crash
 	former []storage.Lease // to be settled by a zombie
 	last   call            // to be repeated, as if the answer was lost
 }
 
-// formerLeases bounds what a zombie remembers of a key.
+// formerLeases bounds a zombie's memory of a key.
 const formerLeases = 4
 
 func (c *client) notes(key storage.Key) *notes {
@@ -40,7 +40,7 @@ func (c *client) notes(key storage.Key) *notes {
 	return m
 }
 
-// next chooses what to do with the key.
+// next chooses the next call about the key.
 func (c *client) next(key storage.Key) call {
 	m := c.notes(key)
 	held := m.held.Owner != ""
@@ -65,8 +65,8 @@ func (c *client) next(key storage.Key) call {
 	return call{verb: claim, request: c.request()}
 }
 
-// crash makes the client forget the lease; now and then it comes back as a
-// zombie knowing it.
+// crash makes the client forget the lease, or now and then come back as a
+// zombie with the lease.
 func (c *client) crash(m *notes) {
 	if m.held.Owner == "" {
 		return
@@ -97,8 +97,8 @@ func (c *client) request() storage.ClaimRequest {
 	return r
 }
 
-// retention is long enough to outlive the history, or so short that the key is
-// forgotten in it.
+// retention is long enough to outlive the history, or short enough for the key
+// to be forgotten within.
 func (c *client) retention(least time.Duration) time.Duration {
 	if c.random.IntN(3) > 0 {
 		return 1000*c.lease + least
@@ -156,7 +156,7 @@ func (c *client) filter(key storage.Key) storage.Filter {
 }
 
 // do carries the call out and takes in the answer. now is the history's clock.
-// An error is one that is no answer.
+// An error is no answer of the store.
 func (c *client) do(ctx context.Context, ask call, key storage.Key, now func() time.Duration) (call, error) {
 	ask.client, ask.key, ask.answer = c.number, key, answer{}
 	ask.from = now()

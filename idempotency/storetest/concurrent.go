@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// A key is worked on by all clients at a time, then left for the next, so that
-// looking for an order of the calls stays cheap.
+// All clients work on a key at a time, then leave the key for the next. So the
+// search for an order of the calls stays cheap.
 const (
 	callsPerKey = 80
 	hotKeys     = 3

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// explain returns an error unless, for each key, there is an order of the calls
-// in which they are answered as they were. A call takes effect at a single
+// explain returns an error unless, for each key, an order of the calls explains
+// the answers. A call takes effect at a single
 // moment between the beginning and the end; calls that do not overlap keep
 // their order.
 func explain(o oracle, calls []call) error {
@@ -26,17 +26,17 @@ func explain(o oracle, calls []call) error {
 	return nil
 }
 
-// search goes through the beginnings and ends of a key's calls. Between two of
-// them it knows every combination of what the key may look like and which of
-// the calls under way took effect already.
+// search goes through the beginnings and ends of a key's calls. Between any two,
+// the search knows every combination of a possible record and the calls under
+// way with an effect already.
 type search struct {
 	oracle oracle
 	calls  []call // by their ends
-	// open are the calls under way, by client: a client makes one at a time.
+	// open are the calls under way, by client: each makes a call at a time.
 	open [maxClients + 1]*call
 }
 
-// config is one such combination.
+// config is such a combination.
 type config struct {
 	belief belief
 	done   uint64 // bit n: the call of client n took effect
@@ -46,7 +46,7 @@ type config struct {
 type edge struct {
 	at    time.Duration
 	end   bool
-	rank  int // of those at a single moment: ends, calls that took no time, beginnings
+	rank  int // among the edges of a moment: ends, calls without duration, beginnings
 	index int
 }
 
@@ -72,7 +72,8 @@ func (s *search) run() error {
 	return nil
 }
 
-// edges returns them in order of time. Calls that only touch do not overlap.
+// edges returns the beginnings and ends in order of time. Calls that only touch
+// do not overlap.
 func (s *search) edges() []edge {
 	edges := make([]edge, 0, 2*len(s.calls))
 	for i, c := range s.calls {
@@ -88,8 +89,8 @@ func (s *search) edges() []edge {
 	return edges
 }
 
-// reach lets calls under way take effect, in every order, until the client's
-// has, and adds what comes of it to next.
+// reach lets calls under way take effect, in every order, up to the client's,
+// and adds the resulting combinations to next.
 func (s *search) reach(from config, client int, seen, next map[config]struct{}) {
 	if _, known := seen[from]; known {
 		return

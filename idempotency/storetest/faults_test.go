@@ -14,7 +14,7 @@ type named struct {
 	exact bool
 }
 
-// keep is a fault in what one verb leaves behind.
+// keep is a fault in the record left behind by a verb.
 func keep(v verb, alter func(before, after *storage.Record)) fault {
 	return fault{kept: func(got verb, before, after storage.Record) (storage.Record, bool) {
 		if got == v {
@@ -24,7 +24,7 @@ func keep(v verb, alter func(before, after *storage.Record)) fault {
 	}}
 }
 
-// see is a fault in what one verb finds.
+// see is a fault in the record found by a verb.
 func see(v verb, alter func(r *storage.Record, now time.Time)) fault {
 	return fault{seen: func(got verb, r storage.Record, now time.Time) storage.Record {
 		if got == v && r.State != storage.Absent {

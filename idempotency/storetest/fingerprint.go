@@ -2,7 +2,7 @@ package storetest
 
 import "github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 
-// states brings the key into each state where it has a record.
+// states brings the key into each state with a record.
 var states = []struct {
 	name  string
 	state storage.State
@@ -92,7 +92,7 @@ var fingerprints = func() []scenario {
 	return list
 }()
 
-// mismatch makes a request that must be refused for the payload.
+// mismatch makes a request, and expects ErrMismatch.
 func (b *bench) mismatch(r storage.ClaimRequest) {
 	b.Helper()
 	b.unchanged(func() {

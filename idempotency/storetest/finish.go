@@ -10,8 +10,8 @@ import (
 // finishRounds is more than any state needs to come to an end.
 const finishRounds = 20
 
-// finish sees to it that the key can be completed: no message is lost. do makes
-// a call, pass lets time go by.
+// finish completes the key, as proof that no message is lost. do makes a call,
+// pass lets time go by.
 func finish(c *client, key storage.Key, lease time.Duration, do func(call) (call, error), pass func(time.Duration)) error {
 	for range finishRounds {
 		request := c.request()

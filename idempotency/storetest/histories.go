@@ -13,20 +13,20 @@ import (
 type Options struct {
 	// Steps is how many calls to make; 100,000 with a fake clock, 3,000 without.
 	Steps int
-	// Seed repeats a history with a fake clock; without one it repeats only the
-	// clients' choices. A random one if 0. A failure names it.
+	// Seed repeats a history with a fake clock; without a fake clock, only the
+	// clients' choices. Random if 0. A failure names the seed.
 	Seed uint64
 	// Clients work at the same time; 8 if 0, 32 at most.
 	Clients int
 	// Skew bounds how far the clocks of the clients are off, where the subject
 	// can be had with such clocks; 10 minutes if 0.
 	Skew time.Duration
-	// Lease is the usual lease, on which all other times depend; 40 ms if 0.
-	// It should be many times as long as a call.
+	// Lease is the usual lease, and all other times depend on it; 40 ms if 0.
+	// Lease should be many times as long as a call.
 	Lease time.Duration
 }
 
-// maxClients is what a bit mask has room for.
+// maxClients is the room in a bit mask.
 const maxClients = 32
 
 func (o Options) withDefaults(fake bool) Options {
@@ -83,7 +83,7 @@ func (s Subject) newClient(n int, o Options) *client {
 	return c
 }
 
-// violation says what the oracle cannot explain.
+// violation is the error of an inexplicable call.
 func violation(wrong call, before []call, beliefs []belief) error {
 	text := fmt.Sprintf("key %q: the store contradicts its contract at\n  %s\nafter\n", wrong.key.ID, wrong)
 	for _, c := range tail(before) {
@@ -100,14 +100,14 @@ func violation(wrong call, before []call, beliefs []belief) error {
 	return fmt.Errorf("%s", text)
 }
 
-// The most that a violation shows.
+// The bounds of a violation's text.
 const (
 	maxBeliefs = 4
 	maxTail    = 20
 )
 
-// tail returns the calls since the last claim but one granted: what came before
-// hardly matters.
+// tail returns the calls since the last granted claim but one: earlier calls
+// hardly matter.
 func tail(calls []call) []call {
 	claims := 0
 	for i := len(calls) - 1; i >= 0; i-- {
@@ -121,7 +121,7 @@ func tail(calls []call) []call {
 	return calls
 }
 
-// String shows the times that matter.
+// String shows the relevant times only.
 func (b belief) String() string {
 	text := fmt.Sprintf("%s owner=%s fence=%d attempts=%d", b.state, b.owner, b.fence, b.attempts)
 	switch b.state {

@@ -52,14 +52,15 @@ func TestEveryFaultIsSeenWithAFakeClock(t *testing.T) {
 	}
 }
 
-// rounds bounds how often a history of calls at the same time is tried: what
-// shows depends on how the clients meet, though not on the machine, as the clock
-// is one that jumps ahead while all wait. The rarest fault shows in one of ten; if
-// it were one of thirty, these would miss it once in 10^14 runs.
+// rounds bounds the tries of a history of calls at the same time: whether the
+// fault shows depends on how the clients meet, though not on the machine, as the
+// clock jumps ahead while all wait. The rarest fault shows in a tenth of the
+// tries. Even at a thirtieth, so many rounds would miss the fault once in 10^14
+// runs.
 const rounds = 1000
 
 // seenAmongClients asserts that a fault shows while clients work at the same
-// time. Calls take a while, or else none would overlap on such a clock.
+// time. Calls take a while: otherwise none would overlap on such a clock.
 func seenAmongClients(t *testing.T, f fault, alter func(s *Subject)) {
 	t.Helper()
 	f.takes = 500 * time.Microsecond
@@ -91,7 +92,7 @@ func TestEveryFaultIsSeenAmongClients(t *testing.T) {
 	}
 }
 
-// A store that can only read the clock before it writes says so.
+// A store reading the clock before the write must say so.
 func TestReadingTheClockFirst(t *testing.T) {
 	lagging := func(f fault) fault { f.lags = true; return f }
 	declared := func(s *Subject) { s.ReadsClockFirst = true }
@@ -137,7 +138,7 @@ func TestLeasesOnTheClientsClockAreSeen(t *testing.T) {
 	t.Run("among clients", func(t *testing.T) { seenAmongClients(t, fault{}, skewed) })
 }
 
-// A failure must name the seed's history, and not more of it than one can read.
+// A failure must show the seed's history, and no more than a person can read.
 func TestAFailureShowsTheEndOfTheHistory(t *testing.T) {
 	completed := faults[slices.IndexFunc(faults, func(f named) bool { return f.name == "completed keys are claimed" })]
 	err := histories(t, exact(completed.fault), Options{Seed: 1}.withDefaults(true))

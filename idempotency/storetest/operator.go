@@ -22,7 +22,7 @@ func (b *bench) purge(f storage.Filter, want int) {
 	}
 }
 
-// population brings one key into each state and returns their ids.
+// population brings a key into each state and returns the ids.
 func (b *bench) population() (ids []string) {
 	for i, s := range states {
 		b.key.ID = fmt.Sprintf("%d %s", i, s.name)

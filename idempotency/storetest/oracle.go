@@ -12,7 +12,7 @@ type span struct{ lo, hi time.Duration }
 
 func (s span) plus(d time.Duration) span { return span{s.lo + d, s.hi + d} }
 
-// belief is what a key may look like on the server. belief is comparable.
+// belief is a possible record of a key on the server. belief is comparable.
 type belief struct {
 	state       storage.State
 	fingerprint storage.Fingerprint
@@ -37,8 +37,8 @@ type oracle struct {
 	clockFirst bool // see Subject.ReadsClockFirst
 }
 
-// after returns what the key may look like after the call, if the call may be
-// answered as it was at all.
+// after returns the key's possible records after the call; none if the call's
+// answer is impossible.
 func (o oracle) after(b belief, c call) []belief {
 	when := span{max(c.from, b.last), c.to}
 	if when.lo > when.hi {
@@ -63,10 +63,10 @@ func (o oracle) after(b belief, c call) []belief {
 	return possible
 }
 
-// leftBehind returns the record after a call that took b for forgotten. That is
-// next, with one exception: the store reads the clock first, and the call
-// changed nothing. Then b stays, because a later call may have read the clock
-// earlier, when b was not forgotten yet.
+// leftBehind returns the record after a call that took b for forgotten: next,
+// with an exception. If the store reads the clock first and the call changed
+// nothing, b stays, because a later call may have read the clock earlier, before
+// b was forgotten.
 func (o oracle) leftBehind(b, next belief, c call, when span) belief {
 	if !o.clockFirst || next.state != storage.Absent || c.answer.purged > 0 {
 		return next
@@ -76,17 +76,17 @@ func (o oracle) leftBehind(b, next belief, c call, when span) belief {
 	return b
 }
 
-// notBefore narrows when to the part that may be at or after the limit.
+// notBefore narrows when to the part possibly at or after the limit.
 func (o oracle) notBefore(when, limit span) span {
 	return span{max(when.lo, limit.lo-o.tolerance), when.hi}
 }
 
-// before narrows when to the part that may be before the limit.
+// before narrows when to the part possibly before the limit.
 func (o oracle) before(when, limit span) span {
 	return span{when.lo, min(when.hi, limit.hi+o.tolerance-1)}
 }
 
-// known is after, once it is decided whether the record is forgotten.
+// known is after, with the decision whether the record is forgotten.
 func (o oracle) known(b belief, c call, when span) []belief {
 	b.last = max(b.last, when.lo)
 	switch c.verb {
@@ -241,7 +241,7 @@ func (o oracle) purge(b belief, c call, when span) []belief {
 	if c.answer.err != nil {
 		return nil
 	}
-	if b.state == storage.Absent { // what is forgotten may still have been there to be deleted
+	if b.state == storage.Absent { // a forgotten record may still have been there to be deleted
 		return only(c.answer.purged <= 1, b)
 	}
 	states := c.filter.States
@@ -258,7 +258,7 @@ func (o oracle) purge(b belief, c call, when span) []belief {
 		belief{fence: b.fence, last: max(b.last, late.lo)})
 }
 
-// shownAs reports whether the record is what a reader of b should see.
+// shownAs reports whether a reader of b should see the record.
 func (b belief) shownAs(r storage.Record) bool {
 	if b.state == storage.Absent || r.State == storage.Absent {
 		return b.state == r.State

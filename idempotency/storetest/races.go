@@ -11,7 +11,7 @@ import (
 // racers is how many do the same thing at a time.
 const racers = 64
 
-// together runs f on racers goroutines, which end before it returns.
+// together runs f on racers goroutines, and waits for their end.
 func together(f func(n int)) {
 	var group sync.WaitGroup
 	start := make(chan struct{})
@@ -25,8 +25,8 @@ func together(f func(n int)) {
 	group.Wait()
 }
 
-// oneWinner lets all claim the key and checks that it was granted once, as the
-// nth attempt.
+// oneWinner lets all claim the key, and checks for a single grant, as the nth
+// attempt.
 func (b *bench) oneWinner(attempts int) storage.Lease {
 	b.Helper()
 	var got [racers]storage.Claim
@@ -137,8 +137,8 @@ var races = []scenario{
 	}},
 }
 
-// ownAnswers takes the nth key through its life, beside others, and says which
-// answer was not its own. There is something different about each.
+// ownAnswers takes the nth key through a whole life, beside others, and names an
+// answer of another key. Each key's calls differ in some way.
 func (b *bench) ownAnswers(n int) string {
 	key := storage.Key{Scope: b.key.Scope, ID: fmt.Sprintf("own-%d", n)}
 	own, attempts := fmt.Sprintf("of-%d", n), 1+n%3

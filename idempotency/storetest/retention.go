@@ -6,8 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// forgotten checks that the key is as if it had never been used, except for the
-// fence.
+// forgotten checks that the key looks unused, except for the fence.
 func (b *bench) forgotten(former storage.Lease) {
 	b.Helper()
 	b.inspect(storage.Absent)

@@ -19,9 +19,9 @@ const (
 	retention = 24 * time.Hour
 )
 
-// Run goes through the contract of Store, and of Operator if the subject has
-// one. Run calls open once, for the whole suite. Without a fake clock the
-// scenarios run in parallel, so open must tie what it opens to its own t.
+// Run goes through the contract of Store, and of the subject's Operator, if any.
+// Run calls open once, for the whole suite. Without a fake clock the scenarios
+// run in parallel, so open must tie all resources to the t of the call.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	s := open(t)
 	for _, group := range []struct {
@@ -45,7 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 			for _, sc := range group.scenarios {
 				t.Run(sc.name, func(t *testing.T) {
 					if s.Advance == nil {
-						t.Parallel() // most of it is waiting
+						t.Parallel() // mostly waiting
 					}
 					sc.run(newBench(t, s))
 				})
@@ -60,8 +60,8 @@ type scenario struct {
 	run  func(b *bench)
 }
 
-// bench is what a scenario works with: a store, a separate key, and calls that
-// fail the test if their error is not the expected one.
+// bench is a scenario's equipment: a store, a separate key, and calls that fail
+// the test with an unexpected error.
 type bench struct {
 	*testing.T
 	subject Subject
@@ -103,7 +103,7 @@ func (b *bench) claim(r storage.ClaimRequest) storage.Claim {
 	return c
 }
 
-// granted makes a request that must be granted as the nth attempt.
+// granted makes a request, and expects a grant as the nth attempt.
 func (b *bench) granted(r storage.ClaimRequest, attempts int) storage.Lease {
 	b.Helper()
 	c := b.claim(r)
@@ -119,7 +119,7 @@ func (b *bench) granted(r storage.ClaimRequest, attempts int) storage.Lease {
 	return c.Lease
 }
 
-// refused makes a request that must have this outcome after so many attempts.
+// refused makes a request, and expects the outcome after so many attempts.
 func (b *bench) refused(r storage.ClaimRequest, want storage.Outcome, attempts int) storage.Claim {
 	b.Helper()
 	c := b.claim(r)
@@ -145,7 +145,7 @@ func (b *bench) expect(what string, err, want error) {
 	}
 }
 
-// counted checks what a record counts.
+// counted checks a record's counts.
 func (b *bench) counted(r storage.Record, attempts, vanished, excused int) {
 	b.Helper()
 	if r.Attempts != attempts || r.Vanished != vanished || r.Excused != excused {
@@ -172,7 +172,7 @@ func (b *bench) fail(l storage.Lease, f storage.Failure, want error) {
 	b.expect("fail", b.store.Fail(b.ctx, l, f), want)
 }
 
-// inspect returns the record, which must be in this state.
+// inspect returns the record, and checks the state.
 func (b *bench) inspect(want storage.State) storage.Record {
 	b.Helper()
 	r, err := b.store.Inspect(b.ctx, b.key)
@@ -185,7 +185,7 @@ func (b *bench) inspect(want storage.State) storage.Record {
 	return r
 }
 
-// duplicate checks that the key is completed with this result.
+// duplicate checks that the key is completed with the result.
 func (b *bench) duplicate(result string, attempts int) {
 	b.Helper()
 	if c := b.refused(b.request(), storage.Duplicate, attempts); !bytes.Equal(c.Result, []byte(result)) {
@@ -199,8 +199,8 @@ func (b *bench) pass(d time.Duration) {
 }
 
 // inTime checks that f ends without an error. f takes a key from the start to a
-// call that must come before d has passed. If the machine stood still for so
-// long, the result says nothing, and f begins again with another key.
+// call due before d has passed. If the machine stood still for so long, the
+// result says nothing, and f begins again with another key.
 func (b *bench) inTime(d time.Duration, f func() error) {
 	b.Helper()
 	const rounds = 100

@@ -16,7 +16,7 @@ const sequentialKeys = 16
 // recentCalls bounds everything remembered of a key for a report.
 const recentCalls = 64
 
-// run is a history with a fake clock: one call after another.
+// run is a history with a fake clock: a call at a time.
 type run struct {
 	subject Subject
 	oracle  oracle
@@ -24,7 +24,7 @@ type run struct {
 	keys    []*subjectKey
 }
 
-// subjectKey is a key and all that may be true of it.
+// subjectKey is a key with all possible records.
 type subjectKey struct {
 	key     storage.Key
 	beliefs []belief
@@ -73,8 +73,7 @@ func (r *run) advance(d time.Duration) {
 	r.now += d
 }
 
-// jump returns a time to pass: any, or to the edge of what is about to happen
-// to the key.
+// jump returns a time to pass: any, or up to the edge of the key's next event.
 func (r *run) jump(random *rand.Rand, k *subjectKey, lease time.Duration) time.Duration {
 	edges := [...]time.Duration{k.beliefs[0].lease.lo, k.beliefs[0].due.lo, k.beliefs[0].forgotten.lo}
 	edge := edges[random.IntN(len(edges))] + time.Duration(random.IntN(3)-1)*time.Microsecond

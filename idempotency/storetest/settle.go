@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// strangers are leases that are not the holder's.
+// strangers are leases other than the holder's.
 func strangers(l storage.Lease) map[string]storage.Lease {
 	owner, above, below, elsewhere := l, l, l, l
 	owner.Owner += "x"
@@ -20,7 +20,7 @@ func strangers(l storage.Lease) map[string]storage.Lease {
 	}
 }
 
-// lost checks that no lease but the record's can settle it.
+// lost checks that no lease but the record's can settle the key.
 func (b *bench) lost(leases map[string]storage.Lease) {
 	b.Helper()
 	for name, l := range leases {

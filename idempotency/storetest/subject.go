@@ -8,28 +8,28 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Subject is a store under test. It may hold other keys already: the suite
-// works in scopes of its own.
+// Subject is a store under test, perhaps with other keys already: the suite
+// works in separate scopes.
 type Subject struct {
 	// Store is required.
 	Store storage.Store
-	// Operator is the store's, if any; without one its tests are skipped.
+	// Operator is the store's, if any; otherwise the operator's tests are skipped.
 	Operator storage.Operator
-	// Advance moves the clock of a store with a fake one. Without it the suite
-	// waits for real time to pass.
+	// Advance moves the store's fake clock. Without Advance the suite waits for
+	// real time to pass.
 	Advance func(d time.Duration)
-	// Skewed returns another client of the same data whose process's clock is
-	// off by offset. Nil if the store never looks at that clock.
+	// Skewed returns another client of the same data, in a process with the clock
+	// off by offset. Nil if the store never looks at a client's clock.
 	Skewed func(offset time.Duration) storage.Store
 	// Tolerance is by how much times may be off through rounding by the server,
 	// or through clocks of different speed. 0 for a fake clock; 5 ms if 0
 	// otherwise.
 	Tolerance time.Duration
-	// ReadsClockFirst says that the store reads the clock, or what it takes for
-	// it, before the step taking effect: the times of a change may be those of
-	// any moment since the call began.
+	// ReadsClockFirst: the store reads the clock, or a substitute, before the step
+	// taking effect. The times of a change may be of any moment since the call
+	// began.
 	ReadsClockFirst bool
-	// MaxResultBytes is what the store can hold; 0 skips the test of the limit.
+	// MaxResultBytes is the store's limit; 0 skips the test of the limit.
 	MaxResultBytes int
 }
 

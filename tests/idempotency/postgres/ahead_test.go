@@ -29,7 +29,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 )
 
-// stream is a topic, whose records are the messages of a runner.
+// stream is a topic with the messages of a runner.
 type stream struct {
 	runner
 	brokers []string
@@ -65,7 +65,7 @@ func newStream(t testing.TB, r runner, partitions ...[]string) stream {
 func idOf(r *kgo.Record) string { return string(r.Headers[0].Value) }
 
 // consume runs a consumer of the stream until stop is called, or the test ends.
-// Each message has its effect, behind what handle does, which may be nil.
+// Each message has an effect, after handle, which may be nil.
 func (s stream) consume(t testing.TB, handle func(ctx context.Context, id string) error, change ...func(*consumer.Config)) (stop func()) {
 	t.Helper()
 	cfg := consumer.Config{
@@ -118,8 +118,8 @@ func undaunted() func(*consumer.Config) {
 	})
 }
 
-// awaitDone waits until the messages are completed, and asserts that each had
-// its effect once.
+// awaitDone waits until the messages are completed, and asserts a single effect
+// of each.
 func (s stream) awaitDone(t testing.TB, ids ...string) {
 	t.Helper()
 	await.Until(t, fmt.Sprintf("%d messages are completed", len(ids)), func() bool {
@@ -160,9 +160,9 @@ func sharedTrip(sql string) bool {
 	return strings.Contains(sql, committing) && strings.Contains(sql, "INSERT INTO \"idempotency_keys\"")
 }
 
-// The claim of a message shares the round trip completing the one before it in
-// the partition, and its transaction is as any other, whatever the one before
-// has set. After a number of messages the connection is for others.
+// The claim of a message shares the round trip completing the message before in
+// the partition. The transaction is as any other, whatever the handler before has
+// set. After a number of messages the connection is for others.
 func TestClaimAhead(t *testing.T) {
 	mode := func(m pgx.QueryExecMode) func(*pgxpool.Config) {
 		return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = m }
@@ -292,9 +292,9 @@ func TestClaimsAheadLeaveAConnection(t *testing.T) {
 	s.awaitDone(t, append(first, others...)...)
 }
 
-// Whatever becomes of a claim, the message before is completed, once. If the
-// claim fails the commit, that is not held against the message, which is tried
-// again without the claim.
+// Whatever becomes of a claim, the message before is completed, once. A commit
+// failed by the claim is not held against the message: the next try is without
+// the claim.
 func TestClaimAheadIsRefused(t *testing.T) {
 	t.Run("a duplicate", func(t *testing.T) {
 		s := newStream(t, newRunner(t, idempotency.Options{}), []string{"a", "b", "c", "b", "c", "d"})
@@ -339,7 +339,7 @@ func TestClaimAheadIsRefused(t *testing.T) {
 		})
 		s.awaitDone(t, numbered("message-", 20)...)
 		stop()
-		if runs > 25 { // a claim that fails is no reason to let each message fail
+		if runs > 25 { // a failing claim must not fail each message
 			t.Errorf("20 messages took %d runs", runs)
 		}
 	})
@@ -400,8 +400,8 @@ func TestClaimAheadIsRefused(t *testing.T) {
 	})
 }
 
-// A claim the message does not use is given back, as if it had not been asked
-// for: when a middleware keeps the record, or the result of the one before.
+// An unused claim is given back, as if never asked for: when a middleware keeps
+// the record, or the result of the record before.
 func TestClaimAheadIsGivenBack(t *testing.T) {
 	later := errors.New("later")
 	for name, keep := range map[string]func(id string, process func() (idempotency.Result, error)) (idempotency.Result, error){
@@ -447,8 +447,8 @@ func TestClaimAheadIsGivenBack(t *testing.T) {
 	}
 }
 
-// A claim whose transaction the server has ended, as nobody used it, is given
-// back: no attempt is lost by a middleware taking its time.
+// A claim is given back after the server has ended the idle transaction: a slow
+// middleware costs no attempt.
 func TestClaimAheadThatWaitsIsGivenBack(t *testing.T) {
 	r := newRunnerWith(t, postgres.Options{IdleTimeout: 1200 * time.Millisecond}, idempotency.Options{Lease: long})
 	s := newStream(t, r, []string{"a", "b", "c"})
@@ -483,7 +483,7 @@ func (b byTurns) Run(ctx context.Context, m idempotency.Message, h idempotency.H
 	return b.processors[int(b.runs.Add(1))%len(b.processors)].Run(ctx, m, h)
 }
 
-// A claim that one Processor has asked for is in nobody's way when another runs the
+// A Processor's early claim is not in the way of another Processor with the
 // message.
 func TestClaimAheadOfAnotherProcessor(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
@@ -503,8 +503,7 @@ func TestClaimAheadOfAnotherProcessor(t *testing.T) {
 }
 
 // The connection is cut, or killed, in the round trip that completes a message
-// and claims the next. Each has its effect once, and the next is attempted
-// once.
+// and claims the next. Each has a single effect, and the next a single attempt.
 func TestE2EFaultAtAClaimAhead(t *testing.T) {
 	for fault := range faults {
 		t.Run(fault, func(t *testing.T) {
@@ -551,7 +550,7 @@ func TestE2EFaultAtAClaimAhead(t *testing.T) {
 			if again != (runs["a"] == 2) {
 				t.Errorf("a was run %d times", runs["a"])
 			}
-			// The handler of b finds its connection gone, and has failed then.
+			// The handler of b finds the connection gone, and fails.
 			attempts := map[bool]int{false: 1, true: 2}[fault == "killed after"]
 			s.wantAttempts(t, attempts, 0, "b")
 			s.wantAttempts(t, 1, 0, "before", "c")
@@ -559,9 +558,8 @@ func TestE2EFaultAtAClaimAhead(t *testing.T) {
 	}
 }
 
-// Hundreds of messages in the partitions of a group whose members come and go, and
-// whose connections are cut or killed at random statements: every effect is there
-// once.
+// Hundreds of messages in the partitions of a group. Members come and go, and
+// connections are cut or killed at random statements: every effect is there once.
 func TestE2ERandomFaultsInAGroup(t *testing.T) {
 	direct := newDatabase(t)
 	admin := connect(t, direct)
@@ -592,7 +590,7 @@ func TestE2ERandomFaultsInAGroup(t *testing.T) {
 		return stream{runner: newRunnerOn(t, admin, pool, postgres.Options{}, idempotency.Options{Lease: 20 * time.Millisecond})}
 	}
 	s := newStream(t, member().runner, perPartition...)
-	fewWorkers := func(c *consumer.Config) { c.Concurrency = 2 } // who go from partition to partition
+	fewWorkers := func(c *consumer.Config) { c.Concurrency = 2 } // going from partition to partition
 	s.consume(t, nil, undaunted(), fewWorkers)
 	for n := 1; n <= 4; n++ {
 		guest := member()

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storetest"
 )
 
-// tolerance is what may pass on a busy machine between the moments at which one
-// statement reads the clock.
+// tolerance is the time between a statement's looks at the clock, at most, on a
+// busy machine.
 const tolerance = 100 * time.Millisecond
 
 func TestContract(t *testing.T) {
@@ -23,10 +23,9 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// The ways in which a store can be used have something of their own in every
-// kind of call: names, the types of parameters, conflicts. They run in turn:
-// the busier the machine, the longer a statement takes between the looks at the
-// clock.
+// Each way to use a store differs in every kind of call: names, the types of
+// parameters, conflicts. They run in turn: the busier the machine, the longer a
+// statement takes between the looks at the clock.
 func TestHistories(t *testing.T) {
 	const oddSchema = `Odd "Schema"`
 	for name, v := range map[string]struct {
@@ -47,14 +46,14 @@ func TestHistories(t *testing.T) {
 			create(t, pool, v.options)
 			s := newStore(t, pool, v.options)
 			// A statement reads the clock some time before the commit can be seen, and
-			// changes a row it waited for.
+			// changes a row after a wait for the lock.
 			storetest.Histories(t, storetest.Subject{Store: s, Operator: s, Tolerance: tolerance, ReadsClockFirst: true},
 				storetest.Options{Steps: 1000, Lease: 2 * tolerance})
 		})
 	}
 }
 
-// connection sets what a pool's connections have by default.
+// connection sets the defaults of a pool's connections.
 func connection(isolation string, mode pgx.QueryExecMode) []func(*pgxpool.Config) {
 	return []func(*pgxpool.Config){func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation

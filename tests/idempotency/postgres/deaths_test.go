@@ -18,8 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// die runs a Run whose process dies in the handler: the goroutine ends, and
-// with it what was to be settled.
+// die runs a Run, and lets the process die in the handler: the goroutine ends
+// without a settlement.
 func die(run func()) {
 	done := make(chan struct{})
 	go func() {
@@ -54,7 +54,7 @@ func TestE2ECrashLoop(t *testing.T) {
 }
 
 // A handler taking the server down is counted, too, although the server forgets
-// what it has not written: its claims wait for that from then on.
+// unwritten rows: the message's claims wait for the disk from then on.
 func TestE2EWhatCrashesTheServerIsGivenUp(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("wal_writer_delay", "10s"))
 	admin := connect(t, server.URL("postgres"))
@@ -90,7 +90,7 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 	die(func() {
 		_, _ = gone.Run(t.Context(), message("a"), func(context.Context) ([]byte, error) { runtime.Goexit(); return nil, nil })
 	})
-	// It waits for others for as long as a lease.
+	// The Run waits for others for as long as a lease.
 	r := newRunnerOn(t, gone.pool, connect(t, gone.url), postgres.Options{}, idempotency.Options{Lease: time.Minute})
 	var others atomic.Int64
 	running, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -129,8 +129,8 @@ func TestWhatVanishedIsRunAlone(t *testing.T) {
 	r.wantEffects(t, "a", 1)
 }
 
-// A failure that is not the message's fault, by the handler's word, is tried
-// again beyond MaxAttempts.
+// A failure without the message's fault, by the handler's word, is tried again
+// beyond MaxAttempts.
 func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 	r := newRunner(t, idempotency.Options{
 		MaxAttempts: 1, FirstRetry: time.Millisecond, LastRetry: 2 * time.Millisecond,
@@ -166,7 +166,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// A handler taking longer than it may has failed; its context says why.
+// A handler beyond HandlerTimeout has failed; the context's cause says so.
 func TestHandlerTimeout(t *testing.T) {
 	r := newRunner(t, idempotency.Options{HandlerTimeout: time.Millisecond})
 	result, err := r.Run(limited(t), message("a"), func(ctx context.Context) ([]byte, error) {

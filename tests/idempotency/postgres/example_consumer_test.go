@@ -73,8 +73,8 @@ func markPaidGuarded(ctx context.Context, tx pgx.Tx, orderID string) error {
 	return err
 }
 
-// A payment is delivered twice, and one is for no order. Before them, somebody
-// paid order o-2 without a key, behind a guard.
+// A payment is delivered twice, and another is for no order. Before them,
+// somebody paid order o-2 without a key, behind a guard.
 func Example_consumer() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -134,7 +134,7 @@ func Example_consumer() {
 	// PAID PAID with 2 events <nil>
 }
 
-// lastDeadLetter ends the example with the record that has no id.
+// lastDeadLetter ends the example with the record without an id.
 func lastDeadLetter(next func(context.Context, idempotency.DeadLetter) error, stop func()) func(context.Context, idempotency.DeadLetter) error {
 	return func(ctx context.Context, d idempotency.DeadLetter) error {
 		fmt.Println("dead letter:", d.Reason)

@@ -48,7 +48,7 @@ func TestErrorsOfTheServerSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Every method asking the server explains its errors.
+// Every method asking the server explains the errors.
 func TestEveryMethodExplains(t *testing.T) {
 	pool := database(t, postgres.Options{Table: "another"})
 	s := newStore(t, pool, postgres.Options{})

@@ -23,7 +23,7 @@ func TestFailedAttempts(t *testing.T) {
 	r = newRunner(t, idempotency.Options{
 		MaxAttempts: 3, FirstRetry: time.Minute, LastRetry: time.Hour,
 		DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
-			// The key is not given up before this returns.
+			// The key is not given up before the dead letter's return.
 			r.wantState(t, l.Message.Key.ID, storage.Processing, min(3+len(letters), 4))
 			letters = append(letters, l)
 			if len(letters) <= 2 {
@@ -90,8 +90,8 @@ func TestTerminalError(t *testing.T) {
 	r.wantState(t, "a", storage.Failed, 1)
 }
 
-// A handler that gave the message up is not asked again, however often the dead
-// letter cannot be kept.
+// A handler is not asked again after giving the message up, however often the
+// dead letter cannot be kept.
 func TestVerdictStands(t *testing.T) {
 	var letters []idempotency.DeadLetter
 	r := newRunner(t, idempotency.Options{MaxAttempts: 2, DeadLetter: func(_ context.Context, l idempotency.DeadLetter) error {
@@ -119,8 +119,8 @@ func TestVerdictStands(t *testing.T) {
 	r.wantEffects(t, "a", 0)
 }
 
-// A claim whose answer was lost is asked for once more by the next Run: it is
-// no second attempt, nor somebody else's.
+// After a lost answer, the next Run asks for the same claim: no second attempt,
+// nor somebody else's.
 func TestClaimInDoubt(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
 	owner := storage.NewOwner()
@@ -157,8 +157,8 @@ func TestNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A message without a key, or contradicting the key, is put aside if that can
-// be done; the key is not touched.
+// A message without a key, or contradicting the key, is put aside if possible;
+// the key is not touched.
 func TestRefusedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		none bool
@@ -200,7 +200,7 @@ func TestRefusedMessages(t *testing.T) {
 	}
 }
 
-// A handler that mistreats the transaction fails, and says how.
+// A handler mistreating the transaction fails; the error names the mistake.
 func TestMistreatedTransaction(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
 	for name, c := range map[string]struct {
@@ -216,7 +216,7 @@ func TestMistreatedTransaction(t *testing.T) {
 		"rollback by SQL": {do: func(ctx context.Context, tx pgx.Tx) { _, _ = tx.Exec(ctx, `ROLLBACK`) }, want: "the handler ended the transaction by itself, by SQL"},
 		"commit by SQL":   {do: func(ctx context.Context, tx pgx.Tx) { _, _ = tx.Exec(ctx, `COMMIT`) }, want: "the handler ended the transaction by itself, by SQL", committed: 1},
 		"unread rows": {do: func(ctx context.Context, tx pgx.Tx) {
-			_, _ = tx.Query(ctx, `SELECT generate_series(1, 9)`) //nolint:sqlclosecheck // rows left open are what this is about
+			_, _ = tx.Query(ctx, `SELECT generate_series(1, 9)`) //nolint:sqlclosecheck // rows left open are the test's subject
 		}, want: "complete key: the handler returned nil, but has not closed the rows"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestMistreatedTransaction(t *testing.T) {
 	}
 }
 
-// A transaction a handler kept is of no use after it: the connection is another
+// A transaction kept by a handler is of no use later: the connection is another
 // message's then.
 func TestKeptTransaction(t *testing.T) {
 	r := newRunner(t, idempotency.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -322,7 +322,7 @@ func TestCancelled(t *testing.T) {
 		}
 	}
 	r.wantEffects(t, "a", 0)
-	// A context ending after the work is no reason to throw it away.
+	// A context ending after the work is no reason to discard the work.
 	ctx, cancel := context.WithCancel(limited(t))
 	result, err := r.Run(ctx, message("a"), func(ctx context.Context) ([]byte, error) {
 		defer cancel()

@@ -24,7 +24,7 @@ import (
 )
 
 // tracer calls before and after each round trip of a pool, with everything
-// sent: a statement, or those of a batch.
+// sent: a statement, or a batch's statements.
 type tracer struct {
 	before func(conn *pgx.Conn, sql string)
 	after  func(conn *pgx.Conn, sql string)
@@ -77,7 +77,7 @@ func behind(t testing.TB, rawURL string) (*proxy.Proxy, string) {
 	return p, u.String()
 }
 
-// steps are the round trips of a Run, in their order, each by what tells it.
+// steps are the round trips of a Run, in order, each by a part of the SQL.
 var steps = map[string]string{
 	"claim and begin":     "INSERT INTO \"idempotency_keys\"",
 	"business":            "INSERT INTO effects",
@@ -87,7 +87,7 @@ var steps = map[string]string{
 
 const committing = "state = 'completed'"
 
-// faults are what can happen at a step, given the proxy and what terminates a
+// faults are the faults of a step, given the proxy and a function terminating a
 // connection at the server. Each is armed before the statement is sent.
 var faults = map[string]struct {
 	before, after func(p *proxy.Proxy, kill func())
@@ -99,7 +99,7 @@ var faults = map[string]struct {
 }
 
 // The connection is cut, or killed, at each step. The message is then given to
-// Run until it is done, and had its effect once.
+// Run until done, and has a single effect.
 func TestE2EFaultAtEachStep(t *testing.T) {
 	var p *proxy.Proxy
 	var killer *pgxpool.Pool
@@ -153,7 +153,7 @@ func TestE2EFaultAtEachStep(t *testing.T) {
 				// A claim is asked for twice, and a commit asked about.
 				handled := step == "claim and begin" && fault != "killed after" ||
 					step == "complete and commit" && (fault == "answer lost" || fault == "killed after")
-				// The second claim may find the first, whose connection the server still has.
+				// The second claim may find the first: the server still has the connection.
 				inItsWay := step == "claim and begin" && fault == "answer lost" && result.Disposition == idempotency.Elsewhere
 				if handled != (result.Disposition == idempotency.Handled) && !inItsWay {
 					t.Errorf("first run: %s, %v", result.Disposition, err)
@@ -165,9 +165,8 @@ func TestE2EFaultAtEachStep(t *testing.T) {
 	}
 }
 
-// Hundreds of messages, each delivered to two of four consumers, whose
-// connections are cut or killed at random statements: every effect is there
-// once.
+// Hundreds of messages, each delivered to two of four consumers. Connections
+// are cut or killed at random statements: every effect is there once.
 func TestE2ERandomFaults(t *testing.T) {
 	direct := newDatabase(t)
 	admin := connect(t, direct)
@@ -200,7 +199,7 @@ func TestE2ERandomFaults(t *testing.T) {
 }
 
 // striking returns a function that cuts all connections, or has the server end
-// the one at hand, at the chosen statements.
+// the present connection, at the chosen statements.
 func striking(t *testing.T, p *proxy.Proxy, admin *pgxpool.Pool, choose func(sql string) bool) func(*pgx.Conn, string) {
 	return func(conn *pgx.Conn, sql string) {
 		switch {
@@ -215,7 +214,7 @@ func striking(t *testing.T, p *proxy.Proxy, admin *pgxpool.Pool, choose func(sql
 	}
 }
 
-// deliver gives each message to two of the consumers until it is done there.
+// deliver gives each message to two of the consumers until done there.
 func (r runner) deliver(t *testing.T, messages, consumers int) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -230,7 +229,7 @@ func (r runner) deliver(t *testing.T, messages, consumers int) {
 	running.Wait()
 }
 
-// wantEachOnce asserts that each delivered message had its effect once.
+// wantEachOnce asserts a single effect of each delivered message.
 func (r runner) wantEachOnce(t *testing.T, messages int) {
 	t.Helper()
 	if n := query[int](t, r.pool, `SELECT count(*) FROM effects`); n != messages {
@@ -271,8 +270,8 @@ func TestE2EServerCrashes(t *testing.T) {
 	r.wantEachOnce(t, messages)
 }
 
-// A client that vanished in the middle of a transaction keeps the key from
-// others until the server gives it up, and no longer.
+// After vanishing in the middle of a transaction, a client keeps the key from
+// others until the server gives the client up, and no longer.
 func TestE2EVanishedClient(t *testing.T) {
 	direct := newDatabase(t)
 	admin := connect(t, direct)
@@ -284,8 +283,8 @@ func TestE2EVanishedClient(t *testing.T) {
 	p, through := behind(t, direct)
 	t.Cleanup(p.Cut)
 	vanishing := newRunnerOn(t, admin, connect(t, through), idle, o)
-	// The server waits for the lock in the middle of a statement, and so does not
-	// count the transaction as idle, until it is told to go on.
+	// Until told to go on, the server waits for the lock in the middle of a
+	// statement, and so does not count the transaction as idle.
 	busy := begin(t, admin)
 	if _, err := busy.Exec(limited(t), `SELECT pg_advisory_xact_lock(1)`); err != nil {
 		t.Fatal(err)

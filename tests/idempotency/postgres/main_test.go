@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { pgtest.Main(testserver.Waiting(m)) }
 // patience bounds every wait of a test.
 const patience = time.Minute
 
-// The usual times of a test that lets none of them pass.
+// The usual times, longer than any test.
 const (
 	long      = time.Hour
 	retention = 24 * time.Hour
@@ -89,7 +89,7 @@ func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 	return tx
 }
 
-// query returns the one value of a query.
+// query returns the only value of a query.
 func query[V any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) V {
 	t.Helper()
 	rows, err := pool.Query(limited(t), sql, args...)
@@ -103,7 +103,7 @@ func query[V any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) V {
 	return v
 }
 
-// storesDatabase is what postgres.New takes.
+// storesDatabase is the parameter of postgres.New.
 type storesDatabase interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -127,7 +127,7 @@ func request() storage.ClaimRequest {
 	return storage.ClaimRequest{Owner: storage.NewOwner(), Lease: long, Retention: retention}
 }
 
-// claim claims a key that is to be had.
+// claim claims a free key.
 func claim(t testing.TB, s *postgres.Store, k storage.Key, r storage.ClaimRequest) storage.Claim {
 	t.Helper()
 	c, err := s.Claim(limited(t), k, r)
@@ -145,8 +145,8 @@ func newDatabase(t testing.TB) string {
 	return pgtest.Shared(t).NewDatabase(t)
 }
 
-// sameTransaction lets a store work in a transaction, so a test can see what it
-// locked.
+// sameTransaction lets a store work in a transaction, so a test can see the
+// locks.
 type sameTransaction struct{ pgx.Tx }
 
 func (tx sameTransaction) BeginTx(ctx context.Context, _ pgx.TxOptions) (pgx.Tx, error) {

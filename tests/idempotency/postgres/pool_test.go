@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// A Run that gets no connection, as others have them all, says so in time: it has
-// claimed nothing, and the store is not what is silent.
+// While others have all connections, a Run says so in time, without a claim: the
+// pool is busy, the store not silent.
 func TestNoConnectionIsFree(t *testing.T) {
 	holder := newRunner(t, idempotency.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	var waited error

@@ -19,7 +19,7 @@ import (
 )
 
 // throughAPooler returns a database with the tables, and the URL of a PgBouncer in
-// transaction mode before it, which keeps no prepared statements.
+// transaction mode in front, without prepared statements.
 func throughAPooler(t *testing.T) (direct *pgxpool.Pool, url string) {
 	t.Helper()
 	url = newDatabase(t)
@@ -30,8 +30,8 @@ func throughAPooler(t *testing.T) (direct *pgxpool.Pool, url string) {
 }
 
 // PgBouncer without prepared statements fails statements of pgx's default mode,
-// ours and those of handlers. No message loses an attempt: each is handled once
-// in the documented mode then, although one failure would have been the last.
+// ours and the handlers'. No message loses an attempt: each is handled once in
+// the documented mode then, although the first failure would have been the last.
 func TestAPoolerThatLosesStatements(t *testing.T) {
 	for name, open := range map[string]func(pool *pgxpool.Pool) (storage.Store, func(id string) idempotency.Handler){
 		"Store": func(pool *pgxpool.Pool) (storage.Store, func(id string) idempotency.Handler) {
@@ -53,7 +53,8 @@ func TestAPoolerThatLosesStatements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const workers, messages = 8, 200
 			direct, url := throughAPooler(t)
-			// all has each message run once, by run, which returns what is pending of it.
+			// all has each message run once, by run, which returns the message's pending
+			// state.
 			pending := make([]*idempotency.Pending, messages)
 			all := func(mode string, run func(p *idempotency.Processor, m idempotency.Message, handler idempotency.Handler) *idempotency.Pending) {
 				pool := connect(t, url+"?default_query_exec_mode="+mode)
@@ -108,7 +109,7 @@ func TestAPoolerThatLosesStatements(t *testing.T) {
 	}
 }
 
-// Check names the pooler, and the mode that works behind it.
+// Check names the pooler, and the working mode.
 func TestCheckFindsAPoolerThatLosesStatements(t *testing.T) {
 	for mode, found := range map[string]bool{"cache_statement": true, "describe_exec": true, "exec": false, "cache_describe": false, "simple_protocol": false} {
 		t.Run(mode, func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
-// A new message behind a new one costs a round trip for the claim and begin,
-// and one for the completion and commit; a duplicate behind a duplicate costs
-// one.
+// A new message behind a new message costs a round trip for the claim and begin,
+// and another for the completion and commit; a duplicate behind a duplicate
+// costs a single round trip.
 func TestRoundTripsOfAMessage(t *testing.T) {
 	count := 0
 	r := newRunner(t, idempotency.Options{}, traced(&tracer{
@@ -32,7 +32,7 @@ func TestRoundTripsOfAMessage(t *testing.T) {
 		{"a", idempotency.Handled}, // nothing is known yet: claim, begin, completion with commit
 		{"b", idempotency.Handled},
 		{"c", idempotency.Handled},
-		{"a", idempotency.Skipped}, // it was taken for new: rollback, claim
+		{"a", idempotency.Skipped}, // taken for new at first: rollback, claim
 		{"b", idempotency.Skipped},
 		{"c", idempotency.Skipped},
 		{"d", idempotency.Handled},
@@ -47,8 +47,8 @@ func TestRoundTripsOfAMessage(t *testing.T) {
 	}
 }
 
-// However the handler's transaction begins, it is the one asked for, and the
-// commit waits for the disk as any other, though the claim's does not.
+// However the handler's transaction begins, its settings are as asked for, and
+// the commit waits for the disk as any other, though the claim's does not.
 func TestTransactionsOfNewMessages(t *testing.T) {
 	for _, isolation := range []pgx.TxIsoLevel{"", pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(isolation), func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestTransactionsOfNewMessages(t *testing.T) {
 	}
 }
 
-// A key that is not there, but whose last handler still works, is locked.
+// An absent key is locked while the last handler still works.
 func TestAForgottenKeyWhoseHandlerWorks(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
 	r.want(t, message("a"), effect("a"), idempotency.Handled)
@@ -89,8 +89,8 @@ func TestAForgottenKeyWhoseHandlerWorks(t *testing.T) {
 	r.wantEffects(t, "b", 1)
 }
 
-// The fence of a new message is later than that of every claim it waited for,
-// also of one that is forgotten.
+// The fence of a new message is later than the fence of every claim waited for,
+// also of a forgotten claim.
 func TestFenceOfANewMessageThatWaited(t *testing.T) {
 	r := newRunner(t, idempotency.Options{})
 	r.want(t, message("a"), effect("a"), idempotency.Handled) // the next is taken for new

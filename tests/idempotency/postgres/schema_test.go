@@ -38,8 +38,7 @@ func TestDDLCanBeRepeated(t *testing.T) {
 	}
 }
 
-// Whatever the id, the partition the client computes is the one the table's
-// check asks for.
+// Whatever the id, the client computes the partition of the table's check.
 func FuzzSlot(f *testing.F) {
 	for _, id := range []string{
 		"0190163d-8694-739b-aea5-966c26f8ad90", "0190163D-8694-739B-AEA5-966C26F8AD90", "0190163d-8694-439b-aea5-966c26f8ad90",
@@ -64,7 +63,7 @@ func FuzzSlot(f *testing.F) {
 	})
 }
 
-// The table refuses a key in a partition that is not its own.
+// The table refuses a key in another key's partition.
 func TestWrongPartition(t *testing.T) {
 	pool := database(t, postgres.Options{Partitioned: true})
 	_, err := pool.Exec(limited(t), `INSERT INTO idempotency_keys

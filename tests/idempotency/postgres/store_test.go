@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 )
 
-// A refused claim reads: it neither writes a row version nor takes a
-// transaction id, which would cost a flush of the log.
+// A refused claim reads only: no row version, and no transaction id, which would
+// cost a flush of the log.
 func TestRefusalsWriteNothing(t *testing.T) {
 	pool := database(t, postgres.Options{})
 	s := newStore(t, pool, postgres.Options{})
@@ -61,14 +61,14 @@ func TestAnUnknownStateIsNamed(t *testing.T) {
 	}
 }
 
-// Changes of a row touch no index, so a key costs one index entry.
+// Changes of a row touch no index, so a key costs a single index entry.
 func TestChangesAreHOT(t *testing.T) {
 	pool := database(t, postgres.Options{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	s := newStore(t, pool, postgres.Options{})
 	c := claim(t, s, key("a"), request())
 	const changes = 100
 	for range changes {
-		if err := s.Extend(limited(t), c.Lease, 2*retention); err != nil { // changes everything that a settlement changes
+		if err := s.Extend(limited(t), c.Lease, 2*retention); err != nil { // changes the columns of a settlement
 			t.Fatal(err)
 		}
 	}
@@ -81,8 +81,8 @@ func TestChangesAreHOT(t *testing.T) {
 	}
 }
 
-// So does that of a claim which began before the forgotten one, and had to wait
-// for it.
+// The fence of a claim is later than a forgotten claim's, even if the claim began
+// earlier and had to wait.
 func TestFenceOfAClaimThatWaited(t *testing.T) {
 	pool := database(t, postgres.Options{})
 	s := newStore(t, pool, postgres.Options{})

@@ -63,7 +63,7 @@ func TestSweepDeletesWhatExpired(t *testing.T) {
 	}
 }
 
-// A sweep neither waits for a row being changed nor deletes it.
+// A sweep passes over a row being changed: no wait, no deletion.
 func TestSweepPassesOverWhatIsBeingChanged(t *testing.T) {
 	pool := database(t, postgres.Options{})
 	s := newStore(t, pool, postgres.Options{})
@@ -114,7 +114,7 @@ func TestSweepAmongClaims(t *testing.T) {
 }
 
 // partitions returns a pool on a new database with the partitioned table. Only
-// the tests lock the partitions: a sweep passes over a locked one.
+// the tests lock the partitions: a sweep passes over locked partitions.
 func partitions(t *testing.T, o postgres.Options) *pgxpool.Pool {
 	t.Helper()
 	pool := database(t, o)
@@ -144,7 +144,7 @@ func TestSweepTruncates(t *testing.T) {
 	}
 	sweep(0)
 	expire(t, pool, `id <> '`+idAt(old, 7)+`'`)
-	sweep(100) // all of older, and by batch those of today
+	sweep(100) // all of older, and a batch of today's
 	expire(t, pool, `true`)
 	sweep(50)
 	if n := query[int64](t, pool, `SELECT sum(pg_relation_size(inhrelid))::bigint FROM pg_inherits
@@ -155,8 +155,8 @@ func TestSweepTruncates(t *testing.T) {
 	claim(t, s, key(idAt(old, 7)), request())
 }
 
-// A partition with a live key is not locked, and one that gets a live key just
-// before being locked is not truncated.
+// A partition with a live key is not locked. A live key just before the lock
+// keeps the partition from being truncated.
 func TestSweepLooksTwice(t *testing.T) {
 	o := postgres.Options{Partitioned: true}
 	pool := partitions(t, o)
@@ -185,7 +185,7 @@ func TestSweepLooksTwice(t *testing.T) {
 	}
 }
 
-// Somebody who uses a partition is not disturbed; the next sweep truncates it.
+// A sweep does not disturb users of a partition; the next sweep truncates it.
 func TestSweepLeavesPartitionInUse(t *testing.T) {
 	o := postgres.Options{Partitioned: true}
 	pool := partitions(t, o)
@@ -208,8 +208,8 @@ func TestSweepLeavesPartitionInUse(t *testing.T) {
 	}
 }
 
-// A statement about one key of the partitioned table locks one partition, also
-// in a plan the server keeps.
+// A statement about a key of the partitioned table locks a single partition,
+// also in a plan kept by the server.
 func TestOneKeyLocksOnePartition(t *testing.T) {
 	o := postgres.Options{Partitioned: true}
 	pool := database(t, o, func(c *pgxpool.Config) {

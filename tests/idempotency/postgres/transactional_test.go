@@ -21,8 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// business is what the handlers of the tests write to. Only the runner prevents
-// double effects.
+// business is the handlers' tables. Only the runner prevents double effects.
 var business = outbox.Schema + `;
 	CREATE TABLE effects (id text NOT NULL, attempt int NOT NULL);
 	CREATE TABLE refused (id text PRIMARY KEY, n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
@@ -84,13 +83,13 @@ func newProcessor(t testing.TB, o idempotency.Options) *idempotency.Processor {
 
 func message(id string) idempotency.Message { return idempotency.Message{Key: key(id)} }
 
-// after returns the message as it is run again.
+// after returns the message for another Run.
 func after(m idempotency.Message, p *idempotency.Pending) idempotency.Message {
 	m.Pending = p
 	return m
 }
 
-// effect is a handler that writes a business row and an event.
+// effect is a handler writing a business row and an event.
 func effect(id string) idempotency.Handler {
 	return func(ctx context.Context) ([]byte, error) {
 		tx := postgres.Tx(ctx)
@@ -125,7 +124,7 @@ func (r runner) wantState(t testing.TB, id string, state storage.State, attempts
 	return record
 }
 
-// outcome is what a Run returned.
+// outcome is a Run's result.
 type outcome struct {
 	result idempotency.Result
 	err    error
@@ -133,7 +132,7 @@ type outcome struct {
 
 func (o outcome) parts() (idempotency.Result, error) { return o.result, o.err }
 
-// want runs a message and asserts the outcome of it.
+// want runs a message and asserts the outcome.
 func (r runner) want(t testing.TB, m idempotency.Message, h idempotency.Handler, d idempotency.Disposition) outcome {
 	t.Helper()
 	result, err := r.Run(limited(t), m, h)
@@ -220,7 +219,7 @@ func TestHandlerContext(t *testing.T) {
 		if err != nil || idle != "90s" && idle != "1min 30s" || isolation != "repeatable read" {
 			t.Errorf("idle timeout %s, isolation %s, %v", idle, isolation, err)
 		}
-		// A part that fails is undone by itself.
+		// A failing part is undone by itself.
 		part, err := postgres.Tx(ctx).Begin(ctx)
 		if err != nil {
 			return nil, err
@@ -236,8 +235,8 @@ func TestHandlerContext(t *testing.T) {
 	r.wantEffects(t, "a", 1)
 }
 
-// However a pool sends everything in a single round trip, and whatever
-// isolation it has, a message's effect is there once or not at all.
+// However a pool sends everything in a single round trip, and whatever the
+// isolation, a message's effect is there once or not at all.
 func TestWaysToConnect(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode         pgx.QueryExecMode
@@ -294,7 +293,7 @@ func TestWaysToConnect(t *testing.T) {
 }
 
 // While a handler runs, also beyond the lease, another consumer is told so at
-// once; when it ends, the other skips.
+// once, and skips the message after the handler's end.
 func TestTwoAtOnce(t *testing.T) {
 	r := newRunner(t, idempotency.Options{Lease: 10 * time.Millisecond})
 	started, end := make(chan struct{}), make(chan struct{})
@@ -325,7 +324,7 @@ func TestTwoAtOnce(t *testing.T) {
 	r.wantEffects(t, "a", 1)
 }
 
-// An operator who releases the key takes it from a running handler.
+// An operator's release takes the key from a running handler.
 func TestReleasedMeanwhile(t *testing.T) {
 	var losses []idempotency.Loss
 	for _, isolation := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
