@@ -17,7 +17,7 @@ var schema string
 // defaultApplied is the table's name unless Applied names another.
 const defaultApplied = "applied_events"
 
-// Applied remembers which events were applied, in Schema's table. Use it where
+// Applied remembers applied events, in Schema's table. Use it where
 // a repetition leaves no trace to be recognised by: balances, counters,
 // appended rows. Applied is a value, safe for concurrent use.
 type Applied struct {
@@ -52,8 +52,8 @@ func (a Applied) First(ctx context.Context, tx Tx, scope, eventID string) (bool,
 
 // Forget deletes up to limit events applied longer than age ago, and returns
 // how many: commit, and repeat until the result is below limit. The age must
-// exceed the time within which an event can come again: the topic's retention,
-// if somebody may reset the consumer to the beginning. Forget waits for nobody.
+// exceed the time until an event can come again: the topic's retention, if
+// somebody may reset the consumer to the beginning. Forget waits for nobody.
 func (a Applied) Forget(ctx context.Context, tx Tx, age time.Duration, limit int) (int, error) {
 	deleted, err := tx.exec(ctx, `DELETE FROM `+a.table()+` WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM `+a.table()+`

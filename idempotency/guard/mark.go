@@ -9,15 +9,15 @@ import (
 )
 
 // ErrFenced says that somebody with a greater fencing number wrote since. Give
-// up; what the transaction did must be rolled back.
+// up, and roll the transaction back.
 var ErrFenced = errors.New("fenced off: a later holder of the lease was here")
 
-// Mark is a column, of type bigint, that only grows: a version or a fencing
-// number. Mark is a value, safe for concurrent use.
+// Mark is a growing column of type bigint: a version or a fencing number. Mark
+// is a value, safe for concurrent use.
 type Mark struct {
 	// Table is table or schema.table. Names are taken as they are.
 	Table string
-	// Key is the column that identifies a row.
+	// Key is the row's identifying column.
 	Key string
 	// Column is the mark. NULL is below every number.
 	Column string
@@ -30,8 +30,8 @@ func (m Mark) Validate() error {
 }
 
 // Advance raises the row's mark to the version of an event. True means that the
-// event is the newest so far and is to be applied; false that it, or a newer
-// one, was applied before. A missing row is ErrNoRow. After true the row is
+// event is the newest so far and is to be applied; false that the same or a newer
+// event was applied before. A missing row is ErrNoRow. After true the row is
 // locked until the transaction ends.
 //
 // Versions passed over come back as false, so the event must carry the whole
@@ -45,10 +45,10 @@ func (m Mark) Advance(ctx context.Context, tx Tx, id any, version int64) (bool, 
 }
 
 // Fence raises the row's mark to a fencing number (see idempotency.FenceFrom; 0
-// is none, and errUnusable), or returns ErrFenced if it is greater already. The
-// same number may come any number of times: the holder goes on. A missing row
+// is none, and errUnusable), or returns ErrFenced if the mark is greater already.
+// The same number may come any number of times: the holder goes on. A missing row
 // is ErrNoRow. After nil the row is locked until the transaction ends, so that
-// later holders write after this one.
+// later holders write later.
 func (m Mark) Fence(ctx context.Context, tx Tx, id any, fence int64) error {
 	if fence <= 0 {
 		return fmt.Errorf("fence row %v of %s: %w: %d is no fencing number: the handler runs without a claim (FenceFrom returned false)",

@@ -14,7 +14,7 @@ import (
 type Transition struct {
 	// Table is table or schema.table. Names are taken as they are.
 	Table string
-	// Key is the column that identifies a row.
+	// Key is the row's identifying column.
 	Key string
 	// Status is the column with the status: text, or an enum.
 	Status string
@@ -89,8 +89,7 @@ func (t Transition) Apply(ctx context.Context, tx Tx, id any) (bool, error) {
 		if locked {
 			return fail(errSuppressed)
 		}
-		// Somebody changed the row in between. Now that it is locked, it stays
-		// as it is.
+		// Somebody changed the row in between. From now on the row is locked.
 	}
 }
 

@@ -22,8 +22,8 @@ type PGXTx[R interface{ RowsAffected() int64 }, W interface{ Scan(dest ...any) e
 	Rollback(ctx context.Context) error
 }
 
-// SQLTx is an open transaction of database/sql: *sql.Tx or a type that embeds
-// it. *sql.DB and *sql.Conn have no Commit, and so do not fit. The driver must
+// SQLTx is an open transaction of database/sql: *sql.Tx or a type embedding
+// *sql.Tx. *sql.DB and *sql.Conn have no Commit, and so do not fit. The driver must
 // be for PostgreSQL and take $1 for a parameter.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)

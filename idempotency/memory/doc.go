@@ -1,6 +1,6 @@
 // Package memory keeps idempotency keys in the process: Store alone, where a
 // duplicate after a restart is acceptable, and Layered with its Window in front
-// of another store, to spare it the writes that duplicates cause.
+// of another store, to spare the store the duplicates' writes.
 //
 // Invariants:
 //

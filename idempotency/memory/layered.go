@@ -17,9 +17,9 @@ import (
 
 // LayerOptions are all optional.
 type LayerOptions struct {
-	// Trust answers, without asking the store, the duplicate of a message that
-	// this process completed within the retention and the Window remembers
-	// exactly: with storage.LayerMemory. Changes by others meanwhile, such as an
+	// Trust answers, without asking the store, the duplicate of a message completed
+	// by the same process within the retention and remembered exactly by the
+	// Window: with storage.LayerMemory. Changes by others meanwhile, such as an
 	// operator's purge for another run, are then not seen until the Window forgets
 	// the key.
 	Trust bool
@@ -31,11 +31,11 @@ type LayerOptions struct {
 }
 
 // Layered is a Store with a Window in front. A claim of a message the Window
-// knows begins with Inspect, a read: if the store confirms it, that is the
-// answer; if not, the claim goes on as without a Window. Make one with Layer.
-// It is safe for concurrent use.
+// knows begins with Inspect, a read: the store confirms the duplicate, or the
+// claim goes on as without a Window. Make a Layered with Layer. It is safe for
+// concurrent use.
 //
-// It is no Operator: an operator's requests go to the store itself.
+// Layered is no Operator: an operator's requests go to the store itself.
 type Layered struct {
 	storage.Store // extends and inspects
 	window        *Window
@@ -52,8 +52,7 @@ type granted struct {
 	attempts    int
 }
 
-// maxClaims bounds the claims in progress whose completion the Window learns
-// of.
+// maxClaims bounds the claims in progress known to the Window.
 const maxClaims = 4096
 
 // Layer puts the window in front of the store. A window may serve several.
@@ -164,7 +163,7 @@ func (l *Layered) Fail(ctx context.Context, lease storage.Lease, f storage.Failu
 	return err
 }
 
-// take returns what is known of a claim, once.
+// take returns the knowledge of a claim, once.
 func (l *Layered) take(lease storage.Lease) (granted, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

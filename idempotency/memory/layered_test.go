@@ -25,7 +25,7 @@ func layered(t testing.TB, trust bool) storetest.Subject {
 	l := layer(t)(memory.Layer(s, memory.NewWindow(small), memory.LayerOptions{Trust: trust, Now: clock.Now}))
 	subject := storetest.Subject{Store: l, Operator: s, Advance: clock.Advance, MaxResultBytes: 4096}
 	if trust {
-		subject.Operator = nil // it is the price of Trust that one is not noticed
+		subject.Operator = nil // unnoticed: the price of Trust
 	}
 	return subject
 }
@@ -39,7 +39,7 @@ func TestATrustedLayerKeepsTheContractWithoutOperators(t *testing.T) {
 	storetest.Histories(t, layered(t, true), storetest.Options{Steps: steps / 5})
 }
 
-// counted is a store that counts the calls.
+// counted is a store with a count of the calls.
 type counted struct {
 	storage.Store
 	claims, inspects int
@@ -112,7 +112,7 @@ func TestADuplicateFoundInTheStoreIsRemembered(t *testing.T) {
 		if c := mustClaim(t, l, key(1)); c.Outcome != storage.Duplicate || c.Layer != storage.LayerStore {
 			t.Errorf("%s by %s", c.Outcome, c.Layer)
 		}
-		s.expect(t, 0, 1) // this process did not complete it
+		s.expect(t, 0, 1) // not completed by the same process
 	}
 }
 
@@ -133,7 +133,7 @@ func TestTrustAnswersForWhatThisProcessCompleted(t *testing.T) {
 		if c.Outcome != storage.Duplicate || c.Layer != layer || string(c.Result) != result || c.Attempts != 1 {
 			t.Errorf("%+v", c)
 		}
-		clear(c.Result) // it is the caller's
+		clear(c.Result) // the caller's
 	}
 
 	complete(1, "small")
@@ -225,7 +225,7 @@ func BenchmarkWindowHitRate(b *testing.B) {
 }
 
 func ExampleLayer() {
-	store := memory.New(memory.Options{}) // in earnest, one that others share
+	store := memory.New(memory.Options{}) // in earnest, a shared store
 	layered, err := memory.Layer(store, memory.NewWindow(memory.WindowOptions{}), memory.LayerOptions{Trust: true})
 	if err != nil {
 		fmt.Println(err)
@@ -285,7 +285,7 @@ func ExampleNew() {
 	// duplicate
 }
 
-// layer returns what ends the test where the layer cannot be made.
+// layer returns a function ending the test where the layer cannot be made.
 func layer(t testing.TB) func(l *memory.Layered, err error) *memory.Layered {
 	return func(l *memory.Layered, err error) *memory.Layered {
 		t.Helper()

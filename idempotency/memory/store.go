@@ -35,8 +35,8 @@ type Options struct {
 
 // Store is a storage.Store and Operator in the memory of a single process. It
 // does not survive a restart and forgets the least recently used keys: a later
-// duplicate runs again. Its methods do not block and ignore the context. Make
-// one with New.
+// duplicate runs again. The methods do not block and ignore the context. Make a
+// Store with New.
 type Store struct {
 	options Options
 
@@ -154,7 +154,7 @@ func (s *Store) change(lease storage.Lease, transition func(storage.Record, time
 	return nil
 }
 
-// record returns the key's record, or an absent one with the next fence beyond
+// record returns the key's record, or an absent record with the next fence beyond
 // all dropped.
 func (s *Store) record(key storage.Key) storage.Record {
 	if r, ok := s.records.Get(key); ok {

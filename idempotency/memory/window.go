@@ -31,7 +31,7 @@ type WindowOptions struct {
 	FalsePositives float64
 }
 
-// Hit is what a Window knows of a key with a fingerprint.
+// Hit is a Window's knowledge of a key with a fingerprint.
 type Hit uint8
 
 // The hits.
@@ -53,7 +53,7 @@ func (h Hit) String() string {
 
 // Window remembers messages completed lately, in bounded memory: the latest
 // exactly, more of them in two generations of a Bloom filter. It is safe for
-// concurrent use. Make one with NewWindow.
+// concurrent use. Make a Window with NewWindow.
 type Window struct {
 	options WindowOptions
 
@@ -65,7 +65,7 @@ type Window struct {
 	name              []byte
 }
 
-// entry is what is known of a message; vouched if this process completed it.
+// entry is the knowledge of a message; vouched if completed by the same process.
 type entry struct {
 	vouched  bool
 	result   []byte
@@ -95,7 +95,7 @@ func NewWindow(o WindowOptions) *Window {
 // Add remembers a completed message.
 func (w *Window) Add(m idempotency.Message) { w.add(m, entry{}) }
 
-// Lookup returns what is known of a message. A key with another fingerprint is
+// Lookup returns the knowledge of a message. A key with another fingerprint is
 // another message.
 func (w *Window) Lookup(m idempotency.Message) Hit {
 	hit, _ := w.lookup(m)

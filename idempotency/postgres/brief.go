@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// brief is a transaction, or a part of one, that is of no use to who keeps it
-// when the message is over: the connection is another message's then. pgx does
+// brief is a transaction, or a part, of no use beyond the message's end: the
+// connection is another message's then. pgx does
 // not know when, as the commit is sent together with the completion.
 type brief struct {
 	pgx.Tx

@@ -122,7 +122,7 @@ func (s *Store) primaryKey() []string {
 	return []string{"id", "scope"}
 }
 
-// checkColumns finds at most one problem: the others follow from it.
+// checkColumns finds the first problem only: the others follow.
 func (s *Store) checkColumns(ctx context.Context) ([]storage.Problem, error) {
 	rows, err := s.db.Query(ctx, columnsSQL, s.table.String())
 	if err != nil {

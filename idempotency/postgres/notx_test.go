@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/postgres"
 )
 
-// A handler given to another Runner says what is wrong, instead of panicking.
+// A handler given to another Runner fails with the reason, instead of panicking.
 func TestThereIsNoTransactionWithoutTransactional(t *testing.T) {
 	ctx := context.Background()
 	tx := postgres.Tx(ctx)

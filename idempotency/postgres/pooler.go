@@ -21,10 +21,9 @@ const backendSQL = `SELECT pg_backend_pid()`
 // preparedSQL is prepared by no one else.
 const preparedSQL = `SELECT $1::int -- looks for a pooler`
 
-// checkPooler finds a pooler between us and the server that gives each
-// transaction another connection, if the pool's statements do not bear that. It
-// asks two connections: in such a pooler, both have the same one of the
-// server's in turn.
+// checkPooler finds a pooler in transaction mode between us and the server, if
+// the pool's statements do not bear one. It asks two connections: behind such a
+// pooler, both have the same server connection in turn.
 func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 	pool, ok := s.db.(*pgxpool.Pool)
 	if !ok || pool.Config().MaxConns < 2 {
@@ -44,8 +43,8 @@ func (s *Store) checkPooler(ctx context.Context) []storage.Problem {
 	}}
 }
 
-// losesStatements tells whether a statement that a connection has prepared is
-// gone while another connection has the server connection with the statement.
+// losesStatements tells whether a connection's prepared statement is gone while
+// another connection has the server connection with the statement.
 func losesStatements(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	a, err := pool.Acquire(ctx)
 	if err != nil {

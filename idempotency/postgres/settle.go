@@ -68,8 +68,8 @@ func asciiOnly(text string) string {
 	}, text)
 }
 
-// settle changes the record the lease holds. If there is none, the call may be
-// a repetition of one whose answer was lost; the record, read anew, tells.
+// settle changes the record held by the lease. Without such a record, the call
+// may be a repetition after a lost answer; the record, read anew, tells.
 func (s *Store) settle(ctx context.Context, verb string, lease storage.Lease, next storage.State, sql string, args ...any) error {
 	if err := lease.Validate(); err != nil {
 		return err

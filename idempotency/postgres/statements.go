@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// statements are the texts for a single table, or for a single partition of it.
+// statements are the texts for a single table, or a single partition.
 // A partition is named by a literal: a parameter would make the server's
 // generic plans lock every partition.
 type statements struct {

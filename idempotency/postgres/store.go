@@ -18,7 +18,7 @@ import (
 const defaultMaxResultBytes = 1 << 20
 
 // database is what the store needs: a *pgxpool.Pool, or a *pgx.Conn used by a
-// single goroutine at a time. Not a transaction: what the store answers must be
+// single goroutine at a time. Not a transaction: the store's answers must be
 // committed.
 type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -31,8 +31,8 @@ type database interface {
 type Options struct {
 	// Table is table or schema.table, taken as is; idempotency_keys if empty.
 	Table string
-	// Partitioned says that the table was made by the Schema of such Options.
-	// It is a property of the table: a store that is told wrong fails at once.
+	// Partitioned says that the table was made by the Schema of such Options, a
+	// property of the table: with a wrong value the store fails at once.
 	Partitioned bool
 	// MaxResultBytes bounds a result; 1 MiB if 0.
 	MaxResultBytes int
@@ -44,17 +44,17 @@ type Options struct {
 	Isolation pgx.TxIsoLevel
 	// IdleTimeout is PostgreSQL's idle_in_transaction_session_timeout in a
 	// Transactional's transactions: when a client's machine vanishes, the server
-	// frees the key, and everything else locked, after that time. A handler that
-	// does without the database for so long also ends, as a failed attempt: let it
-	// be as long as the Processor's HandlerTimeout. A minute if 0; negative leaves
-	// the server's own.
+	// frees the key, and everything else locked, after IdleTimeout. A handler
+	// without use of the database for so long also ends, as a failed attempt: let
+	// IdleTimeout be as long as the Processor's HandlerTimeout. A minute if 0;
+	// negative leaves the server's own.
 	IdleTimeout time.Duration
 }
 
 // Store is a storage.Store and Operator on a table. Its methods block for a
-// single round trip (two where somebody else was faster in between), retry by
-// themselves what PostgreSQL asks to be retried, and may be called concurrently
-// if the database's may.
+// single round trip (two where somebody else was faster in between), retry
+// where PostgreSQL asks for a retry, and may be called concurrently if the
+// database's may.
 type Store struct {
 	db      database
 	table   tableName
@@ -121,8 +121,8 @@ func (s *Store) Claim(ctx context.Context, key storage.Key, req storage.ClaimReq
 }
 
 // claim claims by a query of a single row, in turn with other claims of the
-// key; with a lock, only while nobody has that advisory lock. locked tells that
-// somebody has it, and the key was not claimed.
+// key; with a lock, only while nobody has the advisory lock. locked tells that
+// somebody has the lock, and the key was not claimed.
 func (s *Store) claim(ctx context.Context, query func(sql string, args []any, a *claimAnswer) error, key storage.Key, req storage.ClaimRequest, lock *int64) (_ storage.Claim, locked bool, err error) {
 	if err := key.Validate(); err != nil {
 		return storage.Claim{}, false, err
@@ -154,7 +154,7 @@ type claimAnswer struct {
 	state    string
 	fence    int64
 	attempts int
-	vanished int // this and excused are a granted claim's
+	vanished int // a granted claim's, as is excused
 	excused  int
 	reason   string
 	result   []byte

@@ -48,9 +48,9 @@ SELECT EXISTS (SELECT FROM {part}) AND NOT EXISTS (SELECT FROM {part} WHERE expi
 	liveSQL = `SELECT count(*), count(*) FILTER (WHERE expires_at > clock_timestamp()) FROM {part}`
 )
 
-// Maintain implements storage.Maintainer: it sweeps each Options.SweepEvery,
-// the first time after a random part of it, so that processes do not sweep all
-// at once.
+// Maintain implements storage.Maintainer by a sweep each Options.SweepEvery, the
+// first after a random part of the interval, so that processes do not sweep all at
+// once.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	if s.options.SweepEvery == 0 {
 		return
@@ -63,17 +63,17 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 }
 
 // Sweep deletes the expired rows and returns how many. Expired rows have no
-// effect; they only take room. It reads the whole table once and deletes at
-// most batch rows in a single statement (defaultSweepBatch if 0). It waits for
+// effect; they only take room. Sweep reads the whole table once and deletes at
+// most batch rows in a single statement (defaultSweepBatch if 0). Sweep waits for
 // nobody, and makes nobody wait for longer than such a statement. Have it
 // called (Options.SweepEvery, or the program's verb sweep) from one process or
 // several; hourly is enough for most. With an error, the count is of the rows
 // deleted before.
 //
-// In a partitioned table, it truncates partitions instead, once all their rows
-// have expired; its role must own them, or have TRUNCATE on them. While it
-// looks a last time at such a partition, claims of ids from its day wait, a day
-// at least the retention ago.
+// In a partitioned table, Sweep truncates partitions instead, once all their rows
+// have expired; the role must own them, or have TRUNCATE on them. During the last
+// look at such a partition, claims of ids from the partition's day wait, a day at
+// least the retention ago.
 func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if batch <= 0 {
 		batch = defaultSweepBatch
@@ -85,7 +85,8 @@ func (s *Store) Sweep(ctx context.Context, batch int) (int, error) {
 	if err := s.db.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return 0, fmt.Errorf("sweep %s: %w", s.table, err)
 	}
-	// The slots that are written to, or soon will be, with a day to spare for other clocks.
+	// The slots that are written to, or soon will be, with a day to spare for other
+	// clocks.
 	current := map[int]bool{otherSlot: true}
 	for _, days := range []int{-1, 0, 1} {
 		current[slotOfTime(now.Add(time.Duration(days)*slotSpan))] = true

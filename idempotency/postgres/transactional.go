@@ -20,20 +20,20 @@ import (
 // defaultIdleTimeout is the default of Options.IdleTimeout.
 const defaultIdleTimeout = time.Minute
 
-// Transactional is a Store in whose handlers everything written through Tx
-// commits together with the key's completion, or not at all.
+// Transactional is a Store for handlers with a transaction: everything written
+// through Tx commits together with the key's completion, or not at all.
 //
 // A message takes a single connection of the pool and two round trips beside
 // the handler's: the claim, which counts the attempt and commits by itself,
 // with the begin of the transaction; and the completion with the commit. After
-// a message that was not new, the next takes a round trip for its claim alone,
-// so that a duplicate takes no more than that.
+// a duplicate, the next message takes a round trip for the claim alone, so that
+// another duplicate takes no more.
 //
-// Where a consumer's worker has the next message at hand, its claim goes with
-// the commit of this one: a single round trip beside the handler's. Not so with
+// Where a consumer's worker has the next message at hand, the next claim goes
+// with the commit: a single round trip beside the handler's. Not so with
 // a message tried again, under a stricter isolation than read committed, also
-// by the server's default, on a pool that does something with a connection
-// between two users (PrepareConn, AfterRelease), or without another free
+// by the server's default, on a pool with hooks between two users of a
+// connection (PrepareConn, AfterRelease), or without another free
 // connection.
 type Transactional struct {
 	*Store
@@ -51,9 +51,9 @@ type Transactional struct {
 }
 
 // wary is for how long each message takes a separate claim, which waits for the
-// disk, after trouble: a connection was lost, or a claim failed the commit it
-// was made with. The server may have crashed, and because of a message: the
-// attempts would be forgotten each time, and it would never be given up.
+// disk, after trouble: a connection was lost, or a claim failed a commit. The
+// server may have crashed, and because of a message: the attempts would be
+// forgotten each time, and the message never be given up.
 const wary = time.Minute
 
 func (x *Transactional) trouble() {
@@ -71,7 +71,7 @@ func (x *Transactional) hasty(ctx context.Context) bool {
 var _ storage.Transactor = (*Transactional)(nil)
 
 // NewTransactional returns a store on a table that Schema made, in the database
-// of the business tables, or an error naming the option that cannot work. The
+// of the business tables, or an error naming the impossible option. The
 // pool stays the caller's; handlers must not wait for another of its
 // connections, or all of them may wait for each other.
 func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
@@ -102,12 +102,12 @@ func NewTransactional(pool *pgxpool.Pool, o Options) (*Transactional, error) {
 	}, nil
 }
 
-// IdleTimeout returns Options.IdleTimeout, or 0 if it is the server's own. A
-// Processor whose HandlerTimeout is longer is refused.
+// IdleTimeout returns Options.IdleTimeout, or 0 for the server's own. New refuses
+// a Processor with a longer HandlerTimeout.
 func (x *Transactional) IdleTimeout() time.Duration { return max(0, x.options.IdleTimeout) }
 
-// spare tells whether a connection is free, so nobody waits for one: nor for
-// one kept for the next message, which may be the one that waits.
+// spare tells whether a connection is free, so nobody waits: nor for a connection
+// kept for the next message, which may be the waiting message.
 func (x *Transactional) spare() bool {
 	pool := x.pool.Stat()
 	return pool.AcquiredConns() < pool.MaxConns()
@@ -116,7 +116,7 @@ func (x *Transactional) spare() bool {
 // hooked tells whether something is to be done with a connection between two
 // users.
 func hooked(c *pgxpool.Config) bool {
-	return c.BeforeAcquire != nil || c.PrepareConn != nil || c.AfterRelease != nil //nolint:staticcheck // the deprecated one still works
+	return c.BeforeAcquire != nil || c.PrepareConn != nil || c.AfterRelease != nil //nolint:staticcheck // deprecated, and still in use
 }
 
 // Reserve implements storage.Transactor. Reserve waits for a connection.

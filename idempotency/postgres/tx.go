@@ -11,19 +11,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// The errors of a handler that mistreats the transaction.
+// The errors of a handler mistreating the transaction.
 var (
-	// errNoTransaction: Tx was called with a context that is not, or does not come
-	// from, that of a handler under Transactional. No statement was run.
+	// errNoTransaction: Tx was called with a context other than, and not derived
+	// from, the context of a handler under Transactional. No statement was run.
 	errNoTransaction = errors.New("there is no transaction: the context is not that of a handler under postgres.Transactional")
-	// errTxControl: a handler called Commit or Rollback of the transaction that Tx
-	// gave it. The transaction was rolled back.
+	// errTxControl: a handler called Commit or Rollback of Tx's transaction. The
+	// transaction was rolled back.
 	errTxControl = errors.New("the transaction is Transactional's: return nil to commit it, an error to roll it back, and use its Begin for a part of it")
-	// errTxEnded: a handler ended the transaction by SQL of its own. The writes
+	// errTxEnded: a handler ended the transaction by SQL. The writes
 	// may be committed although the key is not completed.
 	errTxEnded = fmt.Errorf("%w, by SQL", storage.ErrEscaped)
-	// errTxFailed: a handler returned nil although one of its statements had
-	// failed, after which PostgreSQL commits nothing. The transaction was rolled
+	// errTxFailed: a handler returned nil after a failed statement. PostgreSQL
+	// commits nothing then. The transaction was rolled
 	// back.
 	errTxFailed = errors.New("the handler returned nil, but a statement of its transaction had failed; return that error, or run what may fail within Begin")
 	// errTxBusy: a handler returned nil in the middle of a result. The transaction
@@ -34,10 +34,10 @@ var (
 type txKey struct{}
 
 // Tx returns the transaction of the handler running with this context under
-// Transactional. For any other context, what it returns fails with
-// errNoTransaction whatever it is asked for; its Conn is nil, and its
-// LargeObjects fail with pgx.ErrTxClosed. It is for the handler's goroutine and
-// ends with the handler: one that is kept returns pgx.ErrTxClosed. Begin makes
+// Transactional. For any other context, all calls of the result fail with
+// errNoTransaction; the Conn is nil, and the LargeObjects fail with
+// pgx.ErrTxClosed. The transaction is for the handler's goroutine and ends with
+// the handler: a kept transaction returns pgx.ErrTxClosed. Begin makes
 // a savepoint; Commit and Rollback make the attempt fail with errTxControl.
 func Tx(ctx context.Context) pgx.Tx {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
@@ -64,7 +64,7 @@ func (tx *lentTx) Rollback(context.Context) error {
 	return errTxControl
 }
 
-// The status of a connection, as pgconn tells it.
+// The status of a connection, as told by pgconn.
 const (
 	statusInTransaction = 'T'
 	statusIdle          = 'I'

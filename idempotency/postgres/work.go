@@ -31,10 +31,10 @@ const (
 const handlerSQL = `SELECT current_setting('transaction_isolation') LIKE 'read %', pg_try_advisory_xact_lock($1::bigint),
 	CASE WHEN $2::text <> '' THEN set_config('idle_in_transaction_session_timeout', $2::text, true) END`
 
-// work is what one message takes: a connection for the claim and the
-// transaction. The fence makes the effect happen once: the completion changes
-// the record only if it is still that of this claim, and holds the lock until
-// the commit. The advisory lock only saves others useless work.
+// work is a message's connection, for the claim and the transaction. The fence
+// makes the effect happen once: the completion changes the record only if still
+// of the same claim, and holds the lock until the commit. The advisory lock
+// only saves others useless work.
 type work struct {
 	*Transactional
 	conn  *pgxpool.Conn // nil once released
@@ -43,13 +43,13 @@ type work struct {
 	tx    *lentTx // nil before Begin
 	lax   bool    // the transaction's isolation is read committed
 	row   int     // messages with the connection in a row
-	first bool    // this is the message's first attempt
+	first bool    // the message's first attempt
 }
 
 var _ storage.Work = (*work)(nil)
 
 // Claim implements storage.Work. The attempt is counted in a separate
-// transaction, so that one taking the process down counts too. After an
+// transaction, so that an attempt taking the process down counts, too. After an
 // unanswered claim, the next is made on another connection.
 func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.conn == nil {
@@ -73,8 +73,9 @@ func (w *work) Claim(ctx context.Context, key storage.Key, req storage.ClaimRequ
 	return claim, err
 }
 
-// ask claims the key by the statement or, if it may be new, by the one for those,
-// behind which the handler's transaction begins in the same round trip.
+// ask claims the key by the statement. A key that may be new is claimed by the
+// statement for new keys; behind, in the same round trip, the handler's
+// transaction begins.
 func (w *work) ask(ctx context.Context, key storage.Key, sql string, args []any, a *claimAnswer) error {
 	if w.tx == nil && w.hasty(ctx) {
 		var batch pgx.Batch
@@ -119,17 +120,17 @@ func (w *work) send(ctx context.Context, batch *pgx.Batch) error {
 	return err
 }
 
-// mostInARow bounds how many messages have a connection one after another: the
-// pool does not see it meanwhile.
+// mostInARow bounds the messages in a row on a connection: the pool does not see
+// the connection meanwhile.
 const mostInARow = 32
 
 var _ ahead.Work = (*work)(nil)
 
 // CommitAndClaim implements ahead.Work. The next message is claimed in the
-// transaction committing this one, so both take one commit; and so with the
-// role, the search_path and the timeouts the handler has set locally. The claim
-// waits for no other user of the row, but for one who locks the table. If it
-// fails, so does the commit. A message tried again is committed without a
+// committing transaction, so both take a single commit; and so with the role, the
+// search_path and the timeouts set locally by the handler. The claim waits for no
+// other user of the row, but for a lock of the table. If the claim fails, so does
+// the commit. A message tried again is committed without a
 // claim.
 func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, err error) {
 	if w.row++; w.row >= mostInARow || !w.first || !w.ahead || !w.lax || !w.spare() || !w.hasty(ctx) || req.Validate() != nil {
@@ -156,10 +157,10 @@ func (w *work) CommitAndClaim(ctx context.Context, result []byte, retention time
 	})
 	w.fresh.Store(granted)
 	if errors.Is(err, storage.ErrInDoubt) && !errors.Is(err, ahead.ErrClaim) {
-		err = fmt.Errorf("%w: %w", ahead.ErrClaim, err) // the server says nothing before it has done all
+		err = fmt.Errorf("%w: %w", ahead.ErrClaim, err) // the server answers only after the whole
 	}
 	if errors.Is(err, ahead.ErrClaim) {
-		w.trouble() // it may last, and cost each message an attempt
+		w.trouble() // lasting trouble could cost each message an attempt
 	}
 	if tx := lend(w.tx.Tx); err == nil && granted && tx.check() == nil {
 		claim = a.granted(key, req.Owner)
@@ -176,9 +177,9 @@ func (w *work) Commit(ctx context.Context, result []byte, retention time.Duratio
 }
 
 // commit sends the completion together with the end of the transaction, with
-// the commit in it. If the completion fails, or what is before the commit, the
-// server commits nothing. With claim, that reads the answer to the first of the
-// end.
+// the commit in it. If the completion fails, or a statement before the commit,
+// the server commits nothing. claim, if given, reads the answer to the first
+// statement of the end.
 func (w *work) commit(ctx context.Context, result []byte, retention time.Duration, end *pgx.Batch, claim func(pgx.Row) error) error {
 	if err := w.tx.check(); err != nil {
 		return err
@@ -204,7 +205,7 @@ func (w *work) commit(ctx context.Context, result []byte, retention time.Duratio
 		commit, err = results.Exec()
 	}
 	if err == nil && commit.String() == "COMMIT" {
-		_ = results.Close() // of what begins behind the commit, if anything does
+		_ = results.Close() // of the statements behind the commit, if any
 		return nil
 	}
 	closeErr := results.Close()
@@ -220,8 +221,8 @@ func (w *work) commit(ctx context.Context, result []byte, retention time.Duratio
 	return explain(err)
 }
 
-// Release implements storage.Work. A connection that cannot roll back is
-// closed, to the same end.
+// Release implements storage.Work. A connection unable to roll back is closed,
+// to the same end.
 func (w *work) Release(ctx context.Context) {
 	if w.tx != nil {
 		w.tx.over.Store(true)
@@ -242,7 +243,7 @@ func (w *work) Release(ctx context.Context) {
 }
 
 // rolledBack reports whether a commit's error means that nothing was committed.
-// A server shutting down may send such an error after it has committed.
+// A server shutting down may send such an error after the commit.
 func rolledBack(err error) bool {
 	if errors.Is(err, storage.ErrLeaseLost) {
 		return true

@@ -12,13 +12,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// minVersion is the first major version of Redis whose scripts declare what
-// they do.
+// minVersion is the first major version of Redis with flags for scripts.
 const minVersion = 7
 
 // Check implements storage.Checker for the server, or for each master of a
-// cluster. Settings that a managed service does not tell are a Problem of their
-// own.
+// cluster. Settings hidden by a managed service are a separate Problem.
 func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	var (
 		mu       sync.Mutex // the cluster client calls look concurrently
@@ -50,7 +48,7 @@ func (s *Store) Check(ctx context.Context) ([]storage.Problem, error) {
 	return problems, nil
 }
 
-// deadlines finds a client that is deaf to them.
+// deadlines finds a client deaf to deadlines.
 func deadlines(heeded bool) []storage.Problem {
 	if heeded {
 		return nil
@@ -60,7 +58,7 @@ func deadlines(heeded bool) []storage.Problem {
 		Remedy: "set ContextTimeoutEnabled in the client's options"}}
 }
 
-// routing finds a client that cannot follow the keys.
+// routing finds a client unable to follow the keys.
 func routing(ctx context.Context, client *goredis.Client) []storage.Problem {
 	info, err := readInfo(ctx, client, "cluster")
 	if err != nil || info["cluster_enabled"] != "1" {
@@ -70,7 +68,7 @@ func routing(ctx context.Context, client *goredis.Client) []storage.Problem {
 		Remedy: "use redis.NewClusterClient"}}
 }
 
-// inspectServer finds the problems of a single server. INFO tells most of it,
+// inspectServer finds the problems of a single server. INFO tells most of them,
 // also where CONFIG is refused.
 func inspectServer(ctx context.Context, node *goredis.Client) ([]storage.Problem, error) {
 	v := view{server: node.Options().Addr, config: make(map[string]string)}
@@ -107,20 +105,20 @@ func inspectServer(ctx context.Context, node *goredis.Client) ([]storage.Problem
 	return v.problems, nil
 }
 
-// sentinels is what go-redis gives for the address of a server behind Sentinel.
+// sentinels is go-redis's address of a server behind Sentinel.
 const sentinels = "FailoverClient"
 
 // refused tells an answer of the server.
 func refused(err error) bool {
-	_, answer := err.(goredis.Error) //nolint:errorlint // go-redis returns it as it is
+	_, answer := err.(goredis.Error) //nolint:errorlint // go-redis returns the error unwrapped
 	return answer
 }
 
-// probe is a script that has in it what the server must have for ours.
+// probe is a script with everything our scripts need from a server.
 var probe = goredis.NewScript("#!lua flags=no-writes\nreturn struct.unpack('<c2', struct.pack('<c2', 'ok'))")
 
-// scripts finds a server that cannot run ours: an emulator, or one whose commands
-// have other names.
+// scripts finds a server unable to run our scripts: an emulator, or a server with
+// renamed commands.
 func (v *view) scripts(ctx context.Context, node *goredis.Client) error {
 	err := probe.Run(ctx, node, nil).Err()
 	switch {
@@ -139,7 +137,7 @@ func (v *view) scripts(ctx context.Context, node *goredis.Client) error {
 	return nil
 }
 
-// view is what a server tells of itself, and its faults.
+// view is a server's answers about itself, and its faults.
 type view struct {
 	server       string
 	info, config map[string]string
@@ -156,7 +154,7 @@ func (v *view) fatal(text, remedy string) {
 }
 
 func (v *view) version() {
-	version := v.info["redis_version"] // Valkey gives the version it is compatible with
+	version := v.info["redis_version"] // Valkey gives the compatible version of Redis
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < minVersion {
 		v.add("version "+version+" is older than 7: scripts with flags are refused", "upgrade to Redis 7 or later, or Valkey")

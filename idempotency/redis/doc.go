@@ -1,12 +1,12 @@
 // Package redis keeps idempotency keys in Redis 7 or later, Redis Cluster or
-// Valkey. Each operation is one atomic script, and a single round trip; it may
-// share both with operations on other keys.
+// Valkey. Each operation is an atomic script and a single round trip, both
+// perhaps shared with operations on other keys.
 //
 // Invariants:
 //
 //  1. A key is a single string, which the server forgets when the record's
-//     retention is over. There is no other data. A value that is no record is
-//     left alone, and an error.
+//     retention is over. There is no other data. A foreign value is left
+//     alone, and an error.
 //  2. Every decision is made by the master, on its clock (TIME). The clocks of
 //     clients do not matter.
 //  3. A script that settles a key compares owner and fence in the same step.
@@ -14,13 +14,13 @@
 //
 // # What Redis can lose
 //
-// Redis answers before the replicas, and usually before the disk, have what was
-// written. A lost key is absent: its message is run again, and nobody notices
-// that it is a duplicate. Fences grow beyond what was forgotten all the same,
-// because they follow the clock, and a holder from before the loss gets
-// ErrLeaseLost. So what the message leads to can still refuse the older of two
-// holders (FenceFrom), or be guarded by the state it changes (package guard).
-// Where a second run must not happen, use package postgres.
+// Redis answers before the replicas, and usually before the disk, have the write.
+// A lost key is absent: the message is run again, unnoticed as a duplicate.
+// Fences grow beyond forgotten fences all the same, because they follow the
+// clock, and a holder from before the loss gets ErrLeaseLost. So the resource
+// written to can still refuse the older of two holders (FenceFrom), or the
+// changed state itself can be the guard (package guard). Where a second run must
+// not happen, use package postgres.
 //
 //	event                              what happens                            remedy
 //	restart without persistence        all keys are lost                       appendonly yes
@@ -56,36 +56,36 @@
 // about.
 //
 // WAIT (Options.WaitReplicas) makes a claim or completion fail unless so many
-// replicas have it in memory. It does not make them agree: the write stays on
-// the master when it fails, a replica without it may be promoted (Sentinel and
-// Cluster prefer, and do not insist on, the most recent), and a replica that
-// restarts without persistence has forgotten it.
+// replicas have the write in memory. There is no agreement among them: after a
+// failure the write stays on the master, a replica without the write may be
+// promoted (Sentinel and Cluster prefer, and do not insist on, the most recent),
+// and a replica restarting without persistence has forgotten the write.
 //
 // # Cluster and replicas
 //
 // The hash tag of "prefix:{scope/id}" is the whole key, so keys spread over all
 // nodes; a closing brace in an id becomes %7D, and a percent sign %25. Scripts
 // always go to the master, also with ReadOnly or RouteRandomly set on a cluster
-// client. A redis.Ring is refused: it moves keys when a server is down.
+// client. A redis.Ring is refused: a Ring moves keys when a server is down.
 //
 // # Shared round trips
 //
 // Claims and completions made at the same moment, by several workers of one
 // Store, go to their server in a single pipeline: the claims as a single script
 // on their keys, and the completions as another. There is no timer and no
-// queue: a call waits until the goroutines that are ready have run, and for
-// nobody's round trip. A call without company goes by itself. The more workers
+// queue: a call waits until the ready goroutines have run, and for nobody's
+// round trip. A call without company goes by itself. The more workers
 // there are, the more share a round trip, up to 64. A consumer's worker claims
-// the next message in the round trip completing the one before, if one server
-// has both keys.
+// the next message in the round trip completing the message before, if a single
+// server has both keys.
 //
-// Each call keeps its own answer, error and context. A pipeline that breaks
-// leaves those of its calls unanswered whose answers have not come, as a call
-// by itself would; they are repeated by the same owner as ever. A refused call
+// Each call keeps its own answer, error and context. A broken pipeline
+// leaves calls without an answer in doubt, like a broken single call; they are
+// repeated by the same owner as ever. A refused call
 // (an unknown script, a moved or foreign key) is repeated by itself. In a
-// cluster each master has pipelines of its own, so that one that is silent
-// holds up its own keys only, and each call is a separate script, as the keys
-// of a script must be of one hash slot there. Results of more than 4 KiB, and
+// cluster each master has separate pipelines, so that a silent master holds up
+// its own keys only, and each call is a separate script, as the keys of a script
+// must be of a single hash slot there. Results of more than 4 KiB, and
 // all calls with WaitReplicas, go by themselves. Hooks of the client see
 // pipelines.
 //
@@ -98,18 +98,17 @@
 //	+info +config|get           Check
 //	+wait                       Options.WaitReplicas
 //
-// and what go-redis asks for in a cluster (+cluster|slots +command), also while hash
-// slots move and with ReadOnly (+asking +readonly).
+// and what go-redis asks for in a cluster (+cluster|slots +command), also while
+// hash slots move and with ReadOnly (+asking +readonly).
 //
 // # Memory
 //
 // A completed key without a result takes about 350 bytes with a UUID as the id
-// and the fingerprint a consumer takes by default, 290 without that. MEMORY
-// USAGE says 296 and 232: it does not count the entry for the expiry.
+// and a consumer's default fingerprint, 290 without. MEMORY USAGE says 296 and
+// 232, without the entry for the expiry.
 //
 // Non-goals: emulators without Lua's library struct (miniredis, fakeredis):
-// package memory is for tests; renamed commands; Redis before 7, proxies that
-// spread keys over servers for clients that do not know of it. A proxy that
-// sends a script where its first key is, whatever the others are, would let a
-// key be claimed twice.
+// package memory is for tests; renamed commands; Redis before 7; proxies
+// spreading keys over servers, unknown to the client. A proxy sending a script by
+// the first key alone would let a key be claimed twice.
 package redis

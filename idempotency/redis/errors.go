@@ -9,9 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// errTooFewReplicas says that the master did as asked, but that fewer than
-// WaitReplicas had it within WaitTimeout. Everything written stays; the call
-// may be repeated.
+// errTooFewReplicas: the master did as asked, but fewer than WaitReplicas had
+// the write within WaitTimeout. Everything written stays; the call may be
+// repeated.
 var errTooFewReplicas = errors.New("too few replicas have the write")
 
 const needsRights = "the user needs the ACL rules in the documentation of package idempotency/redis"
@@ -43,7 +43,7 @@ var hints = []struct{ prefix, hint string }{
 	{"unknown command", "the server has a command under another name, or not at all (rename-command): undo that for EVALSHA, EVAL and WAIT"},
 }
 
-// failed wraps what is not an answer about the key, and adds the remedy.
+// failed wraps an error other than an answer about the key, and adds the remedy.
 func failed(verb string, key storage.Key, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, key, explain(err))
 }

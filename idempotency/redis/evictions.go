@@ -16,14 +16,14 @@ import (
 // evictionInterval is the time between two looks at the servers.
 const evictionInterval = time.Minute
 
-// Maintain implements storage.Maintainer: it reports keys that a server evicted
-// since the last look, and a server that cannot be asked.
+// Maintain implements storage.Maintainer: it reports a server's evictions since
+// the last look, and an unreachable server.
 func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	interval, seen := hook.Interval(ctx, evictionInterval), map[string]int64{}
 	for {
 		if err := s.lookForEvictions(ctx, seen, report); err != nil && ctx.Err() == nil {
 			report(fmt.Errorf("look for evicted keys: %w", explain(err)))
-			if goredis.HasErrorPrefix(err, "NOPERM") { // which need not be said each time
+			if goredis.HasErrorPrefix(err, "NOPERM") { // once is enough
 				return
 			}
 		}
@@ -33,7 +33,7 @@ func (s *Store) Maintain(ctx context.Context, report func(error)) {
 	}
 }
 
-// lookForEvictions compares what each server has evicted with what was seen.
+// lookForEvictions compares each server's count of evictions with the last.
 func (s *Store) lookForEvictions(ctx context.Context, seen map[string]int64, report func(error)) error {
 	var mu sync.Mutex // the cluster client calls look concurrently
 	look := func(ctx context.Context, node *goredis.Client) error {

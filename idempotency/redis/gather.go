@@ -18,26 +18,26 @@ import (
 const (
 	// maxGathered is how many calls share a round trip at most.
 	maxGathered = 64
-	// maxShared is the size of the largest result that shares a round trip. The
-	// calls beside it would wait for a larger one.
+	// maxShared is the size of the largest result in a shared round trip. The other
+	// calls would wait for a larger result.
 	maxShared = 4 << 10
 )
 
 // gatherer makes a single round trip of the claims and completions made at the
 // same moment. No call waits for another's round trip, or for a timer: a call
-// waits only until the goroutines that are ready have run, and then goes by
-// itself if none of them made one. Those sharing a round trip are ready again
-// at the same moment, and so make their next calls together.
+// waits only until the ready goroutines have run, and then goes by itself if none
+// of them made a call. The callers sharing a round trip are ready again at the
+// same moment, and so make their next calls together.
 type gatherer struct {
 	// yield lets other goroutines run; runtime.Gosched, except in tests.
 	yield func()
 
-	// slots is whether the server wants a command's keys to be of one hash slot, as the
-	// nodes of a cluster do.
+	// slots is whether the server wants a command's keys to be of a single hash
+	// slot, like the nodes of a cluster.
 	slots atomic.Bool
 
 	mu     sync.Mutex
-	open   map[*goredis.Client]*batch // that may be joined, by server
+	open   map[*goredis.Client]*batch // free to be joined, by server
 	closed bool                       // no batch begins any more
 
 	trips sync.WaitGroup // the batches begun and not over
@@ -50,20 +50,20 @@ type batch struct {
 	sent  chan struct{} // closed when all are answered, or have failed
 }
 
-// gathered is a call of a script. Nothing in it changes once it has joined a
-// batch, except for cmd, place and err, which are set when the batch is sent.
+// gathered is a call of a script. After joining a batch, only cmd, place and err
+// change, when the batch is sent.
 type gathered struct {
 	ctx    context.Context
 	script *goredis.Script
 	name   string
 	args   []any
 	alone  func() (any, error) // makes the call by itself
-	cmd    *goredis.Cmd        // which has others' replies, too
-	place  int                 // of this call's reply
+	cmd    *goredis.Cmd        // with others' replies, too
+	place  int                 // of the call's reply
 	err    error
 }
 
-// reply is the answer of a call whose batch has been sent.
+// reply is the answer of a call after its batch has been sent.
 func (c *gathered) reply() (any, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -71,8 +71,9 @@ func (c *gathered) reply() (any, error) {
 	return replyFor(c.place, c.cmd)
 }
 
-// answer is reply. A refused call is repeated by itself: it may not know the
-// script (any more), or the key has moved. So is a call nobody joined.
+// answer is reply. A refused call is repeated by itself: the server may not know
+// the script (any more), or the key has moved. A call without company is made by
+// itself.
 func (c *gathered) answer() (any, error) {
 	if c.cmd == nil && c.err == nil {
 		return c.alone()
@@ -103,8 +104,8 @@ func (g *gatherer) run(c *gathered, server *goredis.Client) (any, error) {
 	return c.answer()
 }
 
-// send returns when the calls, which have one context, have their answers, or
-// when that has ended. A call without company is left to be made by itself; so
+// send returns when the calls, with the same context, have their answers, or when
+// the context has ended. A call without company is left to be made by itself; so
 // are all, with ahead.ErrApart, after close.
 func (g *gatherer) send(server *goredis.Client, calls ...*gathered) error {
 	b, leads := g.join(server, calls)
@@ -211,9 +212,9 @@ func (b *batch) send(server *goredis.Client) {
 }
 
 // commands returns the calls in hand by script: a single command runs it on all
-// their keys. If the server wants a command's keys to be of one hash slot, each
-// call is a command. Completions go before claims: one may be of the key that
-// is claimed, or of the message before.
+// their keys. If the server wants a command's keys to be of a single hash slot,
+// each call is a command. Completions go before claims: a completion may be of
+// the claimed key, or of the message before.
 func (b *batch) commands() (commands [][]*gathered) {
 	for _, c := range b.calls {
 		if c.err = c.ctx.Err(); c.err != nil {

@@ -25,17 +25,17 @@ type Options struct {
 	// empty. Prefix must not contain braces.
 	Prefix string
 	// MaxResultBytes bounds a result; 1 MiB if 0. Results are the server's memory
-	// for the retention, and Redis, with a single thread, serves nobody else
-	// while it reads a result.
+	// for the retention, and Redis, with a single thread, serves nobody else while
+	// reading a result.
 	MaxResultBytes int
 	// WaitReplicas makes a granted Claim and a Complete wait until so many
-	// replicas have it too (WAIT), and fail with errTooFewReplicas if they have
-	// not after WaitTimeout. 0, the default, does not wait.
+	// replicas have the write, too (WAIT), and fail with errTooFewReplicas after
+	// WaitTimeout. 0, the default, does not wait.
 	//
-	// It narrows, and does not close, the gap of a failover: Redis may promote a
-	// replica that is not among them, and what failed is not taken back. In a
-	// cluster, keys of a hash slot being moved to another node are refused until
-	// it has moved.
+	// WaitReplicas narrows, and does not close, the gap of a failover: Redis may
+	// promote another replica, and a failed write is not taken back. In a cluster,
+	// keys of a hash slot on the move to another node are refused until the move is
+	// over.
 	WaitReplicas int
 	// WaitTimeout is a second if 0. WaitTimeout must be shorter than the client's
 	// ReadTimeout, and at least 1 ms.

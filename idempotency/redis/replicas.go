@@ -57,8 +57,8 @@ func movedAway(err error) bool {
 	return false
 }
 
-// runAndWait sends the script and WAIT in one go: WAIT counts the replicas that
-// have everything written on its own connection.
+// runAndWait sends the script and WAIT in a single pipeline: WAIT counts the
+// replicas with everything written on the same connection.
 func (s *Store) runAndWait(ctx context.Context, client goredis.UniversalClient, script *goredis.Script, name string, args []any) (any, int64, error) {
 	send := func(run func(goredis.Pipeliner) *goredis.Cmd) (ran, waited *goredis.Cmd, err error) {
 		pipe := client.Pipeline()

@@ -11,9 +11,9 @@ import (
 var sources embed.FS
 
 // The first line of a script declares its rights. (Redis documentation,
-// "Scripting with Lua", "Eval scripts with flags".) A script that has one, and
-// does not say no-writes, is refused as a whole by a replica, and while
-// replicas or the disk that the server insists on are missing.
+// "Scripting with Lua", "Eval scripts with flags".) A script with a first line
+// but without no-writes is refused as a whole by a replica, and while the server
+// misses required replicas or the disk.
 const (
 	// refusedWhenFull: nothing new is begun on a server at maxmemory.
 	refusedWhenFull = "#!lua\n"
@@ -22,10 +22,10 @@ const (
 	evenWhenFull = "#!lua flags=allow-oom\n"
 )
 
-// Each operation is a single script, so it is atomic. Redis runs them by their
-// hash; go-redis sends the text when the server does not know it (yet, or any
-// more). Each is put together from parts, which share variables and hardly any
-// functions: Lua sets those up anew in each call, for 1 to 2 µs.
+// Each operation is a single script, and so atomic. Redis runs scripts by their
+// hash; go-redis sends the text when unknown to the server (yet, or any more).
+// Each is put together from parts, which share variables and hardly any
+// functions: Lua sets functions up anew in each call, for 1 to 2 µs.
 var (
 	claimScript    = script(refusedWhenFull, "first", "record", "claim", "save")
 	extendScript   = script(evenWhenFull, "get", "record", "extend", "save")

@@ -15,7 +15,7 @@ import (
 )
 
 // Store is a storage.Store and Operator in a Redis 7 server or later, a master
-// watched by Sentinel, a Redis Cluster, or Valkey. Make one with New.
+// watched by Sentinel, a Redis Cluster, or Valkey. Make a Store with New.
 type Store struct {
 	client   goredis.UniversalClient
 	options  Options
@@ -28,8 +28,8 @@ var (
 	_ ahead.Store      = (*Store)(nil)
 )
 
-// New returns a store on the client. The caller closes the store and, after
-// that, the client. New does not ask the server; Check does.
+// New returns a store on the client. The caller closes the store and, later, the
+// client. New does not ask the server; Check does.
 //
 // Give the client ContextTimeoutEnabled, or the calls outlive their contexts by
 // up to ReadTimeout.
@@ -42,8 +42,8 @@ func New(client goredis.UniversalClient, o Options) (*Store, error) {
 	return &Store{client: client, options: o, gatherer: newGatherer(cluster)}, nil
 }
 
-// Close waits for the round trips that calls share, also of callers no longer
-// waiting: until the deadline of the last call of each or, without deadlines, the
+// Close waits for the shared round trips, also of callers no longer waiting:
+// until the deadline of the last call of each or, without deadlines, the
 // client's timeouts. The client is left open. A call after Close makes a round
 // trip by itself: a settlement coming late is not lost. Close may be called
 // again, and concurrently.
@@ -118,11 +118,11 @@ func completionArgs(lease storage.Lease, result []byte, retention time.Duration)
 }
 
 // CompleteAndClaim is Complete and, in the same round trip, the Claim of
-// another key, each with an error of its own. It is for package consumer, which
-// claims the next message so. Neither is made, and err is ahead.ErrApart,
-// unless a single server has both keys, the call can share a round trip, and
-// self is the store itself, not one around it. A claim the server refuses is
-// not asked for again: its message's Run asks.
+// another key, each with a separate error: package consumer claims the next
+// message so. Neither is made, and err is ahead.ErrApart, unless a single server
+// has both keys, the call can share a round trip, and self is the store itself,
+// not a store around it. A refused claim is not asked for again: the message's
+// Run asks.
 func (s *Store) CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error) {
 	if self != storage.Store(s) || s.options.WaitReplicas > 0 || s.checkCompletion(lease, result, retention) != nil || checkClaim(key, req) != nil {
 		return claim, nil, ahead.ErrApart
@@ -174,8 +174,8 @@ func (s *Store) Fail(ctx context.Context, lease storage.Lease, f storage.Failure
 	return settled("fail", lease.Key, reply, err)
 }
 
-// Inspect implements storage.Store. It is a script, too: scripts are never sent
-// to a replica.
+// Inspect implements storage.Store, also by a script: scripts are never sent to a
+// replica.
 func (s *Store) Inspect(ctx context.Context, key storage.Key) (storage.Record, error) {
 	return s.record(ctx, "inspect", inspectScript, key)
 }
