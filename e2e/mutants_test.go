@@ -221,7 +221,7 @@ var mutants = []mutant{
 	{
 		mistake: "does not wait for its predecessor's lease",
 		patches: []patch{{"internal/pipeline/stream/predecessor.go", "for len(all) > 0 && time.Now().Before(until) {", "for false && time.Now().Before(until) {"}},
-		test:    "TestE2ELatestRecordsStayLast$/^suspended_and_cut_off",
+		test:    "TestE2ELatestRecordsStayLast$/^suspended_and_cut_off_from_the_server_and_the_walsender_ended",
 		finds:   "outdated: ",
 	},
 	{
