@@ -16,7 +16,7 @@ type line struct {
 	*fixture
 	runner        *idempotency.Processor
 	first, second idempotency.Message
-	left          ahead.Claim // what the first's run left for the second
+	left          ahead.Claim // left by the first's run for the second
 }
 
 func inLine(t *testing.T, f func(t *testing.T, l *line)) {
@@ -42,8 +42,7 @@ func (l *line) runs(h idempotency.Handler, want idempotency.Disposition) {
 	l.left, l.message = turn.Following, l.second
 }
 
-// follows runs the second message, and returns how often the claim was asked
-// for by that.
+// follows runs the second message, and counts the Run's requests for the claim.
 func (l *line) follows(h idempotency.Handler) (r idempotency.Result, claims int) {
 	l.Helper()
 	before := l.store.count(storage.OpClaim)
@@ -155,7 +154,8 @@ func TestAClaimOfTheNextMessageInDoubt(t *testing.T) {
 	})
 }
 
-// A message whose key the store cannot answer for does not hold up the one before.
+// A message does not hold up the message before, if the store is silent about its
+// key.
 func TestAClaimOfTheNextMessageThatHangs(t *testing.T) {
 	inLine(t, func(t *testing.T, l *line) {
 		var handled time.Time
@@ -180,7 +180,7 @@ func TestAClaimOfTheNextMessageThatHangs(t *testing.T) {
 	})
 }
 
-// A store that panics does so when the caller is there to recover it.
+// A store's panic comes where the caller can recover it.
 type panicking struct {
 	storage.Store
 	claims int
@@ -201,8 +201,8 @@ func TestAClaimOfTheNextMessageThatPanics(t *testing.T) {
 	})
 }
 
-// A single attempt of each is everything a processor that fails open makes, and
-// a trial claims nothing it may not run.
+// A processor failing open makes a single attempt of each call, and a trial
+// claims no message ahead of its run.
 func TestWhoDoesNotClaimTheNextMessage(t *testing.T) {
 	for name, set := range map[string]func(o *idempotency.Options){
 		"fail open": func(o *idempotency.Options) { o.FailOpen = true },

@@ -22,7 +22,7 @@ func closes(p *idempotency.Processor) <-chan struct{} {
 	return closed
 }
 
-// waits asserts that Close has not returned, though nothing else can go on.
+// waits asserts that Close has not returned, once all goroutines wait.
 func waits(t *testing.T, closed <-chan struct{}) {
 	t.Helper()
 	synctest.Wait()

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// Whatever was in hand when a process died is tried again alone: so a message
-// that kills processes is buried, and no other.
+// Everything in hand when a process died is tried again alone: so a message
+// killing processes is buried, and no other.
 func TestOnlyTheKillerIsBuried(t *testing.T) {
 	for name, killers := range map[string][]string{
 		"one killer":  {"k1"},
@@ -51,7 +51,7 @@ func TestOnlyTheKillerIsBuried(t *testing.T) {
 	}
 }
 
-// Processes that die for reasons of their own bury no message.
+// Processes dying for other reasons bury no message.
 func TestACrashLoopBuriesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVillage(t)
@@ -59,7 +59,7 @@ func TestACrashLoopBuriesNothing(t *testing.T) {
 		for i := range 200 {
 			ids = append(ids, fmt.Sprint(i))
 		}
-		// A process lives until it has begun the nth handler.
+		// A process lives until the nth handler has begun.
 		var begun atomic.Int64
 		v.untilAllAreDone(ids, func(ctx context.Context, _ string, die func()) {
 			if begun.Add(1)%7 == 0 {
@@ -88,7 +88,7 @@ func (f *fixture) vanish(keys ...storage.Key) {
 	wait(time.Second)
 }
 
-// A stuck handler does not keep those running alone, nor the others, for ever.
+// A stuck handler does not keep messages run alone, nor the others, for ever.
 func TestAloneIsNotForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)
@@ -129,8 +129,8 @@ func TestARunWithinARun(t *testing.T) {
 	})
 }
 
-// If the claim of a message that is to be run alone cannot be given back, the
-// next Run asks for the same claim, not for one more.
+// If the claim of a message to be run alone cannot be given back, the next Run
+// asks for the same claim, not for another.
 func TestAClaimThatIsNotGivenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.vanish(f.message.Key)

@@ -15,9 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// deliveries are consumers sharing a store of which every fourth call fails,
-// half of those after they were carried out. Each message is given to each
-// consumer until it is done.
+// deliveries are consumers sharing a store. Every fourth call fails, half of them
+// after being carried out. Each message is given to each consumer until done.
 type deliveries struct {
 	*testing.T
 	seed      uint64
@@ -30,7 +29,7 @@ type deliveries struct {
 	done      map[string]int
 }
 
-// flaky is a store whose calls fail now and then.
+// flaky returns a store with failures now and then.
 func flaky(s storage.Store, random *rand.Rand) storage.Store {
 	var mu sync.Mutex
 	now := func() bool {
@@ -62,7 +61,7 @@ func (d *deliveries) processor(store storage.Store) *idempotency.Processor {
 	})
 }
 
-// consume gives every message to a Processor until it is done.
+// consume gives every message to a Processor until done.
 func (d *deliveries) consume(p *idempotency.Processor, random *rand.Rand) {
 	for _, n := range random.Perm(d.messages) {
 		m := idempotency.Message{Key: storage.Key{Scope: "test", ID: strconv.Itoa(n)}}
@@ -143,7 +142,7 @@ func (d *deliveries) check(s *memory.Store, id string) {
 	}
 }
 
-// A shut-down and a lost lease must be told apart by those who look at errors.
+// A shut-down and a lost lease must be told apart by the errors.
 func TestErrorsAreTold(t *testing.T) {
 	inner := errors.New("inner")
 	if idempotency.Terminal(nil) != nil || idempotency.IsTerminal(inner) || idempotency.IsTerminal(nil) {

@@ -11,11 +11,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// A message delivered twice is handled once; the duplicate gets the first one's
-// result.
+// A message delivered twice is handled once; the duplicate gets the first
+// delivery's result.
 func ExampleProcessor() {
 	processor, err := idempotency.New(idempotency.Options{
-		Store: memory.New(memory.Options{}), // in earnest, one that others share
+		Store: memory.New(memory.Options{}), // in earnest, a shared store
 		DeadLetter: func(_ context.Context, d idempotency.DeadLetter) error {
 			fmt.Println("dead letter:", d.Message.Key, d.Reason)
 			return nil
@@ -43,12 +43,10 @@ func ExampleProcessor() {
 	message.Fingerprint = idempotency.FingerprintJSON([]byte(`{"order":18}`))
 	result, _ := processor.Run(context.Background(), message, ship)
 	fmt.Println(result.Disposition)
-	// Output:
-	// ships
-	// handled "parcel 1" done=true <nil>
-	// skipped "parcel 1" done=true <nil>
-	// dead letter: shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f claim key: claim "shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f": idempotency key is known with another payload
-	// dead_lettered
+	// Output: ships handled "parcel 1" done=true <nil> skipped "parcel 1" done=true
+	// <nil> dead letter: shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f claim key:
+	// claim "shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f": idempotency key is
+	// known with another payload dead_lettered
 }
 
 func ExampleTerminal() {
@@ -118,7 +116,7 @@ func ExampleOperator() {
 	// purged 1 <nil>
 }
 
-// A handler hands the fence to what it writes to, which can then refuse a
+// A handler hands the fence to the resource written to, which can then refuse a
 // handler paused beyond the lease.
 func ExampleFenceFrom() {
 	lease := storage.Lease{Key: storage.Key{Scope: "shipping", ID: "1"}, Owner: "a", Fence: 42}
@@ -154,15 +152,12 @@ func ExampleKey_Validate() {
 	// bad idempotency key: the id is empty
 }
 
-// A filter without states means those that are neither running nor still to be
-// run.
+// A filter without states means the keys neither running nor still to be run.
 func ExampleFilter() {
 	for _, state := range (storage.Filter{Scope: "shipping"}).StatesOrDefault() {
 		fmt.Println(state)
 	}
 	fmt.Println(storage.Filter{UnchangedFor: time.Hour}.Validate())
-	// Output:
-	// completed
-	// failed
-	// bad idempotency key: scope "" must be 1 to 100 letters, digits, dots, underscores or hyphens
+	// Output: completed failed bad idempotency key: scope "" must be 1 to 100
+	// letters, digits, dots, underscores or hyphens
 }

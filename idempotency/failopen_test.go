@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// open is a Processor that fails open, and counts how often it did.
+// open is a Processor that fails open, with a count.
 type open struct {
 	*fixture
 	processor *idempotency.Processor
@@ -31,7 +31,7 @@ func inOpenBubble(t *testing.T, f func(o *open)) {
 	})
 }
 
-// next handles one more message, and returns how long that took.
+// next handles another message, and returns the time taken.
 func (o *open) next(h idempotency.Handler) (idempotency.Result, time.Duration) {
 	o.Helper()
 	o.messages++
@@ -42,7 +42,7 @@ func (o *open) next(h idempotency.Handler) (idempotency.Result, time.Duration) {
 }
 
 // A silent store costs a message next to nothing after the first second, and a
-// store that refuses costs nothing at all.
+// refusing store nothing at all.
 func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
 	all := always(storage.OpClaim, storage.OpComplete, storage.OpFail, storage.OpExtend)
 	for name, test := range map[string]struct {
@@ -79,7 +79,7 @@ func TestFailOpenDoesNotWaitForTheStore(t *testing.T) {
 	}
 }
 
-// Everything claimed before the store fell silent is settled with one short
+// Everything claimed before the store fell silent is settled with a single short
 // call.
 func TestFailOpenEndsWhatItClaimed(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -112,7 +112,7 @@ func TestFailOpenEndsWhatItClaimed(t *testing.T) {
 				if r.Done() {
 					return
 				}
-				// The claim is still its own when the store is back.
+				// The claim is still the message's when the store is back.
 				o.store.hang = nil
 				wait(time.Minute)
 				o.next(succeed) // looks for the store
@@ -160,7 +160,7 @@ func TestFailOpenFindsTheStoreAgain(t *testing.T) {
 	})
 }
 
-// A message whose dead letter cannot be written stays given up.
+// A message stays given up if the dead letter cannot be written.
 func TestFailOpenWithoutDeadLetters(t *testing.T) {
 	inOpenBubble(t, func(o *open) {
 		o.store.fail(always(storage.OpClaim), nil)

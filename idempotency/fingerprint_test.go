@@ -71,7 +71,7 @@ func TestConflicts(t *testing.T) {
 }
 
 // FuzzFingerprintJSON compares two payloads by their meaning, decoded
-// independently, and writes one of them anew in another order.
+// independently, and writes the first anew in another order.
 func FuzzFingerprintJSON(f *testing.F) {
 	f.Add([]byte(`{"a":[1,2.50,-3e2],"b":{"c":null,"d":"é"}}`), []byte(`{"b":{"d":"\u00e9","c":null},"a":[1.0,25e-1,-300]}`), uint64(1))
 	f.Add([]byte(`9007199254740993`), []byte(`9007199254740992`), uint64(2))
@@ -97,14 +97,14 @@ func FuzzFingerprintJSON(f *testing.F) {
 	})
 }
 
-// value is a decoded document: nil if it has no one meaning.
+// value is a decoded document: nil without a single meaning.
 type value any
 
 // number is a comparable form of a number: a fraction.
 type number string
 
 // meaning returns the decoded document. Duplicate names are found by encoding
-// it again and counting the names.
+// the document again and counting the names.
 func meaning(doc []byte) (v value, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()

@@ -33,8 +33,8 @@ func (f *fixture) background(ctx context.Context, h idempotency.Handler) (outcom
 	return func() (idempotency.Result, error) { <-done; return r, err }
 }
 
-// A handler that ignores the end of the context keeps the lease: nobody begins
-// the same work beside it.
+// A handler deaf to the end of the context keeps the lease: nobody begins the
+// same work beside.
 func TestTheLeaseLastsAsLongAsTheHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -52,7 +52,7 @@ func TestTheLeaseLastsAsLongAsTheHandler(t *testing.T) {
 	})
 }
 
-// A lease that could not be extended in time is taken up again.
+// A lease not extended in time is taken up again.
 func TestALeaseIsTakenUpAgainAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		outcome := f.background(t.Context(), stubborn(10*time.Minute, nil))

@@ -18,14 +18,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDown = errors.New("store is down")
 
-// faulty is a store whose calls can be made to fail before they are carried
-// out, or after, which loses the answer.
+// faulty is a store with calls that can be made to fail before they are carried
+// out, or after: then the answer is lost.
 type faulty struct {
 	storage.Store
 	mu            sync.Mutex
 	before, after func(op storage.Operation) error
-	hang          func(op storage.Operation) error // an error is not returned: the call lasts as long as it may
-	deaf          chan struct{}                    // if set, a claim lasts until it is closed, beyond the context
+	hang          func(op storage.Operation) error // after an error, not returned, the call lasts until its deadline
+	deaf          chan struct{}                    // if set, a claim lasts until closed, beyond the context
 	calls         []storage.Operation
 }
 
@@ -182,7 +182,7 @@ func (f *fixture) runWith(ctx context.Context, h idempotency.Handler) (idempoten
 	return r, err
 }
 
-// runAfter handles the message once, with what an earlier Run left.
+// runAfter handles the message once, with an earlier Run's pending state.
 func (f *fixture) runAfter(ctx context.Context, p *idempotency.Pending, h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
 	m := f.message
@@ -191,13 +191,13 @@ func (f *fixture) runAfter(ctx context.Context, p *idempotency.Pending, h idempo
 	return f.runWith(ctx, h)
 }
 
-// after returns the message as it is run again.
+// after returns the message for another Run.
 func after(m idempotency.Message, p *idempotency.Pending) idempotency.Message {
 	m.Pending = p
 	return m
 }
 
-// tries handles the message once and checks the outcome of it.
+// tries handles the message once and checks the outcome.
 func (f *fixture) tries(want idempotency.Disposition, h idempotency.Handler) (idempotency.Result, error) {
 	f.Helper()
 	r, err := f.run(h)
@@ -207,7 +207,7 @@ func (f *fixture) tries(want idempotency.Disposition, h idempotency.Handler) (id
 	return r, err
 }
 
-// becomes is tries for those who need no error.
+// becomes is tries without the error.
 func (f *fixture) becomes(want idempotency.Disposition, h idempotency.Handler) idempotency.Result {
 	f.Helper()
 	r, _ := f.tries(want, h)
@@ -239,7 +239,7 @@ var errHandler = errors.New("handler failed")
 
 func failing(context.Context) ([]byte, error) { return nil, errHandler }
 
-// until returns a handler that works until the context ends, and the cause.
+// until returns a handler working until the context ends, and keeps the cause.
 func until(cause *error) idempotency.Handler {
 	return func(ctx context.Context) ([]byte, error) {
 		<-ctx.Done()

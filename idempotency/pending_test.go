@@ -15,7 +15,7 @@ import (
 
 func terminal(context.Context) ([]byte, error) { return nil, idempotency.Terminal(errHandler) }
 
-// recalls handles the message once more, with what the last Run left.
+// recalls handles the message once more, with the last Run's pending state.
 func (f *fixture) recalls(want idempotency.Disposition, p *idempotency.Pending) (idempotency.Result, error) {
 	f.Helper()
 	r, err := f.runAfter(f.Context(), p, unreachable(f.T))
@@ -25,8 +25,8 @@ func (f *fixture) recalls(want idempotency.Disposition, p *idempotency.Pending) 
 	return r, err
 }
 
-// However often the dead letter cannot be kept, the handler that gave the
-// message up is not asked again.
+// However often the dead letter cannot be kept, the handler is not asked again
+// after giving the message up.
 func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		handler  idempotency.Handler
@@ -43,7 +43,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 					if s := f.record().State; s != storage.Processing || d.Attempts != 1 || !errors.Is(d.Reason, errHandler) {
 						t.Errorf("the key is %s when %+v is kept", s, d)
 					}
-					wait(2 * 30 * time.Second) // which is extended
+					wait(2 * 30 * time.Second) // the lease is extended
 					if ctx.Err() != nil {
 						t.Error(context.Cause(ctx))
 					}
@@ -77,7 +77,7 @@ func TestAVerdictStandsUntilItsDeadLetterIsKept(t *testing.T) {
 }
 
 // A handler's outcome is settled when the store is back, in the same lease,
-// though it is over, and without a second dead letter.
+// though over, and without a second dead letter.
 func TestAVerdictIsSettledWhenTheStoreIsBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		op      storage.Operation
@@ -159,8 +159,8 @@ func TestFailOpenDoesNotWaitToRecordAVerdict(t *testing.T) {
 	})
 }
 
-// A store may do as asked and say it did not, again and again: too few of the
-// replicas have it. Attempts never made must not be used up.
+// A store may do as asked and deny the success, again and again: too few replicas
+// have the write. Attempts never made must not be used up.
 func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store.fail(nil, always(storage.OpClaim))
@@ -182,8 +182,8 @@ func TestAClaimInDoubtIsOneAttempt(t *testing.T) {
 }
 
 // inItsOwnWay carries out the first claim and loses the answer; for the second
-// the first is still in the way, as one is whose connection the server has not
-// given up.
+// the first is still in the way, as on a connection not yet given up by the
+// server.
 type inItsOwnWay struct {
 	storage.Store
 	claims int
@@ -230,7 +230,7 @@ func TestAClaimInDoubtKeepsTheVerdict(t *testing.T) {
 	})
 }
 
-// Another message's pending state is not taken for the present one's.
+// Another message's pending state is not taken for the present message's.
 func TestWhatIsPendingIsOfOneMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		other := &idempotency.Pending{Key: storage.Key{Scope: "test", ID: "other"}, Attempt: 1, Reason: errHandler}

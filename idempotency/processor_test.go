@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// inBubble runs a test on a clock that jumps ahead while all wait.
+// inBubble runs a test on a clock jumping ahead while all wait.
 func inBubble(t *testing.T, f func(t *testing.T, f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newFixture(t)) })
@@ -86,8 +86,8 @@ func TestAnOutageOfMinutesBuriesNothing(t *testing.T) {
 	})
 }
 
-// A handler saying the message is not to blame is called again for as long as
-// it says so, and the message has all of its attempts afterwards.
+// A handler saying the message is not to blame is called again, however often,
+// and the message has all attempts afterwards.
 func TestWhatIsNotItsFaultIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2
@@ -191,8 +191,8 @@ func TestTheKeyFailsOnlyBehindItsDeadLetter(t *testing.T) {
 	})
 }
 
-// However long dead letters cannot be kept, the one kept in the end tells how
-// often the handler ran, and why.
+// However long dead letters cannot be kept, the final dead letter tells how often
+// the handler ran, and why.
 func TestAnOutageOfTheDeadLettersIsNotCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 2
@@ -221,7 +221,7 @@ func TestAnOutageOfTheDeadLettersIsNotCounted(t *testing.T) {
 	})
 }
 
-// A handler that failed did run, though the dead letter was cut off.
+// A failed handler did run, though the dead letter was cut off.
 func TestAnAttemptCountsThoughItsDeadLetterIsCutOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.MaxAttempts = 1

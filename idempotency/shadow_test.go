@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// shadowed is a Processor that only looks on, with what it would have done.
+// shadowed is a Processor under a shadow, with its decisions.
 type shadowed struct {
 	*fixture
 	would []idempotency.Disposition
@@ -64,8 +64,8 @@ func TestAShadowDecidesAndSkipsNothing(t *testing.T) {
 	})
 }
 
-// Everything handled under a shadow is known when it becomes earnest; nothing
-// was given up, which would be skipped then.
+// Everything handled under a shadow is known in earnest; nothing was given up,
+// and so nothing else is skipped then.
 func TestAShadowLeavesWhatCanBeUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		earnest := f.options
@@ -86,8 +86,8 @@ func TestAShadowLeavesWhatCanBeUsed(t *testing.T) {
 	})
 }
 
-// A process that dies under a shadow says nothing about the message: it may die
-// as often as it likes, and the message starts anew in earnest.
+// A death of the process under a shadow says nothing about the message: after any
+// number of deaths, the message starts anew in earnest.
 func TestDeathsUnderAShadowAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		earnest := f.options
@@ -109,7 +109,7 @@ func TestDeathsUnderAShadowAreForgotten(t *testing.T) {
 }
 
 // Neither a silent store, nor somebody else's lease, nor a lost lease is
-// anything to the handler, nor to those who watch for messages handled twice.
+// anything to the handler, nor to the watch for messages handled twice.
 func TestAShadowIsInNobodysWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.Observer.LeaseLost = func(l idempotency.Loss) { t.Errorf("a lost lease is told: %+v", l) }
@@ -133,13 +133,13 @@ func TestAShadowIsInNobodysWay(t *testing.T) {
 	})
 }
 
-// A handler that fails under a shadow is not called again at once: the waits are
-// the options', as in earnest.
+// A handler failing under a shadow is not called again at once: the waits are the
+// options', as in earnest.
 func TestAShadowLetsAFailedHandlerRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.options.FirstRetry, f.options.LastRetry = time.Minute, time.Hour
 		s := newShadowed(f)
-		for range 2 { // the second is claimed without that wait
+		for range 2 { // the second is claimed without the wait
 			r, err := s.run(failing)
 			if err == nil || r.Disposition != idempotency.Retry || r.Wait < 30*time.Second {
 				t.Errorf("%+v, %v", r, err)

@@ -47,9 +47,8 @@ func (s *mortal) Fail(ctx context.Context, l storage.Lease, f storage.Failure) e
 	return s.Store.Fail(ctx, l, f)
 }
 
-// village is a number of messages that processes handle, one process after
-// another, all messages at once. A process lives until it has handled all, or
-// die is called.
+// village is a number of messages and a series of processes, each handling all
+// messages at once. A process lives until all are handled, or die is called.
 type village struct {
 	*testing.T
 	store *memory.Store
@@ -66,8 +65,8 @@ func newVillage(t *testing.T) *village {
 	}
 }
 
-// live runs a process on the messages that are not done, until it dies or they
-// are.
+// live runs a process on the unfinished messages, until they are done or the
+// process dies.
 func (v *village) live(ids []string, handle func(ctx context.Context, id string, die func())) {
 	store := &mortal{Store: v.store}
 	p := processor(v, idempotency.Options{
@@ -121,7 +120,7 @@ func (v *village) settle(id string, d idempotency.Disposition) {
 	v.done[id] = d
 }
 
-// left returns those that are not done.
+// left returns the unfinished messages.
 func (v *village) left(ids []string) (left []string) {
 	for _, id := range ids {
 		if v.done[id] == 0 {
@@ -143,8 +142,8 @@ func (v *village) untilAllAreDone(ids []string, handle func(ctx context.Context,
 }
 
 // work takes d. work makes no timer due at once: in a bubble, several
-// goroutines that receive from such ones crash the race detector (Go 1.26.8:
-// runtime.maybeRunChan runs them side by side in the bubble's one race
+// goroutines receiving from such timers crash the race detector (Go 1.26.8:
+// runtime.maybeRunChan runs them side by side in the bubble's single race
 // context).
 func work(ctx context.Context, d time.Duration) {
 	if d <= 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 )
 
-// works has two workers handle a record of each of the values, whose ids they are too,
-// in partitions of so many, and returns when each handler began. The completion of the
-// key hangs does. There are no dead letters.
+// works has two workers handle a record for each partition's values, which are the
+// ids, too, and returns when each handler began. The completion of the key hangs
+// does. There are no dead letters.
 func works(t *testing.T, hangs string, change func(*Config), takes map[string]time.Duration, partitions ...[]string) map[string]time.Duration {
 	t.Helper()
 	begun, began := time.Now(), map[string]time.Duration{}
@@ -92,9 +92,8 @@ func TestWhatMiddlewaresMayChangeIsNotClaimedAhead(t *testing.T) {
 	}
 }
 
-// table is a store in memory, of the machine alone: package memory takes
-// modules this one does not need. It does not answer the completion of the key
-// hangs.
+// table is a store in memory, of the machine alone: package memory takes modules
+// unneeded here. table does not answer the completion of the key hangs.
 type table struct {
 	hangs   string
 	mu      sync.Mutex
@@ -145,7 +144,7 @@ func (s *table) Inspect(_ context.Context, key storage.Key) (r storage.Record, e
 	return r, s.change(key, func(found storage.Record) (storage.Record, error) { r = found; return found, nil })
 }
 
-// A key whose completion is not answered holds up its own order only.
+// A key without an answer to the completion holds up its own order only.
 func TestACompletionThatHangsHoldsNobodyElseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := works(t, "a", func(*Config) {},

@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 )
 
-// TestSchedulerUnderRandomOutcomes has workers whose store comes and goes, and
-// partitions that are taken away and given back, on a clock that jumps: a
-// worker nobody wakes would be found as a deadlock.
+// TestSchedulerUnderRandomOutcomes has workers with a store that comes and goes,
+// and partitions taken away and given back, on a jumping clock: a forgotten worker
+// would be found as a deadlock.
 func TestSchedulerUnderRandomOutcomes(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -36,7 +36,7 @@ type simulation struct {
 	calm      bool            // nothing fails any more
 	running   map[string]bool // lanes
 	done      map[string]bool // records
-	committed map[int32]int64 // what a new owner begins with
+	committed map[int32]int64 // where a new owner begins
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -97,7 +97,7 @@ func (s *simulation) assign(n int32) {
 	}
 }
 
-// revoke takes a partition away and gives it back.
+// revoke takes a partition away and gives the partition back.
 func (s *simulation) revoke(n int32) {
 	ids := map[string][]int32{"orders": {n}}
 	parts := s.scheduler.closePartitions(ids)
@@ -155,7 +155,7 @@ func (s *simulation) do(j job) (next *job) {
 	return next
 }
 
-// simulatedClaim is one ahead.
+// simulatedClaim is a claim ahead.
 type simulatedClaim struct {
 	record *kgo.Record
 	live   bool

@@ -29,7 +29,7 @@ func scheduled(t *testing.T, partitions int) *scheduler {
 	return s
 }
 
-// take returns the next job, which must be there.
+// take returns the next job; without one the test fails.
 func take(t *testing.T, s *scheduler) job {
 	t.Helper()
 	done := time.AfterFunc(time.Hour, s.close)
@@ -41,7 +41,7 @@ func take(t *testing.T, s *scheduler) job {
 	return j
 }
 
-// revoke cuts off what runs in a partition.
+// revoke cuts off the running handlers of a partition.
 func revoke(s *scheduler, p *partition) {
 	s.closePartitions(map[string][]int32{p.topic: {p.number}})
 	p.abandon(errRevoked)
@@ -80,7 +80,7 @@ func TestAClaimThatWeCutOffDoesNotOpenTheBreaker(t *testing.T) {
 	})
 }
 
-// open lets as many lanes as it takes get no answer from the store.
+// open lets enough lanes get no answer from the store.
 func open(t *testing.T, s *scheduler) {
 	t.Helper()
 	jobs := make([]job, silentLanes)
@@ -94,8 +94,8 @@ func open(t *testing.T, s *scheduler) {
 	}
 }
 
-// A record about which the store gives no answer, such as one whose key belongs
-// to somebody else, keeps up no other.
+// A record without an answer from the store, such as with a foreign key, keeps up
+// no other.
 func TestOneUnanswerableRecordStopsItsOwnLaneOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduled(t, 2)
@@ -117,13 +117,13 @@ func TestOneUnanswerableRecordStopsItsOwnLaneOnly(t *testing.T) {
 			s.add(partitionID{"orders", 0}, []*kgo.Record{{Topic: "orders", Offset: int64(handled)}})
 			<-time.After(time.Second)
 		}
-		if waits < 4 || waits > 10 { // one, two, four seconds and so on, of fifty
+		if waits < 4 || waits > 10 { // 1, 2, 4 seconds and so on, of fifty
 			t.Errorf("the record was tried %d times", waits)
 		}
 	})
 }
 
-// When the store is back, those it kept waiting go on at once.
+// When the store is back, the waiting lanes go on at once.
 func TestAllGoOnWhenTheStoreIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduled(t, silentLanes+1)
@@ -271,17 +271,17 @@ func (c claimed) Live() bool           { return bool(c) }
 func (c claimed) Drop(context.Context) {}
 
 // A worker's next job is settled before the completion of a record: with the
-// claim that came of it, unless it may not begin any more.
+// resulting claim, unless the job may not begin any more.
 func TestAWorkerGoesOnWithTheLaneThatWasReady(t *testing.T) {
 	known := claimed(false)
 	for name, c := range map[string]struct {
-		before     func(s *scheduler, l *lane) // the lane that is ready
+		before     func(s *scheduler, l *lane) // the ready lane
 		meanwhile  func(s *scheduler, l *lane)
 		claim      ahead.Claim
 		unasked    bool        // no claim may be asked for
 		goesOn     bool        // the worker does
-		with       ahead.Claim // what the lane's record has then, now or later
-		running    int         // in the lane's partition, after it
+		with       ahead.Claim // the lane's record's claim then, now or later
+		running    int         // in the lane's partition, afterwards
 		notHandled bool        // the record before
 	}{
 		"claimed":                {claim: claimed(true), goesOn: true, with: claimed(true), running: 1},
@@ -303,7 +303,7 @@ func TestAWorkerGoesOnWithTheLaneThatWasReady(t *testing.T) {
 				if c.before != nil {
 					c.before(s, l)
 				}
-				j.turn.Following = claimed(false) // of its own lane's second, at an attempt before
+				j.turn.Following = claimed(false) // of the same lane's second, at an attempt before
 				r := s.following(&j, false)
 				if asked := r != nil; asked == c.unasked || asked && r != l.queue.first().record {
 					t.Errorf("%v may be claimed", r)

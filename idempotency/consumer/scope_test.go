@@ -15,7 +15,7 @@ import (
 
 const forgotten = "has forgotten a key"
 
-// watchOf returns the watch of a process that has just started, and the log.
+// watchOf returns a new process's watch, and the log.
 func watchOf(t *testing.T, o idempotency.Options) (*scopeWatch, *strings.Builder) {
 	t.Helper()
 	o.MaxAttempts = -1

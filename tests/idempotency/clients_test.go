@@ -98,7 +98,7 @@ func withOtherClients(t *testing.T) {
 	}
 }
 
-// inClients is what go says in the other clients' module.
+// inClients is go's output in the other clients' module.
 func inClients(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := goInClients(t, args...)
@@ -109,7 +109,7 @@ func inClients(t *testing.T, args ...string) string {
 }
 
 func goInClients(t *testing.T, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it may have to compile them first
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // the first run may have to compile them
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = "../../examples/clients"

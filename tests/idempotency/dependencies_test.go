@@ -19,15 +19,15 @@ var (
 	}
 )
 
-// core is what each package of this library may pull in.
+// core are the modules for each package of the library.
 var core = []string{
 	module + "idempotency", module + "idempotency/storage", module + "idempotency/deadletter",
 	module + "idempotency/internal/", module + "internal/base/",
 }
 
-// dependencies says what importing a package of the two libraries may pull in
-// beside the standard library and the core: modules, or packages of this module,
-// by the beginnings of their paths. A new package needs a line here.
+// dependencies are the possible imports of a package of the two libraries, beside
+// the standard library and the core: modules, or packages of the same module, by
+// the beginnings of their paths. A new package needs a line here.
 var dependencies = map[string][]string{
 	"idempotency":            nil,
 	"idempotency/storage":    nil,
@@ -45,13 +45,13 @@ var dependencies = map[string][]string{
 	"outbox/tracing":         otel,
 }
 
-// Whoever takes the core or a single store gets that store's client and no
-// other's, and who writes events no driver; nobody gets OpenTelemetry's SDK.
+// A user of the core or a single store gets the store's client and no other's,
+// and a writer of events no driver; nobody gets OpenTelemetry's SDK.
 func TestImportingAPackagePullsInItsOwnClientOnly(t *testing.T) {
 	for _, pkg := range list(t, module+"idempotency/...", module+"outbox/...") {
 		name := strings.TrimPrefix(pkg, module)
 		if strings.HasPrefix(name, "idempotency/cmd/") || strings.Contains(name, "/internal/") {
-			continue // what no user imports
+			continue // imported by no user
 		}
 		t.Run(name, func(t *testing.T) {
 			allowed, ok := dependencies[name]

@@ -27,7 +27,7 @@ func TestTheMigrationIsWhatRuns(t *testing.T) {
 		"redis/example_consumer_test.go", "consumer/shadow_test.go")})
 }
 
-// TestLinesOfTheProgramsAreDocumented counts those of the programs to begin with.
+// TestLinesOfTheProgramsAreDocumented counts the lines of the first programs.
 func TestLinesOfTheProgramsAreDocumented(t *testing.T) {
 	lines := func(program string) int {
 		return strings.Count(docblocks.Read(t, "../../examples/guide/"+program+"/main.go"), "\n")
@@ -47,7 +47,8 @@ func TestDefaultsAreDocumented(t *testing.T) {
 	})
 }
 
-// TestDeadLettersAreDocumented finds what a dead letter tells in the runbook.
+// TestDeadLettersAreDocumented finds a dead letter's reasons and headers in the
+// runbook.
 func TestDeadLettersAreDocumented(t *testing.T) {
 	runbook := docblocks.Read(t, "../../docs/runbook/IdempotencyDeadLetters.md")
 	for _, reason := range []string{deadletter.ReasonFailed, deadletter.ReasonMismatch, deadletter.ReasonBadKey} {

@@ -17,18 +17,18 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Packages of users, and those only authors of stores, loops and tools meet.
+// Packages of users, and packages for authors of stores, loops and tools only.
 var (
 	everybody = []string{".", "consumer"}
 	stores    = []string{"redis", "postgres", "dynamodb"}
 	others    = []string{"memory", "guard", "metrics", "tracing", "deadletter", "storage", "storetest", "../outbox", "../outbox/tracing"}
 )
 
-// mostNames is how many exported names a service with a single store may meet:
-// an enumerated type counts once, and what belongs to a name is no name.
+// mostNames bounds the exported names met by a service with a single store: an
+// enumerated type counts once; methods and fields do not count.
 const mostNames = 40
 
-// TestNames keeps the list of all exported names: each is one more to learn.
+// TestNames keeps the list of all exported names: each is another to learn.
 func TestNames(t *testing.T) {
 	const golden = "testdata/names.txt"
 	var list strings.Builder

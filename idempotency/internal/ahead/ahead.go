@@ -1,13 +1,12 @@
-// Package ahead lets a message be claimed at the moment at which the one before
-// is completed, so each message takes a single round trip to the store, not
-// two.
+// Package ahead lets a message be claimed at the moment of the completion before,
+// so each message takes a single round trip to the store, not two.
 //
 // A caller handling messages in turn gives each Run a Turn, by the context. A
-// Runner claims the next message when it completes this one, and leaves the
-// claim in the Turn; it belongs to the next message's Turn then. So a claim is
-// never made before the handler of the message before has ended, and a granted
-// one is followed by that message's Run, or dropped. A claim not answered in
-// time is left to the message's Run, which asks for the same owner.
+// Runner claims the next message while completing a message, and leaves the claim
+// in the Turn, from there to the next message's Turn. So a claim is never made
+// before the handler of the message before has ended, and a granted claim is
+// followed by its message's Run, or dropped. A claim not answered in time is left
+// to the message's Run, which asks for the same owner.
 package ahead
 
 import (
@@ -22,9 +21,9 @@ import (
 type Turn struct {
 	// Key is the message's.
 	Key storage.Key
-	// Next returns the next message, if free to be claimed. It is called when the
-	// handler has succeeded. With own, only the next of the same order counts: if
-	// the completion hangs, that message has to wait in any case.
+	// Next returns the next message, if free to be claimed, and is called when the
+	// handler has succeeded. With own, only the next of the same order counts: this
+	// message has to wait in any case, if the completion hangs.
 	Next func(own bool) (key storage.Key, fingerprint storage.Fingerprint, ok bool)
 	// Claimed was left by the turn before, or is nil. The Run takes the claim.
 	Claimed Claim
@@ -36,8 +35,8 @@ type Turn struct {
 
 // Claim is a claim asked for ahead.
 type Claim interface {
-	// Live tells whether it was granted, and holds what its message takes: the
-	// message must be run at once, or the claim dropped.
+	// Live tells whether the claim was granted, and holds its message's resources:
+	// the message must be run at once, or the claim dropped.
 	Live() bool
 	// Drop gives a live claim back, as if never asked for. The knowledge of the
 	// claim remains useful to the message's Run.
@@ -50,10 +49,10 @@ type Work interface {
 
 	// CommitAndClaim is Commit and, on success, in the same round trip the next
 	// message's Claim and Begin; the claim counts if the commit does. If the
-	// claim's outcome is Claimed, the Work is the next message's from then on: as
-	// one whose Begin was called. Otherwise the claim was not granted or not asked
-	// for, or the answer is not known. The error is Commit's or, if nothing was
-	// committed because of the claim, one wrapping ErrClaim.
+	// claim's outcome is Claimed, the Work is the next message's from then on, as
+	// after Begin. Otherwise the claim was not granted or not asked for, or the
+	// answer is not known. The error is Commit's or, if nothing was committed
+	// because of the claim, wraps ErrClaim.
 	CommitAndClaim(ctx context.Context, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (storage.Claim, error)
 }
 
@@ -62,10 +61,10 @@ type Work interface {
 type Store interface {
 	storage.Store
 
-	// CompleteAndClaim is Complete and, in the same round trip and whatever
-	// becomes of that, Claim. Each has a separate error. With ErrApart nothing was
-	// asked: the two have to be asked for apart. So it is if self, which the
-	// caller has, is another store: one around this one.
+	// CompleteAndClaim is Complete and, in the same round trip and whatever the
+	// outcome, Claim. Each has a separate error. With ErrApart nothing was asked:
+	// the two have to be asked for apart. So they are if self, the caller's store,
+	// is a store around the receiver.
 	CompleteAndClaim(ctx context.Context, self storage.Store, lease storage.Lease, result []byte, retention time.Duration, key storage.Key, req storage.ClaimRequest) (claim storage.Claim, claimErr, err error)
 }
 

@@ -1,17 +1,16 @@
-// Package circuit is a circuit breaker. While a service does not answer, it
-// lets no call through, except one at a time that probes whether the service is
-// back.
+// Package circuit is a circuit breaker. While a service does not answer, the
+// breaker lets no call through, except a probe at a time for the service's return.
 //
 //	closed ──failures──▶ open ──wait──▶ half-open: the next call is the probe
 //	   ▲                  ▲                │ it fails
 //	   │                  └────────────────┤
 //	   └─────────────── it passes ─────────┘
 //
-// Failures count by what the calls are about: one key, say, that cannot be asked
-// for does not open the breaker, however often it is asked for.
+// Failures count by the calls' subjects: a single key without an answer, say, does
+// not open the breaker, however often asked for.
 //
-// A cancelled probe makes way for the next call. A call that began while the
-// breaker was closed, and ends while it is not, changes nothing.
+// A cancelled probe makes way for the next call. A call begun while the
+// breaker was closed, and ended while not, changes nothing.
 package circuit
 
 import "time"
@@ -26,8 +25,8 @@ const (
 	HalfOpen State = "half-open"
 )
 
-// Breaker begins closed. Each starting call is told of by a C of its own, and
-// is about a subject S. Breaker is not safe for concurrent use.
+// Breaker begins closed. Each starting call is told of by a separate C, and is
+// about a subject S. Breaker is not safe for concurrent use.
 type Breaker[C, S comparable] struct {
 	failures int
 	wait     func(n int) time.Duration

@@ -1,7 +1,7 @@
-// Package solo lets calls run together, or one of them alone.
+// Package solo lets calls run together, or a single call alone.
 //
-// It is for what may bring the process down: what runs alone takes nothing with
-// it.
+// It is for calls that may bring the process down: alone, a call takes no other
+// with it.
 package solo
 
 import (

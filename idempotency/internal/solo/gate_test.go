@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = time.Minute
 
-// visitor is a call staying inside until it is told to leave. inside is atomic
-// because a fake clock that moves orders nothing for the race detector.
+// visitor is a call staying inside until told to leave. inside is atomic because
+// a moving fake clock orders nothing for the race detector.
 type visitor struct {
 	inside atomic.Bool
 	out    chan struct{}

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// seen is a handler remembering the ids it has seen.
+// seen is a handler remembering all ids seen.
 type seen struct {
 	mu  sync.Mutex
 	ids map[string]int
@@ -44,7 +44,7 @@ func generation(name string, n int) []*kgo.Record {
 	return records
 }
 
-// recreate deletes the topic orders, and creates it again once gone.
+// recreate deletes the topic orders, and creates the topic again once gone.
 func recreate(t *testing.T, b *kafkatest.Broker) {
 	t.Helper()
 	remove(t, b, "orders")
@@ -65,8 +65,8 @@ func remove(t *testing.T, b *kafkatest.Broker, topic string) {
 	})
 }
 
-// A topic that is deleted and created again under a running consumer is
-// another: it is consumed from the beginning, by the same Run.
+// A topic deleted and created again under a running consumer is another topic:
+// the same Run consumes it from the beginning.
 func TestATopicCreatedAnewIsConsumedFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"while idle": false, "while busy": true} {
@@ -102,7 +102,7 @@ func TestATopicCreatedAnewIsConsumedFromItsBeginning(t *testing.T) {
 	}
 }
 
-// A topic that is gone holds up neither a stop nor the log, and is waited for.
+// A missing topic holds up neither a stop nor the log, and is waited for.
 func TestATopicThatIsGone(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -110,7 +110,7 @@ func TestATopicThatIsGone(t *testing.T) {
 	produce(t, b, generation("old", 50)...)
 	s := newSeen()
 	cfg := config(b, newLedger(), s.handle)
-	cfg.CommitInterval = time.Hour // the last commit is that of the stop
+	cfg.CommitInterval = time.Hour // the last commit is the stop's
 	lines := keepLog(&cfg)
 	m := start(t, cfg)
 	await.Until(t, "the old records", func() bool { return s.count() == 50 })
@@ -122,8 +122,8 @@ func TestATopicThatIsGone(t *testing.T) {
 	}
 }
 
-// A commit that arrived after the topic had been created again is that of the
-// old topic: a consumer that starts does not believe it.
+// A commit after the topic's re-creation is still the old topic's: a starting
+// consumer does not believe it.
 func TestAnOffsetOfTheTopicBefore(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -150,8 +150,8 @@ func TestAnOffsetOfTheTopicBefore(t *testing.T) {
 	await.Until(t, "the new records", func() bool { return s.count() == 150 })
 }
 
-// A group beginning at the end of a topic passes over what was there, and over
-// nothing coming after: neither in a new partition nor while it is away.
+// A group beginning at the end of a topic passes over existing records, and over
+// no later record: neither in a new partition nor during the group's absence.
 func TestBeginningAtTheEndPassesOverNothingNew(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

@@ -13,18 +13,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// BenchmarkConsumer compares records per second through a Consumer with those
-// of a bare poll loop over the same topic: compare the figures of a single run.
+// BenchmarkConsumer compares records per second through a Consumer with a bare
+// poll loop over the same topic: compare the figures of a single run.
 //
 //	bare       kgo's PollRecords, and nothing else
-//	unguarded  the consumer, with a Runner that keeps no keys
+//	unguarded  the consumer, with a Runner without keys
 //	memory     the consumer, with a Processor around the store in memory
 func BenchmarkConsumer(b *testing.B) {
 	broker := kafkatest.Start(b)
 	const partitions = 4
 	broker.CreateTopic(b, "orders", partitions, nil)
 	produced := 0
-	fill := func(n int) { // the topic holds at least n records, each with an id of its own
+	fill := func(n int) { // the topic holds at least n records, each with a separate id
 		var records []*kgo.Record
 		for ; produced < n; produced++ {
 			records = append(records, record(int32(produced%partitions), fmt.Sprint(produced%400), fmt.Sprint(produced)))

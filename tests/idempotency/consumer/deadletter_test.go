@@ -22,9 +22,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// silent returns a client of a broker that takes records and does not answer:
-// the client does not know then whether they are written, and keeps them. asked
-// is signalled when the broker has some.
+// silent returns a client of a broker taking records without an answer: the
+// client does not know whether they are written, and keeps them. asked is
+// signalled when the broker has some.
 func silent(t *testing.T) (client *kgo.Client, asked chan struct{}) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders.dead"))
@@ -85,7 +85,7 @@ func TestADeadLetterThatNobodyTakesFails(t *testing.T) {
 	}
 }
 
-// buryTo returns what handles a record without an id: the dead letter goes to
+// buryTo returns the Process for a record without an id: the dead letter goes to
 // the topic orders.dead.
 func buryTo(t *testing.T, client *kgo.Client) consumer.Process {
 	t.Helper()
@@ -100,8 +100,8 @@ func buryTo(t *testing.T, client *kgo.Client) consumer.Process {
 	return process
 }
 
-// The connector writes records of up to 1 MiB; the client's own limit, by default,
-// is below that.
+// The connector writes records of up to 1 MiB; the client's default limit is
+// lower.
 func TestALargeDeadLetterPassesTheClientsLimit(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -116,8 +116,8 @@ func TestALargeDeadLetterPassesTheClientsLimit(t *testing.T) {
 	}
 }
 
-// A refusal of the topic names the setting that lets the letter through; then it goes
-// through.
+// A refusal by the topic names the setting in the letter's way; once changed, the
+// letter goes through.
 func TestADeadLetterThatTheTopicRefuses(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -147,7 +147,7 @@ func TestACompactedDeadLetterTopicIsRefused(t *testing.T) {
 	}
 }
 
-// A dead-letter topic that is deleted and created again takes dead letters at once.
+// A dead-letter topic takes dead letters at once after its re-creation.
 func TestADeadLetterTopicCreatedAnew(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -169,7 +169,7 @@ func TestADeadLetterTopicCreatedAnew(t *testing.T) {
 	b.Consume(t, []string{"orders.dead"}, kafkatest.Count(1))
 }
 
-// A dead letter the topic refuses is a state that metrics and the log tell. It
+// A dead letter refused by the topic is a state in metrics and log. The state
 // ends without a restart, also where the topic is created anew.
 func TestADeadLetterThatIsRefusedIsTold(t *testing.T) {
 	t.Parallel()

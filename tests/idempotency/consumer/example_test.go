@@ -116,8 +116,8 @@ func Example_onceWrap() {
 	// do not commit: retry true message "shipping/b": no box is large enough
 }
 
-// A handler that does not end its work when it is cut off loses the right to
-// it: ask the cause for the reason.
+// A handler going on after being cut off loses the right to the record: ask the
+// cause for the reason.
 func Example_handler() {
 	var handler consumer.Handler = func(ctx context.Context, _ *kgo.Record) error {
 		select {
@@ -144,7 +144,7 @@ func Example_position() {
 	// Output: orders/3/42 <nil>
 }
 
-// A request that comes twice gets the same answer.
+// A repeated request gets the same answer.
 func Example_setResult() {
 	processor, err := idempotency.New(idempotency.Options{Store: memory.New(memory.Options{}), MaxAttempts: -1})
 	if err != nil {
@@ -195,5 +195,6 @@ func Example_deadLetterTopic() {
 	defer client.Close()
 	_, err = consumer.DeadLetterTopic(client, "orders.dead")
 	fmt.Println(err)
-	// Output: the dead letters' client must require acks from all in-sync replicas (kgo.AllISRAcks, the default)
+	// Output: the dead letters' client must require acks from all in-sync replicas
+	// (kgo.AllISRAcks, the default)
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// faulty starts a kfake cluster that can be made to answer wrongly, with the
-// topic orders.
+// faulty starts a kfake cluster, to be made to answer wrongly, with the topic
+// orders.
 func faulty(t *testing.T) (*kfake.Cluster, *kafkatest.Broker) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))

@@ -26,8 +26,8 @@ const (
 	timeout = 90 * time.Second
 )
 
-// ledger is a Runner with a store that consumers share: leases do not expire
-// while their handlers run.
+// ledger is a Runner with a store shared by consumers: leases do not expire while
+// their handlers run.
 type ledger struct {
 	mu          sync.Mutex
 	state       map[string]string // "", running, done
@@ -88,7 +88,7 @@ func (l *ledger) count(what *int) int {
 	return *what
 }
 
-// runnerFunc is a Runner that is a function.
+// runnerFunc is a function as a Runner.
 type runnerFunc func(context.Context, idempotency.Message, idempotency.Handler) (idempotency.Result, error)
 
 func (f runnerFunc) Run(ctx context.Context, m idempotency.Message, h idempotency.Handler) (idempotency.Result, error) {
@@ -108,7 +108,7 @@ func (b burying) Refuse(ctx context.Context, m idempotency.Message, reason error
 	return idempotency.Result{Disposition: idempotency.DeadLettered, Reason: reason.Error()}, nil
 }
 
-// config returns one that is quick.
+// config returns a configuration with short times.
 func config(b *kafkatest.Broker, runner idempotency.Runner, h consumer.Handler) consumer.Config {
 	return consumer.Config{
 		Brokers: b.Brokers, Group: group, Topics: []string{"orders"},
@@ -128,7 +128,7 @@ func config(b *kafkatest.Broker, runner idempotency.Runner, h consumer.Handler) 
 	}
 }
 
-// member is a consumer that runs.
+// member is a running consumer.
 type member struct {
 	cancel context.CancelFunc
 	done   chan error
@@ -154,7 +154,7 @@ func startWith(ctx context.Context, t testing.TB, cfg consumer.Config) *member {
 	return m
 }
 
-// stop ends the consumer, which must be in order.
+// stop ends the consumer; an error fails the test.
 func (m *member) stop(t testing.TB) {
 	t.Helper()
 	m.cancel()
@@ -178,7 +178,7 @@ func (m *member) end(t testing.TB) error {
 	}
 }
 
-// receive returns what comes from the channel in time.
+// receive returns the channel's next value, or fails the test after a while.
 func receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {
@@ -190,7 +190,7 @@ func receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// record returns one with an id.
+// record returns a record with an id.
 func record(partition int32, key, id string) *kgo.Record {
 	return &kgo.Record{
 		Topic: "orders", Partition: partition, Key: []byte(key), Value: []byte(id),
@@ -257,7 +257,7 @@ func eventuallyCommitted(t testing.TB, admin *kadm.Client, partitions int32, n i
 
 var errDown = errors.New("the warehouse does not answer")
 
-// cutOff says whether a handler was cut off, and for that reason.
+// cutOff says whether a handler was cut off, for the reason given.
 func cutOff(cause error, why string) bool {
 	return errors.Is(cause, consumer.ErrCutOff) && strings.Contains(cause.Error(), why)
 }

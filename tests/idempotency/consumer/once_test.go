@@ -108,8 +108,8 @@ func TestWhatCannotRunIsBuried(t *testing.T) {
 	}
 }
 
-// TestAContradictionIsBuriedOnce: one dead letter is tried per call, also when it
-// cannot be written.
+// TestAContradictionIsBuriedOnce: each call tries a single dead letter, also
+// without success.
 func TestAContradictionIsBuriedOnce(t *testing.T) {
 	t.Parallel()
 	var buried []idempotency.DeadLetter
@@ -142,7 +142,8 @@ func TestAContradictionIsBuriedOnce(t *testing.T) {
 	}
 }
 
-// TestHandlersOwnErrorIsNoMismatch: a handler may have another one within.
+// TestHandlersOwnErrorIsNoMismatch: a handler may return the mismatch of
+// another Processor within.
 func TestHandlersOwnErrorIsNoMismatch(t *testing.T) {
 	t.Parallel()
 	once := consumer.Once{Scope: "s", Runner: burying{newLedger(), func(context.Context, idempotency.DeadLetter) error {
@@ -207,8 +208,8 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
-// A trial beside what there is already: each record is handled, whatever the
-// library thinks of it.
+// A trial beside an existing solution: each record is handled, whatever the
+// library's decision.
 func TestAShadowHandlesEachRecord(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

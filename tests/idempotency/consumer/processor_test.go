@@ -40,8 +40,8 @@ func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Pro
 	return p
 }
 
-// A handler that panics costs the record attempts, and nobody anything else. A
-// middleware that panics does not take the process down either.
+// A panicking handler costs the record attempts, and nobody anything else. A
+// panicking middleware does not take the process down either.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -84,8 +84,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestWithProcessor has duplicates, passing failures and poison, of which all
-// but the poison is handled once.
+// TestWithProcessor has duplicates, passing failures and poison. All but the
+// poison is handled once.
 func TestWithProcessor(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -145,8 +145,8 @@ func TestWithProcessor(t *testing.T) {
 	}
 }
 
-// TestAHandlersVerdictStands has dead letters that cannot be written for a
-// while: the handler is not asked again, and nothing is committed before.
+// TestAHandlersVerdictStands has no way to write dead letters for a while: the
+// handler is not asked again, and nothing is committed before.
 func TestAHandlersVerdictStands(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

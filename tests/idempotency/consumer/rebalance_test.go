@@ -110,7 +110,7 @@ func expel(t *testing.T, b *kafkatest.Broker, clientID string) {
 	})
 }
 
-// hostage is a member whose connections can be cut for good.
+// hostage is a member with connections that can be cut for good.
 type hostage struct {
 	*member
 	id    string
@@ -125,7 +125,7 @@ func join(t *testing.T, b *kafkatest.Broker, l *ledger, balancer kgo.GroupBalanc
 	cfg := config(b, l, h)
 	cfg.Concurrency = 4
 	cfg.KeyOrder = true
-	cfg.RevokeTimeout = time.Second // how long the others wait for a killed one depends on it
+	cfg.RevokeTimeout = time.Second // how long the others wait for a killed member depends on RevokeTimeout
 	cfg.Options = append(cfg.Options, kgo.Balancers(balancer), kgo.SessionTimeout(time.Second), kgo.Dialer(m.dial), kgo.ClientID(m.id),
 		kgo.RetryTimeout(time.Second), kgo.RequestRetries(3), kgo.RequestTimeoutOverhead(time.Second))
 	m.member = start(t, cfg)
@@ -146,8 +146,8 @@ func (m *hostage) dial(ctx context.Context, network, address string) (net.Conn, 
 	return conn, nil
 }
 
-// kill cuts the member off: for the broker it vanishes. The handlers stop, as
-// those of a killed process do.
+// kill cuts the member off: for the broker it vanishes. The handlers stop, as in
+// a killed process.
 func (m *hostage) kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +198,7 @@ func TestRevocationWaitsForTheHandler(t *testing.T) {
 	}
 }
 
-// revocations returns a channel telling when the client logs that it revokes
+// revocations returns a channel signalled when the client logs a revocation of
 // partitions.
 func revocations(cfg *consumer.Config) <-chan struct{} {
 	seen := make(chan struct{}, 100)
@@ -251,8 +251,8 @@ func TestRevocationCutsOffWhatTakesTooLong(t *testing.T) {
 	second.Store(true)
 }
 
-// TestExpulsionCutsOffAtOnce: a member the broker does not know any more has
-// lost its partitions.
+// TestExpulsionCutsOffAtOnce: a member unknown to the broker has lost the
+// partitions.
 func TestExpulsionCutsOffAtOnce(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t, shortSessions)
@@ -282,8 +282,8 @@ func TestExpulsionCutsOffAtOnce(t *testing.T) {
 	eventuallyCommitted(t, admin, 1, 1)
 }
 
-// TestAHandlerThatHeedsNothingDoesNotKeepTheGroup: Run waits for it, the other
-// members do not.
+// TestAHandlerThatHeedsNothingDoesNotKeepTheGroup: Run waits for the handler, the
+// other members do not.
 func TestAHandlerThatHeedsNothingDoesNotKeepTheGroup(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
-// TestOrderAndCommits handles records that fail at random, and looks at
+// TestOrderAndCommits handles records with random failures, and looks at
 // everything committed all the while.
 func TestOrderAndCommits(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func TestTheScopeIsTheGroupUnlessItIsGiven(t *testing.T) {
 	}
 }
 
-// outage is a store that does not settle while it is down.
+// outage is a store without settlements while down.
 type outage struct {
 	storage.Store
 	down bool
@@ -78,8 +78,8 @@ func (s *outage) Complete(ctx context.Context, l storage.Lease, result []byte, r
 	return s.Store.Complete(ctx, l, result, retention)
 }
 
-// A handler of one's own poll loop is not called again for a record whose
-// completion could not be recorded.
+// A handler in a user's poll loop is not called again for a record with an
+// unrecorded completion.
 func TestWrapKeepsWhatIsPending(t *testing.T) {
 	t.Parallel()
 	store := &outage{Store: memory.New(memory.Options{}), down: true}
@@ -153,7 +153,7 @@ func awaitGauge(t *testing.T, gauge func() float64, want float64) {
 	await.Until(t, fmt.Sprintf("a gauge of %v", want), func() bool { return gauge() == want })
 }
 
-// Two groups under one scope would each skip what the other has handled.
+// Two groups under the same scope would each skip the other's messages.
 func TestTwoGroupsOfOneScope(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -181,13 +181,13 @@ func TestTwoGroupsOfOneScope(t *testing.T) {
 		t.Errorf("it skipped up to %d, %v", o.At, err)
 	}
 	first.stop(t)
-	start(t, config(b, p, handle)).stop(t) // a restart of the same group is none of that
+	start(t, config(b, p, handle)).stop(t) // a restart of the same group is no second group
 	if handled.Load() != 50 {
 		t.Errorf("%d handled", handled.Load())
 	}
 }
 
-// A store emptied, or failed over to an empty one, is noticed.
+// A store emptied, or failed over to an empty server, is noticed.
 func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t)
@@ -209,7 +209,7 @@ func TestAnEmptiedStoreIsNoticed(t *testing.T) {
 	})
 }
 
-// checked is a Runner whose store is not as it should be.
+// checked is a Runner with a faulty store.
 type checked struct{ idempotency.Runner }
 
 func (checked) Check(context.Context) ([]storage.Problem, error) {
@@ -249,7 +249,7 @@ type logbook struct {
 	lines []string
 }
 
-// keepLog keeps what the consumer logs.
+// keepLog keeps the consumer's log.
 func keepLog(cfg *consumer.Config) *logbook {
 	l := &logbook{}
 	cfg.Logger = slog.New(slog.NewTextHandler(l, nil))
@@ -276,7 +276,7 @@ func (l *logbook) count(text string) int {
 	return n
 }
 
-// String is all that was logged.
+// String is the whole log.
 func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

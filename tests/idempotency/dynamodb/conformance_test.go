@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// subject is judged to the microsecond: in fake time answers carry it exactly.
+// subject is judged to the microsecond: answers carry fake time exactly.
 func (f *fixture) subject() storetest.Subject {
 	s := f.store(0)
 	return storetest.Subject{
@@ -32,8 +32,8 @@ func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Subject { return newFixture(t).subject() })
 }
 
-// Emulators, such as dynalite 4.0 and DynamoDB Local 2.1, do not say what is there
-// when they refuse a write.
+// Emulators, such as dynalite 4.0 and DynamoDB Local 2.1, do not return the
+// present item when they refuse a write.
 func TestContractWhereARefusalIsSilent(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		f := newFixture(t)
@@ -42,7 +42,7 @@ func TestContractWhereARefusalIsSilent(t *testing.T) {
 	})
 }
 
-// silentRefusals take from requests what asks for the item.
+// silentRefusals takes the wish for the item out of requests.
 func silentRefusals() func(*sdk.Options) {
 	asked := []byte(`"ReturnValuesOnConditionCheckFailure":"ALL_OLD"`)
 	return through(func(r *http.Request, next exchange) (*http.Response, error) {
@@ -61,7 +61,7 @@ func TestHistoriesInFakeTime(t *testing.T) {
 	storetest.Histories(t, newFixture(t).subject(), storetest.Options{Steps: 3000, Skew: 5 * time.Hour})
 }
 
-// liveTolerance is more than what is not known of the server's clock.
+// liveTolerance is more than the uncertainty of the server's clock.
 const liveTolerance = 50 * time.Millisecond
 
 // preciseDate makes the server's answers carry the time with the fraction, so
@@ -83,8 +83,8 @@ func preciseDate() func(*sdk.Options) {
 	})
 }
 
-// learnTime asks until the server's clock is known well within the tolerance,
-// which takes a single answer coming at once.
+// learnTime asks until the server's clock is known well within the tolerance: a
+// single prompt answer is enough.
 func learnTime(t *testing.T, s *dynamodb.Store) {
 	t.Helper()
 	const patience = 3 * time.Minute

@@ -15,13 +15,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// exchange is a single request and the answer, as an HTTP client does it.
+// exchange is an HTTP client's request and answer.
 type exchange func(*http.Request) (*http.Response, error)
 
 // Do implements the SDK's HTTPClient.
 func (e exchange) Do(r *http.Request) (*http.Response, error) { return e(r) }
 
-// through puts a function between the SDK and its HTTP client.
+// through puts a function between the SDK and the HTTP client.
 func through(wrap func(r *http.Request, next exchange) (*http.Response, error)) func(*sdk.Options) {
 	return func(o *sdk.Options) {
 		inner := o.HTTPClient
@@ -29,7 +29,7 @@ func through(wrap func(r *http.Request, next exchange) (*http.Response, error)) 
 	}
 }
 
-// ticker is a clock that moves only when told. The server's answers show it.
+// ticker is a clock moving only when told, and shown in the server's answers.
 type ticker struct{ nanos atomic.Int64 }
 
 func newTicker() *ticker {
@@ -42,7 +42,7 @@ func (c *ticker) now() time.Time { return time.Unix(0, c.nanos.Load()) }
 
 func (c *ticker) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 
-// exactDate is an HTTP date with a fraction, which the SDK reads too.
+// exactDate is an HTTP date with a fraction, legible to the SDK, too.
 const exactDate = "Mon, 02 Jan 2006 15:04:05.000000000 GMT"
 
 // stamp makes the server's answers show the clock, in whole seconds as real ones
@@ -57,7 +57,7 @@ func (c *ticker) stamp(layout string) func(*sdk.Options) {
 	})
 }
 
-// fixture is a table and a clock that moves only when told.
+// fixture is a table and a clock moving only when told.
 type fixture struct {
 	t      testing.TB
 	table  string
@@ -73,8 +73,8 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
-// store returns a client of the table that knows the server's clock exactly,
-// with a local clock that is off.
+// store returns a client of the table with exact knowledge of the server's clock,
+// and a local clock off by offset.
 func (f *fixture) store(offset time.Duration) *dynamodb.Store {
 	return exactly(must.Get(dynamodb.New(f.client, dynamodb.Options{
 		Table: f.table, Margin: -1,
@@ -97,7 +97,7 @@ func request(owner string) storage.ClaimRequest {
 	return storage.ClaimRequest{Owner: owner, Lease: 30 * time.Second, Retention: time.Hour}
 }
 
-// claimed claims a key that must be to be had.
+// claimed claims a free key.
 func claimed(t testing.TB, s storage.Store, k storage.Key, owner string) storage.Claim {
 	t.Helper()
 	c, err := s.Claim(t.Context(), k, request(owner))

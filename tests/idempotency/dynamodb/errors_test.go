@@ -28,7 +28,7 @@ func quickly(o *sdk.Options) {
 	})
 }
 
-// unlimited lets the SDK repeat as often as it may.
+// unlimited lets the SDK repeat without a limit.
 type unlimited struct{}
 
 func (unlimited) GetToken(context.Context, uint) (func() error, error) {

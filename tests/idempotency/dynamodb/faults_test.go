@@ -22,17 +22,18 @@ import (
 // never keeps the SDK from repeating a request.
 func never(o *sdk.Options) { o.Retryer = aws.NopRetryer{} }
 
-// step is a method with fixed arguments; it returns what it answers.
+// step is a method with fixed arguments; do returns the answer.
 type step struct {
 	name string
 	do   func(s *dynamodb.Store) (any, error)
-	// writes is how many it makes: a claim of a known key is refused first.
+	// writes is the number of the step's writes: a claim of a known key is refused
+	// first.
 	writes int64
-	// after is the state once it was carried out.
+	// after is the state after the step.
 	after storage.State
 }
 
-// lostAnswers are steps of which each follows the one before.
+// lostAnswers are steps, each following the step before.
 func lostAnswers(t *testing.T, k storage.Key) []step {
 	var lease storage.Lease
 	claim := func(owner string) func(*dynamodb.Store) (any, error) {
@@ -69,7 +70,7 @@ func lostAnswers(t *testing.T, k storage.Key) []step {
 	}
 }
 
-// attempts are those the steps count when none is counted twice.
+// attempts are the steps' attempts, none counted twice.
 var attempts = map[string]int{
 	"claim": 1, "extend": 1, "fail": 1, "claim again": 2, "fail unrun": 1, "claim once more": 2, "fail for good": 2,
 	"release": 0, "last claim": 1, "complete": 1,
@@ -93,7 +94,7 @@ func TestAnswersLostOnTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	var left atomic.Int64 // writes until one loses the answer
+	var left atomic.Int64 // writes until a lost answer
 	client := (&dynamotest.Server{Address: p.Addr()}).Client(t, never, through(func(r *http.Request, next exchange) (*http.Response, error) {
 		if writes(r) && left.Add(-1) == 0 {
 			p.Set(proxy.Down, proxy.Fault{Cut: true})
@@ -109,7 +110,7 @@ func TestAnswersLostOnTheWay(t *testing.T) {
 			t.Fatalf("%s without an answer: %v", st.name, err)
 		}
 		p.Set(proxy.Down, proxy.Fault{})
-		check(t, witness, k, st) // it was carried out
+		check(t, witness, k, st) // the step was carried out
 		if _, err := st.do(s); err != nil {
 			t.Fatalf("%s repeated: %v", st.name, err)
 		}
@@ -122,8 +123,8 @@ func writes(r *http.Request) bool {
 	return strings.HasSuffix(target, ".PutItem") || strings.HasSuffix(target, ".UpdateItem")
 }
 
-// The SDK repeats a request by itself: the second answer is about its own first
-// write, which must not be taken for somebody else's.
+// The SDK repeats a request by itself: the second answer is about the SDK's first
+// write, not to be taken for somebody else's.
 func TestAnswersLostToTheSDK(t *testing.T) {
 	server := dynamotest.Shared(t)
 	table := server.Table(t)
@@ -153,7 +154,7 @@ func TestAnswersLostToTheSDK(t *testing.T) {
 	}
 }
 
-// While throttled the SDK repeats; what it gives up tells the remedy.
+// While throttled the SDK repeats; the last error tells the remedy.
 func TestThrottling(t *testing.T) {
 	server := dynamotest.Shared(t)
 	table := server.Table(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// A client whose estimate of the time is earlier makes no lower fence out of it.
+// A client with an earlier estimate of the time makes no lower fence.
 func TestPurgedKeysKeepTheirFence(t *testing.T) {
 	f := newFixture(t)
 	first := claimed(t, f.store(0), key("1"), "a")

@@ -17,8 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// recorder notes the calls that pass through it, and whether the reads are
-// consistent.
+// recorder notes the passing calls, and whether the reads are consistent.
 type recorder struct {
 	*sdk.Client
 	mu         sync.Mutex
@@ -223,7 +222,7 @@ func TestForeignItemsAreReported(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.client.PutItem(t.Context(), &sdk.PutItemInput{TableName: &f.table, Item: map[string]types.AttributeValue{
 		"pk":    &types.AttributeValueMemberS{Value: key("1").String()},
-		"state": &types.AttributeValueMemberS{Value: "INPROGRESS"}, // as another library has it
+		"state": &types.AttributeValueMemberS{Value: "INPROGRESS"}, // as in another library
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 func TestCreateTableLeavesNothingToCheck(t *testing.T) {
 	client := dynamotest.Shared(t).Client(t)
 	dropped(t, client, "created")
-	for range 2 { // also where it is there already
+	for range 2 { // also where the table exists already
 		if err := storeOf(t, client, "created").CreateTable(t.Context()); err != nil {
 			t.Fatal(err)
 		}

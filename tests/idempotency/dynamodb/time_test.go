@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Two clients whose clocks are hours apart, and who see whole seconds only,
+// Two clients with clocks hours apart, and with answers in whole seconds only,
 // keep to a lease.
 func TestLeasesLastForSkewedClients(t *testing.T) {
 	server, clock := dynamotest.Shared(t), newTicker()
@@ -31,7 +31,7 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		clock.advance(time.Duration(random.Int64N(int64(time.Second))))
 		holder, waiter := skewed(5*time.Hour), skewed(-5*time.Hour)
-		// At worst one of them knows the time well, the other does not.
+		// At worst a client knows the time well, and the other does not.
 		for range 20 * (seed % 2) {
 			if _, err := holder.Inspect(t.Context(), key("1")); err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 		for {
 			clock.advance(time.Duration(random.Int64N(int64(poll))))
 			if seed%4 < 2 {
-				waiter = skewed(-5 * time.Hour) // which has everything to learn
+				waiter = skewed(-5 * time.Hour) // with everything to learn
 			}
 			c, err := waiter.Claim(t.Context(), k, req)
 			if err != nil {
@@ -65,7 +65,7 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 	}
 }
 
-// The header is not there for a client that hides it: nothing is claimed then.
+// Nothing is claimed where a client's HTTP layer hides the header.
 func TestWithoutDateNothingIsClaimed(t *testing.T) {
 	server := dynamotest.Shared(t)
 	client := server.Client(t, through(func(r *http.Request, next exchange) (*http.Response, error) {

@@ -71,7 +71,7 @@ func Example_transitionApply() {
 	err := pool.QueryRow(ctx, `SELECT status, (SELECT count(*) FROM outbox) FROM orders WHERE id = 1`).Scan(&status, &events)
 	fmt.Println(status, "with", events, "event", err)
 
-	// A payment for a cancelled order is no repetition: somebody must look at it.
+	// A payment for a cancelled order is no repetition: somebody must look.
 	err = handle(2)
 	var state *guard.StateError
 	fmt.Println(errors.As(err, &state), err)
@@ -108,9 +108,9 @@ func Example_appliedFirst() {
 	// Output: 105 <nil>
 }
 
-// Events that carry the whole state and its version: the newest wins, in
-// whatever order they come. Advance is for a state taking more than a single
-// statement to write.
+// Events with the whole state and a version: the newest wins, in whatever order
+// they come. Advance is for a state taking more than a single statement to
+// write.
 func Example_markAdvance() {
 	ctx := context.Background()
 	pool := exampleDatabase(
@@ -142,8 +142,8 @@ func Example_markAdvance() {
 	// Output: [cup tea] <nil>
 }
 
-// A state that is a single row needs no guard but the condition of the upsert:
-// the newest version wins, rows affected tells whether it was this one.
+// A state in a single row needs no guard but the condition of the upsert: the
+// newest version wins, and rows affected tells whether the event was the newest.
 func Example_newestVersion() {
 	ctx := context.Background()
 	pool := exampleDatabase(
@@ -192,15 +192,12 @@ func Example_markFence() {
 	write(33)
 	write(34) // the lease of 33 ended
 	write(34)
-	write(33) // it wakes up
-	// Output:
-	// 33 <nil>
-	// 34 <nil>
-	// 34 <nil>
-	// 33 fence row daily of reports with 33: fenced off: a later holder of the lease was here
+	write(33) // the first holder wakes up
+	// Output: 33 <nil> 34 <nil> 34 <nil> 33 fence row daily of reports with 33:
+	// fenced off: a later holder of the lease was here
 }
 
-// A write that is a single statement carries the fence itself.
+// A write by a single statement carries the fence itself.
 func Example_fencedWrite() {
 	ctx := context.Background()
 	pool := exampleDatabase(

@@ -99,7 +99,7 @@ func value[V any](t testing.TB, pool *pgxpool.Pool, query string) V {
 	return v
 }
 
-// answer is what a guard said, in a single word.
+// answer is a guard's answer, in a single word.
 func answer(ok bool, err error) string {
 	if err != nil {
 		return err.Error()

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/guard"
 )
 
-// A guard that could never work, or always would, says so.
+// A guard that could never work, or would always pass, says so.
 func TestGuardsThatCannotWork(t *testing.T) {
 	good := guard.Transition{Table: "orders", Key: "id", Status: "status", From: []string{"PENDING"}, To: "PAID", Beyond: []string{"SHIPPED"}}
 	each(t, []string{`CREATE TABLE orders AS SELECT 1 AS id, 'PENDING' AS status, NULL::bigint AS fence`}, func(t *testing.T, pool *pgxpool.Pool, do do) {
@@ -43,7 +43,7 @@ func TestGuardsThatCannotWork(t *testing.T) {
 				t.Errorf("%+v: %v", g, err)
 			}
 		}
-		for _, fence := range []int64{0, -1} { // what FenceFrom returns without a lease
+		for _, fence := range []int64{0, -1} { // 0 is FenceFrom's without a lease
 			err := do(t.Context(), func(tx guard.Tx) error { return mark.Fence(t.Context(), tx, 1, fence) })
 			if !says(err, "the guard cannot work") {
 				t.Errorf("fence %d: %v", fence, err)

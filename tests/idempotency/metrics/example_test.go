@@ -23,7 +23,7 @@ func Example_new() {
 	// Output: counting
 }
 
-// Consumers of a single process that must be told apart.
+// Consumers of a single process, told apart.
 func Example_metricsConsumerObserver() {
 	registry := prometheus.NewRegistry()
 	for _, group := range []string{"billing", "shipping"} {

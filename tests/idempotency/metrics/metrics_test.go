@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var errDown = errors.New("connection refused")
 
-// observe tells the metrics of one of each thing that can happen.
+// observe tells the metrics of every possible event, once.
 func observe(m *metrics.Metrics) {
 	o, msg := m.Observer(), idempotency.Message{}
 	for outcome := storage.Claimed; outcome <= storage.GivenUp; outcome++ {
@@ -56,7 +56,7 @@ func observe(m *metrics.Metrics) {
 	c.Abandoned(2)
 }
 
-// observed returns a registry that has seen something of everything.
+// observed returns a registry with something of everything.
 func observed(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

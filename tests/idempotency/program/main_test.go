@@ -39,7 +39,7 @@ func (b building) Run() int {
 	return b.M.Run()
 }
 
-// outcome is what a command line left behind.
+// outcome is a command line's output and exit code.
 type outcome struct {
 	code           int
 	stdout, stderr string

@@ -153,7 +153,7 @@ func do(t testing.TB, client *goredis.Client, args ...any) {
 	}
 }
 
-// A server that evicts is noticed while consumers run.
+// Evictions are noticed while consumers run.
 func TestEvictionsAreNoticed(t *testing.T) {
 	client := redistest.Start(t, redistest.Setting("maxmemory-policy", "allkeys-random")).Client(t)
 	s := newStore(t, client, redis.Options{})
@@ -170,7 +170,7 @@ func TestEvictionsAreNoticed(t *testing.T) {
 	}()
 	deadline := time.After(patience)
 	for n := 0; ; n++ {
-		_, _ = s.Claim(ctx, storage.Key{Scope: "shipping", ID: strconv.Itoa(n)}, request()) // it may be too full
+		_, _ = s.Claim(ctx, storage.Key{Scope: "shipping", ID: strconv.Itoa(n)}, request()) // the server may be too full
 		if n == 100 {
 			if err := client.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
 				t.Fatal(err)

@@ -28,7 +28,7 @@ func TestE2EHistoriesWhileScriptsAreFlushed(t *testing.T) {
 	server := redistest.Start(t)
 	flusher := server.Client(t)
 	stop, stopped := make(chan struct{}), make(chan int)
-	go func() { // ends with the test, which waits for it
+	go func() { // joined at the end of the test
 		n := 0
 		for {
 			select {

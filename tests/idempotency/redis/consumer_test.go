@@ -30,8 +30,8 @@ type shop struct {
 
 	mu        sync.Mutex
 	claimed   map[string]int // how often each message was handled under a lease
-	unclaimed map[string]int // and without one
-	unasked   map[string]int // how often the store gave no answer about it
+	unclaimed map[string]int // and without a lease
+	unasked   map[string]int // how often the store gave no answer
 	log       bytes.Buffer
 }
 
@@ -108,7 +108,7 @@ func (s *shop) deliver(t *testing.T, name string, n int, keys ...string) {
 	}
 }
 
-// await waits until so many messages are among those counted.
+// await waits until so many messages are counted.
 func (s *shop) await(t *testing.T, what string, n int, of map[string]int) {
 	t.Helper()
 	await.Until(t, what, func() bool {
@@ -129,7 +129,7 @@ func (s *shop) committed(t *testing.T, n int64) {
 	})
 }
 
-// once asserts that exactly n of these messages were handled, each once.
+// once asserts that exactly n of the messages were handled, each once.
 func (s *shop) once(t *testing.T, name string, n int, of map[string]int) {
 	t.Helper()
 	s.mu.Lock()
@@ -149,8 +149,8 @@ func (s *shop) once(t *testing.T, name string, n int, of map[string]int) {
 	}
 }
 
-// A message whose key in Redis is something else's waits, with those behind it;
-// the others do not.
+// A message waits, with the messages behind, if its key in Redis is something
+// else's; the others do not.
 func TestConsumerBesideAForeignKey(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	store := newStore(t, client, redis.Options{})
@@ -169,7 +169,7 @@ func TestConsumerBesideAForeignKey(t *testing.T) {
 	})
 	s.deliver(t, "second", 10, others...)
 	s.await(t, "the other keys, again", 140, s.claimed)
-	s.once(t, "", 140, s.claimed) // nothing of the odd one
+	s.once(t, "", 140, s.claimed) // nothing of the odd message
 	s.mu.Lock()
 	log := s.log.String()
 	s.mu.Unlock()
@@ -184,7 +184,7 @@ func TestConsumerBesideAForeignKey(t *testing.T) {
 	s.once(t, "", 150, s.claimed)
 }
 
-// With FailOpen, a hanging Redis keeps no message from its handler.
+// With FailOpen, a hanging Redis keeps no message from the handler.
 func TestConsumerThatFailsOpenBesideASilentServer(t *testing.T) {
 	server := redistest.Shared(t)
 	p, err := proxy.Listen("127.0.0.1:0", server.Addr())

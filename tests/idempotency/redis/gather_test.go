@@ -22,13 +22,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// mates is how many calls share a round trip in these tests.
+// mates is the number of calls in a shared round trip of the tests.
 const mates = 20
 
 func mate(n int) storage.Key { return storage.Key{Scope: "shipping", ID: fmt.Sprintf("mate-%d", n)} }
 
-// gatherUntil lets round trips wait until so many calls have joined one, or more;
-// from then on nothing waits.
+// gatherUntil lets round trips wait until so many calls have joined; from then on
+// nothing waits.
 func gatherUntil(s *redis.Store, calls int) {
 	var enough atomic.Bool
 	hook.RedisYield(s, func(joined func() int) {
@@ -41,7 +41,7 @@ func gatherUntil(s *redis.Store, calls int) {
 	})
 }
 
-// answer is that of a claim.
+// answer is a claim's answer.
 type answer struct {
 	storage.Claim
 	err error
@@ -67,7 +67,7 @@ func requests() []storage.ClaimRequest {
 	return reqs
 }
 
-// allFirst asserts that each claim was granted, for the first time.
+// allFirst asserts that each claim was granted for the first time.
 func allFirst(t *testing.T, answers []answer, reqs []storage.ClaimRequest) {
 	t.Helper()
 	for n, a := range answers {
@@ -77,8 +77,7 @@ func allFirst(t *testing.T, answers []answer, reqs []storage.ClaimRequest) {
 	}
 }
 
-// aroundPipeline is a client's hook; not for the pipelines that connections begin
-// with.
+// aroundPipeline is a client's hook; not for the first pipelines of connections.
 type aroundPipeline func(cmds []goredis.Cmder, next func() error) error
 
 func (aroundPipeline) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
@@ -92,7 +91,7 @@ func (f aroundPipeline) ProcessPipelineHook(next goredis.ProcessPipelineHook) go
 	}
 }
 
-// keysOf counts the keys of the commands, each of which runs a script.
+// keysOf counts the keys of the commands, each running a script.
 func keysOf(cmds []goredis.Cmder) (n int) {
 	for _, cmd := range cmds {
 		n += cmd.Args()[2].(int)
@@ -118,7 +117,7 @@ func TestCallsOfOneMomentShareARoundTrip(t *testing.T) {
 	var calls sync.WaitGroup
 	for n, a := range answers {
 		calls.Go(func() {
-			if n%2 == 0 { // each second one by a stranger
+			if n%2 == 0 { // every second by a stranger
 				a.Lease.Owner = "somebody else"
 			}
 			err := s.Complete(t.Context(), a.Lease, fmt.Append(nil, "result of ", n), time.Hour)
@@ -142,7 +141,7 @@ func TestCallsOfOneMomentShareARoundTrip(t *testing.T) {
 	}
 }
 
-// A call nobody joins goes as it always did.
+// A call without company goes by itself.
 func TestALoneCallIsNoPipeline(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	client.AddHook(aroundPipeline(func([]goredis.Cmder, func() error) error {
@@ -166,8 +165,8 @@ func TestScriptsThatAreFlushedBeneathASharedRoundTrip(t *testing.T) {
 	allFirst(t, claimTogether(t.Context(), s, reqs), reqs)
 }
 
-// The outcome of a call whose answer is lost is unknown, and found out by
-// asking again.
+// The outcome of a call is unknown after a lost answer, and found out by asking
+// again.
 func TestASharedRoundTripThatBreaks(t *testing.T) {
 	for name, loses := range map[string]func(cmds []goredis.Cmder, next func() error) error{
 		"before it is sent": func(cmds []goredis.Cmder, _ func() error) error {
@@ -219,7 +218,7 @@ func TestASharedRoundTripThatBreaks(t *testing.T) {
 	}
 }
 
-// A key of something else spoils its own call only.
+// A foreign key spoils only the call about the key.
 func TestASharedRoundTripWithForeignKeys(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})
@@ -280,8 +279,8 @@ func (f eachCommand) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 }
 
 // A node of a cluster, behind a client taking it for a server by itself,
-// refuses a command with keys of several hash slots. From then on each key has
-// its own. Of those, the answers that came before the connection broke count.
+// refuses a command with keys of several hash slots. From then on each key has a
+// separate command. Their answers count if received before the connection broke.
 func TestAServerWithHashSlots(t *testing.T) {
 	node, _ := redistest.StartNode(t)
 	client := node.Client(t)
@@ -323,8 +322,8 @@ func TestAServerWithHashSlots(t *testing.T) {
 	}
 }
 
-// A round trip taking long holds up no caller whose context ends, nor a call
-// coming later.
+// A long round trip holds up no caller after the end of the context, nor a later
+// call.
 func TestASharedRoundTripThatHangs(t *testing.T) {
 	t.Run("calls without a deadline", func(t *testing.T) { sharedRoundTripHangs(t.Context(), t) })
 	t.Run("calls with the same deadline", func(t *testing.T) {
@@ -368,7 +367,7 @@ func sharedRoundTripHangs(ctx context.Context, t *testing.T) {
 }
 
 // A completion goes before the claims of the moment, also where a claim came
-// first: one may be of the same key, or of the message behind.
+// first: a claim may be of the same key, or of the message behind.
 func TestACompletionGoesBeforeTheClaimsOfItsMoment(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s := newStore(t, client, redis.Options{})
@@ -376,7 +375,7 @@ func TestACompletionGoesBeforeTheClaimsOfItsMoment(t *testing.T) {
 	lease := claim(t, s, key, request())
 	claims := make(chan struct{})
 	hook.RedisYield(s, func(joined func() int) {
-		close(claims) // one has come
+		close(claims) // the first has come
 		for joined() < 3 {
 			runtime.Gosched()
 		}
@@ -391,8 +390,8 @@ func TestACompletionGoesBeforeTheClaimsOfItsMoment(t *testing.T) {
 	}
 }
 
-// A call with little time shares a round trip with one that has much: each has its
-// own.
+// A call with little time shares a round trip with a patient call: each keeps its
+// own deadline.
 func TestASharedRoundTripOfCallsWithDifferentTimes(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	release, over := make(chan struct{}), make(chan struct{})
@@ -432,7 +431,7 @@ func TestASharedRoundTripOfCallsWithDifferentTimes(t *testing.T) {
 	<-over
 }
 
-// A call whose context has ended before the round trip is not sent.
+// A call is not sent if the context has ended before the round trip.
 func TestASharedRoundTripWithoutThoseWhoLeft(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	var sent atomic.Int64
@@ -458,8 +457,8 @@ func TestASharedRoundTripWithoutThoseWhoLeft(t *testing.T) {
 	}
 }
 
-// The calls of a cluster's servers go apart: one server that is silent holds up
-// its own only.
+// The calls of a cluster's servers go apart: a silent server holds up its own
+// only.
 func TestE2EASilentServerOfACluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	client := cluster.Client(t)

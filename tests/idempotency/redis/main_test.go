@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(redistest.With(testserver.Waiting(m))) }
 
-// newStore returns a store with keys of its own, closed at the end of the test.
+// newStore returns a store with separate keys, closed at the end of the test.
 func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *redis.Store {
 	t.Helper()
 	if o.Prefix == "" {
@@ -43,16 +43,16 @@ func newProcessor(t testing.TB, o idempotency.Options) *idempotency.Processor {
 	return p
 }
 
-// prefixes are those of the tests that run, by testing.TB.
+// prefixes are the running tests' prefixes, by testing.TB.
 var prefixes sync.Map
 
-// prefix returns the test's own, a new one whenever it is run again.
+// prefix returns the test's prefix, new for each run.
 func prefix(t testing.TB) string {
 	p, _ := prefixes.LoadOrStore(t, t.Name()+"-"+storage.NewOwner())
 	return p.(string)
 }
 
-// key is that of most tests.
+// key is most tests' key.
 var key = storage.Key{Scope: "shipping", ID: "order-1"}
 
 // request asks for a lease no test outlives.
@@ -60,7 +60,7 @@ func request() storage.ClaimRequest {
 	return storage.ClaimRequest{Owner: storage.NewOwner(), Lease: time.Hour, Retention: 24 * time.Hour}
 }
 
-// shortLease is one a test can wait for.
+// shortLease is short enough for a test to wait for.
 func shortLease(d time.Duration) storage.ClaimRequest {
 	r := request()
 	r.Lease = d
@@ -94,10 +94,10 @@ func outcome(t testing.TB, s *redis.Store, k storage.Key) storage.Outcome {
 	return c.Outcome
 }
 
-// patience bounds what a test waits for: a minute, for slow and busy machines.
+// patience bounds a test's waits: a minute, for slow and busy machines.
 const patience = time.Minute
 
-// tooFew is what is said where too few replicas have a write.
+// tooFew is the error's text where too few replicas have a write.
 const tooFew = "too few replicas have the write"
 
 func tooFewReplicas(err error) bool { return err != nil && strings.Contains(err.Error(), tooFew) }

@@ -66,7 +66,7 @@ func TestForeignValuesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// dump returns the value as the server would move it elsewhere.
+// dump returns the value in the server's form for a move elsewhere.
 func dump(t *testing.T, client *goredis.Client, name string) string {
 	t.Helper()
 	value, err := client.Dump(t.Context(), name).Result()

@@ -17,9 +17,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// Workers go on through a failover that Sentinel makes. With WaitReplicas the
-// new master knows each key that was granted or completed, so nothing is
-// handled twice, and nothing is left out.
+// Workers go on through a failover by Sentinel. With WaitReplicas the new master
+// knows each granted or completed key, so nothing is handled twice, and nothing
+// is left out.
 func TestE2ESentinelFailsOver(t *testing.T) {
 	const workers, enough = 8, 300
 	master := redistest.StartBeside(t)

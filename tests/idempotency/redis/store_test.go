@@ -174,7 +174,7 @@ func TestE2ESlotThatMoves(t *testing.T) {
 			}
 			client := cluster.Client(t, func(o *goredis.ClusterOptions) { o.Username, o.Password, o.ReadOnly = "app", "secret", c.readOnly })
 			s := newStore(t, client, redis.Options{WaitReplicas: replicas, WaitTimeout: time.Millisecond})
-			// The cluster has no replicas to wait for, which only they may mind.
+			// The cluster has no replicas to wait for: an error only with WaitReplicas.
 			tolerate := func(err error) {
 				t.Helper()
 				if replicas == 0 && err != nil || replicas > 0 && !tooFewReplicas(err) {
@@ -274,7 +274,7 @@ func TestE2EWaitForReplicas(t *testing.T) {
 	replica.Pause(t)
 	s := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 50 * time.Millisecond})
 	req, other := request(), storage.Key{Scope: "shipping", ID: "order-2"}
-	for range 2 { // also when repeated, which writes nothing new
+	for range 2 { // also when repeated, without a new write
 		if _, err := s.Claim(t.Context(), other, req); !tooFewReplicas(err) || storage.Answered(err) {
 			t.Errorf("claim: %v, want %v", err, tooFew)
 		}

@@ -20,8 +20,8 @@ import (
 // The tests of this file are the rows of the table in the package's
 // documentation.
 
-// forgotten asserts what follows when the server has lost the record of a held
-// lease and a completed key.
+// forgotten asserts the consequences of the loss of a held lease's record and of
+// a completed key.
 func forgotten(t *testing.T, s *redis.Store, held, completed storage.Lease) {
 	t.Helper()
 	for name, before := range map[string]storage.Lease{"the held key": held, "the completed key": completed} {
@@ -47,7 +47,7 @@ func heldAndCompleted(t *testing.T, s *redis.Store) (held, completed storage.Lea
 	return held, completed
 }
 
-// warns asserts that Check has such a problem.
+// warns asserts that Check has a problem with the text.
 func warns(t *testing.T, s *redis.Store, text string) {
 	t.Helper()
 	problems, err := s.Check(t.Context())
@@ -89,7 +89,7 @@ func TestE2ECrashWithAppendOnlyFileForgetsNothing(t *testing.T) {
 }
 
 func TestE2EServerThatReadsItsDataRefuses(t *testing.T) {
-	// It answers between 1024 commands it reads, each of which takes a while here.
+	// The server answers after every 1024 commands read, each of them slow here.
 	server := redistest.Start(t, redistest.Setting("appendonly", "yes"), redistest.Setting("appendfsync", "always"), redistest.Setting("key-load-delay", "300"))
 	client := server.Client(t, func(o *goredis.Options) { o.MaxRetries = -1 })
 	s := newStore(t, client, redis.Options{})
@@ -103,7 +103,7 @@ func TestE2EServerThatReadsItsDataRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for range 5 { // the one who asks may come too late
+	for range 5 { // the question may come too late
 		if err = askWhileReading(t, server, s, completed.Key); err != nil {
 			break
 		}
@@ -117,8 +117,8 @@ func TestE2EServerThatReadsItsDataRefuses(t *testing.T) {
 	complete(t, s, held, "late")
 }
 
-// askWhileReading kills the server and returns its first answer to a claim
-// after that.
+// askWhileReading kills the server and returns the first answer to a claim
+// afterwards.
 func askWhileReading(t *testing.T, server *redistest.Server, s *redis.Store, k storage.Key) error {
 	t.Helper()
 	server.Kill(t)
@@ -173,7 +173,7 @@ func TestE2EFailoverToReplicaThatLagged(t *testing.T) {
 	s := newStore(t, client, redis.Options{})
 	warns(t, s, "min-replicas-to-write is 0")
 
-	promote(t, replica) // it has none of what follows
+	promote(t, replica) // without the writes that follow
 	held, completed := heldAndCompleted(t, s)
 	waiting := newStore(t, client, redis.Options{WaitReplicas: 1, WaitTimeout: 10 * time.Millisecond})
 	if _, err := waiting.Claim(t.Context(), key, request()); !tooFewReplicas(err) {

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 )
 
-// A completion and the claim of another key are a single round trip, and each
-// has its own answer.
+// A completion and the claim of another key are a single round trip, each with a
+// separate answer.
 func TestCompleteAndClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		before            func(t *testing.T, s *redis.Store, lease *storage.Lease)
@@ -80,7 +80,7 @@ func TestCompleteAndClaim(t *testing.T) {
 	}
 }
 
-// A lost answer says nothing about the other one.
+// A lost answer says nothing about the other answer.
 func TestCompleteAndClaimThatBreaks(t *testing.T) {
 	for lost, want := range map[int]struct{ completed, claimed bool }{0: {false, false}, 1: {true, false}} {
 		first, second := mate(2*lost), mate(2*lost+1)
@@ -123,8 +123,8 @@ func TestCompleteAndClaimWithoutTheScripts(t *testing.T) {
 	claim(t, s, mate(1), req) // by the message's own turn
 }
 
-// A claim or completion that would hold up others, or have to wait for them, is
-// asked for by itself.
+// A claim or completion is asked for by itself if others would be held up, or
+// waited for.
 func TestCompleteAndClaimApart(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	lease := claim(t, newStore(t, client, redis.Options{}), mate(0), request())
@@ -133,7 +133,7 @@ func TestCompleteAndClaimApart(t *testing.T) {
 		result  []byte
 		around  bool
 	}{
-		"a store around it": {around: true}, // its Complete and Claim are to be called
+		"a store around it": {around: true}, // the outer Complete and Claim are to be called
 		"a large result":    {result: []byte(strings.Repeat("x", 5<<10))},
 		"replicas":          {options: redis.Options{WaitReplicas: 1}},
 	} {

@@ -40,7 +40,7 @@ func record() *kgo.Record {
 	}
 }
 
-// attempt processes the record and returns the span of that.
+// attempt processes the record and returns the span.
 func attempt(t *testing.T, o tracing.Options, r *kgo.Record, next consumer.Process) sdk.ReadOnlySpan {
 	t.Helper()
 	spans := tracetest.NewSpanRecorder()
@@ -106,7 +106,7 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// A topic whose ids are not in the header id.
+// A topic with ids elsewhere than in the header id.
 func TestIDFromElsewhere(t *testing.T) {
 	span := attempt(t, tracing.Options{ID: func(r *kgo.Record) (string, error) { return string(r.Key), nil }}, record(), returns(idempotency.Result{Disposition: idempotency.Handled}, nil))
 	if want := attribute.String("messaging.message.id", "o-1"); !slices.Contains(span.Attributes(), want) {
