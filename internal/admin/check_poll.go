@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -12,17 +11,19 @@ import (
 
 // polling runs the checks of the database side in poll mode.
 func (d *doctor) polling(ctx context.Context) {
-	var version int
-	var recovering bool
+	var server catalog.Server
 	var database string
-	err := d.row(ctx, `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_database()::text`, nil, &version, &recovering, &database)
+	err := catalog.Pooled(ctx, d.conn, func() (err error) {
+		server, database, err = catalog.ReadVersion(ctx, d.conn)
+		return err
+	})
 	if err != nil {
 		d.fail("postgresql.connection", err)
 		return
 	}
 	d.ok("postgresql.connection", "database %s", database)
 	d.databaseClock(ctx)
-	d.supported(catalog.Server{Version: version, InRecovery: recovering})
+	d.supported(server)
 	for _, name := range d.cfg.Source.Tables {
 		if t, err := d.readPolled(ctx, name); err != nil {
 			d.fail("table "+name.String(), err)
@@ -104,7 +105,7 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 	there, prepares := false, false
 	err := catalog.Pooled(ctx, d.conn, func() (err error) {
 		if there, err = t.Notifies(ctx, d.conn, p.Notify); err == nil {
-			prepares, err = d.prepares(ctx)
+			prepares, err = catalog.Prepares(ctx, d.conn)
 		}
 		return err
 	})
@@ -124,11 +125,6 @@ func (d *doctor) notifications(ctx context.Context, t *poll.Table) {
 	}
 }
 
-// row reads a row on a connection, perhaps a pooler's.
-func (s *session) row(ctx context.Context, query string, args []any, into ...any) error {
-	return catalog.Pooled(ctx, s.conn, func() error { return s.conn.QueryRow(ctx, query, args...).Scan(into...) })
-}
-
 // mostDead is the number of dead row versions tolerable for polls: each poll
 // passes over versions invisible to all transactions until removed by vacuum.
 const mostDead = 200_000
@@ -137,14 +133,13 @@ func (d *doctor) vacuum(ctx context.Context, t *poll.Table) {
 	name := "vacuum " + t.Name.String()
 	var off bool
 	var dead int64
-	err := d.row(ctx, `
-		SELECT current_setting('autovacuum') = 'off'
-		       OR COALESCE('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false),
-		       pg_stat_get_dead_tuples(c.oid)
-		  FROM pg_class c WHERE c.oid = $1`, []any{t.OID}, &off, &dead)
+	err := catalog.Pooled(ctx, d.conn, func() (err error) {
+		off, dead, err = catalog.ReadDead(ctx, d.conn, t.OID)
+		return err
+	})
 	switch {
 	case err != nil:
-		d.fail(name, fmt.Errorf("read statistics: %w", err))
+		d.fail(name, err)
 	case off:
 		d.warn(name, "ALTER TABLE "+t.Name.Quoted()+" RESET (autovacuum_enabled); and set autovacuum = on",
 			"autovacuum is off: each published row leaves a dead version behind")

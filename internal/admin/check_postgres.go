@@ -147,7 +147,7 @@ func (d *doctor) mayConnect(ctx context.Context) {
 	repl, err := catalog.ConnectReplication(ctx, d.cfg.Source.URL.Reveal())
 	if err != nil {
 		remedy := failure.RemedyOf(err)
-		if allowed, readErr := d.hasReplication(ctx); readErr == nil && !allowed {
+		if allowed, readErr := catalog.HasReplication(ctx, d.conn); readErr == nil && !allowed {
 			remedy = d.grantReplication()
 		}
 		d.fail(name, &failure.Error{Class: failure.Config, Remedy: remedy, Err: fmt.Errorf("role %s cannot open a replication connection: %w", role, err)})
@@ -207,15 +207,13 @@ func (d *doctor) timeouts(ctx context.Context) {
 	}
 }
 
-// transactionTimeout says that a limit for others is not the connector's. The
-// login's value is what a reset would give.
+// transactionTimeout says that a limit for others is not the connector's.
 func (d *doctor) transactionTimeout(ctx context.Context) {
 	const name = "postgresql.transaction_timeout"
-	var limit string
-	err := d.conn.QueryRow(ctx, `SELECT COALESCE((SELECT reset_val || unit FROM pg_settings WHERE name = 'transaction_timeout' AND reset_val <> '0'), '')`).Scan(&limit)
+	limit, err := catalog.TransactionTimeout(ctx, d.conn)
 	switch {
 	case err != nil:
-		d.fail(name, fmt.Errorf("read settings: %w", err))
+		d.fail(name, err)
 	case limit != "":
 		d.ok(name, "%s for the role's other sessions; those of the connector have none, as it would end the stream", limit)
 	}

@@ -54,12 +54,7 @@ func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 // xlogrecovery.c).
 func (d *doctor) pendingRestart(ctx context.Context) {
 	const name = "postgresql.pending_restart"
-	rows, _ := d.conn.Query(ctx, `SELECT name, setting FROM pg_settings WHERE pending_restart AND name IN ('wal_level', 'max_replication_slots', 'max_wal_senders') ORDER BY name`)
-	pending, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
-		var setting, value string
-		err := row.Scan(&setting, &value)
-		return fmt.Sprintf("%s (%s now)", setting, value), err
-	})
+	pending, err := catalog.PendingRestart(ctx, d.conn)
 	switch {
 	case err != nil:
 		d.fail(name, err)

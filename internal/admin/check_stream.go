@@ -46,7 +46,7 @@ func (d *doctor) streams(ctx context.Context) {
 	}
 	stream, err := d.stream(ctx, repl, slot, at, 0)
 	if err != nil {
-		_, _ = d.conn.Exec(ctx, "SELECT pg_terminate_backend($1)", pid) // a pooler may keep the connection, and so the slot
+		_ = catalog.Terminate(ctx, d.conn, pid) // a pooler may keep the connection, and so the slot
 		d.fail(name, catalog.Unanswered(err))
 		return
 	}
@@ -71,7 +71,7 @@ func (d *doctor) trialSlot(ctx context.Context, repl *pgconn.PgConn, slot string
 	}
 	if limited.Err() != nil {
 		err = errors.Join(limited.Err(), err)
-		_, _ = d.conn.Exec(ctx, "SELECT pg_cancel_backend($1)", int32(repl.PID())) // perhaps over by now
+		_ = catalog.Cancel(ctx, d.conn, int32(repl.PID())) // perhaps over by now
 	}
 	catalog.Close(repl)
 	return 0, err

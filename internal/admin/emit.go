@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/envelope"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
@@ -102,22 +102,16 @@ const (
 // Of several, it returns the first that has to be replaced.
 func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
 	_, body := f.text(cfg, emitSchema)
-	var current bool
-	err = conn.QueryRow(ctx, `
-		SELECT n.nspname::text, p.prosrc = $1 AND NOT p.prosecdef
-		       AND p.proconfig IS NOT DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']
-		  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-		 WHERE p.proname = $2 AND oidvectortypes(p.proargtypes) = 'text, text, text, ' || $3 || ', jsonb, uuid'
-		 ORDER BY 2, 1 LIMIT 1`, body, f.name, f.payload).Scan(&schema, &current)
+	found, ok, err := catalog.FindFunction(ctx, conn, f.name, "text, text, text, "+f.payload+", jsonb, uuid", body)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return emitMissing, emitSchema, nil
 	case err != nil:
-		return emitMissing, "", fmt.Errorf("look up function %s: %w", f.name, err)
-	case current:
-		return emitCurrent, schema, nil
+		return emitMissing, "", err
+	case !ok:
+		return emitMissing, emitSchema, nil
+	case found.Current:
+		return emitCurrent, found.Schema, nil
 	}
-	return emitOther, schema, nil
+	return emitOther, found.Schema, nil
 }
 
 // ensureEmit creates or replaces the functions of message mode.

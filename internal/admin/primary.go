@@ -2,9 +2,9 @@ package admin
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // onStandby is the error of a server that is a standby. No part of a connector
@@ -17,12 +17,9 @@ func onStandby() error {
 
 // primary refuses a standby.
 func (s *session) primary(ctx context.Context) error {
-	var recovering bool
-	if err := s.conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&recovering); err != nil {
-		return fmt.Errorf("look at the server: %w", err)
+	recovering, err := catalog.InRecovery(ctx, s.conn)
+	if err == nil && recovering {
+		err = onStandby()
 	}
-	if recovering {
-		return onStandby()
-	}
-	return nil
+	return err
 }

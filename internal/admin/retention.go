@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -22,49 +23,6 @@ func retentionGrants(cfg *config.Config, t pg.Table, to string) []string {
 	return []string{"GRANT SELECT, DELETE ON " + t.Quoted() + to}
 }
 
-// retained is what retention, and its operator, need to know of a table.
-type retained struct {
-	exists, partitioned, hasDefault bool
-	byTime                          bool   // partitioned by ranges of a single time
-	column                          string // the type of retention.column; empty if there is none
-	mayDelete, mayOwn, mayCreate    bool
-	owner                           string
-	bytes                           int64
-	partitions                      int
-}
-
-const retainedQuery = `
-SELECT c.relkind = 'p',
-       EXISTS (SELECT FROM pg_partitioned_table p WHERE p.partrelid = c.oid AND p.partdefid <> 0),
-       COALESCE((SELECT p.partstrat = 'r' AND p.partnatts = 1 AND (p.partattrs[0] = 0 OR a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype))
-                   FROM pg_partitioned_table p LEFT JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
-                  WHERE p.partrelid = c.oid), false),
-       COALESCE((SELECT format_type(a.atttypid, NULL) FROM pg_attribute a
-                  WHERE a.attrelid = c.oid AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped), ''),
-       has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'DELETE'),
-       pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(c.relnamespace, 'CREATE'),
-       pg_get_userbyid(c.relowner)::text,
-       (SELECT sum(pg_total_relation_size(relid)) FROM (
-           SELECT c.oid AS relid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid) parts)::bigint,
-       (SELECT count(*) FROM pg_inherits WHERE inhparent = c.oid)::int
-  FROM pg_class c WHERE c.oid = to_regclass($1)`
-
-func readRetained(ctx context.Context, conn *pgx.Conn, cfg *config.Config, t pg.Table) (r retained, err error) {
-	rows, err := conn.Query(ctx, retainedQuery, t.Quoted(), cfg.Retention.Column)
-	if err != nil {
-		return r, fmt.Errorf("look at table %s: %w", t, err)
-	}
-	_, err = pgx.ForEachRow(rows, []any{&r.partitioned, &r.hasDefault, &r.byTime, &r.column, &r.mayDelete, &r.mayOwn, &r.mayCreate, &r.owner, &r.bytes, &r.partitions},
-		func() error {
-			r.exists = true
-			return nil
-		})
-	if err != nil {
-		return r, fmt.Errorf("look at table %s: %w", t, err)
-	}
-	return r, nil
-}
-
 // retention checks that the tables can be kept small.
 func (d *doctor) retention(ctx context.Context) {
 	if d.cfg.Retention.After == 0 {
@@ -72,12 +30,12 @@ func (d *doctor) retention(ctx context.Context) {
 	}
 	for _, t := range d.cfg.Source.Tables {
 		name := "retention " + t.String()
-		r, err := readRetained(ctx, d.conn, d.cfg, t)
+		r, err := catalog.ReadRetained(ctx, d.conn, t, d.cfg.Retention.Column)
 		switch {
 		case err != nil:
 			d.fail(name, err)
-		case !r.exists: // said by outboxTable
-		case r.partitioned:
+		case !r.Exists: // said by outboxTable
+		case r.Partitioned:
 			d.retainedPartitions(name, t, r)
 		default:
 			d.retainedRows(name, t, r)
@@ -85,40 +43,40 @@ func (d *doctor) retention(ctx context.Context) {
 	}
 }
 
-func (d *doctor) retainedRows(name string, t pg.Table, r retained) {
+func (d *doctor) retainedRows(name string, t pg.Table, r catalog.Retained) {
 	role := pgsql.Name(d.conn.Config().User)
 	switch {
-	case r.column == "":
+	case r.Column == "":
 		d.fail(name, failure.Configf("set retention.column to the column with the time of writing, or: ALTER TABLE "+t.Quoted()+
 			" ADD "+pgsql.Name(d.cfg.Retention.Column)+" timestamptz DEFAULT now();", "%s has no column %q", t, d.cfg.Retention.Column))
-	case r.column != "timestamp with time zone" && r.column != "timestamp without time zone":
-		d.fail(name, failure.Configf("name a column of type timestamptz", "column %q of %s is of type %s", d.cfg.Retention.Column, t, r.column))
-	case !r.mayDelete:
+	case r.Column != "timestamp with time zone" && r.Column != "timestamp without time zone":
+		d.fail(name, failure.Configf("name a column of type timestamptz", "column %q of %s is of type %s", d.cfg.Retention.Column, t, r.Column))
+	case !r.MayDelete:
 		d.fail(name, failure.Configf("GRANT USAGE ON SCHEMA "+pgsql.Name(t.Schema)+" TO "+role+"; GRANT SELECT, DELETE ON "+t.Quoted()+" TO "+role+";",
 			"the role may not delete the rows of %s", t))
 	default:
-		d.ok(name, "published rows go after %s; the table has %s", d.cfg.Retention.After, formatBytes(r.bytes))
+		d.ok(name, "published rows go after %s; the table has %s", d.cfg.Retention.After, formatBytes(r.Bytes))
 	}
 }
 
-func (d *doctor) retainedPartitions(name string, t pg.Table, r retained) {
+func (d *doctor) retainedPartitions(name string, t pg.Table, r catalog.Retained) {
 	role := pgsql.Name(d.conn.Config().User)
 	switch {
-	case !r.byTime:
+	case !r.ByTime:
 		d.fail(name, failure.Configf("partition it by RANGE of the time of writing, or turn retention off",
 			"%s is partitioned, but not by ranges of time, so that no partition of it is ever old", t))
 		return
-	case !r.mayOwn:
-		d.fail(name, failure.Configf("GRANT "+pgsql.Name(r.owner)+" TO "+role+";",
+	case !r.MayOwn:
+		d.fail(name, failure.Configf("GRANT "+pgsql.Name(r.Owner)+" TO "+role+";",
 			"partitions of %s can be created and dropped only by its owner", t))
 		return
-	case !r.mayCreate && d.cfg.Retention.PartitionsAhead > 0:
+	case !r.MayCreate && d.cfg.Retention.PartitionsAhead > 0:
 		d.fail(name, failure.Configf("GRANT CREATE ON SCHEMA "+pgsql.Name(t.Schema)+" TO "+role+";",
 			"the role may not create partitions in schema %s", t.Schema))
 		return
 	}
-	d.ok(name, "published partitions go after %s; %d partitions have %s", d.cfg.Retention.After, r.partitions, formatBytes(r.bytes))
-	if r.hasDefault {
+	d.ok(name, "published partitions go after %s; %d partitions have %s", d.cfg.Retention.After, r.Partitions, formatBytes(r.Bytes))
+	if r.HasDefault {
 		d.warn(name, "once partitions are created ahead, drop the default partition when it is empty",
 			"while %s has a default partition, an old partition is detached under a short exclusive lock", t)
 	}
@@ -138,14 +96,14 @@ type TableStatus struct {
 func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]TableStatus, error) {
 	var list []TableStatus
 	for _, t := range cfg.Source.Tables {
-		r, err := readRetained(ctx, conn, cfg, t)
+		r, err := catalog.ReadRetained(ctx, conn, t, cfg.Retention.Column)
 		if err != nil {
 			return list, err
 		}
-		if !r.exists {
+		if !r.Exists {
 			continue
 		}
-		s := TableStatus{Name: t.String(), Bytes: r.bytes, Partitions: r.partitions}
+		s := TableStatus{Name: t.String(), Bytes: r.Bytes, Partitions: r.Partitions}
 		if cfg.Retention.After > 0 {
 			s.Retention = cfg.Retention.After.String()
 		}

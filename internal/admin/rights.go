@@ -13,13 +13,11 @@ import (
 // mayRead returns why the role cannot read all rows of the table, if so. why is
 // the purpose of reading.
 func (s *session) mayRead(ctx context.Context, t pg.Table, why string) error {
-	var may, hidden bool
-	err := s.conn.QueryRow(ctx, `SELECT has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT'), row_security_active($2)`,
-		t.Schema, t.Quoted()).Scan(&may, &hidden)
+	may, hidden, err := catalog.MayRead(ctx, s.conn, t)
 	role := pgsql.Name(s.conn.Config().User)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read privileges: %w", err)
+		return err
 	case !may:
 		return failure.Configf("GRANT USAGE ON SCHEMA "+pgsql.Name(t.Schema)+" TO "+role+"; GRANT SELECT ON "+t.Quoted()+" TO "+role+";",
 			"%s, and the role may not read %s", why, t)
@@ -30,22 +28,15 @@ func (s *session) mayRead(ctx context.Context, t pg.Table, why string) error {
 	return nil
 }
 
-// hasReplication tells whether the role's attributes have the right to replicate.
-func (s *session) hasReplication(ctx context.Context) (may bool, err error) {
-	err = s.conn.QueryRow(ctx, `SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&may)
-	return may, err
-}
-
 func (s *session) grantReplication() string {
 	role := pgsql.Name(s.conn.Config().User)
 	return "ALTER ROLE " + role + " WITH REPLICATION; (on Amazon RDS: GRANT rds_replication TO " + role + ";)"
 }
 
-// mayReplicate asks for the right to make, read or drop a slot. Where the
-// role's attributes do not show it (Amazon RDS has a separate role), a
-// connection does.
+// mayReplicate asks for the right to make, read or drop a slot, by a connection
+// where the role's attributes lack the right.
 func (s *session) mayReplicate(ctx context.Context, to string) error {
-	may, err := s.hasReplication(ctx)
+	may, err := catalog.HasReplication(ctx, s.conn)
 	if err != nil || may {
 		return err
 	}
@@ -58,26 +49,10 @@ func (s *session) mayReplicate(ctx context.Context, to string) error {
 	return nil
 }
 
-// mayCreatePublication tells whether the role may make a publication of the
-// tables.
-func (s *session) mayCreatePublication(ctx context.Context, tables []catalog.TableInfo) (bool, error) {
-	var may bool
-	err := s.conn.QueryRow(ctx, `SELECT has_database_privilege(current_database(), 'CREATE')`).Scan(&may)
-	for _, info := range tables {
-		if err == nil && may {
-			err = s.conn.QueryRow(ctx, `SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = $1`, info.OID).Scan(&may)
-		}
-	}
-	if err != nil {
-		return false, fmt.Errorf("read privileges: %w", err)
-	}
-	return may, nil
-}
-
 // mayMakePublication returns why the role may not make the missing publication
 // of the tables, if so.
 func (s *session) mayMakePublication(ctx context.Context, tables []catalog.TableInfo) error {
-	may, err := s.mayCreatePublication(ctx, tables)
+	may, err := catalog.MayCreatePublication(ctx, s.conn, tables)
 	if err != nil || may {
 		return err
 	}

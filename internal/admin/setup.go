@@ -217,10 +217,9 @@ func (s *setup) ensureRole(ctx context.Context) error {
 // giveRole creates or completes the role.
 func (s *setup) giveRole(ctx context.Context, grants []string) error {
 	role := s.opts.Role
-	var exists bool
-	err := s.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, role).Scan(&exists)
+	exists, err := catalog.RoleExists(ctx, s.conn, role)
 	if err != nil {
-		return fmt.Errorf("look up role %q: %w", role, err)
+		return err
 	}
 	password, err := passwordSQL(role, s.opts.Password)
 	if err != nil {

@@ -147,7 +147,7 @@ func (s *setup) writerExists(ctx context.Context) error {
 	if s.opts.Writer == "" || s.opts.Writer == s.opts.Role {
 		return nil
 	}
-	_, err := s.conn.Exec(ctx, `SELECT has_schema_privilege($1::name, 'pg_catalog', 'USAGE')`, s.opts.Writer)
+	err := catalog.CheckGrantee(ctx, s.conn, s.opts.Writer)
 	if pgsql.State(err) == pgerrcode.UndefinedObject {
 		return failure.Configf("create the service's role, or correct --writer", "--writer %q: %w", s.opts.Writer, err)
 	}
@@ -199,21 +199,12 @@ func (s *setup) mayPublish(ctx context.Context) error {
 
 // mayAdd asks for the rights to add tables to the publication.
 func (s *setup) mayAdd(ctx context.Context, pub catalog.Publication, infos []catalog.TableInfo, lacks []string) error {
-	oids := make([]uint32, len(infos))
-	for i, info := range infos {
-		oids[i] = info.OID
-	}
-	var may bool
-	err := s.conn.QueryRow(ctx, `SELECT pg_has_role(p.pubowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = ANY ($2) AND NOT pg_has_role(c.relowner, 'USAGE'))
-		FROM pg_publication p WHERE p.oid = $1`, pub.OID, oids).Scan(&may)
-	switch {
-	case err != nil:
-		return fmt.Errorf("look at the owner of publication %q: %w", pub.Name, err)
-	case !may:
+	may, err := pub.Owned(ctx, s.conn, infos)
+	if err == nil && !may {
 		return failure.Configf("do it as a superuser, or as the owner of the publication ("+pub.Owner+") and of the tables",
 			"publication %q lacks %s, and the role may not add it: that takes ownership of both", pub.Name, strings.Join(lacks, ", "))
 	}
-	return nil
+	return err
 }
 
 // refuseMistaken refuses to create a publication in place of the one that was

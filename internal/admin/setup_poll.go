@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
@@ -75,7 +76,7 @@ func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {
 		s.done("trigger", t.Name.String(), "exists", "notifies "+channel)
 		return nil
 	}
-	if prepares, err := s.prepares(ctx); err != nil {
+	if prepares, err := catalog.Prepares(ctx, s.conn); err != nil {
 		return err
 	} else if prepares && !s.opts.Notify {
 		s.done("trigger", t.Name.String(), "left out", notifyBreaks+"; if no application prepares such transactions: cdc-outbox setup --notify")
@@ -90,12 +91,6 @@ func (s *setup) ensureNotify(ctx context.Context, t *poll.Table) error {
 
 // notifyBreaks is the trigger's effect with max_prepared_transactions above 0.
 const notifyBreaks = "max_prepared_transactions is not 0, and PostgreSQL refuses PREPARE TRANSACTION where the trigger has notified"
-
-// prepares tells whether applications may prepare transactions.
-func (s *session) prepares(ctx context.Context) (may bool, err error) {
-	err = s.conn.QueryRow(ctx, `SELECT current_setting('max_prepared_transactions')::int > 0`).Scan(&may)
-	return may, err
-}
 
 // pollColumns are a table's columns for polling, beside an event's.
 func pollColumns(cfg *config.Config) []column {

@@ -121,10 +121,9 @@ func unfinished(err error) error {
 
 // writable refuses a read-only server.
 func (t *teardown) writable(ctx context.Context) error {
-	var readOnly bool
-	err := t.conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::bool`).Scan(&readOnly)
+	readOnly, err := catalog.ReadOnly(ctx, t.conn)
 	if err != nil {
-		return fmt.Errorf("look at the session: %w", err)
+		return err
 	}
 	if readOnly {
 		return failure.Configf("connect to the primary (target_session_attrs=read-write in source.url), and leave default_transaction_read_only off for the role",
@@ -253,9 +252,9 @@ func (t *teardown) planPublication(ctx context.Context) error {
 			t.kept = append(t.kept, Step{"publication", name, "kept", users + "; if nobody needs it any more: " + sql})
 			return nil
 		}
-		var owns bool
-		if err := t.conn.QueryRow(ctx, `SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE oid = $1`, pub.OID).Scan(&owns); err != nil {
-			return fmt.Errorf("look at the owner of publication %q: %w", name, err)
+		owns, err := pub.Owned(ctx, t.conn, nil)
+		if err != nil {
+			return err
 		}
 		if !owns {
 			return failure.Configf("run teardown as "+pub.Owner+" or a superuser (source.url), or let this role own it: ALTER PUBLICATION "+

@@ -15,13 +15,22 @@ import (
 // ClockAhead is the lead of the server's clock over ours, negative if behind,
 // give or take the second value.
 func ClockAhead(ctx context.Context, conn *pgx.Conn) (ahead, give time.Duration, err error) {
-	var micros int64
 	asked := time.Now()
-	if err := conn.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&micros); err != nil {
-		return 0, 0, fmt.Errorf("read the server's clock: %w", err)
+	now, err := Now(ctx, conn)
+	if err != nil {
+		return 0, 0, err
 	}
 	give = time.Since(asked) / 2
-	return time.UnixMicro(micros).Sub(asked.Add(give)), give, nil
+	return now.Sub(asked.Add(give)), give, nil
+}
+
+// Now reads the server's clock.
+func Now(ctx context.Context, conn *pgx.Conn) (time.Time, error) {
+	var micros int64
+	if err := conn.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&micros); err != nil {
+		return time.Time{}, fmt.Errorf("read the server's clock: %w", err)
+	}
+	return time.UnixMicro(micros), nil
 }
 
 // WALAge is how long ago the server last wrote to the file of the log that has

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
@@ -196,11 +195,10 @@ func (s *source) noted(ctx context.Context, err error) error {
 // server's clock, higher than that of an earlier holder with a first checkpoint
 // still on the way to the store.
 func (s *source) number(ctx context.Context, sql *pgx.Conn, cp *checkpoint.Checkpoint) error {
-	var now int64 // microseconds
-	err := sql.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&now)
+	now, err := catalog.Now(ctx, sql)
 	if err != nil {
-		return fmt.Errorf("read the server's clock: %w", err)
+		return err
 	}
-	cp.Epoch = max(cp.Epoch, now)
+	cp.Epoch = max(cp.Epoch, now.UnixMicro())
 	return nil
 }

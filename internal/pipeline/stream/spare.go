@@ -266,16 +266,8 @@ func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Sl
 // savedElsewhere is the verdict, if the holder is a cdc-outbox. Any other reader
 // takes events away, as the comparison of slot and checkpoint reports.
 func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog.Slot) (verdict, err error) {
-	var ours bool
-	var address string
-	err = sql.QueryRow(ctx, `
-		SELECT application_name = current_setting('application_name'), COALESCE(host(client_addr), 'a Unix socket')
-		  FROM pg_stat_activity WHERE pid = $1 AND application_name IS NOT NULL`, slot.ActivePID,
-	).Scan(&ours, &address)
-	if errors.Is(err, pgx.ErrNoRows) { // gone, or another role's
-		return nil, nil
-	}
-	if err != nil || !ours {
+	reader, ok, err := catalog.ReadClient(ctx, sql, slot.ActivePID)
+	if err != nil || !ok || !reader.Namesake {
 		return nil, err
 	}
 	here, _ := os.Hostname()
@@ -285,5 +277,5 @@ func (s *source) savedElsewhere(ctx context.Context, sql *pgx.Conn, slot catalog
 	}
 	return failure.Configf(store.ShareRemedy(s.opts.Checkpoint),
 		"another instance, connected from %s, reads slot %q and saves its checkpoints where this one, on %s, does not see them: "+
-			"the slot is confirmed up to %s, but in checkpoint.store %s %s", address, slot.Name, here, slot.ConfirmedFlush, s.opts.Checkpoint.Store, at), nil
+			"the slot is confirmed up to %s, but in checkpoint.store %s %s", reader.Address, slot.Name, here, slot.ConfirmedFlush, s.opts.Checkpoint.Store, at), nil
 }
