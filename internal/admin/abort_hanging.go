@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
-// Start is where an open transaction has its first record of a partition.
+// Start is the place of an open transaction's first record in a partition.
 type Start struct {
 	Topic     string
 	Partition int32
@@ -25,14 +25,14 @@ func (s Start) String() string {
 	return fmt.Sprintf("offset %d of partition %d of topic %q", s.Offset, s.Partition, s.Topic)
 }
 
-// command is the one of ours that ends the transaction.
+// command is our command to end the transaction.
 func (s Start) command() string {
 	return fmt.Sprintf("cdc-outbox txn abort --topic %s --partition %d --start-offset %d --yes", s.Topic, s.Partition, s.Offset)
 }
 
-// AbortHanging ends the transaction that begins there in the partition, if no
-// coordinator has it open; without yes it only says so. It writes the end of the
-// transaction to that partition, as a coordinator would.
+// AbortHanging ends the transaction beginning there in the partition, if no
+// coordinator has it open, and writes the end to the partition as a coordinator
+// would. Without yes it only reports.
 func AbortHanging(ctx context.Context, cfg *config.Config, at Start, yes bool) (Transactions, error) {
 	c, ours, err := transactional(ctx, cfg)
 	if err != nil {
@@ -42,7 +42,7 @@ func AbortHanging(ctx context.Context, cfg *config.Config, at Start, yes bool) (
 	return c.abortHanging(ctx, at, ours, settled, yes)
 }
 
-// abortPatience bounds what is asked of brokers to abort a hanging transaction.
+// abortPatience bounds the questions to brokers about a hanging transaction.
 const abortPatience = 30 * time.Second
 
 func (c *cluster) abortHanging(ctx context.Context, at Start, ours string, silent time.Duration, yes bool) (Transactions, error) {
@@ -73,7 +73,7 @@ func (c *cluster) abortHanging(ctx context.Context, at Start, ours string, silen
 	return Transactions{t}, nil
 }
 
-// producerAt returns whose open transaction begins there.
+// producerAt returns the producer of the open transaction beginning there.
 func (c *cluster) producerAt(ctx context.Context, at Start) (p broker.Producer, err error) {
 	producers, err := broker.ProducersOf(ctx, c.client, at.Topic, at.Partition)
 	if err != nil {
@@ -92,8 +92,8 @@ func (c *cluster) producerAt(ctx context.Context, at Start) (p broker.Producer, 
 }
 
 // allCoordinators returns an error unless each partition of the coordinators' topic has a
-// leader. While one has none, no broker tells of its transactions, which are well and only
-// look as if they hung.
+// leader. Without a leader, no broker tells of the partition's transactions: sound, they
+// would look as if they hung.
 func (c *cluster) allCoordinators(ctx context.Context) error {
 	away, err := broker.CoordinatorsAway(ctx, c.client)
 	switch {
@@ -109,8 +109,8 @@ func (c *cluster) allCoordinators(ctx context.Context) error {
 }
 
 // coordinated returns an error if a coordinator has a transaction of the
-// producer open: the coordinator ends that in all of its partitions. One
-// partition must not be ended alone.
+// producer open. The coordinator ends that transaction in all of its partitions;
+// a partition must not be ended alone.
 func (c *cluster) coordinated(ctx context.Context, producer int64, ours string) error {
 	open, err := broker.OpenTransactions(ctx, c.client, producer)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type AdoptReport struct {
 	Slot   string          `json:"slot"`
 	From   string          `json:"from"`             // everything committed behind it is published
-	Holder *catalog.Holder `json:"holder,omitempty"` // who reads the slot now, and may move it on
+	Holder *catalog.Holder `json:"holder,omitempty"` // the slot's reader now, who may move it on
 	// Known: a checkpoint has the slot already, or setup made the slot: there is
 	// nothing to take over.
 	Known bool `json:"known"`
@@ -25,8 +25,8 @@ type AdoptReport struct {
 }
 
 // Adopt notes another program's slot in the checkpoint, so the next run goes on
-// from the slot, and notices if it was dropped until then. Adopt changes
-// nothing else, and nothing at all without yes.
+// from the slot, and notices a drop until then. Adopt changes nothing else, and
+// nothing at all without yes.
 func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, error) {
 	if cfg.Source.Mode != config.ModePoll && cfg.Checkpoint.Store == store.StoreNone {
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run",
@@ -69,8 +69,8 @@ func Adopt(ctx context.Context, cfg *config.Config, yes bool) (*AdoptReport, err
 	return r, nil
 }
 
-// adoptable returns why the slot cannot be taken over, if so. That nothing is
-// known of it is no reason.
+// adoptable returns the reason against taking over the slot, if any. A slot
+// unknown to the store is no reason.
 func (d *decision) adoptable() error {
 	switch {
 	case d.stored == nil && d.gone == nil && !d.Exists:

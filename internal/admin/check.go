@@ -131,8 +131,8 @@ func (r *CheckReport) next() string {
 	return "run can start"
 }
 
-// doctor is a single run of Check. Findings of checks for later ones are kept
-// here; nil or false means that the check failed.
+// doctor is a single run of Check. It keeps findings for later checks; nil or
+// false means a failed check.
 type doctor struct {
 	*session
 	report CheckReport
@@ -144,7 +144,7 @@ type doctor struct {
 	slotKnown bool
 	kafkaDown bool
 	refused   bool     // the checkpoint's topic was refused, as reported
-	topics    []string // that rows in the tables would go to
+	topics    []string // of the rows in the tables
 	times     []topicTimes
 	ahead     time.Duration // of the database's clock to ours
 	saved     time.Time     // when the checkpoint was; zero: there is none
@@ -162,7 +162,7 @@ func (d *doctor) warn(name, remedy, format string, args ...any) {
 	d.add(name, Warn, fmt.Sprintf(format, args...), remedy)
 }
 
-// amend replaces what was found under a name, once more is known.
+// amend replaces the finding of a name, once more is known.
 func (d *doctor) amend(name string, o Outcome, detail string) {
 	for i := range d.report.Findings {
 		if d.report.Findings[i].Name == name {

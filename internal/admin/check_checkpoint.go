@@ -14,7 +14,7 @@ import (
 
 // checkpoint opens the store, which has conditions of its own (failure mode
 // 36), and compares the stored checkpoint with the database as run does before
-// it streams.
+// streaming.
 func (d *doctor) checkpoint(ctx context.Context) {
 	const name = "checkpoint"
 	switch {
@@ -90,7 +90,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 func (d *doctor) newSlot(ctx context.Context) {
 	s, err := open(ctx, d.cfg)
 	if err != nil {
-		return // which postgresql.connection says
+		return // said by postgresql.connection
 	}
 	defer s.close()
 	v := &view{}
@@ -102,9 +102,8 @@ func (d *doctor) newSlot(ctx context.Context) {
 	}
 }
 
-// sameLog looks, while nobody reads the slot, whether the log is the one the
-// checkpoint is of: positions alone do not tell once a restored log has grown
-// past the checkpoint.
+// sameLog compares the log with the checkpoint's, while nobody reads the slot:
+// positions alone do not tell once a restored log has grown past the checkpoint.
 func (d *doctor) sameLog(ctx context.Context, s *session, v *view) {
 	const name = "checkpoint"
 	compared := "run compares the log itself when it starts"
@@ -121,8 +120,8 @@ func (d *doctor) sameLog(ctx context.Context, s *session, v *view) {
 	d.ok(name, "%s in %s fits the database; %s", v.stored.LSN, storeName(d.cfg), compared)
 }
 
-// noCheckpoint judges a slot of which the store has nothing. dbErr is why the server could
-// not be asked, if so.
+// noCheckpoint judges a slot unknown to the store. dbErr is the server's failure to answer,
+// if any.
 func (d *doctor) noCheckpoint(ctx context.Context, s *session, v *view, dbErr error) {
 	if v.begun == nil && dbErr == nil {
 		refused, vanished, err := d.unnoted(ctx, s, v)
@@ -138,7 +137,7 @@ func (d *doctor) noCheckpoint(ctx context.Context, s *session, v *view, dbErr er
 	d.ok("checkpoint", "none yet in %s", storeName(d.cfg))
 }
 
-// acknowledged checks that brokers still have what they had acknowledged when the
+// acknowledged checks that brokers still have the records acknowledged when the
 // checkpoint was saved.
 func (d *doctor) acknowledged(ctx context.Context, stored *checkpoint.Checkpoint) {
 	const name = "kafka.acknowledged"
@@ -165,8 +164,8 @@ func (d *doctor) acknowledged(ctx context.Context, stored *checkpoint.Checkpoint
 	}
 }
 
-// compareEnds compares what brokers had acknowledged, as the checkpoint says, with what
-// they have; nil: the checkpoint says nothing of it.
+// compareEnds compares the records acknowledged according to the checkpoint with those the
+// brokers have; nil: the checkpoint is silent about them.
 func compareEnds(ctx context.Context, cfg *config.Config, stored *checkpoint.Checkpoint) (*sink.Comparison, error) {
 	if stored == nil || len(stored.Ends) == 0 || cfg.Sink.Kafka == nil {
 		return nil, nil
@@ -179,11 +178,11 @@ func compareEnds(ctx context.Context, cfg *config.Config, stored *checkpoint.Che
 	return sink.CompareEnds(ctx, c.client, stored.Ends), nil
 }
 
-// storeWritable tests whether a checkpoint could be saved, if there is a place
-// for it already. storeWritable leaves nothing behind.
+// storeWritable tests whether a checkpoint could be saved in an existing place,
+// and leaves nothing behind.
 func (d *doctor) storeWritable(ctx context.Context) error {
 	exists, err := storeExists(ctx, d.cfg)
-	if err != nil || !exists || d.cfg.Checkpoint.Store == store.StoreKafka { // which checkpointTopic asks for
+	if err != nil || !exists || d.cfg.Checkpoint.Store == store.StoreKafka { // asked for by checkpointTopic
 		return err
 	}
 	opened, err := wiring.OpenStore(ctx, d.cfg)

@@ -20,13 +20,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// minInSync is Kafka's name of the setting that says how many copies an
-// acknowledgement stands for.
+// minInSync is Kafka's setting for the number of copies behind an
+// acknowledgement.
 const minInSync = "min.insync.replicas"
 
-// copies looks at what an acknowledgement is worth: with acks=all it stands for
-// the copies in sync at that time, of which min.insync.replicas must be there.
-// Topics of one verdict share a line.
+// copies judges the worth of an acknowledgement: with acks=all it stands for the
+// copies in sync at the time, at least min.insync.replicas. Topics of the same
+// verdict share a line.
 func (d *doctor) copies(ctx context.Context, c *cluster) {
 	topics := make(map[verdict][]string)
 	checkpoints := wiring.CheckpointTopic(d.cfg)
@@ -50,7 +50,7 @@ func (d *doctor) copies(ctx context.Context, c *cluster) {
 	}
 }
 
-// knownTopics are the topics that will be written to in any case.
+// knownTopics are the topics to be written in any case.
 func (d *doctor) knownTopics() []string {
 	topics := slices.Clone(d.topics)
 	if d.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
@@ -63,7 +63,7 @@ func (d *doctor) knownTopics() []string {
 	return slices.Compact(topics)
 }
 
-// verdict is what a topic's copies are worth.
+// verdict is the worth of a topic's copies.
 type verdict struct {
 	outcome Outcome
 	text    string
@@ -89,10 +89,10 @@ func judgeCopies(replicas, least int) verdict {
 	return enoughCopies
 }
 
-// copies returns how many replicas the topic has, or will have once it is created,
-// and how many of them must be in sync. The connector asks for what the
-// configuration says of event topics it creates; ours, and one that somebody else
-// creates, are as the cluster likes.
+// copies returns the number of the topic's replicas, present or after its creation, and
+// the number to be in sync. For event topics to create, the connector asks for the
+// configured numbers; for our own topics, and those of another creator, the cluster
+// decides.
 func (c *cluster) copies(ctx context.Context, topic string, ours bool) (replicas, least int, err error) {
 	state, err := c.lookup(ctx, topic)
 	if err == nil {
@@ -109,8 +109,8 @@ func (c *cluster) copies(ctx context.Context, topic string, ours bool) (replicas
 	return c.asCreated(ctx, cfg, topic)
 }
 
-// asCreated asks for the copies of a topic that would be created so. Only the
-// controller knows: its own defaults count, and a broker's may be others.
+// asCreated asks for the copies of a topic created so. Only the controller
+// knows: its defaults count, and a broker's may differ.
 func (c *cluster) asCreated(ctx context.Context, cfg sink.Options, topic string) (replicas, least int, err error) {
 	answer, err := c.validate(ctx, cfg, topic)
 	if err == nil {
@@ -131,7 +131,7 @@ func (c *cluster) asCreated(ctx context.Context, cfg sink.Options, topic string)
 	return 0, 0, fmt.Errorf("the controller does not tell %s of topic %q", minInSync, topic)
 }
 
-// leastInSync is min.insync.replicas of a topic that exists.
+// leastInSync is min.insync.replicas of an existing topic.
 func (c *cluster) leastInSync(ctx context.Context, topic string) (int, error) {
 	settings, err := broker.TopicSettings(ctx, c.client, topic, minInSync)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *cluster) leastInSync(ctx context.Context, topic string) (int, error) {
 	return settings.Number(minInSync)
 }
 
-// topicSettings are those of a topic that exists.
+// topicSettings are those of an existing topic.
 func (c *cluster) topicSettings(ctx context.Context, topic string) (broker.Settings, error) {
 	settings, err := broker.TopicSettings(ctx, c.client, topic)
 	if err != nil {

@@ -39,8 +39,8 @@ func (d *doctor) failover(ctx context.Context) {
 	}
 }
 
-// readCandidates looks at the servers the configuration names. There are none
-// if it names a single one.
+// readCandidates looks at the servers in the configuration; a single server has
+// no candidates.
 func readCandidates(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]catalog.Candidate, error) {
 	candidates, err := catalog.FindCandidates(ctx, cfg.Source.URL.Reveal(), cfg.Source.Standbys)
 	if err != nil || !candidates.Several() {
@@ -49,7 +49,7 @@ func readCandidates(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]
 	return candidates.Read(ctx, conn, cfg.Source.Slot)
 }
 
-// followers looks for standbys that nobody has named.
+// followers looks for standbys outside the configuration.
 func (d *doctor) followers(ctx context.Context) {
 	const name = "failover"
 	followers, err := catalog.ReadFollowers(ctx, d.conn)

@@ -53,8 +53,8 @@ func (d *doctor) kafka(ctx context.Context) {
 	d.transactions(ctx, c)
 }
 
-// eventTopics checks the topics of the rows that are in the outbox now; routes
-// may lead to others later.
+// eventTopics checks the topics of the rows in the outbox now; routes may lead
+// to others later.
 func (d *doctor) eventTopics(ctx context.Context, c *cluster) {
 	if _, topic, err := d.cfg.Route.Topics(); err == nil && topic != "" && !slices.Contains(d.topics, topic) {
 		d.topics = append(d.topics, topic) // whatever the row
@@ -85,7 +85,7 @@ func (d *doctor) deadLetterTopic(ctx context.Context, c *cluster) {
 	}
 }
 
-// letters checks what dead letters the topic takes.
+// letters checks the size of dead letters the topic takes.
 func (d *doctor) letters(ctx context.Context, c *cluster, topic string) {
 	const name, policy = "kafka.dead_letters", "cleanup.policy"
 	settings, err := c.topicSettings(ctx, topic)
@@ -110,7 +110,7 @@ func (d *doctor) letters(ctx context.Context, c *cluster, topic string) {
 	}
 }
 
-// topic checks that a topic can be written to, now or once it is created.
+// topic checks that a topic is writable, now or after its creation.
 func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 	state, err := c.lookup(ctx, topic)
 	switch {
@@ -136,8 +136,8 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 	}
 }
 
-// checkpointTopic checks that the topic may be used or created. Whether it
-// keeps a checkpoint for good is for the store to judge, see checkpoint.
+// checkpointTopic checks that the topic may be used or created. Its suitability
+// for keeping a checkpoint is the store's to judge, see checkpoint.
 func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 	const name = "kafka.checkpoint_topic"
 	topic := wiring.CheckpointTopic(d.cfg)
@@ -166,14 +166,14 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 type cluster struct {
 	cfg      sink.Options
 	client   *kgo.Client
-	patience time.Duration // bounds the attempts to reach any of the brokers; 0: connect sets it
+	patience time.Duration // bounds the attempts to reach any broker; 0: connect sets a bound
 }
 
-// newCluster is of a configuration that has a Kafka.
+// newCluster takes a configuration with a Kafka.
 func newCluster(cfg *config.Config) *cluster { return &cluster{cfg: *cfg.Sink.Kafka} }
 
-// How long the attempts to reach any of the brokers may take: each address that says
-// nothing takes some time until the next one is asked.
+// Bounds of the attempts to reach any broker: each silent address takes some time until
+// the next is asked.
 const (
 	leastPatience = 8 * time.Second
 	mostPatience  = 16 * time.Second // check has 20 s for all of Kafka
@@ -194,7 +194,7 @@ func (c *cluster) connect(ctx context.Context) error {
 	defer cancel()
 	_, err = await.Answer(ctx, func() (struct{}, error) { return struct{}{}, c.client.Ping(ctx) })
 	if err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // of which the client says no more than that it was ended
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the client only says that the call was ended
 			err = fmt.Errorf("no broker answered within %s", c.patience)
 		}
 		err = sink.Unreachable(c.cfg, err)
@@ -208,10 +208,10 @@ func (c *cluster) connect(ctx context.Context) error {
 	return nil
 }
 
-// topicState is what the cluster says about a topic.
+// topicState is the cluster's answer about a topic.
 type topicState struct {
 	partitions int
-	replicas   int   // of the partition that has the fewest
+	replicas   int   // the fewest of a partition
 	operations int32 // bits numbered as kmsg.ACLOperation
 }
 
@@ -248,7 +248,7 @@ func (c *cluster) creatable(ctx context.Context, topic string) error {
 	return failure.Configf(sink.CreateCommand(c.cfg, topic), "topic %q does not exist and could not be created: %w", topic, err)
 }
 
-// validate asks the cluster how it would create a topic.
+// validate asks the cluster about a topic's creation.
 func (c *cluster) validate(ctx context.Context, cfg sink.Options, topic string) (*kmsg.CreateTopicsResponseTopic, error) {
 	return broker.TryTopic(ctx, c.client, sink.NewTopic(cfg, topic), c.patience)
 }

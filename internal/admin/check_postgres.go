@@ -88,7 +88,7 @@ func (d *doctor) plugin(ctx context.Context) {
 	}
 }
 
-// encoding says what becomes of text in a database that is not in UTF-8.
+// encoding judges the text of a database without UTF-8.
 func (d *doctor) encoding(ctx context.Context) {
 	const name = "postgresql.encoding"
 	encoding := d.conn.PgConn().ParameterStatus("server_encoding")
@@ -118,7 +118,7 @@ func (d *doctor) walLimit() {
 		"-1, no limit: a connector or a Kafka that stays away fills the disk, which stops the database; with a limit the slot is lost instead, and events with it (exit code 3)")
 }
 
-// supported looks at the server's version, and whether it can be written to.
+// supported looks at the server's version, and whether the server is writable.
 func (d *doctor) supported(server catalog.Server) {
 	switch major := server.Major(); {
 	case major < oldestMajor:

@@ -13,15 +13,15 @@ import (
 )
 
 // The rows routed to find topics are few, and read for a short time: an outbox
-// that is never emptied may be large.
+// never emptied may be large.
 const routedRows = 1000
 
 // routePatience is longer in tests.
 var routePatience = 3 * time.Second
 
 // routes finds the topics of rows in the table, and bad events among them. A
-// role that may not read the table is no failure: streaming does not need that
-// right.
+// role without the right to read the table is no failure: streaming needs no
+// such right.
 func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	name := "rows " + s.Table.String()
 	bad := map[transform.Reason]int{}
@@ -59,7 +59,7 @@ func countReasons(bad map[transform.Reason]int) string {
 	return fmt.Sprint(parts)
 }
 
-// someRows has a separate connection, which is closed when patience runs out.
+// someRows has a separate connection, closed when patience runs out.
 func (d *doctor) someRows(ctx context.Context, s catalog.Snapshot, fn func(*pg.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()

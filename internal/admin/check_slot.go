@@ -88,7 +88,7 @@ func notCopied(slot catalog.Slot) string {
 	return ", which its last synchronisation did not bring up to date (" + slot.SyncSkipped + ")"
 }
 
-// patroni looks for a manager of the cluster that drops slots.
+// patroni looks for a cluster manager dropping slots.
 func (d *doctor) patroni(ctx context.Context) {
 	const name = "postgresql.patroni"
 	manages, err := catalog.Patroni(ctx, d.conn)

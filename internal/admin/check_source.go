@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// outboxTables checks that the tables are there, readable by logical
+// outboxTables checks that the tables exist, are readable by logical
 // replication, and have the columns the configuration needs.
 func (d *doctor) outboxTables(ctx context.Context) {
 	d.needed = make(map[pg.Table][]string)
@@ -44,8 +44,8 @@ func (d *doctor) outboxTables(ctx context.Context) {
 	}
 }
 
-// namesake warns of another table with a name differing in case only: nothing
-// else tells that events are written there.
+// namesake warns of another table with a name differing in case only: events
+// written there go unnoticed.
 func (d *doctor) namesake(ctx context.Context, name string, t pg.Table) {
 	var meant *catalog.MissingTable
 	err := catalog.Pooled(ctx, d.conn, func() (err error) {
@@ -69,8 +69,8 @@ type outboxTable struct {
 	unfit    error        // why the columns do not suffice, if so
 }
 
-// outboxTable returns nil for a missing table. Its errors are those of a table
-// that cannot be read.
+// outboxTable returns nil for a missing table. Its errors are those of an
+// unreadable table.
 func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, error) {
 	info, ok, err := catalog.ReadTable(ctx, s.conn, t)
 	if err != nil || !ok {
@@ -131,8 +131,8 @@ func (d *doctor) publication(ctx context.Context) {
 	d.ok(name, "%s publishes %s", pub.Name, operations(pub))
 }
 
-// leftOut mentions column lists: a header whose column is optional would be
-// missing without a word.
+// leftOut mentions column lists: the header of an unpublished optional column
+// would be missing without a word.
 func (d *doctor) leftOut(pub catalog.Publication) {
 	for _, m := range pub.Tables {
 		if m.Columns != nil && slices.Contains(d.cfg.Source.Tables, m.Table) {
@@ -141,7 +141,7 @@ func (d *doctor) leftOut(pub catalog.Publication) {
 	}
 }
 
-// unseenUpdates mentions an option that needs updates, where they are not
+// unseenUpdates mentions an option in need of updates, where these are not
 // published.
 func (d *doctor) unseenUpdates(pub catalog.Publication) {
 	if policy := d.cfg.Event.OnUpdate; policy != transform.UpdateWarn && !pub.Update && len(d.infos) > 0 {
@@ -151,8 +151,7 @@ func (d *doctor) unseenUpdates(pub catalog.Publication) {
 	}
 }
 
-// moved says of partitioned tables whether a row that moves is told from a new
-// one.
+// moved says of partitioned tables whether a moved row is told from a new row.
 func (d *doctor) moved(ctx context.Context, pub catalog.Publication) {
 	for _, info := range d.infos {
 		if !info.Partitioned {

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// awaitedStandbys looks for absent standbys that the server waits for before it
-// sends anything of the slot.
+// awaitedStandbys looks for absent standbys the server waits for before sending
+// anything of the slot.
 func (d *doctor) awaitedStandbys(ctx context.Context) {
 	const name = "postgresql.synchronized_standby_slots"
 	if d.server.Major() < 17 || d.slot != nil && !d.slot.Failover {
@@ -29,15 +29,14 @@ func (d *doctor) awaitedStandbys(ctx context.Context) {
 	}
 }
 
-// awaited is the error of a standby that is away. The error passes when the
-// standby is back.
+// awaited is the error of an absent standby. The error passes with the standby's
+// return.
 func awaited(wait catalog.StandbyWait) error {
 	return &failure.Error{Class: failure.Transient, Remedy: wait.Remedy(), Err: fmt.Errorf("nothing gets through: %s", wait)}
 }
 
-// awaitedNow is the error of a slot of which the server sends nothing at
-// present, because it is still being created, or a standby is away; nil for any
-// other.
+// awaitedNow is the error of a slot for which the server sends nothing at
+// present, because of its creation or an absent standby; nil for any other.
 func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	if slot.Creating() {
 		return beingCreated(ctx, conn, slot)
@@ -49,9 +48,8 @@ func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	return awaited(wait)
 }
 
-// pendingRestart looks for settings that the server's next start takes over,
-// and with which it would not start while the slot exists (slot.c,
-// xlogrecovery.c).
+// pendingRestart looks for settings due at the server's next start: with some
+// the server would not start while the slot exists (slot.c, xlogrecovery.c).
 func (d *doctor) pendingRestart(ctx context.Context) {
 	const name = "postgresql.pending_restart"
 	pending, err := catalog.PendingRestart(ctx, d.conn)

@@ -17,8 +17,8 @@ import (
 // the running transactions.
 const creationPatience = 3 * time.Second
 
-// streams starts a stream from a slot that goes with its connection: a pooler
-// may take a replication connection, create a slot, and never answer the start.
+// streams starts a stream from a slot bound to its connection: a pooler may take
+// a replication connection, create a slot, and never answer the start.
 func (d *doctor) streams(ctx context.Context) {
 	const name = "postgresql.stream"
 	switch {
@@ -61,7 +61,7 @@ func temporarySlot(beside, verb string) string {
 }
 
 // trialSlot creates a temporary slot. The server would not notice for long that
-// the creation is given up, so it is cancelled.
+// the creation was given up: trialSlot cancels the statement.
 func (d *doctor) trialSlot(ctx context.Context, repl *pgconn.PgConn, slot string) (at pg.LSN, err error) {
 	limited, cancel := context.WithTimeout(ctx, creationPatience)
 	defer cancel()

@@ -35,7 +35,7 @@ func (d *doctor) databaseClock(ctx context.Context) {
 		"the header cdc-time is the database's, and ages and lags are compared across the two clocks: alerts may fire too early or too late")
 }
 
-// clock says how far a clock is from this machine's.
+// clock judges the difference between a clock and this machine's.
 func (d *doctor) clock(name, whose string, ahead, give time.Duration, so string) {
 	if ahead.Abs() <= clocksApart+give {
 		d.ok(name, "%s and this machine's agree within %s", whose, max(ahead.Abs()+give, time.Millisecond).Round(time.Millisecond))
@@ -50,7 +50,7 @@ func (d *doctor) clock(name, whose string, ahead, give time.Duration, so string)
 }
 
 // controllerClock compares the clock of Kafka's controller with this machine's, if the
-// cluster tells it.
+// cluster shows the former.
 func (d *doctor) controllerClock(ctx context.Context, c *cluster) {
 	const name = "kafka.clock"
 	ahead, give, err := broker.ControllerAhead(ctx, c.client)
@@ -62,7 +62,7 @@ func (d *doctor) controllerClock(ctx context.Context, c *cluster) {
 		"records have the time of this machine, by which brokers delete them (retention.ms), or refuse them (message.timestamp.before.max.ms, after.max.ms)")
 }
 
-// timesOf reads what event topics do with the times of records.
+// timesOf reads the event topics' treatment of record times.
 func (d *doctor) timesOf(ctx context.Context, c *cluster) {
 	for _, topic := range d.topics {
 		settings, err := c.topicSettings(ctx, topic)
@@ -73,14 +73,14 @@ func (d *doctor) timesOf(ctx context.Context, c *cluster) {
 	}
 }
 
-// topicTimes is what a topic does with the times of records.
+// topicTimes is a topic's treatment of record times.
 type topicTimes struct {
 	topic string
 	sink.Times
-	err error // why that is not known
+	err error // the reason why they are unknown
 }
 
-// backlogAge is how old the oldest event is that is not confirmed, at most or at least.
+// backlogAge is the age of the oldest unconfirmed event, at most or at least.
 type backlogAge struct {
 	age   time.Duration
 	least bool
@@ -93,7 +93,7 @@ func (w backlogAge) String() string {
 	return fmt.Sprintf("up to %s", w.age.Round(time.Second))
 }
 
-// oldest is the age of the oldest event that is not confirmed, as far as that is known.
+// oldest is the age of the oldest unconfirmed event, as far as known.
 func (d *doctor) oldest(ctx context.Context) (oldest backlogAge, err error) {
 	if d.polls() {
 		err = d.polled(ctx, func(t *poll.Table) error {
@@ -115,8 +115,7 @@ func (d *doctor) oldest(ctx context.Context) (oldest backlogAge, err error) {
 	return backlogAge{age, true}, err
 }
 
-// recordTimes judges whether event topics take the times that records will have, and
-// keep them.
+// recordTimes judges whether event topics accept and keep the times of records.
 func (d *doctor) recordTimes(ctx context.Context) {
 	if len(d.times) == 0 {
 		return
@@ -143,12 +142,12 @@ func (d *doctor) recordTimes(ctx context.Context) {
 	}
 }
 
-// asksForTimes is whether records have another time than that of their publication.
+// asksForTimes is whether records have another time than their publication's.
 func (d *doctor) asksForTimes() bool {
 	return d.cfg.Event.Timestamp != "" || d.cfg.Event.RecordTime == transform.RecordTimeCommit
 }
 
-// publishedTimes judges a topic for records with the time at which they are written.
+// publishedTimes judges a topic for records with the time of writing.
 func (d *doctor) publishedTimes(name string, t topicTimes) {
 	const keeps = "records have the time at which they are written, so that none is deleted early"
 	for _, bound := range []sink.Bound{t.Before, t.After} {

@@ -11,14 +11,13 @@ import (
 )
 
 const (
-	// transactionFeature is the version of transactions that a cluster runs. From
-	// 2 on, a late request of an aborted transaction cannot become part of the
-	// next one (KIP-890).
+	// transactionFeature is the cluster's version of transactions. From 2 on, a late
+	// request of an aborted transaction cannot become part of the next (KIP-890).
 	transactionFeature = "transaction.version"
 	safeTransactions   = 2
 )
 
-// transactions checks what exactly-once delivery needs of the cluster.
+// transactions checks the cluster's fitness for exactly-once delivery.
 func (d *doctor) transactions(ctx context.Context, c *cluster) {
 	const name = "kafka.transactions"
 	if d.cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
@@ -41,7 +40,7 @@ func (d *doctor) transactions(ctx context.Context, c *cluster) {
 	d.heldBack(ctx, c, id)
 }
 
-// heldBack warns of transactions that hold consumers back for longer than any of
+// heldBack warns of transactions holding consumers back for longer than any of
 // ours may last.
 func (d *doctor) heldBack(ctx context.Context, c *cluster, ours string) {
 	const name = "kafka.open_transactions"
@@ -75,8 +74,8 @@ func (d *doctor) transactionVersion(ctx context.Context, c *cluster) {
 	d.ok(name, "%s is %d", transactionFeature, level)
 }
 
-// transactionCopies looks at how many copies there are of what brokers know of
-// transactions. It skips a topic that is not there yet.
+// transactionCopies counts the copies of the brokers' own notes of transactions.
+// It skips a missing topic.
 func (d *doctor) transactionCopies(ctx context.Context, c *cluster) {
 	const name = "kafka.transaction_copies"
 	state, err := c.lookup(ctx, broker.TransactionTopic)

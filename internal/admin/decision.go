@@ -99,7 +99,7 @@ func (d *decision) close() {
 }
 
 // ready makes sure that the decision can be saved, before any change, and
-// creates what the store lacks.
+// creates the store's missing parts.
 func (d *decision) ready(ctx context.Context) (err error) {
 	if d.store == nil {
 		if d.store, err = wiring.OpenStore(ctx, d.cfg); err != nil {

@@ -7,11 +7,11 @@
 //
 //  1. check, status and tail change nothing outliving them; tail's slot is
 //     temporary.
-//  2. setup creates only what is missing. A slot that a checkpoint remembers is
+//  2. setup creates only missing objects. A slot remembered by a checkpoint is
 //     never created anew unless the operator accepts the gap by name.
 //  3. Objects in use are not dropped; a refusal names the holder.
-//  4. A report says what was found even if the rest could not be asked, and
-//     every failure carries the statement, setting or command that fixes it.
+//  4. A report has all findings even if a later question failed, and every
+//     failure carries the statement, setting or command for its repair.
 //
 // Non-goals: running the connector, watching over time, changing the settings
 // of PostgreSQL or Kafka.

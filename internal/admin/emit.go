@@ -16,9 +16,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
-// emitSQL has places for create's values, as {name}. They are not those of
-// text/template: it calls methods by name, so the linker would have to keep
-// every method of the program.
+// emitSQL has places for create's values, as {name}. The package text/template
+// calls methods by name: with it the linker would have to keep every method of
+// the program.
 //
 //go:embed emit.sql
 var emitSQL string
@@ -54,7 +54,7 @@ func emitFunctions(cfg *config.Config) []emitFunction {
 	return []emitFunction{{base, "jsonb"}, {base + "_text", "text"}, {base + "_bytes", "bytea"}}
 }
 
-// signature is the function with its schema and types, as SQL names it.
+// signature is the function with its schema and types, in SQL.
 func (f emitFunction) signature(schema string) string {
 	return pgsql.Name(schema) + "." + f.name + "(text, text, text, " + f.payload + ", jsonb, uuid)"
 }
@@ -98,8 +98,8 @@ const (
 	emitCurrent
 )
 
-// find looks for the function in all schemas: an operator may have chosen one.
-// Of several, it returns the first that has to be replaced.
+// find looks for the function in all schemas: an operator may have chosen any.
+// Of several, it returns the first to be replaced.
 func (f emitFunction) find(ctx context.Context, conn *pgx.Conn, cfg *config.Config) (state emitState, schema string, err error) {
 	_, body := f.text(cfg, emitSchema)
 	found, ok, err := catalog.FindFunction(ctx, conn, f.name, "text, text, text, "+f.payload+", jsonb, uuid", body)
@@ -162,8 +162,8 @@ func (d *doctor) emit(ctx context.Context) {
 	}
 }
 
-// noTable is the error of a verb that reads tables where there are none, with
-// the alternative.
+// noTable is the error of a verb that reads tables, without any table, with the
+// alternative.
 func noTable(what, instead string) error {
 	return failure.Configf("messages are in the log only: "+instead, "%s reads tables, and source.tables is empty", what)
 }

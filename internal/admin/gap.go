@@ -26,29 +26,28 @@ type GapOptions struct {
 	Snapshot bool
 }
 
-// GapReport says which gap an operator accepts, and what is done for it.
+// GapReport describes the gap an operator accepts, and the changes for it.
 type GapReport struct {
 	Reason string    `json:"reason"`         // why the connector stopped; empty without a reason to
 	From   string    `json:"from"`           // the last position known to be published; empty if none is
 	Saved  time.Time `json:"saved,omitzero"` // when From was
 	To     string    `json:"to"`             // where the stream goes on; before the work, the server's position
-	Slot   string    `json:"slot"`           // what becomes of the slot: kept, created, recreated
+	Slot   string    `json:"slot"`           // its fate: kept, created, recreated
 	// ReadAgain tells that the slot stands before From: the log between To and
 	// From is read again, without a gap.
 	ReadAgain bool `json:"read_again"`
 	Done      bool `json:"done"`
-	// Part is the transaction in whose middle From lies; empty: there is none.
+	// Part is the transaction with From in its middle; empty: none.
 	Part string `json:"part,omitempty"`
 	// PartAgain: the published part is published again.
 	PartAgain bool `json:"part_again,omitempty"`
-	// Kafka says what brokers do not tell of the records they acknowledged;
-	// empty: nothing.
+	// Kafka names acknowledged records the brokers do not tell of; empty: none.
 	Kafka string `json:"kafka,omitempty"`
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
 
-	// asTheyAre tells that no --snapshot could publish rows: there is no table,
-	// or no store for the note.
+	// asTheyAre tells that no --snapshot could publish rows, for lack of a table or
+	// of a store for the note.
 	asTheyAre, retention bool
 	elsewhere            bool // From is a position of another server's log
 	resumes              bool // run goes on where the checkpoint is, also within a transaction
@@ -91,11 +90,10 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	return report, d.closeGap(ctx, report, acknowledged)
 }
 
-// planGap decides what becomes of the slot. It is kept if it can be read, and
-// the publication is the one the checkpoint knows. If it still has the log of
-// the checkpoint, run goes on at the checkpoint. Otherwise everything it still
-// has is published, also from before the checkpoint, which may be of another
-// log.
+// planGap decides about the slot. A readable slot is kept, with the publication
+// known to the checkpoint. If the slot still has the log of the checkpoint, run
+// goes on at the checkpoint. Otherwise all of the slot's log is published, also
+// from before the checkpoint, possibly of another log.
 func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
 		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
@@ -129,8 +127,8 @@ func (d *decision) planGap(ctx context.Context) *GapReport {
 	return r
 }
 
-// able returns why the plan, or the run after it, would fail: missing rights,
-// and what run checks before it reads.
+// able returns the reason for a failure of the plan, or of the run after it:
+// missing rights, and the checks of run before reading.
 func (d *decision) able(ctx context.Context, r *GapReport) error {
 	errs := []error{d.mayReplicate(ctx, "read")}
 	if r.Slot != "kept" {
@@ -171,8 +169,8 @@ func (d *decision) publishable(ctx context.Context) error {
 	return d.mayMakePublication(ctx, infos)
 }
 
-// acknowledged compares what brokers had acknowledged, as the checkpoint says, with what
-// they have; nil: nothing is known of it.
+// acknowledged compares the records acknowledged according to the checkpoint with those
+// the brokers have; nil: nothing is known.
 func (d *decision) acknowledged(ctx context.Context, r *GapReport) *sink.Comparison {
 	compared, err := compareEnds(ctx, d.cfg, d.stored)
 	if err != nil {
@@ -235,8 +233,8 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport, acknowledged *sin
 	return nil
 }
 
-// accepted is the checkpoint that run goes on from. It keeps what the stored
-// one says of Kafka: what consumers may see already, and what brokers had
+// accepted is the checkpoint for run to go on from. It keeps the stored notes of
+// Kafka: records consumers may see already, and the ends brokers had
 // acknowledged.
 func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparison) checkpoint.Checkpoint {
 	cp := d.checkpointAt(at)
@@ -289,8 +287,8 @@ func (r *GapReport) repeat() string {
 	return "repeat it with --yes --snapshot, or with --yes"
 }
 
-// from is the beginning of the gap, with the time of the checkpoint, by which a
-// person finds rows.
+// from is the beginning of the gap, with the time of the checkpoint: a person
+// finds rows by time.
 func (r *GapReport) from() string {
 	switch {
 	case r.From == "":
@@ -301,8 +299,7 @@ func (r *GapReport) from() string {
 	return fmt.Sprintf("%s (saved at %s)", r.From, r.Saved.Format(time.RFC3339))
 }
 
-// ways says what becomes of the rows in the outbox, with --snapshot and
-// without.
+// ways tells the fate of the rows in the outbox, with --snapshot and without.
 func (r *GapReport) ways(l *lines) {
 	const again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones."
 	without := "run publishes no row again that is in the outbox tables"
@@ -320,8 +317,7 @@ func (r *GapReport) ways(l *lines) {
 	}
 }
 
-// explain says which events are missing, as far as that is known, and which are
-// published again.
+// explain names missing events, as far as known, and those published again.
 func (r *GapReport) explain(l *lines) {
 	switch {
 	case r.Reason != "":

@@ -12,17 +12,17 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
-// hanging returns the transactions that hold consumers back in a partition and of
-// which no coordinator tells, so that perhaps nothing ends them but an operator (KIP-664).
-// known are the producer ids of those that coordinators have open. Its producer
-// has been silent for a while. With an error that isPartly there may be some, too.
+// hanging returns the transactions holding consumers back in a partition and unknown to any
+// coordinator, so that perhaps only an operator ends them (KIP-664). known are the producer
+// ids of the coordinators' open transactions. The producer has been silent for a while. With
+// an error that isPartly there may be some, too.
 func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Duration) (Transactions, error) {
 	missing := &unasked{}
 	held, err := c.heldPartitions(ctx, missing)
 	if err != nil || len(held) == 0 {
 		return nil, cmp.Or(err, missing.err(c.cfg))
 	}
-	if away, err := broker.CoordinatorsAway(ctx, c.client); err == nil && away > 0 { // one of theirs would look as if it hung
+	if away, err := broker.CoordinatorsAway(ctx, c.client); err == nil && away > 0 { // one of their transactions would look as if it hung
 		missing.note(fmt.Sprintf("%d partitions of topic %q", away, broker.TransactionTopic), kerr.LeaderNotAvailable)
 		return nil, missing.err(c.cfg)
 	}
@@ -40,12 +40,11 @@ func (c *cluster) hanging(ctx context.Context, known []int64, silent time.Durati
 	return all, missing.err(c.cfg)
 }
 
-// stateHanging is in place of a state that a coordinator tells.
+// stateHanging is in place of a coordinator's state.
 const stateHanging = "Hanging"
 
-// hangs is the transaction of a producer in a partition, if there is one that
-// no coordinator knows. A transaction that has just begun, or has just ended,
-// does not hang yet.
+// hangs is the transaction of a producer in a partition, if unknown to all
+// coordinators. A transaction just begun, or just ended, does not hang yet.
 func hangs(p broker.Producer, known []int64, silent time.Duration) (Transaction, bool) {
 	age := time.Since(p.Last)
 	if p.Open < 0 || age < silent || slices.Contains(known, p.ID) {
@@ -60,17 +59,17 @@ func hangs(p broker.Producer, known []int64, silent time.Duration) (Transaction,
 	}, true
 }
 
-// hiddenOrHanging goes before the command that ends a transaction. Brokers leave
-// out the transactional ids that the user may not describe, so one that they do
-// not list may be another program's, and well.
+// hiddenOrHanging goes before the command to end a transaction. Brokers leave
+// out transactional ids the user may not describe: an unlisted transaction may be
+// another program's, and well.
 const hiddenOrHanging = "another program may have it under a transactional id that this user may not describe, until it is older than transaction.max.timeout.ms (15 minutes by default); if none has, end it: "
 
 // settled is how long a producer must have been silent: between the answers of
 // coordinators and partitions a transaction may begin or end.
 const settled = time.Minute
 
-// heldPartitions are the partitions of the cluster with an open transaction, but for
-// those that cannot be asked for, which are missing.
+// heldPartitions are the partitions of the cluster with an open transaction, except for
+// partitions without an answer, which go to missing.
 func (c *cluster) heldPartitions(ctx context.Context, missing *unasked) ([]broker.Held, error) {
 	stable, err := broker.StableOffsets(ctx, c.client)
 	if err := missing.take(err); err != nil {

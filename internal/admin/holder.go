@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// refuseSlot returns an error if the slot is not to be dropped: it is somebody
-// else's, or in use, by whom the error tells.
+// refuseSlot returns an error if the slot must not be dropped: as somebody
+// else's, or in use by the holder in the error.
 func refuseSlot(ctx context.Context, conn *pgx.Conn, slot catalog.Slot, database string) error {
 	unfit := slot.Unfit(database)
 	if !slot.Active {

@@ -16,18 +16,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// Transaction is one that holds back consumers that read what is committed.
+// Transaction is an open Kafka transaction, which holds back read_committed consumers.
 type Transaction struct {
 	ID string `json:"id"`
-	// Ours is set for that of the configuration's pipeline.
+	// Ours is set for the pipeline's own.
 	Ours    bool          `json:"ours"`
 	State   string        `json:"state"`
 	Age     time.Duration `json:"-"` // 0 where the broker does not tell
 	Timeout time.Duration `json:"-"`
 	Topics  []string      `json:"topics"`
 	Aborted bool          `json:"aborted"`
-	// Remedy ends one that nothing else ends: no coordinator showed it to us, or its
-	// coordinator does not end it.
+	// Remedy ends a transaction nothing else ends: shown by no coordinator, or not ended by
+	// its coordinator.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -45,12 +45,12 @@ func (t Transaction) MarshalJSON() ([]byte, error) {
 	}{plain(t), t.Age.Seconds(), t.Timeout.Seconds()})
 }
 
-// holding says what the transaction does.
+// holding describes the transaction's effect.
 func (t Transaction) holding() string {
 	return fmt.Sprintf("%s has held consumers back for %s, in %v", t.ID, t.Age.Round(time.Second), t.Topics)
 }
 
-// ending is what ends the transaction.
+// ending describes the transaction's end.
 func (t Transaction) ending() string {
 	switch {
 	case t.Remedy != "":
@@ -61,7 +61,7 @@ func (t Transaction) ending() string {
 	return "find out whose it is; its owner's next start ends it, and so do brokers after its timeout"
 }
 
-// line is what a report says of the transaction.
+// line describes the transaction in a report.
 func (t Transaction) line() string {
 	age, done := t.Age.Round(time.Second), ""
 	if t.Aborted {
@@ -102,7 +102,7 @@ func (ts Transactions) WriteText(w io.Writer) error {
 	return nil
 }
 
-// long are those that have been open for longer than any of ours may last.
+// long are those open for longer than any of ours may last.
 func (ts Transactions) long() (long Transactions) {
 	for _, t := range ts {
 		if t.Age >= settled {
@@ -112,9 +112,9 @@ func (ts Transactions) long() (long Transactions) {
 	return long
 }
 
-// OpenTransactions returns the transactions of the cluster that are not finished,
-// as far as the brokers show them to us. With an error there may be some, too: those of
-// which brokers do tell.
+// OpenTransactions returns the unfinished transactions of the cluster, as far as the
+// brokers show them to us. With an error there may be some, too: those known to the
+// brokers that answered.
 func OpenTransactions(ctx context.Context, cfg *config.Config) (Transactions, error) {
 	c, id, err := transactional(ctx, cfg)
 	if err != nil {
@@ -124,8 +124,8 @@ func OpenTransactions(ctx context.Context, cfg *config.Config) (Transactions, er
 	return c.open(ctx, id)
 }
 
-// AbortTransaction aborts the pipeline's own transaction if it is open; without
-// yes it only says so. A connector that runs begins anew then; it loses nothing.
+// AbortTransaction aborts the pipeline's own transaction if open; without yes it
+// only reports. A running connector then begins anew, and loses nothing.
 func AbortTransaction(ctx context.Context, cfg *config.Config, yes bool) (Transactions, error) {
 	c, id, err := transactional(ctx, cfg)
 	if err != nil {
@@ -155,7 +155,7 @@ func AbortTransaction(ctx context.Context, cfg *config.Config, yes bool) (Transa
 	return ours, nil
 }
 
-// transactional connects to the cluster of a pipeline that has a transactional id.
+// transactional connects to the cluster of a pipeline with a transactional id.
 func transactional(ctx context.Context, cfg *config.Config) (c *cluster, id string, err error) {
 	if cfg.Sink.Kafka == nil || cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
 		return nil, "", failure.Configf("name the configuration of a connector that has, with -c", "the connector of this configuration has no Kafka transactions: sink.kafka.delivery is not exactly_once")
@@ -167,8 +167,8 @@ func transactional(ctx context.Context, cfg *config.Config) (c *cluster, id stri
 	return c, id, c.connect(ctx)
 }
 
-// open lists the transactions that are not finished. With an error that isPartly it lists
-// those of which brokers tell.
+// open lists the unfinished transactions. With an error that isPartly it lists those known
+// to the brokers that answered.
 func (c *cluster) open(ctx context.Context, ours string) (all Transactions, err error) {
 	missing := &unasked{}
 	listed, err := broker.OpenTransactions(ctx, c.client)
@@ -182,7 +182,7 @@ func (c *cluster) open(ctx context.Context, ours string) (all Transactions, err 
 	for _, d := range described {
 		all = append(all, c.transaction(d, ours))
 	}
-	if len(missing.of) > 0 { // one of theirs would look as if it hung
+	if len(missing.of) > 0 { // one of their transactions would look as if it hung
 		return all, missing.err(c.cfg)
 	}
 	var known []int64
@@ -193,13 +193,13 @@ func (c *cluster) open(ctx context.Context, ours string) (all Transactions, err 
 	return append(all, hanging...), err
 }
 
-// transaction is one that its coordinator describes.
+// transaction is a transaction described by its coordinator.
 func (c *cluster) transaction(d broker.Transaction, ours string) Transaction {
 	t := Transaction{ID: d.ID, Ours: d.ID == ours, State: d.State, Timeout: d.Timeout, Topics: d.Topics}
 	if !d.Began.IsZero() {
 		t.Age = max(0, time.Since(d.Began))
 	}
-	if t.State != "Ongoing" && t.Age >= settled { // ended already, so that no claim can end it
+	if t.State != "Ongoing" && t.Age >= settled { // ended already: no claim can end it
 		t.Remedy = c.cfg.Tools().Coordinator(t.ID)
 	}
 	return t

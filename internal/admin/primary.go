@@ -7,9 +7,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// onStandby is the error of a server that is a standby. No part of a connector
-// is judged, made or moved there: the slots of a standby are its own, or
-// copies, and its log is behind.
+// onStandby is the error of a standby. No part of a connector is judged, made or
+// moved there: the slots of a standby are its own, or copies, and its log is
+// behind.
 func onStandby() error {
 	return failure.Configf("add target_session_attrs=read-write to source.url, and list all hosts there",
 		"the server is a standby, and the connector reads the primary")

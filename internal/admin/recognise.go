@@ -10,11 +10,11 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// recognised reports whether the slot has the log that the checkpoint is of: it
-// sends again the last transaction that was published, and the one published in
-// part. Then a run can go on from the checkpoint, and nothing is published
-// twice. recognised confirms no position. A log that cannot be read is not
-// recognised; other is the error of one known to be another.
+// recognised reports whether the slot has the log of the checkpoint: it sends
+// again the last published transaction, and the transaction published in part.
+// Then a run can go on from the checkpoint, and nothing is published twice.
+// recognised confirms no position. An unreadable log is not recognised; other is
+// the error of a log known to be another.
 func (d *decision) recognised(ctx context.Context) (same bool, other error) {
 	past := d.past()
 	past.Cut = d.stored.Cut
@@ -44,8 +44,8 @@ func (d *decision) recognised(ctx context.Context) (same bool, other error) {
 	}
 }
 
-// replayOf tells the replay of a message, and returns the position before which
-// the server has sent everything, or 0.
+// replayOf recognises the replay of a message, and returns the position before
+// which the server has sent everything, or 0.
 func (s *skip) replayOf(msg *wal.Message) (at pg.LSN, err error) {
 	row := &msg.Row
 	switch msg.Kind {

@@ -82,7 +82,7 @@ func (d *doctor) retainedPartitions(name string, t pg.Table, r catalog.Retained)
 	}
 }
 
-// TableStatus is how large an outbox table is, with its partitions and indexes.
+// TableStatus is the size of an outbox table, with its partitions and indexes.
 type TableStatus struct {
 	Name       string `json:"name"`
 	Bytes      int64  `json:"bytes"`
@@ -91,8 +91,8 @@ type TableStatus struct {
 	Retention string `json:"retention,omitempty"`
 }
 
-// describeTables leaves out tables that do not exist: the publication's part
-// says so.
+// describeTables leaves out missing tables: the publication's part tells of
+// them.
 func describeTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]TableStatus, error) {
 	var list []TableStatus
 	for _, t := range cfg.Source.Tables {

@@ -12,9 +12,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// Script returns what Setup does to the database as a psql script that can be
-// run again and again: the same statements. It is written without a look at the
-// database. Statements that depend on the database look for themselves.
+// Script returns the database work of Setup as a psql script to be run again and
+// again: the same statements. It is written without a look at the database:
+// statements in need of a look contain it.
 func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 	if cfg.Source.Mode == config.ModePoll {
 		return pollScript(cfg, opts)
@@ -78,7 +78,7 @@ func Comment(text string) string {
 	return "-- " + strings.NewReplacer("\n", "\n-- ", "\r", " ").Replace(text) + "\n"
 }
 
-// createSchema is "" for public, which is there already.
+// createSchema is "" for the schema public, always there.
 func createSchema(t pg.Table) string {
 	if t.Schema == "public" {
 		return ""
@@ -149,8 +149,8 @@ func writerGrants(cfg *config.Config, role, schema string) (sql []string) {
 	return sql
 }
 
-// grantSequences lets the role take from the sequences that fill the table's
-// columns. Those of identity columns ask for no right.
+// grantSequences lets the role use the sequences that fill the table's columns.
+// Sequences of identity columns need no right.
 func grantSequences(t pg.Table, role string) string {
 	return "DO " + pgsql.Dollars("setup", " DECLARE taken regclass; BEGIN\n"+
 		"    FOR taken IN SELECT s.oid FROM pg_attrdef a JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid\n"+
@@ -161,8 +161,8 @@ func grantSequences(t pg.Table, role string) string {
 		"END ")
 }
 
-// grants are the privileges that reading the stream and the configuration ask
-// for. Decoding needs none on the tables; only a snapshot reads them.
+// grants are the privileges for reading the stream as configured. Decoding needs
+// none on the tables; only a snapshot reads them.
 func grants(cfg *config.Config, role string) []string {
 	to := " TO " + pgsql.Name(role)
 	sql := []string{grantConnect(role)}
@@ -193,7 +193,7 @@ func grantConnect(role string) string {
 		"END ")
 }
 
-// doUnless is a DO block that runs statements unless a query finds something.
+// doUnless is a DO block running statements unless a query finds something.
 func doUnless(query string, statements ...string) string {
 	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
 		"    IF NOT EXISTS ("+query+") THEN\n"+

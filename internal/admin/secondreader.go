@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// unnoted is the slot, where the store, which may be nil, has no checkpoint of it.
+// unnoted is the slot, if the store, which may be nil, has no checkpoint of it.
 func (s *session) unnoted(ctx context.Context, v *view, kept checkpoint.Store) (*store.Unnoted, error) {
 	infos := v.Tables
 	if infos == nil { // as there is no publication
@@ -29,7 +29,7 @@ func (s *session) unnoted(ctx context.Context, v *view, kept checkpoint.Store) (
 	}, nil
 }
 
-// unnoted asks whether run would read a slot without a checkpoint, and whether it was read.
+// unnoted asks whether run would read a slot without a checkpoint, and whether the slot was read.
 func (d *doctor) unnoted(ctx context.Context, s *session, v *view) (refused, vanished, err error) {
 	var kept checkpoint.Store
 	if d.cfg.Checkpoint.Store != store.StoreNone {

@@ -47,7 +47,7 @@ func (s *session) connect(ctx context.Context, kind func(context.Context, string
 	return nil
 }
 
-// connectAsRun opens the kind of connection that run uses.
+// connectAsRun opens the kind of connection run uses.
 func (s *session) connectAsRun(ctx context.Context) error {
 	if s.polls() {
 		return s.connect(ctx, catalog.ConnectPooled)

@@ -26,26 +26,26 @@ const slotPatience = 30 * time.Second
 
 // SetupOptions are the choices of Setup beside the configuration.
 type SetupOptions struct {
-	Schema Schema // of a table that is created; required
+	Schema Schema // of a table to create; required
 	Role   string // a role to create or complete; empty: none
 	Writer string // a role of the service writing events; empty: none
 	// Password is set for Role; empty: none.
 	Password setting.Secret
-	Notify   bool // poll mode's trigger also where it breaks PREPARE TRANSACTION
+	Notify   bool // poll mode's trigger even where it breaks PREPARE TRANSACTION
 }
 
 // Step is one object setup or teardown looked after.
 type Step struct {
 	Object string `json:"object"` // table, function, index, trigger, publication, role, slot or checkpoint
 	Name   string `json:"name"`
-	Action string `json:"action"` // what was done, or found: created, changed, exists, ready, dropped, kept, missing
+	Action string `json:"action"` // the action or finding: created, changed, exists, ready, dropped, kept, missing
 	Detail string `json:"detail,omitempty"`
 }
 
-// Steps is the report of setup and teardown: what was done, in order.
+// Steps is the report of setup and teardown, in order.
 type Steps []Step
 
-// WriteText prints one line for each step.
+// WriteText prints a line for each step.
 func (s Steps) WriteText(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, st := range s {
@@ -66,8 +66,8 @@ type setup struct {
 // Setup creates everything missing for the connector to run: outbox tables or,
 // in message mode, functions writing messages, publication, checkpoint store,
 // role and slot. Its SQL is that of Script. Setup may be repeated. It first
-// makes sure that it can do all, and otherwise changes nothing. On an error the
-// steps say how far it got.
+// makes sure of every step, and otherwise changes nothing. On an error the
+// steps tell the progress.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
 	session, err := open(ctx, cfg)
 	if err != nil {
@@ -77,7 +77,7 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 
 	s := &setup{session: session, opts: opts}
 	// The publication must exist before the slot's position; the role's grants
-	// need the tables; the slot is only created if no checkpoint remembers one.
+	// need the tables; a slot remembered by a checkpoint is not created.
 	steps := []func(context.Context) error{
 		s.primary, s.able, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
 	}
@@ -117,7 +117,7 @@ func (s *setup) ensureTables(ctx context.Context) error {
 	return nil
 }
 
-// namesake warns of a table that has the name of the one to be created.
+// namesake warns of an existing table with the name of the table to create.
 func (s *setup) namesake(ctx context.Context, t pg.Table) (warning string, err error) {
 	other, err := catalog.FindNamesake(ctx, s.conn, t)
 	if err != nil || !other.SameName {
@@ -127,8 +127,8 @@ func (s *setup) namesake(ctx context.Context, t pg.Table) (warning string, err e
 		catalog.InSourceTables(other.Near) + "; and drop the new one", nil
 }
 
-// ensurePublication creates the publication or adds tables it lacks. Other
-// faults of an existing one are the operator's to mend.
+// ensurePublication creates the publication or adds missing tables. Other faults
+// of an existing publication are the operator's to mend.
 func (s *setup) ensurePublication(ctx context.Context) error {
 	from := s.source()
 	before, existed, err := catalog.ReadPublication(ctx, s.conn, from.Publication)
@@ -169,8 +169,8 @@ func (s *setup) ensurePublication(ctx context.Context) error {
 	return v.Unfit()
 }
 
-// movable adds to detail that rows which move between partitions would be
-// published again.
+// movable adds to detail that rows moving between partitions would be published
+// again.
 func (s *setup) movable(ctx context.Context, v *catalog.View, detail string) (string, error) {
 	for _, info := range v.Tables {
 		warning, err := s.movesUnseen(ctx, *v.Publication, info)
@@ -184,8 +184,8 @@ func (s *setup) movable(ctx context.Context, v *catalog.View, detail string) (st
 	return detail, nil
 }
 
-// shared adds, for a publication that was there before our slot, that somebody else
-// may read it.
+// shared adds, for a publication older than our slot, that somebody else may
+// read it.
 func (s *setup) shared(ctx context.Context, detail string) (string, error) {
 	_, ours, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
 	if err != nil || ours {
@@ -239,8 +239,7 @@ func (s *setup) giveRole(ctx context.Context, grants []string) error {
 	return nil
 }
 
-// ensureWriter gives the role of the service that writes events the rights it
-// takes.
+// ensureWriter gives the role of the service the rights to write events.
 func (s *setup) ensureWriter(ctx context.Context) error {
 	if s.opts.Writer == "" {
 		return nil
@@ -259,7 +258,7 @@ func (s *setup) ensureWriter(ctx context.Context) error {
 	return nil
 }
 
-// openCheckpoint creates the checkpoint's table, if reachCheckpoint has left that to it.
+// openCheckpoint creates the checkpoint's table, if left to it by reachCheckpoint.
 func (s *setup) openCheckpoint(ctx context.Context) error {
 	if s.store == nil {
 		if err := s.openStore(ctx); err != nil {
@@ -270,8 +269,7 @@ func (s *setup) openCheckpoint(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the checkpoint store, and creates its topic or table where it
-// is missing.
+// openStore opens the checkpoint store, and creates a missing topic or table.
 func (s *setup) openStore(ctx context.Context) (err error) {
 	if s.store, err = wiring.OpenStore(ctx, s.cfg); err != nil {
 		return err
@@ -286,13 +284,13 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		return err
 	}
 	if v.elsewhere() {
-		v.stored, v.mismatch = nil, nil // it is of a database that was only set up
+		v.stored, v.mismatch = nil, nil // of a database that was only set up
 	}
 	if v.Exists {
 		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String()+s.unnoted(v))
 	}
 	switch {
-	case v.mismatch != nil: // which run would refuse
+	case v.mismatch != nil: // run would refuse it
 		return v.mismatch
 	case v.Exists && v.stored != nil && v.stored.Made: // the configuration may have changed
 		return s.note(ctx, v, v.stored.LSN, v.stored.Horizon)
@@ -315,14 +313,14 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		detail += "; WARNING: " + catalog.PatroniDrops + ": " + catalog.PatroniKeeps(name, v.server.Database)
 	}
 	s.done("slot", name, "created", detail)
-	if err != nil || manages { // Patroni may drop this one, and make another nobody has missed
+	if err != nil || manages { // Patroni may drop this slot, and make another nobody has missed
 		return err
 	}
 	return s.note(ctx, v, at, v.Horizon)
 }
 
-// note has the checkpoint know the new slot, so the first run notices if it was
-// dropped, or made anew, until then.
+// note has the checkpoint know the new slot, so the first run notices a drop or
+// a recreation until then.
 func (s *setup) note(ctx context.Context, v *view, at pg.LSN, horizon uint64) error {
 	if s.cfg.Checkpoint.Store == store.StoreNone {
 		return nil
@@ -336,7 +334,7 @@ func (s *setup) note(ctx context.Context, v *view, at pg.LSN, horizon uint64) er
 	return nil
 }
 
-// unnoted is what there is to say of a slot that no checkpoint knows.
+// unnoted is the remark on a slot unknown to all checkpoints.
 func (s *setup) unnoted(v *view) string {
 	if v.stored != nil || v.begun != nil || v.Slot.Active || s.cfg.Checkpoint.Store == store.StoreNone {
 		return ""
@@ -345,11 +343,11 @@ func (s *setup) unnoted(v *view) string {
 }
 
 // leaveSlot leaves the slot to the first run, which publishes a snapshot. The
-// snapshot must be of the position at which the slot begins, and ends with the
-// session that creates the slot: of a slot made here, rows that come before the
-// first run would be published twice, and rows that go before it never.
+// snapshot must be of the slot's first position, and ends with the session
+// creating the slot: of a slot made here, rows written before the first run
+// would be published twice, and rows deleted before it never.
 //
-// Where the same is read from another slot already, the store says that this one is meant.
+// Where another slot already reads the same, the store says that this slot is meant.
 func (s *setup) leaveSlot(ctx context.Context, v *view) error {
 	if !s.cfg.Source.Create {
 		return missingSlot(s.cfg)
@@ -371,7 +369,7 @@ func (s *setup) leaveSlot(ctx context.Context, v *view) error {
 	return nil
 }
 
-// missingSlot is the error of a slot that run must not create.
+// missingSlot is the error of a missing slot, not to be created by run.
 func missingSlot(cfg *config.Config) error {
 	remedy := "run `cdc-outbox setup`, or set source.create to true"
 	if cfg.Source.Snapshot == config.SnapshotInitial {
@@ -380,9 +378,9 @@ func missingSlot(cfg *config.Config) error {
 	return failure.Configf(remedy, "slot %q does not exist, and source.create is false", cfg.Source.Slot)
 }
 
-// promiseDelivery notes, where each event is to be delivered once, that nothing
-// was delivered yet. It is called before there is a slot: nobody can tell later
-// whether a slot without a checkpoint was read.
+// promiseDelivery notes, for exactly-once delivery, that nothing was delivered
+// yet. It is called before there is a slot: nobody can tell later whether a slot
+// without a checkpoint was read.
 func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) error {
 	if !wiring.ExactlyOnce(s.cfg) {
 		return nil
@@ -393,8 +391,8 @@ func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) erro
 	return nil
 }
 
-// createSlot creates the configured slot and returns the first position. When
-// other transactions keep it waiting too long the error names them.
+// createSlot creates the configured slot and returns the first position. After
+// too long a wait for other transactions, the error names them.
 func (s *session) createSlot(ctx context.Context) (pg.LSN, error) {
 	server, err := catalog.ReadServer(ctx, s.conn)
 	if err != nil {

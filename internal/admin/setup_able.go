@@ -18,8 +18,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// able returns why a later step would fail, before the first change in
-// PostgreSQL. The checkpoint store is opened last, which may create its topic.
+// able returns the failure of a later step, before the first change in
+// PostgreSQL. The checkpoint store, whose opening may create its topic, is last.
 func (s *setup) able(ctx context.Context) error {
 	err := s.tablesFit(ctx)
 	if err == nil {
@@ -62,9 +62,9 @@ func (s *setup) tablesFit(ctx context.Context) error {
 	return nil
 }
 
-// rehearse makes what a transaction can take back: tables, functions and rights. The
-// server alone knows who may: managed services give the right to make roles to some of
-// which the catalogs do not tell it. The publication is not made, as that waits for
+// rehearse makes all that a transaction can take back: tables, functions and rights. The
+// server alone knows the rights to them: managed services give the right to make roles to
+// some unknown to the catalogs. The publication is not made: its creation waits for
 // applications' transactions.
 func (s *setup) rehearse(ctx context.Context) error {
 	session, cfg := *s.session, *s.cfg
@@ -155,7 +155,7 @@ func (s *setup) writerExists(ctx context.Context) error {
 }
 
 // mayPublish asks for the rights to make a missing publication, or to add the
-// tables an existing one lacks.
+// tables missing from an existing publication.
 func (s *setup) mayPublish(ctx context.Context) error {
 	pub, exists, err := catalog.ReadPublication(ctx, s.conn, s.cfg.Source.Publication)
 	if err != nil {
@@ -207,9 +207,8 @@ func (s *setup) mayAdd(ctx context.Context, pub catalog.Publication, infos []cat
 	return err
 }
 
-// refuseMistaken refuses to create a publication in place of the one that was
-// read, if that has another name: the next start would take it for a recreated
-// one.
+// refuseMistaken refuses to create a publication in place of the publication
+// read so far under another name: the next start would take it for recreated.
 func (s *setup) refuseMistaken(ctx context.Context) error {
 	v := &view{}
 	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil || !v.Exists {
@@ -222,7 +221,7 @@ func (s *setup) refuseMistaken(ctx context.Context) error {
 	return v.mistaken()
 }
 
-// mayMakeSlot returns why the slot could not be made, if it is to be made.
+// mayMakeSlot returns the reason against making the slot, if a slot is to be made.
 func (s *setup) mayMakeSlot(ctx context.Context) error {
 	_, exists, err := catalog.ReadSlot(ctx, s.conn, s.cfg.Source.Slot)
 	if err != nil || exists {

@@ -24,7 +24,7 @@ type SkipReport struct {
 	Commit string    `json:"commit_lsn"`
 	XID    uint32    `json:"xid"`
 	Time   time.Time `json:"committed_at"`
-	// Events are the transaction's, published or not; Total counts also those
+	// Events are the transaction's, published or not; Total also counts events
 	// beyond the first mostSkipped.
 	Events []SkippedEvent `json:"events"`
 	Total  int            `json:"total"`
@@ -36,13 +36,13 @@ type SkipReport struct {
 	landmark checkpoint.Landmark
 }
 
-// SkippedEvent is an event of the transaction that is passed over.
+// SkippedEvent is an event of the transaction passed over.
 type SkippedEvent struct {
 	Seq   uint32 `json:"seq"`
 	Table string `json:"table"`
 	ID    string `json:"id"`
-	// Reason is why it cannot be published; empty: nothing but the brokers,
-	// which were not asked, can refuse it.
+	// Reason is the obstacle to publishing; empty: only the brokers, not asked
+	// here, can refuse the event.
 	Reason transform.Reason `json:"reason,omitempty"`
 }
 
@@ -58,8 +58,8 @@ func ParseSkip(text string) (pg.LSN, error) {
 	return at, nil
 }
 
-// SkipTransaction has the next run pass over a transaction that run refuses,
-// given by the position of its commit record. The transaction is noted in the
+// SkipTransaction has the next run pass over a transaction refused by run, given
+// by the position of its commit record. The transaction is noted in the
 // checkpoint, and no position is moved: earlier transactions are published as
 // always. Without yes there is only a report. SkipTransaction refuses while the
 // slot is in use.
@@ -139,7 +139,7 @@ func (s *skip) read(ctx context.Context) (*SkipReport, error) {
 	return s.find(ctx, stream)
 }
 
-// replayed streams everything read of the slot from it again.
+// replayed streams again everything read of the slot.
 func (d *decision) replayed(ctx context.Context, past checkpoint.Past) (*wal.Stream, error) {
 	repl, err := d.replication(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 			ev, err := s.router.RouteMessage(msg)
 			if msg.NonTransactional {
 				end = msg.Row.Position.CommitLSN
-				if end <= s.past.Known { // read already; but a transaction may commit right behind it
+				if end <= s.past.Known { // read already; but a transaction may commit right behind
 					continue
 				}
 			}
@@ -227,7 +227,7 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 }
 
 // ours reports whether run reads events from the row's table: by the table's
-// name at that time, or by what the checkpoint knows of it.
+// name at the time, or by the checkpoint's knowledge of it.
 func (s *skip) ours(row *pg.Row) bool {
 	return s.session.ours(row.Relation) || s.owned.Has(row.Relation.OID, row.Position.CommitLSN)
 }
@@ -245,14 +245,14 @@ func (s *skip) moved(r *SkipReport, row *pg.Row) bool {
 	return move == transform.Moved
 }
 
-// updated adds an update to the report, where run refuses it.
+// updated adds to the report an update refused by run.
 func (s *skip) updated(r *SkipReport, row *pg.Row) {
 	if s.cfg.Event.OnUpdate == transform.UpdateFatal {
 		r.note(row, SkippedEvent{Table: row.Relation.Namespace + "." + row.Relation.Name, Reason: reasonUpdate})
 	}
 }
 
-// reasonUpdate is that of an update, which event.on_update: fatal refuses.
+// reasonUpdate is the reason of an update, refused by event.on_update: fatal.
 const reasonUpdate transform.Reason = "update"
 
 // event adds an event of a transaction to the report.
@@ -286,7 +286,7 @@ func (r *SkipReport) note(row *pg.Row, e SkippedEvent) {
 }
 
 // reached ends the transaction in the report, if it has events, and reports
-// whether it is the wanted one. The server has sent everything up to end.
+// whether it is the wanted transaction. The server has sent everything up to end.
 func (s *skip) reached(r *SkipReport, end pg.LSN) (found bool, err error) {
 	if _, err := s.replay.Reached(end); err != nil {
 		return false, err

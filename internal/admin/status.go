@@ -16,15 +16,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// statusPatience bounds each side of the status: the questions to PostgreSQL
-// before those to the checkpoint's store, these, and those after.
+// statusPatience bounds each part of the status: the questions to PostgreSQL
+// before the checkpoint's store, those to the store, and those after.
 const statusPatience = 10 * time.Second
 
 // StatusReport answers an operator's questions at three in the morning. Either
 // side may be missing; the error is there then.
 type StatusReport struct {
 	At      time.Time `json:"at"`
-	Verdict string    `json:"verdict"` // one sentence
+	Verdict string    `json:"verdict"` // a single sentence
 	Remedy  string    `json:"remedy,omitempty"`
 
 	PostgreSQL      *DatabaseStatus `json:"postgresql,omitempty"`
@@ -53,7 +53,7 @@ type StatusReport struct {
 	class failure.Class
 	bad   bool
 	polls bool
-	still bool // the slot is behind, and its confirmed position does not move
+	still bool // the slot is behind, with a confirmed position at a standstill
 }
 
 // Problem is an error in a report.
@@ -91,15 +91,15 @@ type SlotStatus struct {
 	ConfirmedLSN  string          `json:"confirmed_lsn"`
 	LagBytes      int64           `json:"lag_bytes"`
 	RetainedBytes int64           `json:"retained_bytes"`
-	// LagSeconds is the flush lag of a holder at its last answer; absent while
-	// there is nothing recent to measure.
+	// LagSeconds is the flush lag of a holder at its last answer; absent without
+	// a recent measurement.
 	LagSeconds         *float64 `json:"lag_seconds,omitempty"`
 	WALStatus          string   `json:"wal_status"`
 	SafeWALSize        *int64   `json:"safe_wal_size,omitempty"`
 	MaxSlotWALKeepSize int64    `json:"max_slot_wal_keep_size"` // -1: no limit
 	Lost               string   `json:"lost,omitempty"`         // the reason, if so
 	// Copy is there on a standby: that the slot is a copy of the primary's and, from
-	// PostgreSQL 19 on, why it is not up to date.
+	// PostgreSQL 19 on, the reason for its age.
 	Copy string `json:"copy,omitempty"`
 	// Awaits is an absent standby without which the server sends nothing.
 	Awaits *Problem `json:"awaits,omitempty"`
@@ -122,8 +122,7 @@ type CheckpointStatus struct {
 	Timeline   int32     `json:"timeline"`
 	Database   string    `json:"database"`
 	Slot       string    `json:"slot"`
-	// Snapshot tells that rows which were in the outbox before the slot are
-	// still to be published.
+	// Snapshot tells that rows older than the slot are still to be published.
 	Snapshot bool `json:"snapshot,omitempty"`
 }
 

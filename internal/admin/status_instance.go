@@ -14,20 +14,20 @@ import (
 	role "github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// instancePatience bounds the questions to a running connector: it answers from
-// memory, or not at all.
+// instancePatience bounds the questions to a running connector, which answers
+// from memory, or not at all.
 const instancePatience = 2 * time.Second
 
-// InstanceStatus is what the connector that listens at http.listen on this
-// machine says of itself. It knows what the servers do not show, such as a
-// topic that an event waits for.
+// InstanceStatus is the answer of the connector listening at http.listen on this
+// machine. The connector knows facts hidden from the servers, such as a topic
+// awaited by an event.
 type InstanceStatus struct {
 	Address string `json:"address"`
 	Role    string `json:"role"`
 	Phase   string `json:"phase,omitempty"` // empty in poll mode
 	Ready   bool   `json:"ready"`
-	// Reasons are why it is not ready, Remedies what to do about that: as on
-	// its page.
+	// Reasons say why the connector is not ready, Remedies name the repair: as
+	// on its page.
 	Reasons  []string `json:"reasons,omitempty"`
 	Remedies []string `json:"remedies,omitempty"`
 }
@@ -59,8 +59,8 @@ func askInstance(ctx context.Context, cfg *config.Config) *InstanceStatus {
 	return &InstanceStatus{Address: address, Role: state.Role, Phase: state.Phase, Ready: state.Ready, Reasons: state.Reasons, Remedies: state.Remedies}
 }
 
-// instanceState is the part of a connector's /status that tells whose it is,
-// and whether events get through.
+// instanceState is the part of a connector's /status about its configuration and
+// the progress of events.
 type instanceState struct {
 	Role     string   `json:"role"`
 	Phase    string   `json:"phase"` // empty in poll mode
@@ -72,7 +72,7 @@ type instanceState struct {
 }
 
 // reads reports whether the connector belongs to the configuration, as far as
-// that shows.
+// visible.
 func (s instanceState) reads(cfg *config.Config) bool {
 	if cfg.Source.Mode == config.ModePoll {
 		return s.Mode == config.ModePoll
@@ -84,20 +84,19 @@ func (s instanceState) reads(cfg *config.Config) bool {
 // active connector saves a position every few seconds.
 const standsStill = 30 * time.Second
 
-// watched is how long a slot that seems to stand still is watched: after a
-// quiet time the checkpoint is old, and the first event is a moment away from
-// its confirmation. A position that passed no event is confirmed within a few
-// seconds.
+// watched is the watch on a slot that seems to stand still: after a quiet time
+// the checkpoint is old, and the first event is a moment away from its
+// confirmation. A position without an event is confirmed within a few seconds.
 var watched = 10 * time.Second
 
-// unspoken reports whether the connector that reads the slot, the best source,
-// does not answer here. A spare knows nothing of the active connector.
+// unspoken reports whether the slot's reader, the best source, does not answer
+// here. A spare knows nothing of the active connector.
 func (r *StatusReport) unspoken() bool {
 	return r.Instance == nil || r.Instance.Role == role.Standby
 }
 
-// unread reports whether nobody reads the slot although it is behind, and has
-// been read: not within the moments a restart takes.
+// unread reports whether nobody reads a slot that is behind and has been read:
+// not within the moments of a restart.
 func (r *StatusReport) unread() bool {
 	if r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.Checkpoint == nil {
 		return false
@@ -106,8 +105,8 @@ func (r *StatusReport) unread() bool {
 	return !slot.Active && slot.LagBytes > 0 && r.Checkpoint.AgeSeconds >= standsStill.Seconds()
 }
 
-// suspect reports whether the slot is behind and its last confirmation was long
-// ago, or at an unknown time.
+// suspect reports whether the slot is behind, with a last confirmation long ago
+// or at an unknown time.
 func (r *StatusReport) suspect() bool {
 	if !r.unspoken() || r.PostgreSQL == nil || r.PostgreSQL.Slot == nil || r.CheckpointError != nil {
 		return false
@@ -133,10 +132,9 @@ func (s *session) goesOn(ctx context.Context, v *view) (bool, error) {
 	return false, nil
 }
 
-// stuck says why events do not get through although the slot is being read; ""
-// if they do. The connector itself knows best. Without an answer, or with a
-// spare's, a slot that is behind and stands still means that the connector is
-// stuck.
+// stuck says why events do not get through from a slot with a reader; "" if they
+// do. The connector itself knows best. Without its answer, or with a spare's, a
+// slot at a standstill and behind means a stuck connector.
 func (r *StatusReport) stuck() string {
 	if !r.unspoken() {
 		if r.Instance.Ready {
@@ -162,8 +160,8 @@ func (r *StatusReport) stuck() string {
 
 const lookThere = "look at /readyz of the connector that reads it, and at cdc-outbox check"
 
-// spare says why the spare that answers could not take over; "" if it could, or
-// none answers.
+// spare says why the answering spare could not take over; "" if it could, or
+// without an answer of a spare.
 func (r *StatusReport) spare() string {
 	if i := r.Instance; i != nil && i.Role == role.Standby && !i.Ready {
 		return "the spare that answers here is not ready: " + strings.Join(i.Reasons, "; ")

@@ -61,7 +61,7 @@ func polledStatus(ctx context.Context, conn *pgx.Conn, t *poll.Table) (PollStatu
 	return st, err
 }
 
-// behind is the age from which a waiting row is worth a verdict.
+// behind is the age of a waiting row from which on the verdict names it.
 const behind = 30 * time.Second
 
 func (r *StatusReport) judgePolled() string {

@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
-// loadCheckpoint reads the stored checkpoint into v, without creating what it
-// would be stored in.
+// loadCheckpoint reads the stored checkpoint into v, without creating its topic
+// or table.
 func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
@@ -35,7 +35,7 @@ func loadCheckpoint(ctx context.Context, cfg *config.Config, v *view) error {
 }
 
 // storePatience bounds a write to the store. A write to Kafka would go on for
-// as long as a broker may still have taken it.
+// as long as a broker may still have taken the record.
 var storePatience = 20 * time.Second
 
 // written bounds a write to the store.
@@ -80,8 +80,8 @@ func storeExists(ctx context.Context, cfg *config.Config) (exists bool, err erro
 	return true, nil
 }
 
-// storeWritable makes sure that the store can be written to, as far as that can be
-// told without doing it; probe is store.Writable or Forgettable.
+// storeWritable makes sure that the store is writable, as far as possible without a
+// write; probe is store.Writable or Forgettable.
 func storeWritable(ctx context.Context, cfg *config.Config, opened checkpoint.Store, probe func(context.Context, checkpoint.Store) error) error {
 	if cfg.Checkpoint.Store != store.StoreKafka {
 		return probe(ctx, opened)

@@ -33,9 +33,8 @@ type TailOptions struct {
 var errEnough = errors.New("enough events")
 
 // Tail prints events as the connector would publish them, from now on until ctx
-// ends (nil) or the limit is reached. Tail confirms nothing: its slot is its
-// own and temporary. A row that would be a bad event is printed with the
-// reason.
+// ends (nil) or the limit is reached. Tail confirms nothing: its slot is
+// temporary. A bad event's row is printed with the reason.
 func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 	if opts.FromTable && len(cfg.Source.Tables) == 0 {
 		return noTable("tail --from-table", "`cdc-outbox tail` shows them as they come")
@@ -74,8 +73,8 @@ type tail struct {
 	apart   []uint32 // the partitioned tables
 }
 
-// printer writes an event; bad is nil for a good one. *sink.Stdout has the same
-// form with two methods.
+// printer writes an event; bad is nil for a good event. *sink.Stdout has the
+// same form with two methods.
 type printer interface {
 	print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error
 }
@@ -237,7 +236,7 @@ func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	if server.InRecovery && server.Major() < 16 { // it cannot decode
+	if server.InRecovery && server.Major() < 16 { // unable to decode
 		return nil, onStandby()
 	}
 	if open, err := readTransactions(ctx, t.conn); err == nil && len(open) > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// consolePrinter prints an event for a person: where it goes, then its headers,
-// then its value.
+// consolePrinter prints an event for a person: its destination, then headers,
+// then value.
 type consolePrinter struct{ w io.Writer }
 
 func (p consolePrinter) print(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
@@ -33,7 +33,7 @@ func (p consolePrinter) print(_ context.Context, ev *transform.Event, bad *trans
 	return err
 }
 
-// showText shows text as it is, unless that would break the line or disturb the
+// showText shows text as is, unless it would break the line or disturb the
 // terminal, and null as null.
 func showText(v []byte) string {
 	if v == nil {

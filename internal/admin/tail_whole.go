@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// held are the events of the transaction being read, if run publishes it as a
-// whole: their number is known at the commit.
+// held are the events of the transaction being read, if run publishes the
+// transaction as a whole: their number is known at the commit.
 type held struct {
 	limit   int64 // in bytes; a larger transaction is not a whole. 0: nothing is held
 	skips   bool  // bad events are not published, so not counted
@@ -23,7 +23,7 @@ type heldEvent struct {
 	bad *transform.BadEvent
 }
 
-// newHeld returns a held that holds transactions where run does.
+// newHeld returns a held for transactions held by run as well.
 func newHeld(cfg *config.Config) held {
 	kafka := cfg.Sink.Kafka
 	if kafka == nil || !kafka.TransactionBoundaries || !cfg.Event.PositionHeaders {
@@ -46,8 +46,7 @@ func (t *tail) hold(ctx context.Context, ev *transform.Event, bad *transform.Bad
 	return nil
 }
 
-// committed prints the held events, with the header that says how many they
-// are.
+// committed prints the held events, with the header of their number.
 func (t *tail) committed(ctx context.Context) error {
 	total := len(t.held.events)
 	for _, e := range t.held.events {

@@ -21,13 +21,11 @@ import (
 
 // Teardown drops the checkpoint, the slot and, unless somebody else may need
 // it, the publication. Teardown refuses while the slot is in use, and drops
-// nothing unless it can drop all. Without yes it changes nothing, and the steps
-// say what it would drop.
+// all or nothing. Without yes it changes nothing, and the steps are the plan.
 //
-// The order is chosen for the case that a step fails. A slot without its
-// checkpoint is still readable from where it is, and another teardown can drop
-// the rest. A checkpoint without its slot, or a slot without its publication,
-// would look like a loss.
+// The order is for a step's failure. A slot without its checkpoint is still
+// readable, and another teardown can drop the rest. A checkpoint without its
+// slot, or a slot without its publication, would look like a loss.
 func Teardown(ctx context.Context, cfg *config.Config, yes bool) (Steps, error) {
 	session, err := open(ctx, cfg)
 	if err != nil {
@@ -92,7 +90,7 @@ func (t *teardown) close() {
 	}
 }
 
-// carryOut drops what is planned, if told to.
+// carryOut drops the planned objects, if told to.
 func (t *teardown) carryOut(ctx context.Context) error {
 	for _, o := range t.plan {
 		step := Step{Object: o.kind, Name: o.name, Action: "missing"}
@@ -152,8 +150,8 @@ func (t *teardown) planCheckpoint(ctx context.Context) error {
 	return nil
 }
 
-// loadCheckpoint leaves the store open for the checkpoint to be forgotten in,
-// and makes sure it can be.
+// loadCheckpoint leaves the store open for forgetting the checkpoint, and makes
+// sure of the right to do so.
 func (t *teardown) loadCheckpoint(ctx context.Context) (found bool, err error) {
 	exists, err := storeExists(ctx, t.cfg)
 	if err != nil || !exists {
@@ -203,8 +201,7 @@ func (t *teardown) planSlot(ctx context.Context) error {
 	return nil
 }
 
-// dropSlot drops the slot. If somebody has taken it in the meantime, the error
-// names the holder.
+// dropSlot drops the slot. The error names a holder who came in the meantime.
 func (t *teardown) dropSlot(ctx context.Context) error {
 	name := t.cfg.Source.Slot
 	err := catalog.DropSlot(ctx, t.conn, name)
@@ -223,8 +220,8 @@ func (t *teardown) dropSlot(ctx context.Context) error {
 	return err
 }
 
-// othersOf says who may need the publication beside this connector, or "". Without
-// it, who reads it stops with a loss.
+// othersOf names other possible users of the publication, or "". Without the publication,
+// its readers stop with a loss.
 func (t *teardown) othersOf(ctx context.Context, pub catalog.Publication) (string, error) {
 	if beyond := pub.Beyond(t.cfg.Source.Tables); beyond != "" {
 		return "it publishes more than source.tables, so it may be somebody else's: " + beyond, nil
@@ -272,8 +269,8 @@ func (t *teardown) planPublication(ctx context.Context) error {
 	return nil
 }
 
-// planEmit says what becomes of the functions that write messages: like the
-// tables, they are the applications'.
+// planEmit tells the fate of the functions that write messages: like the tables,
+// they are the applications'.
 func (t *teardown) planEmit(ctx context.Context) error {
 	if t.cfg.Source.Mode != config.ModeMessage {
 		return nil

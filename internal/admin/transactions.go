@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// readTransactions lists the cluster's writing transactions, those open for
-// longest first, and then those whose age the role may not see.
+// readTransactions lists the cluster's writing transactions, the longest open
+// first, and last those of an age hidden from the role.
 func readTransactions(ctx context.Context, conn *pgx.Conn) ([]catalog.Writer, error) {
 	list, err := catalog.ReadWriters(ctx, conn)
 	for i := range list {
@@ -27,7 +27,7 @@ func readTransactions(ctx context.Context, conn *pgx.Conn) ([]catalog.Writer, er
 	return list, err
 }
 
-// shownAge is -1 where the role may not see it.
+// shownAge is -1 for an age hidden from the role.
 func shownAge(w catalog.Writer) time.Duration {
 	if w.Age == nil {
 		return -1
@@ -60,8 +60,8 @@ func describeTransactions(list []catalog.Writer) string {
 	return strings.Join(texts, ", ")
 }
 
-// endTransactions are the statements that end them; a prepared one can only be
-// ended in its own database.
+// endTransactions are the statements to end transactions; a prepared transaction
+// ends only in its own database.
 func endTransactions(list []catalog.Writer) []string {
 	var sql []string
 	for _, t := range list[:min(len(list), mostTransactions)] {

@@ -13,10 +13,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// refuseTwin is SQL that refuses to create the table beside one whose name
+// refuseTwin is SQL refusing to create the table beside a table whose name
 // differs in upper and lower case only: the application would go on to write to
-// that one, and the connector would read an empty table. The SQL does nothing
-// where the table is there.
+// the old table, and the connector would read an empty table. With the table
+// there, the SQL does nothing.
 func refuseTwin(t pg.Table) string {
 	return "DO " + pgsql.Dollars("setup", strings.NewReplacer(
 		"{{schema}}", pgsql.Literal(t.Schema), "{{name}}", pgsql.Literal(t.Name)).Replace(` DECLARE

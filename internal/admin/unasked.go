@@ -11,13 +11,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// unasked collects what a cluster could not be asked for, while it told the rest.
+// unasked collects the parts of a cluster without an answer, beside the answers of the rest.
 type unasked struct {
 	of   []string
 	last error
 }
 
-// take returns nil where err is about a part of the answers only, and notes that part.
+// take returns nil for an err about a part of the answers only, and notes the part.
 func (u *unasked) take(err error) error {
 	part, ok := errors.AsType[*broker.Partly](err)
 	if !ok {
@@ -48,7 +48,7 @@ func (u *unasked) err(cfg sink.Options) error {
 	}
 }
 
-// partly is the error of a list of transactions that lacks those of which no broker tells.
+// partly is the error of a list of transactions without those no broker tells of.
 type partly struct{ err error }
 
 // Error implements error.

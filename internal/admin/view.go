@@ -15,22 +15,22 @@ import (
 )
 
 // view is the state of checkpoint and database. The parts are read in the order
-// that checkpoint.Server asks for, so the progress of a running connector does
-// not look like a loss: slot, checkpoint, server.
+// of checkpoint.Server, so the progress of a running connector does not look like
+// a loss: slot, checkpoint, server.
 type view struct {
 	catalog.View
 	stored *checkpoint.Checkpoint // nil: none
 	looked bool                   // for a checkpoint, without an error
-	gone   error                  // why the checkpoint that there was is not there
-	epoch  int64                  // that is stored; 0: none
-	// begun is a Beginning: the store says that nobody has read the slot yet.
+	gone   error                  // why the former checkpoint is missing
+	epoch  int64                  // stored; 0: none
+	// begun is a Beginning: the store's note that nobody has read the slot yet.
 	begun  *checkpoint.Checkpoint
 	server catalog.Server
 	// mismatch is why the connector cannot go on from the checkpoint, if so.
 	mismatch error
 }
 
-// view reads all three parts. A nil store is one that is not there yet.
+// view reads all three parts. A nil store does not exist yet.
 func (s *session) view(ctx context.Context, store checkpoint.Store) (*view, error) {
 	v := &view{looked: true}
 	if err := v.ReadSlot(ctx, s.conn, s.source()); err != nil {
@@ -104,7 +104,7 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 			return err
 		}
 	}
-	if v.stored != nil && (v.Publication == nil || v.Unfit() != nil) { // which says more than the comparison of the publication would
+	if v.stored != nil && (v.Publication == nil || v.Unfit() != nil) { // says more than the comparison of the publication would
 		seen.Publication = v.stored.Publication
 	}
 	unread := v.mismatch
@@ -147,7 +147,7 @@ func (s *session) compare(ctx context.Context, v *view, seen checkpoint.Server) 
 	return s.source().MissingPublication(ctx, s.conn, v.read())
 }
 
-// read is the fingerprint of the publication that was read; "" for none.
+// read is the fingerprint of the publication read; "" for none.
 func (v *view) read() string {
 	if v.stored == nil {
 		return ""
@@ -155,8 +155,8 @@ func (v *view) read() string {
 	return v.stored.Publication
 }
 
-// mistaken is the error of a publication that the configuration names wrongly:
-// the right one is there, so nothing is lost.
+// mistaken is the error of a wrong publication in the configuration: the right
+// publication is there, so nothing is lost.
 func (v *view) mistaken() error {
 	if missing, ok := errors.AsType[*catalog.MissingPublication](v.mismatch); ok && missing.Meant != "" {
 		return v.mismatch
@@ -185,7 +185,7 @@ func (v *view) elsewhere() bool {
 	return v.stored != nil && v.stored.Made && (v.stored.SystemID != v.server.SystemID || v.stored.Database != v.server.Database)
 }
 
-// scope is that of a checkpoint of the configuration.
+// scope is the checkpoint's scope in the configuration.
 func (s *session) scope() string {
 	c := s.cfg.Source
 	return checkpoint.Scope(c.Tables, c.Mode == config.ModeMessage, c.MessagePrefix)
