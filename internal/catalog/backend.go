@@ -8,14 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Terminate ends a server process, unless that has ended by itself.
+// Terminate ends a server process, unless it has ended by itself.
 func Terminate(ctx context.Context, conn *pgx.Conn, pid int32) error {
 	_, err := conn.Exec(ctx, "SELECT pg_terminate_backend($1)", pid)
 	return err
 }
 
-// Cancel ends the statement of a server process, unless that has ended by
-// itself.
+// Cancel ends the statement of a server process.
 func Cancel(ctx context.Context, conn *pgx.Conn, pid int32) error {
 	_, err := conn.Exec(ctx, "SELECT pg_cancel_backend($1)", pid)
 	return err
@@ -28,7 +27,7 @@ type Client struct {
 }
 
 // ReadClient reads the client of a server process; ok is false for a process
-// that has ended, or is another role's.
+// ended or of another role.
 func ReadClient(ctx context.Context, conn *pgx.Conn, pid int32) (c Client, ok bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT application_name = current_setting('application_name'), COALESCE(host(client_addr), 'a Unix socket')

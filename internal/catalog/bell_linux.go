@@ -10,13 +10,13 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/unwatched"
 )
 
-// bell reads a socket, and waits for it in the runtime's poller, which hears of
-// the socket only during the wait.
+// bell reads a socket, and waits for bytes in the runtime's poller, which hears
+// of the socket only during the wait.
 //
-// It is an epoll instance of one socket, which is itself in the runtime's
-// (epoll instances may be nested: epoll(7)). It is armed for a wait, and rings
-// once. A thread blocked in the socket would be woken as well, but the runtime
-// watches such a thread, at a cost of some thousand wake-ups a second.
+// It is an epoll instance of a single socket, itself in the runtime's (epoll
+// instances may be nested: epoll(7)). It is armed for a wait, and rings once. A
+// thread blocked in the socket would be woken as well, but the runtime watches
+// such a thread, at a cost of some thousand wake-ups a second.
 type bell struct {
 	socket int
 	file   *os.File // the epoll instance
@@ -30,7 +30,7 @@ func newBell(socket int) (*bell, error) {
 		return nil, err
 	}
 	err = errors.Join(
-		unix.SetNonblock(fd, true), // otherwise os.NewFile leaves it out of the poller
+		unix.SetNonblock(fd, true), // otherwise os.NewFile leaves fd out of the poller
 		unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, socket, &unix.EpollEvent{}),
 	)
 	if err != nil {
@@ -44,7 +44,7 @@ func newBell(socket int) (*bell, error) {
 	return b, nil
 }
 
-// read reads what is there, or waits for bytes until the deadline of the bell's
+// read reads present bytes, or waits for bytes until the deadline of the bell's
 // file. 0 means the end.
 func (b *bell) read(p []byte) (n int, err error) {
 	waited := b.raw.Read(func(epoll uintptr) bool {
@@ -62,7 +62,7 @@ func (b *bell) read(p []byte) (n int, err error) {
 			return true
 		}
 		// Bytes from before may not ring: the kernel tells the outer instance
-		// nothing of a socket that is already on the inner one's list.
+		// nothing of a socket already on the inner instance's list.
 		n, err = unwatched.Receive(b.socket, p)
 		return !errors.Is(err, unix.EAGAIN)
 	})

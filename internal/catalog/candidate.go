@@ -18,9 +18,9 @@ const (
 	CandidateReady       CandidateState = "ready"       // a copy of the slot, to go on from
 	CandidateTemporary   CandidateState = "temporary"   // a copy a promotion drops
 	CandidateInvalidated CandidateState = "invalidated" // a copy no longer readable
-	CandidateStale       CandidateState = "stale"       // a copy that is not moved on
-	CandidateBlocked     CandidateState = "blocked"     // a slot of that name keeps the copy away
-	CandidateHeld        CandidateState = "held"        // a copy from which nothing would be sent
+	CandidateStale       CandidateState = "stale"       // a copy at a standstill
+	CandidateBlocked     CandidateState = "blocked"     // a slot of the same name keeps the copy away
+	CandidateHeld        CandidateState = "held"        // a copy held back: nothing would be sent
 	CandidateMissing     CandidateState = "missing"     // no slot
 	CandidateUnsupported CandidateState = "unsupported" // a version without copies of slots
 	CandidateApart       CandidateState = "apart"       // no standby of the slot's server
@@ -58,7 +58,7 @@ type original struct {
 	physical []string // slots for standbys
 }
 
-// standing is what a server that a failover may go to tells of itself.
+// standing is the answer of a possible new primary about itself.
 type standing struct {
 	server   Server
 	instance Instance
@@ -97,7 +97,7 @@ func (p original) judge(s standing) Candidate {
 	return Candidate{State: CandidateMissing, Text: "has no copy of the slot: " + text, Remedy: remedy}
 }
 
-// uncopied is a standby of a version that copies no slots.
+// uncopied is a standby of a version without copies of slots.
 func (p original) uncopied(s standing) Candidate {
 	c := Candidate{State: CandidateUnsupported,
 		Text:   fmt.Sprintf("has no copy of the slot, as PostgreSQL %d copies none to standbys: after a failover to it the connector ends with exit code 3", s.server.Major()),
@@ -112,7 +112,7 @@ func (p original) uncopied(s standing) Candidate {
 	return c
 }
 
-// left is the slot on the former primary, if the new one had no copy: nothing
+// left is the slot on the former primary, if the new primary had no copy: nothing
 // else has everything committed since.
 func (p original) left(s standing) Candidate {
 	return Candidate{State: CandidateBlocked,
@@ -121,7 +121,7 @@ func (p original) left(s standing) Candidate {
 			"SELECT pg_drop_replication_slot(" + pgsql.Literal(s.slot.Name) + ");"}
 }
 
-// unmarked is a slot of that name which the server has, but has not copied.
+// unmarked is a slot of the same name on the server, but not a copy.
 func (p original) unmarked(s standing) Candidate {
 	c := Candidate{State: CandidateBlocked}
 	behind := p.behind(s, &c)
@@ -168,7 +168,7 @@ func (p original) copied(s standing) Candidate {
 	return c
 }
 
-// behind notes how far the server's slot is behind, and says it.
+// behind notes the distance of the server's slot, and says it.
 func (p original) behind(s standing, c *Candidate) string {
 	bytes := max(0, int64(p.slot.ConfirmedFlush)-int64(s.slot.ConfirmedFlush))
 	c.Behind = &bytes
@@ -178,8 +178,7 @@ func (p original) behind(s standing, c *Candidate) string {
 // askTheServer is how to find out why there is no copy.
 const askTheServer = "; if it does not come, that server's log says why, and so does, as a role with REPLICATION: SELECT pg_sync_replication_slots();"
 
-// reason says why there is no copy. There is no remedy for a slot that is not
-// there yet.
+// reason says why there is no copy. A slot still missing has no remedy.
 func (p original) reason(s standing) (text, remedy string) {
 	text, remedy = p.hindrance(s)
 	switch {
@@ -193,8 +192,7 @@ func (p original) reason(s standing) (text, remedy string) {
 	return "it has not come yet", "wait a moment" + askTheServer
 }
 
-// hindrance is the setting that keeps a copy from being made or moved on, ""
-// for none.
+// hindrance is the setting against making or moving a copy, "" for none.
 func (p original) hindrance(s standing) (text, remedy string) {
 	set := func(name, value string) string {
 		return "on that server: ALTER SYSTEM SET " + name + " = " + value + "; SELECT pg_reload_conf();"
@@ -215,7 +213,7 @@ func (p original) hindrance(s standing) (text, remedy string) {
 			"on the primary: SELECT pg_create_physical_replication_slot(" + pgsql.Literal(s.slotName) + ", true);"
 	case s.dbname != nil && !*s.dbname:
 		add := "add it, as it is otherwise: " + set("primary_conninfo", "'… dbname="+p.server.Database+"'")
-		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // which would take precedence over what a tool writes later
+		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // takes precedence over later writes of a tool
 			add = "on that server, add dbname=" + p.server.Database + " to it in " + s.conninfoFile + "; then SELECT pg_reload_conf();"
 		}
 		return "its primary_conninfo has no dbname", add + " (a tool that writes primary_conninfo may take it out again: docs/how-to/patroni.md)"
@@ -223,7 +221,7 @@ func (p original) hindrance(s standing) (text, remedy string) {
 	return "", ""
 }
 
-// MakeFailoverSlot is how a slot becomes one that standbys copy.
+// MakeFailoverSlot makes a slot a slot for standbys to copy.
 func MakeFailoverSlot(slot Slot) string {
 	return "while nobody reads it: psql 'dbname=" + slot.Database + " replication=database' -c 'ALTER_REPLICATION_SLOT " + pgsql.Name(slot.Name) + " (FAILOVER true)'"
 }

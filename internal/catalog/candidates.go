@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// candidatePatience bounds the look at a single server: the next one waits for
-// it.
+// candidatePatience bounds the look at a single server: the next waits for the
+// end.
 const candidatePatience = 5 * time.Second
 
 // Candidates are the addresses of the servers a failover may go to.
@@ -27,8 +27,8 @@ type Candidates struct {
 	hosts []*pgconn.Config
 }
 
-// FindCandidates are the servers to which the URL and standbys (host or
-// host:port) lead now.
+// FindCandidates are the servers behind the URL and standbys (host or host:port)
+// now.
 func FindCandidates(ctx context.Context, url string, standbys []string) (*Candidates, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -45,9 +45,9 @@ func FindCandidates(ctx context.Context, url string, standbys []string) (*Candid
 // Several reports whether there are at least two.
 func (c *Candidates) Several() bool { return len(c.hosts) > 1 }
 
-// Read asks each in turn with the URL's login, and says how a failover to it
-// would find the slot. conn is to the slot's own server. A server not answering
-// is a CandidateUnknown.
+// Read asks each in turn with the URL's login, and says how a failover there
+// would find the slot. conn is to the slot's own server. A server without an
+// answer is a CandidateUnknown.
 func (c *Candidates) Read(ctx context.Context, conn *pgx.Conn, slot string) (list []Candidate, err error) {
 	own, err := readOriginal(ctx, conn, slot)
 	if err != nil {
@@ -99,7 +99,7 @@ func candidateHosts(ctx context.Context, cfg *pgconn.Config, standbys []string) 
 	return all
 }
 
-// inPlaceOf is the configuration of a host with another address in its place.
+// inPlaceOf is the configuration of a host with another address.
 func inPlaceOf(cfg *pgconn.Config, address string) *pgconn.Config {
 	host, port := splitHost(address)
 	there := *cfg
@@ -112,8 +112,8 @@ func inPlaceOf(cfg *pgconn.Config, address string) *pgconn.Config {
 	return &there
 }
 
-// certifiedAs wants the host's name in the server's certificate, where one is
-// wanted.
+// certifiedAs wants the host's name in the server's certificate, if a
+// certificate is wanted.
 func certifiedAs(cfg *tls.Config, host string) *tls.Config {
 	if cfg == nil || cfg.ServerName == "" {
 		return cfg
@@ -190,7 +190,7 @@ func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing,
 			s.awaited = append(s.awaited, awaited.Name)
 		}
 	}
-	// primary_conninfo is not listed for a role that may not see it.
+	// primary_conninfo is not listed for a role without the right to see it.
 	err = conn.QueryRow(ctx, `
 		SELECT COALESCE(current_setting('sync_replication_slots', true) = 'on', false),
 		       current_setting('hot_standby_feedback') = 'on',

@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// convertible are the encodings with an equivalent in UTF-8 for each character:
-// the server converts them. SQL_ASCII says nothing of its bytes, see
+// convertible are the encodings with an equivalent in UTF-8 for each character,
+// converted by the server. SQL_ASCII says nothing of its bytes, see
 // clientEncoding.
 var convertible = []string{"UTF8", "SQL_ASCII", "LATIN1", "LATIN2", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10",
 	"ISO_8859_5", "KOI8R", "KOI8U", "WIN866", "WIN1256"}
@@ -34,7 +34,7 @@ const (
 		` generate_series(161, 254) a, generate_series(161, 254) b GROUP BY p, a`
 )
 
-// gaps are the encodings with characters that have no equivalent.
+// gaps are the encodings with characters without an equivalent.
 var gaps = map[string]string{
 	"LATIN3": oneByte, "ISO_8859_6": oneByte, "ISO_8859_7": oneByte, "ISO_8859_8": oneByte,
 	"WIN874": oneByte, "WIN1250": oneByte, "WIN1251": oneByte, "WIN1252": oneByte, "WIN1253": oneByte, "WIN1254": oneByte,
@@ -44,13 +44,12 @@ var gaps = map[string]string{
 
 const remedyEncoding = "move the data to a database in UTF8 (pg_dump --encoding=UTF8)"
 
-// charsets are those this process has asked for, by name. PostgreSQL's
-// conversions are the same on each server.
+// charsets are those asked for by this process, by name. PostgreSQL's conversions
+// are the same on each server.
 var charsets sync.Map
 
-// ReadCharset returns how text of the database is converted: nil where the
-// server converts it. An inconvertible encoding is an error of class
-// failure.Config.
+// ReadCharset returns the conversion of the database's text: nil for a conversion
+// by the server. An inconvertible encoding is an error of class failure.Config.
 func ReadCharset(ctx context.Context, conn *pgx.Conn) (*pg.Charset, error) {
 	name := conn.PgConn().ParameterStatus("server_encoding")
 	if slices.Contains(convertible, name) {
@@ -128,8 +127,7 @@ func parseConversion(name, text string) (*pg.Charset, error) {
 	return pg.NewCharset(name, forms), nil
 }
 
-// SendAsStored is the statement by which text arrives in the charset; "" for
-// nil.
+// SendAsStored is the statement for text in the charset; "" for nil.
 func SendAsStored(c *pg.Charset, local bool) string {
 	if c == nil {
 		return ""

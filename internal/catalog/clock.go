@@ -33,9 +33,9 @@ func Now(ctx context.Context, conn *pgx.Conn) (time.Time, error) {
 	return time.UnixMicro(micros), nil
 }
 
-// WALAge is how long ago the server last wrote to the file of the log that has
-// the position: what is there is at least as old. Unknown where the file is
-// gone, or the role lacks pg_monitor.
+// WALAge is the time since the server last wrote to the log's file with the
+// position: the position is at least as old. Unknown if the file is gone, or the
+// role lacks pg_monitor.
 func WALAge(ctx context.Context, conn *pgx.Conn, at pg.LSN) (age time.Duration, known bool, err error) {
 	var seconds *float64
 	err = conn.QueryRow(ctx, `

@@ -9,8 +9,8 @@ import (
 const closePatience = time.Second
 
 // Close closes a connection, or a stream, with nothing pending. It does nothing
-// for the zero value. Errors do not matter: the server ends what the connection
-// held in any case.
+// for the zero value. Errors do not matter: the server frees the connection's
+// locks and slots in any case.
 func Close[C interface {
 	comparable
 	Close(context.Context) error

@@ -56,8 +56,8 @@ func ReadColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (rel *pg.R
 }
 
 // ReadSent describes a table as the stream announces it through the publication
-// or, without any, through one CreatePublication would make; ok is false where
-// there is no such table.
+// or, without any, through a publication of CreatePublication; ok is false
+// without such a table.
 func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication string) (rel *pg.Relation, ok bool, err error) {
 	rel, columns, err := readColumns(ctx, conn, table)
 	if rel == nil || err != nil {
@@ -78,8 +78,8 @@ func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication s
 	return rel, true, nil
 }
 
-// withholds returns why a column of a published table is not in the stream, and
-// the remedy; "" if it is.
+// withholds returns the reason for the absence of a published table's column from
+// the stream, and the remedy; "" for a column in the stream.
 func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, remedy string) {
 	const another = "name a column that is not generated, or have the application write this one"
 	list := p.ColumnList(t)
@@ -102,8 +102,8 @@ func (p Publication) withholds(t pg.Table, c tableColumn, major int) (because, r
 	return "", ""
 }
 
-// readColumns reads all columns, and also a relation that has none yet; nil
-// where there is no such table.
+// readColumns reads all columns, also of a relation without columns; nil without
+// such a table.
 func readColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (*pg.Relation, []tableColumn, error) {
 	info, ok, err := ReadTable(ctx, conn, table)
 	if err != nil || !ok {

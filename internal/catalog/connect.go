@@ -28,9 +28,9 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return ConnectBeside(ctx, url, nil)
 }
 
-// ConnectBeside is Connect to the address a stream comes from. It does not ask
+// ConnectBeside is Connect to the address a stream comes from, without asking
 // other hosts of the URL. If the URL no longer leads to the address, or at is
-// nil, as Connect.
+// nil, it is Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -45,8 +45,8 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 }
 
 // ConnectStore opens an ordinary connection for other purposes than reading
-// events, under a name of its own and with run-time parameters. Otherwise it is
-// as Connect.
+// events, with a separate name and run-time parameters. Otherwise it is as
+// Connect.
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -60,7 +60,7 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 	return open(ctx, cfg, env, answerTimeout)
 }
 
-// ordinary is the environment of an ordinary connection. A statement that waits
+// ordinary is the environment of an ordinary connection. A statement waiting
 // for a lock fails before the server counts as silent. In the URL an operator
 // may set another lock_timeout or statement_timeout.
 func ordinary(cfg *pgconn.Config) environment {
@@ -74,8 +74,8 @@ func ordinary(cfg *pgconn.Config) environment {
 }
 
 // ConnectReplication opens a logical replication connection (a walsender). The
-// errors carry a failure.Class. It has no lock_timeout, not even the role's,
-// because the creation of a slot waits for transactions by their locks.
+// errors carry a failure.Class. The session has no lock_timeout, not even the
+// role's: the creation of a slot waits for transactions by their locks.
 // Otherwise it is as Connect, until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
 	cfg, err := parse(url)

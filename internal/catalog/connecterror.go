@@ -57,19 +57,19 @@ func connectFailed(err error, cfg *pgconn.Config) error {
 // (postinit.c).
 const routineConnect = "CheckMyDatabase"
 
-// routineEncoding refuses a client_encoding to which the database's cannot be
-// converted (mbutils.c).
+// routineEncoding refuses a client_encoding without a conversion from the
+// database's (mbutils.c).
 const routineEncoding = "InitializeClientEncoding"
 
-// remedyPooler is for the answer of a pooler that takes no start-up parameters
-// of ours. PostgreSQL itself answers so only to foreign clients.
+// remedyPooler is for the answer of a pooler refusing our start-up parameters.
+// PostgreSQL itself answers so only to foreign clients.
 const remedyPooler = "what answers is a pooler, as PgBouncer: " + ConnectDirectly
 
-// ConnectDirectly is the remedy for what a pooler cannot do.
+// ConnectDirectly is the remedy for the limits of a pooler.
 const ConnectDirectly = "connect to PostgreSQL directly, and not through a pooler, as only PostgreSQL has replication connections; or set source.mode: poll"
 
-// badParameter are the codes of a server that does not take a setting, or its
-// value, from the connection string.
+// badParameter are the codes of a server refusing a setting of the connection
+// string, or the setting's value.
 var badParameter = []string{pgerrcode.UndefinedObject, pgerrcode.InvalidParameterValue, pgerrcode.CantChangeRuntimeParam}
 
 // connectError is a pgconn.ConnectError with another text.
@@ -81,8 +81,8 @@ type connectError struct {
 func (e *connectError) Error() string { return e.text }
 func (e *connectError) Unwrap() error { return e.err }
 
-// attempts lists the faults, each once. A refusal of TLS that only led to the
-// next attempt is left out. refusedTLS reports that this was the only fault.
+// attempts lists the faults, each once. A refusal of TLS with a next attempt is
+// left out. refusedTLS reports such a refusal as the only fault.
 func attempts(err error) (texts []string, refusedTLS bool) {
 	for _, e := range failure.Split(err) {
 		for line := range strings.SplitSeq(e.Error(), "\n") {
@@ -92,7 +92,7 @@ func attempts(err error) (texts []string, refusedTLS bool) {
 			}
 		}
 	}
-	// By the text, which is pgconn's own: it has no type for that.
+	// By pgconn's own text, for lack of a type.
 	answered := slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
 		return strings.Contains(s, "server refused TLS connection")
 	})

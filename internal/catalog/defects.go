@@ -4,7 +4,7 @@ import "fmt"
 
 // Defect is a fault of some minor versions of PostgreSQL.
 type Defect struct {
-	// Text says what it does to the connector's events.
+	// Text names the effect on the connector's events.
 	Text string
 	// Fixed is the oldest version of the same major without it.
 	Fixed int
@@ -26,8 +26,8 @@ const (
 	growsMemory = "many changes of the catalogs beside long transactions can make the walsender take gigabytes, and then fail at each try (SQLSTATE XX000)"
 )
 
-// Defects are the known faults that concern us in a server of the version,
-// server_version_num.
+// Defects are the known faults of a server of the version, server_version_num,
+// with an effect on us.
 func Defects(version int) (found []Defect) {
 	for _, d := range defects {
 		if version >= d.from && version < d.fixed {
@@ -40,7 +40,7 @@ func Defects(version int) (found []Defect) {
 // versionText names a version as PostgreSQL does: 17.5.
 func versionText(version int) string { return fmt.Sprintf("%d.%d", version/10000, version%10000) }
 
-// Describe says it of a server of the version, and names the way out.
+// Describe describes the fault in a server of the version, and names the way out.
 func (d Defect) Describe(version int) (text, remedy string) {
 	return "PostgreSQL " + versionText(version) + " has a defect: " + d.Text,
 		"upgrade to " + versionText(d.Fixed) + " or a later minor version; it needs no dump and no new slot"

@@ -1,7 +1,6 @@
-// Package catalog asks PostgreSQL: how to connect, which server, slot,
-// publication and tables there are and whether they fit, and the rows of a
-// snapshot. run, check, status and setup all ask here, so all get the same
-// answer.
+// Package catalog asks PostgreSQL: how to connect, about the server, its slots,
+// publications and tables and their fitness, and for the rows of a snapshot. run,
+// check, status and setup all ask here, so all get the same answer.
 //
 // Invariants:
 //

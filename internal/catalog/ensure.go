@@ -8,11 +8,10 @@ import (
 )
 
 // hasIdentity is the SQL condition that rows of pg_class c, of its partitions
-// and of the tables that inherit from it can be named in an update or delete:
+// and of the tables inheriting from it can be named in an update or delete:
 // TableInfo.ReplicaIdentity. PostgreSQL refuses a published UPDATE or DELETE of
-// any other table, and looks at the partition the row is in. A partition made
-// later has the default identity, and so the primary key of the partitioned
-// table or none.
+// any other table, and looks at the row's partition. A later partition has the
+// default identity, and so the primary key of the partitioned table or none.
 var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
            WITH RECURSIVE below AS (
                SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = c.oid
@@ -20,9 +19,8 @@ var hasIdentity = "(" + ownIdentity("c") + ` AND NOT EXISTS (
            SELECT FROM below b JOIN pg_class leaf ON leaf.oid = b.inhrelid
             WHERE leaf.relkind = 'r' AND NOT ` + ownIdentity("leaf") + "))"
 
-// ownIdentity is hasIdentity of a single table: the whole row, or a key that is
-// checked at once. From 18 on, a generated column in it counts as not
-// published.
+// ownIdentity is hasIdentity of a single table: the whole row, or a key checked
+// at once. From 18 on, a key with a generated column counts as unpublished.
 func ownIdentity(class string) string {
 	return strings.ReplaceAll(`CASE CASE {{c}}.relkind WHEN 'p' THEN 'd' ELSE {{c}}.relreplident END
            WHEN 'n' THEN false
@@ -42,9 +40,9 @@ const IdentityRemedy = "give it, and each of its partitions, a primary key that 
 
 // EnsurePublicationSQL creates the publication as CreatePublication does, or
 // adds missing tables to an existing publication. The block looks at the tables
-// itself, so it does the same for every user and at any time. A table whose
-// UPDATEs PostgreSQL would refuse from then on is refused (SQLSTATE 55000, with
-// a hint).
+// itself, so it does the same for every user and at any time. The block refuses
+// a table whose UPDATEs PostgreSQL would refuse from then on (SQLSTATE 55000,
+// with a hint).
 func EnsurePublicationSQL(name string, tables []pg.Table) string {
 	if len(tables) == 0 {
 		return "DO " + pgsql.Dollars("setup", " BEGIN\n"+
@@ -113,9 +111,9 @@ BEGIN
     END IF;
 END `
 
-// EnsureSlotSQL creates the slot as CreateSlot does with SlotOptions{Failover:
-// true}, where there is none. It must not share a transaction with statements
-// that write.
+// EnsureSlotSQL creates a missing slot as CreateSlot does with
+// SlotOptions{Failover: true}. It must not share a transaction with writing
+// statements.
 func EnsureSlotSQL(name string) string {
 	slot := pgsql.Literal(name) + ", " + pgsql.Literal(Plugin)
 	return "DO " + pgsql.Dollars("setup", " BEGIN\n"+

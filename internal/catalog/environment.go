@@ -15,14 +15,14 @@ import (
 
 // environment has the settings of our sessions, by the parameter's name. Roles,
 // databases, servers and login event triggers (PostgreSQL 17) have settings of
-// their own, which would change values, end transactions, or put functions of
-// somebody else in the place of PostgreSQL's.
+// their own: these would change values, end transactions, or replace
+// PostgreSQL's functions by somebody else's.
 type environment map[string]string
 
 // everywhere is the environment of each session.
 var everywhere = textForm.joined(lasting)
 
-// lasting is the part that does not concern values.
+// lasting is the part without an effect on values.
 var lasting = undisturbed.joined(afterLogin)
 
 // textForm makes the text form of values independent of other settings
@@ -40,8 +40,8 @@ var textForm = environment{
 }
 
 // undisturbed lets statements and transactions take their time, and write. Each
-// wait of ours has its own limit, see line. For a walsender each transaction it
-// decodes is a transaction of its own, which transaction_timeout ends.
+// wait of ours has its own limit, see line. For a walsender each decoded
+// transaction is a transaction of its own, ended by transaction_timeout.
 var undisturbed = environment{
 	"statement_timeout":                   "0",
 	"idle_in_transaction_session_timeout": "0",
@@ -52,8 +52,8 @@ var undisturbed = environment{
 }
 
 // afterLogin cannot be sent with the login: servers before 17 have no
-// transaction_timeout. The search path of the login tells where the
-// checkpoint's table is, if its name has no schema (see OwnPath).
+// transaction_timeout. The search path of the login leads to the checkpoint's
+// table, if its name has no schema (see OwnPath).
 var afterLogin = environment{
 	"transaction_timeout": "0",
 	"search_path":         "pg_catalog, pg_temp",
@@ -72,8 +72,8 @@ func (e environment) joined(others ...environment) environment {
 }
 
 // sql is the statement setting the environment: for the session, or until the
-// transaction ends. It names all functions with their schema, because the
-// search path before it may be anybody's. The server may lack a parameter.
+// transaction ends. It names all functions with their schema: the search path
+// before may be anybody's. The server may lack a parameter.
 func (e environment) sql(local bool) string {
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -88,7 +88,7 @@ func (e environment) sql(local bool) string {
 }
 
 // clientEncoding is UTF8. Only a database in SQL_ASCII, without a known
-// encoding, gives the bytes as they are: asked for UTF8 it would convert
+// encoding, gives the bytes as they are: asked for UTF8 the server would convert
 // nothing, but end the stream at each invalid byte of any published table.
 // Package transform judges the row.
 const clientEncoding = "CASE WHEN pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.=) 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END"

@@ -102,8 +102,8 @@ func (l *textLSN) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ReadSlot reads the state of a slot; ok is false where there is none. It comes
-// as JSON, so one query serves every version.
+// ReadSlot reads the state of a slot; ok is false for a missing slot. The state
+// comes as JSON, so one query serves every version.
 func ReadSlot(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok bool, err error) {
 	var raw []byte
 	err = conn.QueryRow(ctx, `SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = $1`, name).Scan(&raw)
@@ -119,7 +119,7 @@ func ReadSlot(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok b
 	return slot, true, nil
 }
 
-// WasRead reports whether a slot was read since it was made. The server counts
+// WasRead reports whether a slot was read since its creation. The server counts
 // reads, and forgets the count in a crash: false proves nothing.
 func WasRead(ctx context.Context, conn *pgx.Conn, name string) (read bool, err error) {
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication_slots WHERE slot_name = $1 AND total_txns > 0)`, name).Scan(&read)
@@ -159,7 +159,7 @@ type SlotOptions struct {
 // CreateSlot creates a logical pgoutput slot on a replication connection and
 // returns the first position and, if asked for, the name of the snapshot there.
 // version is Server.Version. It blocks until every running transaction has
-// ended, prepared ones included; canceling ctx closes the connection. The
+// ended, including prepared ones; canceling ctx closes the connection. The
 // publication must exist before, or decoding the log between the two fails.
 func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int, opts SlotOptions) (consistent pg.LSN, snapshot string, err error) {
 	r, err := pglogrepl.ParseCreateReplicationSlot(conn.Exec(ctx, createSlotCommand(name, version, opts)))
@@ -173,7 +173,7 @@ func CreateSlot(ctx context.Context, conn *pgconn.PgConn, name string, version i
 	return consistent, r.SnapshotName, nil
 }
 
-// createSlotCommand uses the syntax of 14, which later servers still take, or
+// createSlotCommand uses the syntax of 14, still valid for later servers, or
 // for FAILOVER the option list of 15.
 func createSlotCommand(name string, version int, opts SlotOptions) string {
 	sql := "CREATE_REPLICATION_SLOT " + pgsql.Name(name)

@@ -17,10 +17,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Snapshot says which rows of a table to read, and how they are numbered.
+// Snapshot selects the rows of a table to read, and their numbers.
 type Snapshot struct {
-	// Name is that of an exported snapshot, as by CreateSlot. Empty means what
-	// is visible now.
+	// Name is that of an exported snapshot, as by CreateSlot. Empty means the rows
+	// visible now.
 	Name  string
 	Table pg.Table
 	// Relation describes the table, as by ReadColumns; its columns are read in
@@ -46,17 +46,16 @@ type Snapshot struct {
 }
 
 // ReadSnapshot reads the table's rows in the text form of the stream and calls
-// fn for each as an insert. The order is that of the primary key where that
-// grows with time (an integer, or UUIDs all of version 7), and otherwise that
-// in which the rows lie in the table. The row passed to fn is valid during the
-// call, the bytes of its values for good. CommitTime is the time of the
-// snapshot, as a row's own is not recorded.
+// fn for each as an insert. The order is that of the primary key if the key
+// grows with time (an integer, or UUIDs all of version 7), and otherwise the
+// physical order. The row passed to fn is valid during the call, the bytes of its
+// values for good. CommitTime is the time of the snapshot: a row's own is not
+// recorded.
 //
-// Memory stays at a single row, as rows are taken off the socket one by one; fn
-// may block for as long as it likes. conn is one of Connect, which sets the
-// text form; it runs one read-only transaction, ended before ReadSnapshot
-// returns. An error of fn is returned unwrapped and, as canceling ctx does,
-// closes conn.
+// Memory stays at a single row: rows are taken off the socket singly; fn may
+// block for any time. conn is from Connect, which sets the text form;
+// ReadSnapshot runs a read-only transaction, ended before ReadSnapshot returns.
+// An error of fn is returned unwrapped and, like canceling ctx, closes conn.
 func ReadSnapshot(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(*pg.Row) error) error {
 	return ReadRows(ctx, conn, s, func(row *pg.Row, _ [][]byte) error { return fn(row) })
 }
@@ -90,8 +89,8 @@ func ReadRows(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(row *pg.R
 	return err
 }
 
-// routineRowSecurity is where the server refuses to read a table of which a
-// policy would hide rows (rls.c). The code is that of any missing privilege.
+// routineRowSecurity is the server's routine refusing to read a table with rows
+// hidden by a policy (rls.c). The code is that of any missing privilege.
 const routineRowSecurity = "check_enable_rls"
 
 func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*pg.Row, [][]byte) error) error {
@@ -111,9 +110,9 @@ func inSnapshot(ctx context.Context, conn *pgconn.PgConn, s Snapshot, fn func(*p
 	return streamRows(ctx, conn, SendAsStored(s.Charset, true)+snapshotSelect(s, order), rowReader(s, at, fn))
 }
 
-// beginSnapshot also pins what the order depends on: a sequential scan starts
-// at the table's first page and is not shared out. Rows a policy would hide are
-// an error.
+// beginSnapshot also pins the order's conditions: a sequential scan starts at
+// the table's first page and is not shared out. Rows hidden by a policy are an
+// error.
 func beginSnapshot(ctx context.Context, conn *pgconn.PgConn, name string) (time.Time, error) {
 	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\n"
 	if name != "" {

@@ -18,11 +18,11 @@ import (
 )
 
 // quietSocket wraps a dial function so that the runtime's poller hears of its
-// connections only while somebody waits for them.
+// connections only during a wait for them.
 //
 // The poller would be told of every single send of the walsender, even without
-// a reader waiting, and in the sender's time: as a walsender sends each row by
-// itself, that costs a tenth to a quarter of its speed.
+// a reader waiting, and in the sender's time: as a walsender sends each row
+// separately, telling the poller costs a tenth to a quarter of its speed.
 func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -38,9 +38,9 @@ func quietSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// socket is a net.Conn outside the runtime's poller. Reads never block: one
-// that finds nothing waits for the bell. A write blocks its thread where the
-// socket is full; writes are few and small. Like every net.Conn it is safe for
+// socket is a net.Conn outside the runtime's poller. Reads never block: a read
+// without bytes waits for the bell. A write blocks its thread while the socket
+// is full; writes are few and small. Like every net.Conn it is safe for
 // concurrent use.
 type socket struct {
 	file          *os.File
@@ -52,7 +52,7 @@ type socket struct {
 }
 
 // newSocket moves conn's connection to a separate descriptor and closes conn,
-// which takes it off the poller.
+// taking it off the poller.
 func newSocket(conn net.Conn) (*socket, error) {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -87,7 +87,7 @@ func newSocket(conn net.Conn) (*socket, error) {
 	return s, nil
 }
 
-// writeTick is how late a blocked write may notice its deadline.
+// writeTick is the longest delay of a blocked write in noticing its deadline.
 const writeTick = 50 * time.Millisecond
 
 func makeBlocking(fd int) error {
@@ -103,7 +103,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.bell.read(b)
 	switch {
 	case n > 0:
-	case s.closed.Load(): // the poller's error for it has no name
+	case s.closed.Load(): // the poller's error for a closed socket has no name
 		err = net.ErrClosed
 	case err == nil && len(b) > 0:
 		err = io.EOF
@@ -166,7 +166,7 @@ func (s *socket) SetReadDeadline(t time.Time) error { return s.bell.file.SetRead
 // SetWriteDeadline implements net.Conn.
 func (s *socket) SetWriteDeadline(t time.Time) error { s.write.set(t); return nil }
 
-// deadline is a time that may be set while it is read.
+// deadline is a time that may be set while being read.
 type deadline struct{ at atomic.Pointer[time.Time] }
 
 func (d *deadline) set(t time.Time) {

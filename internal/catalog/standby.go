@@ -11,7 +11,7 @@ import (
 // Sessions share these locks, so they keep nobody out. They only show, to every
 // role, the instances of a slot, and end with the session.
 const (
-	standbyLock = "cdc-outbox standby" // of a spare, for the slot it waits for
+	standbyLock = "cdc-outbox standby" // of a spare, for the slot awaited
 	readerLock  = "cdc-outbox reader"  // of the instance reading the slot, beside its stream
 )
 
@@ -39,8 +39,8 @@ const shown = `l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AN
 // Reader is the session of an instance that announces reading the slot.
 type Reader struct {
 	PID int32
-	// Silent is the time since the server last heard from it; 0 where the role
-	// may not see it.
+	// Silent is the time since the server last heard from the reader; 0 if hidden
+	// from the role.
 	Silent time.Duration
 }
 
@@ -62,8 +62,8 @@ func ReadReaders(ctx context.Context, conn *pgx.Conn, slot string) ([]Reader, er
 	return readers, nil
 }
 
-// Orphaned reports whether the slot is read by a process of ours, by its
-// application_name, although no instance announces reading it.
+// Orphaned reports whether a process of ours, by its application_name, reads the
+// slot, although no instance announces reading it.
 func Orphaned(ctx context.Context, conn *pgx.Conn, slot string) (is bool, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid

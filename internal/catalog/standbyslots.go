@@ -9,17 +9,17 @@ import (
 )
 
 // StandbySlot is a slot named by synchronized_standby_slots (PostgreSQL 17): a
-// failover slot is sent nothing that its standby does not have yet.
+// failover slot is sent only the log its standby already has.
 type StandbySlot struct {
 	Name     string
 	Exists   bool
 	Physical bool
-	Active   bool // a standby reads it
+	Active   bool // read by a standby
 	Lost     bool // invalidated
 }
 
-// Away says why nothing will get through because of the slot; "" where its
-// standby is there, and at most behind.
+// Away says why nothing will get through because of the slot; "" if its standby
+// is there, and at most behind.
 func (s StandbySlot) Away() string {
 	switch {
 	case !s.Exists:
@@ -34,7 +34,7 @@ func (s StandbySlot) Away() string {
 	return ""
 }
 
-// StandbyWait is what a failover slot waits for.
+// StandbyWait is a failover slot's wait for standbys.
 type StandbyWait struct {
 	Slots   []StandbySlot
 	Waiting bool // the process sending our slot waits for them now
@@ -51,7 +51,7 @@ func (w StandbyWait) Away() string {
 	return strings.Join(away, ", ")
 }
 
-// String says what is waited for.
+// String describes the wait.
 func (w StandbyWait) String() string {
 	if away := w.Away(); away != "" {
 		return "PostgreSQL sends nothing that the standbys in synchronized_standby_slots do not have: slot " + away
@@ -63,15 +63,15 @@ func (w StandbyWait) String() string {
 	return "PostgreSQL waits until the standbys in synchronized_standby_slots have the log that it is to send: " + strings.Join(names, ", ")
 }
 
-// Remedy is what to do about it.
+// Remedy ends the wait.
 func (w StandbyWait) Remedy() string {
 	return "start the standby, or have it read its slot (primary_slot_name); if it will not come back, name the slots of the standbys that are there: " +
 		"ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf(); (a failover to a standby that is not named may lose events)"
 }
 
-// ReadStandbyWait asks what the slot waits for: nothing for a slot without
-// failover, and before PostgreSQL 17. An error in the setting's names shows as
-// a slot that does not exist.
+// ReadStandbyWait reads the slot's wait: nothing for a slot without failover,
+// and before PostgreSQL 17. An error in the setting's names shows as a missing
+// slot.
 func ReadStandbyWait(ctx context.Context, conn *pgx.Conn, slot Slot) (w StandbyWait, err error) {
 	if !slot.Failover {
 		return w, nil
@@ -79,8 +79,7 @@ func ReadStandbyWait(ctx context.Context, conn *pgx.Conn, slot Slot) (w StandbyW
 	return readStandbyWait(ctx, conn, slot.ActivePID)
 }
 
-// ReadStandbySlots asks what a failover slot that is still to be created will
-// wait for.
+// ReadStandbySlots reads the wait of a failover slot still to be created.
 func ReadStandbySlots(ctx context.Context, conn *pgx.Conn) (StandbyWait, error) {
 	return readStandbyWait(ctx, conn, 0)
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SyncStandbys is what the server says of who must confirm before a commit
-// returns.
+// SyncStandbys is the server's setting for the confirmations a commit waits for.
 type SyncStandbys struct {
 	Setting     string // synchronous_standby_names
 	Application string // our application_name
 }
 
-// ReadSyncStandbys reads the setting on an ordinary connection, which has the
-// same application_name as a replication connection of the same URL.
+// ReadSyncStandbys reads the setting on an ordinary connection, with the same
+// application_name as a replication connection of the same URL.
 // (pg_stat_replication shows them only to roles with pg_read_all_stats.)
 func ReadSyncStandbys(ctx context.Context, conn *pgx.Conn) (s SyncStandbys, err error) {
 	err = conn.QueryRow(ctx, `SELECT current_setting('synchronous_standby_names'), current_setting('application_name')`).
@@ -32,12 +31,12 @@ func ReadSyncStandbys(ctx context.Context, conn *pgx.Conn) (s SyncStandbys, err 
 var standbyToken = regexp.MustCompile(`"(?:[^"]|"")*"|[()]|[^\s,()"]+`)
 
 // Ours reports whether the server takes a replication connection of ours for a
-// synchronous standby, or for a candidate. A walsender for logical replication
-// can be one, too.
+// synchronous standby, or for a candidate. Walsenders for logical replication
+// are included.
 func (s SyncStandbys) Ours() bool {
 	names := standbyToken.FindAllString(s.Setting, -1)
 	for i, name := range names {
-		if name == "(" { // before it is the method: FIRST 2, ANY 1, or a number
+		if name == "(" { // before: the method, FIRST 2, ANY 1, or a number
 			names = names[i+1:]
 			break
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// TableInfo is what the catalogs know of a table, apart from its columns.
+// TableInfo is a table in the catalogs, without its columns.
 type TableInfo struct {
 	pg.Table
 	OID         uint32
@@ -20,17 +20,16 @@ type TableInfo struct {
 	// by primary key, an index, or the whole row, in each partition, present and
 	// future.
 	ReplicaIdentity bool
-	// Publishable is false for what logical replication cannot read: views,
+	// Publishable is false for relations logical replication cannot read: views,
 	// foreign, unlogged and temporary tables.
 	Publishable bool
-	// Unlogged: it would be Publishable if it were logged.
+	// Unlogged: Publishable once logged.
 	Unlogged bool
-	// Ancestors are the partitioned tables it is a partition of, the nearest
-	// first.
+	// Ancestors are the partitioned tables above a partition, the nearest first.
 	Ancestors []pg.Table
-	// Unpublishable are its partitions, at any depth, that are not Publishable.
+	// Unpublishable are the partitions, at any depth, that are not Publishable.
 	Unpublishable []pg.Table
-	// Children are the tables that inherit from it, at any depth, and are no
+	// Children are the tables inheriting from the table, at any depth, without
 	// partitions. Their rows are seen in the table, and published under the
 	// child's name.
 	Children []pg.Table
@@ -56,11 +55,10 @@ func PartitionedOIDs(tables []TableInfo) (oids []uint32) {
 }
 
 // Only the catalogs are asked: functions such as pg_partition_tree take locks,
-// and would wait for a session that changes a partition. A partitioned table
-// has no rows of its own, so it does not matter if it is unlogged, which SET
-// LOGGED cannot mend before PostgreSQL 18. A table that is dropped during the
-// query is no reason to stop, although pg_relation_is_publishable does not know
-// it.
+// and would wait for a session changing a partition. A partitioned table has no
+// rows of its own: unlogged, it does no harm, and SET LOGGED cannot mend it
+// before PostgreSQL 18. A table dropped during the query is no reason to stop,
+// although unknown to pg_relation_is_publishable.
 var tableQuery = `
 WITH RECURSIVE named AS (
 	SELECT c.oid, c.relnamespace, c.relkind, c.relpersistence, ` + hasIdentity + ` AS identity FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -117,7 +115,7 @@ func ReadTable(ctx context.Context, conn *pgx.Conn, table pg.Table) (info TableI
 	return info, true, nil
 }
 
-// ReadTables looks up the tables of source.tables; for a missing one the error
+// ReadTables looks up the tables of source.tables; for a missing table the error
 // is that of Missing.
 func ReadTables(ctx context.Context, conn *pgx.Conn, tables []pg.Table) ([]TableInfo, error) {
 	infos := make([]TableInfo, len(tables))

@@ -16,7 +16,7 @@ import (
 
 // TimelineSwitch asks, on a replication connection, for the LSN where the
 // history of the server's timeline current left the timeline old. It is 0 if
-// old is no ancestor of current, as after a restore that went another way.
+// old is no ancestor of current, as after a restore along another way.
 func TimelineSwitch(ctx context.Context, conn *pgconn.PgConn, current, old int32) (pg.LSN, error) {
 	if current <= 1 {
 		return 0, nil // the first timeline has no history

@@ -15,9 +15,9 @@ import (
 // scramIterations is PostgreSQL's own number (scram_iterations).
 const scramIterations = 4096
 
-// Verifier is what a server stores of a password (RFC 5803, SCRAM-SHA-256), and
-// takes in place of it: so the password is not in the server's log, and in
-// nobody's history. Of other characters than ASCII's, clients and servers have
+// Verifier is the stored form of a password (RFC 5803, SCRAM-SHA-256), also
+// accepted in place of the password: so the password is not in the server's log,
+// and in nobody's history. For characters outside ASCII, clients and servers have
 // forms of their own.
 func Verifier(password string) (string, error) {
 	salt := make([]byte, 16)

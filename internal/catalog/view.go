@@ -12,17 +12,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Source is what a pipeline reads, by name.
+// Source names the tables, publication and slot of a pipeline.
 type Source struct {
 	Slot, Publication string
 	Tables            []pg.Table
-	// Needed returns the columns of a table that events cannot do without. An
-	// error means that the table's own columns do not suffice, which the stream
-	// tells.
+	// Needed returns the columns of a table events cannot do without. An error
+	// means that the table's own columns do not suffice; the stream tells.
 	Needed func(*pg.Relation) ([]string, error)
 }
 
-// View is what a server shows of a Source. For a comparison with a checkpoint,
+// View is a server's state of a Source. For a comparison with a checkpoint,
 // read the slot, then load the checkpoint, then read the publication: see
 // checkpoint.Server.
 type View struct {
@@ -30,16 +29,16 @@ type View struct {
 	Exists      bool         // whether the slot does
 	Publication *Publication // nil: none
 	Fingerprint string       // of the publication; empty for none
-	Tables      []TableInfo  // unless one is missing
+	Tables      []TableInfo  // unless a table is missing
 	Begin, End  pg.LSN       // of the log, before and after the tables were read
 	Horizon     uint64       // each transaction with an earlier id ended in the log before End
-	// SchemasTold tells that a stream has the present name of a table whose
-	// schema was renamed (16). Before, the walsender goes on under the
+	// SchemasTold tells that a stream has the present name of a table after the
+	// renaming of its schema (16). Before, the walsender goes on under the
 	// announced name (pgoutput.c, init_rel_sync_cache).
 	SchemasTold bool
-	// Failures are why events would be lost or mangled, Warnings what harms
-	// others or hides something: see CheckPublication. A missing table is a
-	// failure too. There is neither without a publication.
+	// Failures say why events would be lost or mangled, Warnings name harm to
+	// others or hidden facts: see CheckPublication. A missing table is a failure
+	// too. Without a publication both are empty.
 	Failures, Warnings []error
 
 	needed map[pg.Table][]string // columns, of the tables with a column list
@@ -97,8 +96,8 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) (err er
 	return nil
 }
 
-// readEnd returns the end of the log. Everything visible before lies before it,
-// also what is not on disk yet. So does the end of each transaction with an id
+// readEnd returns the end of the log. Everything visible before lies before the
+// end, even if not on disk yet. So does the end of each transaction with an id
 // before the horizon.
 func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, horizon uint64, err error) {
 	var text string

@@ -14,8 +14,8 @@ const (
 	// (tcp(7), TCP_WINDOW_CLAMP).
 	smallWindow = 32 << 10
 	// smallBuffer is the receive buffer there. The kernel doubles it, and closes
-	// the window where it is about full. A window that was open is not taken
-	// back, and a small row takes several times its size of the buffer. So that
+	// the window when the buffer is about full. An open window is not taken back,
+	// and a small row takes several times its size of the buffer. So the buffer
 	// has to be much larger than the window, or the kernel drops rows, and the
 	// server sends them again, after 200 ms at worst (RTO_MIN).
 	smallBuffer = 128 << 10
@@ -28,13 +28,13 @@ const (
 // smallWindows wraps a dial function so that connections over TCP loopback have
 // a small window.
 //
-// The walsender sends each row by itself. Over loopback, whoever sends also
-// does the receiver's part of the protocol, a third of the walsender's time.
-// While the window is closed, rows gather in the server's socket at little
-// cost. Once we read they come in large segments, and in our time. Over a
-// network the window has to hold what is under way.
+// The walsender sends each row separately. Over loopback, the sender also does the
+// receiver's part of the protocol, a third of the walsender's time. While the
+// window is closed, rows gather in the server's socket at little cost. Once we
+// read they come in large segments, and in our time. Over a network the window
+// has to hold everything under way.
 func smallWindows(dial pgconn.DialFunc) pgconn.DialFunc {
-	// Errors do not matter: this is only a help.
+	// Errors do not matter: a small window only helps.
 	shrink := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer)

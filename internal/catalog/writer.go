@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Writer is a transaction with an id, so it may have written. Decoding cannot
-// begin behind it: a new slot waits for it, and another keeps the log from
+// Writer is a transaction with an id: it may have written. Decoding cannot begin
+// behind it: a new slot waits for its end, and an existing slot keeps the log from
 // there on.
 type Writer struct {
 	PID         int32  // 0 for a prepared transaction
@@ -17,7 +17,7 @@ type Writer struct {
 	Application string
 	Database    string
 	User        string
-	// Age is nil where the role may not see it (pg_read_all_stats shows it).
+	// Age is nil if hidden from the role (pg_read_all_stats shows it).
 	Age *time.Duration
 }
 
@@ -52,7 +52,7 @@ func ReadWriters(ctx context.Context, conn *pgx.Conn) ([]Writer, error) {
 	return writers, nil
 }
 
-// Blocker is the writer as that which something waits for.
+// Blocker is the writer as the cause of a wait.
 func (w Writer) Blocker() Blocker {
 	b := Blocker{PID: w.PID, Application: w.Application, User: w.User}
 	if w.Age != nil {
