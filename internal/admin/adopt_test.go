@@ -59,8 +59,8 @@ func TestAdoptWhileItIsRead(t *testing.T) {
 	f.wantCheck("checkpoint", OK, "fits the database")
 }
 
-// Exactly once and a snapshot need to know more of a slot than the position.
-// Adopting it is the decision.
+// Exactly once and a snapshot need more knowledge of a slot than the position.
+// Adoption is the decision.
 func TestAdoptDecides(t *testing.T) {
 	f := adoptable(t)
 	f.Source.Snapshot = config.SnapshotInitial
@@ -104,7 +104,7 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 }
 
-// Poll mode has no slot, and no checkpoint that could be kept elsewhere.
+// Poll mode has no slot, and no checkpoint to keep elsewhere.
 func TestAdoptInPollMode(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode, f.Checkpoint.Store = config.ModePoll, store.StoreNone
@@ -112,7 +112,7 @@ func TestAdoptInPollMode(t *testing.T) {
 	wantClass(t, err, failure.Config, "adopt needs a replication slot")
 }
 
-// Failure mode 182: the checkpoint of a slot that was read is gone.
+// Failure mode 182: the checkpoint of a slot read before is gone.
 func TestCheckOfACheckpointThatVanished(t *testing.T) {
 	f := sound(t)
 	f.forget()

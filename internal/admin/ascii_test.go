@@ -13,8 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// A database need not be in UTF-8: setup's SQL has characters of its own only in
-// ASCII.
+// A database need not be in UTF-8: setup's own SQL is ASCII.
 func TestSetupInOtherEncodings(t *testing.T) {
 	server := pgtest.Shared(t)
 	for _, encoding := range []string{"LATIN1", "KOI8R", "SQL_ASCII", "EUC_JP"} {
@@ -35,8 +34,8 @@ func TestSetupInOtherEncodings(t *testing.T) {
 	}
 }
 
-// REVOKE CONNECT … FROM PUBLIC: setup gives the role what it needs, and a role
-// without it is told so.
+// REVOKE CONNECT … FROM PUBLIC: setup gives the role the right, and a role
+// without the right is told so.
 func TestRoleThatMayNotConnect(t *testing.T) {
 	f := empty(t)
 	const role = "unconnected"

@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// The client says only that it was ended.
+// The client says only that the call was ended.
 func TestClusterSaysThatBrokersAreSilent(t *testing.T) {
 	c := &cluster{cfg: *sink.DefaultOptions(), patience: time.Second}
 	silent, _ := kafkatest.Silent(t)
@@ -123,8 +123,8 @@ func deadLetters(key, value string) func(*fixture) {
 	}
 }
 
-// A dedicated controller has defaults of its own, which count for the topics it
-// creates. A broker's say nothing of them.
+// A dedicated controller has defaults of its own for the topics it creates. A
+// broker's defaults say nothing of them.
 func TestCheckCopiesAsksTheController(t *testing.T) {
 	f := sound(t)
 	c := f.withKafka(kfake.NumBrokers(3), kfake.BrokerConfigs(map[string]string{"default.replication.factor": "3", "min.insync.replicas": "2"}))
@@ -147,13 +147,13 @@ func TestCheckCopiesAsksTheController(t *testing.T) {
 func exactlyOnce(f *fixture) { f.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }
 
 // Brokers' knowledge of transactions is worth as many copies as there are.
-// kfake has none of it.
+// kfake has no such topic.
 func TestCheckTransactionsOfApacheKafka(t *testing.T) {
 	f := sound(t)
 	b := kafkatest.Start(t, kafkatest.Apache())
 	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	f.Sink.Kafka.Brokers, f.Checkpoint.Store = b.Brokers, store.StoreKafka
-	f.wantCheck("kafka.copies", Warn, wiring.CheckpointTopic(f.Config)+": one replica") // as it would be created
+	f.wantCheck("kafka.copies", Warn, wiring.CheckpointTopic(f.Config)+": one replica") // as after its creation
 	exactlyOnce(f)
 	f.wantCheck("kafka.transaction_version", OK, "transaction.version is 2")
 	f.wantCheck("kafka.transaction_copies", Warn, "1 replicas and min.insync.replicas 1")
@@ -163,7 +163,7 @@ func TestCheckTransactionsOfApacheKafka(t *testing.T) {
 	f.wantCheck("kafka.transaction_version", Warn, "transaction.version is 1")
 }
 
-// A role that may do nothing learns of each privilege by name.
+// A role without any right learns of each privilege by name.
 func TestCheckKafkaPrivileges(t *testing.T) {
 	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
@@ -201,8 +201,7 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 }
 
 // The right to Describe the transactional id finds the coordinator, and is not
-// enough to write with it. Whoever has the id meanwhile is not disturbed by the
-// question.
+// enough to write. The question does not disturb the id's present user.
 func TestCheckTransactionsMayBeWritten(t *testing.T) {
 	f := sound(t)
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Setting("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),

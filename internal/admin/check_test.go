@@ -43,7 +43,7 @@ func wantFinding(t *testing.T, r *CheckReport, name string, outcome Outcome, wor
 	return f
 }
 
-// Each case breaks one thing of a sound setup.
+// Each case breaks a sound setup in a single place.
 func TestCheckFinds(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -51,8 +51,8 @@ func TestCheckFinds(t *testing.T) {
 		check   string
 		outcome Outcome
 		words   string
-		fixes   bool // the remedy is SQL that fixes it
-		since   int  // the major version that has what is broken
+		fixes   bool // the remedy is SQL mending the fault
+		since   int  // the first major version with the broken part
 	}{
 		{"nothing wrong", func(*fixture) {}, "slot", OK, "nobody is reading it", false, 14},
 		{"no limit, the default", func(*fixture) {}, "postgresql.max_slot_wal_keep_size", Warn, "no limit", false, 14},
@@ -162,8 +162,8 @@ func TestCheckOfAServerThatIsNotReady(t *testing.T) {
 	wantSteps(t, steps)
 }
 
-// Where Patroni manages the cluster, check and setup say how it learns of the
-// slot; and of a slot it has dropped there is one verdict, which names it.
+// With Patroni as the cluster's manager, check and setup say how to tell Patroni
+// of the slot; a slot dropped by Patroni gets a single verdict naming Patroni.
 func TestPatroniIsSeen(t *testing.T) {
 	f := empty(t)
 	theirs := must.Get(catalog.Connect(f.ctx(), f.Source.URL.Reveal()))(t)
@@ -211,7 +211,7 @@ func TestCheckAsAPoorRole(t *testing.T) {
 	wantFinding(t, r, "publication", Fail, "may not create it")
 	f.exec(wantFinding(t, r, "privileges public.outbox", Fail, "may not read").Remedy)
 	f.wantCheck("privileges public.outbox", OK, "")
-	// Rows that a policy hides would be missing from the snapshot without a word.
+	// Rows hidden by a policy would be missing from the snapshot without a word.
 	f.exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
 	f.exec(f.wantCheck("privileges public.outbox", Fail, "would hide rows").Remedy)
 	f.wantCheck("privileges public.outbox", OK, "")
@@ -273,9 +273,9 @@ func TestSplitByAge(t *testing.T) {
 	}
 }
 
-// A place that can be read and not written to is found before the first save.
-// (A name leaving no room for that of the temporary file: a superuser could
-// write to a read-only directory.)
+// A readable place that is not writable is found before the first save. (A name
+// leaving no room for the temporary file's: a superuser could write to a
+// read-only directory.)
 func TestCheckpointFileThatCannotBeWritten(t *testing.T) {
 	f := empty(t)
 	good := f.Checkpoint.Path
@@ -319,8 +319,8 @@ func errWithRemedy(err error) error {
 	return &failure.Error{Class: failure.ClassOf(err), Remedy: "see the checks", Err: err}
 }
 
-// A publication that the configuration names wrongly is told as that, by each
-// verb, and nothing is changed.
+// Each verb tells a wrong publication in the configuration as such, and changes
+// nothing.
 func TestAMistakenPublication(t *testing.T) {
 	f := sound(t)
 	f.save()

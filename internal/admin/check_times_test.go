@@ -77,8 +77,8 @@ func TestCheckOfRecordTimes(t *testing.T) {
 		f.withTopic(map[string]string{"retention.ms": "3600000"})
 		f.insert("order", "1", "{}")
 		commit(f)
-		// Catalogs are pruned when they are read after the slot has moved, which moves the end of
-		// the log once more.
+		// Reads prune catalogs after a move of the slot, which moves the end of the log
+		// once more.
 		await.Until(t, "a check before which nothing is written", func() bool {
 			f.exec(`SELECT pg_replication_slot_advance('` + f.Source.Slot + `', pg_current_wal_flush_lsn())`)
 			cp := f.save()
@@ -143,7 +143,7 @@ func TestCheckComparesClocks(t *testing.T) {
 	}
 }
 
-// A database whose clock is ahead by more than the topic takes.
+// A database with a clock further ahead than the topic allows.
 func TestCheckOfCommitTimesAhead(t *testing.T) {
 	cfg := config.Default()
 	cfg.Event.RecordTime = transform.RecordTimeCommit

@@ -33,8 +33,8 @@ func TestWithoutYesNoStoreIsCreated(t *testing.T) {
 	}
 }
 
-// "Done" means that the next run goes on: a gap is not accepted while the
-// tables cannot be read, which would make another.
+// "Done" means that the next run goes on: a gap is not accepted with unreadable
+// tables, the cause of another gap.
 func TestAcceptGapWantsTablesThatCanBeRead(t *testing.T) {
 	f := sound(t)
 	before := f.save()
@@ -82,8 +82,8 @@ func TestCheckpointOfAnotherConnectorIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Setup says of it what run would, and does not advise to accept a gap that is
-// none, which would take the checkpoint from its connector.
+// Setup says the same as run, and does not advise to accept a false gap: the
+// acceptance would take the checkpoint from its connector.
 func TestSetupNamesTheOtherServer(t *testing.T) {
 	f := sound(t)
 	cp := f.save()
@@ -101,7 +101,7 @@ func TestSetupNamesTheOtherServer(t *testing.T) {
 	}
 }
 
-// A broker that takes a checkpoint and does not answer: every write has an end.
+// A broker takes a checkpoint and does not answer: every write has an end.
 func TestWriteToAStoreThatIsSilentEnds(t *testing.T) {
 	for name, write := range map[string]func(*fixture) error{
 		"accept-gap": func(f *fixture) error {
@@ -130,8 +130,7 @@ func TestWriteToAStoreThatIsSilentEnds(t *testing.T) {
 	}
 }
 
-// A row written while the table had another name is an event of ours, as it is
-// to run.
+// A row written under the table's former name is an event of ours, as for run.
 func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 	f := sound(t)
 	before := f.save()
@@ -150,7 +149,7 @@ func TestSkipTransactionOfATableThatHadAnotherName(t *testing.T) {
 }
 
 // A restored log has grown past the checkpoint, so positions do not tell. check
-// says the same as run, which would not start.
+// says the same as run, and run would not start.
 func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
 	f := sound(t)
 	cp := f.save()
@@ -166,8 +165,7 @@ func TestCheckReadsTheLogBehindTheCheckpoint(t *testing.T) {
 	cp.Epoch++
 	f.put(cp)
 	f.wantCheck("checkpoint", Fail, "the server's log is not the one that was read up to")
-	// The server frees a slot a moment after it has heard that the connection
-	// is closed.
+	// The server frees a slot a moment after hearing of the connection's end.
 	await.Until(t, "the slot to be free", func() bool { slot, _ := f.slot(); return !slot.Active })
 	if slot, _ := f.slot(); slot.ConfirmedFlush >= cp.LSN {
 		t.Errorf("check left the slot %+v", slot)
@@ -194,8 +192,8 @@ func TestSkipTransactionOfATableThatTookTheName(t *testing.T) {
 	wantClass(t, err, failure.Config, "no transaction with events commits at")
 }
 
-// An update that event.on_update: fatal refuses can be passed over, and what takes
-// the place of another says so.
+// An update refused by event.on_update: fatal can be passed over, and a decision
+// in place of another says so.
 func TestSkipTransactionWithAnUpdate(t *testing.T) {
 	f := empty(t)
 	f.Event.OnUpdate = transform.UpdateFatal

@@ -47,7 +47,7 @@ func (f *fixture) messages(n int) (contents [][]byte) {
 	return contents
 }
 
-// The SQL functions write what internal/base/envelope's vectors say.
+// The SQL functions write the vectors of internal/base/envelope.
 func TestEmitWritesTheVectors(t *testing.T) {
 	text := must.Get(os.ReadFile("../../tests/envelope/testdata/vectors.yaml"))(t)
 	var vectors []struct {
@@ -58,7 +58,7 @@ func TestEmitWritesTheVectors(t *testing.T) {
 	}
 	must.OK(t, yaml.Unmarshal(text, &vectors))
 	f := messageFixture(t)
-	f.Event.TombstoneOnEmptyPayload = true // which allows a NULL payload
+	f.Event.TombstoneOnEmptyPayload = true // allows a NULL payload
 	f.setup()
 	var names, want []string
 	emit := func(name, sql, wire string, args ...any) {
@@ -180,8 +180,8 @@ func TestSetupOfMessageMode(t *testing.T) {
 	f.wantTeardown("checkpoint dropped", "slot dropped", "publication dropped", "function kept", "function kept", "function kept")
 }
 
-// A function with the right body may still be called otherwise than it should
-// be, and applications may call one in another schema.
+// A function with the right body may have wrong attributes, and applications may
+// call a function in another schema.
 func TestSetupMendsTheFunctions(t *testing.T) {
 	f := soundMessages(t)
 	const signature = `outbox_emit(text, text, text, jsonb, jsonb, uuid)`
@@ -239,8 +239,8 @@ func TestTailOfMessages(t *testing.T) {
 	}
 }
 
-// Whoever drains a table and goes on with messages alone keeps the slot, and so
-// the events in it.
+// A pipeline drained of table rows goes on with messages alone: it keeps the
+// slot, and so the events there.
 func TestFromATableToMessages(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode = config.ModeMessage

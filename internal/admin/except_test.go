@@ -14,7 +14,7 @@ func TestSetupOverAPublicationOfAllTables(t *testing.T) {
 	f := sound(t)
 	set := func(t *testing.T, publication string) error {
 		f.exec(`DROP PUBLICATION IF EXISTS `+f.Source.Publication, `CREATE PUBLICATION `+f.Source.Publication+` FOR ALL TABLES `+publication)
-		f.forget() // which knows of the publication before
+		f.forget() // the checkpoint knows of the former publication
 		_, err := Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 		return err
 	}

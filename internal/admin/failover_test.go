@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// Before the day, check says what a failover to the standby would find, and the
+// Before the day, check tells the result of a failover to the standby, and the
 // remedy.
 func TestCheckLooksAtTheStandbys(t *testing.T) {
 	pair := pgtest.StartPair(t)
@@ -27,7 +27,7 @@ func TestCheckLooksAtTheStandbys(t *testing.T) {
 
 	there := must.Get(catalog.Connect(f.ctx(), standby.String()))(t)
 	t.Cleanup(func() { catalog.Close(there) })
-	// set changes a setting of the standby, wants what check says of that, and puts it back.
+	// set changes a setting of the standby, wants check's words about it, and puts it back.
 	set := func(name, value, words string) {
 		t.Helper()
 		change := func(sql, awaited string) {
@@ -60,8 +60,8 @@ func TestCheckLooksAtTheStandbys(t *testing.T) {
 	f.wantFailover(OK, "has a copy of the slot")
 }
 
-// A slot that nobody reads is copied for good once it has moved on. Until then
-// the copy would not survive a promotion.
+// The copy of a slot without a reader is kept once the slot has moved on. Until
+// then the copy would not survive a promotion.
 func TestCheckNamesACopyThatIsTemporary(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	f := newFixture(t, pair.Primary.NewDatabase(t))
@@ -75,7 +75,7 @@ func TestCheckNamesACopyThatIsTemporary(t *testing.T) {
 	f.wantFailover(OK, "has a copy of the slot")
 }
 
-// A slot that another program made may be no failover slot.
+// Another program's slot may be no failover slot.
 func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
 	f := newFixture(t, pgtest.Start(t, pgtest.Since(t, 17)).NewDatabase(t))
 	f.setup()
@@ -88,7 +88,7 @@ func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
 	f.wantFailover(OK, "no standby")
 }
 
-// wantFailover wants one of the servers to be found so.
+// wantFailover wants the finding for one of the servers.
 func (f *fixture) wantFailover(outcome Outcome, words string) (found Finding) {
 	f.t.Helper()
 	r := Check(f.ctx(), f.Config)
@@ -102,14 +102,13 @@ func (f *fixture) wantFailover(outcome Outcome, words string) (found Finding) {
 	return r.Findings[i]
 }
 
-// wantStatus wants words in what status says.
+// wantStatus wants words in the text of status.
 func (f *fixture) wantStatus(words ...string) {
 	f.t.Helper()
 	must.Contain(f.t, text(f.t, Status(f.ctx(), f.Config)), words...)
 }
 
-// copied returns once the standby has a copy of the slot that outlives a
-// promotion.
+// copied returns once the standby has a copy of the slot fit for a promotion.
 func (f *fixture) copied(standby *pgx.Conn) {
 	f.t.Helper()
 	await.Until(f.t, "a copy of the slot", func() (synced bool) {

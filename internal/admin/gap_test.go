@@ -79,7 +79,7 @@ func TestAcceptGapBelowTheCheckpoint(t *testing.T) {
 }
 
 // After the gap the stream works: decoding does not trip over a publication
-// that is younger than the slot.
+// younger than the slot.
 func TestAcceptGapStreams(t *testing.T) {
 	f := sound(t)
 	f.save()
@@ -146,7 +146,7 @@ func TestGapReportText(t *testing.T) {
 	}
 }
 
-// Where nothing keeps a checkpoint nothing would remember that a snapshot is owed.
+// Without a store for checkpoints, nothing would remember the pending snapshot.
 func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
 	f := empty(t)
 	f.Checkpoint.Store = store.StoreNone
@@ -168,8 +168,8 @@ func TestAcceptGapPromisesNoSnapshotWithoutAStore(t *testing.T) {
 	}
 }
 
-// Failure mode 143: "Done" is said of what the next run can do. A right it
-// lacks is named before anything is changed.
+// Failure mode 143: "Done" is a promise for the next run. A missing right is
+// named before any change.
 func TestAcceptGapWantsTheRightsFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
 		attributes string

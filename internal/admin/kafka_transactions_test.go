@@ -65,7 +65,7 @@ func TestOpenTransactionsAreListedAndOursIsAborted(t *testing.T) {
 	}
 }
 
-// withTransactions is the configuration of a pipeline that writes to b in transactions.
+// withTransactions is the configuration of a pipeline writing to b in transactions.
 func withTransactions(b *kafkatest.Broker) *config.Config {
 	cfg := config.Default()
 	cfg.Source.URL, cfg.Source.Slot = "postgres://cdc@localhost/app", "s"
@@ -73,8 +73,8 @@ func withTransactions(b *kafkatest.Broker) *config.Config {
 	return &cfg
 }
 
-// wantHanging wants what is open to be a hanging transaction to who does not know
-// it from a coordinator, but not while it may just have begun.
+// wantHanging wants the open transaction to hang for a caller without a coordinator's
+// list, but not while the transaction may just have begun.
 func wantHanging(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	c, _, err := transactional(t.Context(), cfg)
@@ -97,8 +97,7 @@ func wantHanging(t *testing.T, cfg *config.Config) {
 	}
 }
 
-// A transaction that no coordinator knows is one that nothing ends but the command
-// that is shown.
+// Only the command shown ends a transaction unknown to all coordinators.
 func TestHangingTransactionIsFoundAndAborted(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Unverified())
 	b.CreateTopic(t, "t", 1, nil)
@@ -187,10 +186,10 @@ func TestTransactionThatDoesNotHangIsNotAborted(t *testing.T) {
 		must.Contain(t, err.Error(), tt.words)
 		must.Contain(t, failure.RemedyOf(err), tt.remedy)
 	}
-	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit)) // it is still whole
+	must.OK(t, owner.EndTransaction(t.Context(), kgo.TryCommit)) // the transaction is still whole
 }
 
-// A coordinator that is away tells of none of its transactions. They are well.
+// An absent coordinator tells of none of its transactions. They are well.
 func TestE2ETransactionWithoutItsCoordinatorIsNotAborted(t *testing.T) {
 	b := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 		kafkatest.Setting("transaction.state.log.replication.factor", "1"), kafkatest.Setting("transaction.state.log.min.isr", "1"))
@@ -219,8 +218,8 @@ func TestE2ETransactionWithoutItsCoordinatorIsNotAborted(t *testing.T) {
 	await.Until(t, "the owner's commit", func() bool { return owner.EndTransaction(t.Context(), kgo.TryCommit) == nil })
 }
 
-// A partition without a leader tells of no transaction in it. Those of others are listed
-// all the same, and the error names it.
+// A partition without a leader tells of no transaction there. Those of others are listed
+// all the same, and the error names the partition.
 func TestE2ETransactionsBesideALeaderlessTopic(t *testing.T) {
 	b := kafkatest.StartCluster(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"})
 	b.CreateTopic(t, "t", 1, nil)

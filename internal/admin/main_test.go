@@ -42,7 +42,7 @@ type fixture struct {
 	conn *pgx.Conn
 }
 
-// empty is a fixture whose database has nothing in it, sound one after setup.
+// empty is a fixture with an empty database, sound the same after setup.
 func empty(t *testing.T) *fixture { return newFixture(t, pgtest.Shared(t).NewDatabase(t)) }
 
 func sound(t *testing.T) *fixture {
@@ -104,7 +104,7 @@ func (f *fixture) setup() {
 	}
 }
 
-// forget removes the checkpoint, which setup has made.
+// forget removes setup's checkpoint.
 func (f *fixture) forget() {
 	f.t.Helper()
 	if err := os.Remove(f.Checkpoint.Path); !errors.Is(err, fs.ErrNotExist) {
@@ -112,28 +112,28 @@ func (f *fixture) forget() {
 	}
 }
 
-// wantSetup runs setup, which does the steps.
+// wantSetup runs setup and wants the steps.
 func (f *fixture) wantSetup(opts SetupOptions, did ...string) {
 	f.t.Helper()
 	steps := must.Get(Setup(f.ctx(), f.Config, opts))(f.t)
 	wantSteps(f.t, steps, did...)
 }
 
-// wantTeardown runs teardown --yes, which does the steps.
+// wantTeardown runs teardown --yes and wants the steps.
 func (f *fixture) wantTeardown(did ...string) {
 	f.t.Helper()
 	steps := must.Get(Teardown(f.ctx(), f.Config, true))(f.t)
 	wantSteps(f.t, steps, did...)
 }
 
-// wantCheck asserts what check finds now.
+// wantCheck asserts a finding of check.
 func (f *fixture) wantCheck(name string, outcome Outcome, words string) Finding {
 	f.t.Helper()
 	return wantFinding(f.t, Check(f.ctx(), f.Config), name, outcome, words)
 }
 
 // wantNothingWrong asserts that check neither fails nor warns of anything but the
-// log's missing limit, which is PostgreSQL's default.
+// log's missing limit, PostgreSQL's default.
 func (f *fixture) wantNothingWrong(but ...string) {
 	f.t.Helper()
 	for _, found := range Check(f.ctx(), f.Config).Findings {
@@ -143,7 +143,7 @@ func (f *fixture) wantNothingWrong(but ...string) {
 	}
 }
 
-// insert adds one good row to the outbox.
+// insert adds a good row to the outbox.
 func (f *fixture) insert(aggregate, key, payload string) {
 	f.t.Helper()
 	must.Get(f.conn.Exec(f.ctx(),
@@ -174,7 +174,7 @@ func (f *fixture) publication() string {
 	return p.Fingerprint(f.Config.Source.Tables)
 }
 
-// save stores the checkpoint of a connector that is up to date with the slot.
+// save stores the checkpoint of a connector in step with the slot.
 func (f *fixture) save() checkpoint.Checkpoint {
 	f.t.Helper()
 	slot, _ := f.slot()
@@ -216,8 +216,8 @@ func (f *fixture) open() *wal.Stream {
 	return must.Get(session.stream(f.ctx(), repl, f.Source.Slot, 0, 0))(f.t)
 }
 
-// leave ends a stream and waits until nobody holds the slot: the server answers
-// the end of the copy before it lets the slot go.
+// leave ends a stream and waits for the slot's release: the server answers the
+// end of the copy before releasing the slot.
 func (f *fixture) leave(s *wal.Stream) {
 	f.t.Helper()
 	if err := s.Close(f.ctx()); err != nil {

@@ -22,8 +22,8 @@ func byKey(key, primary string) []string {
 		`CREATE TABLE rest PARTITION OF outbox DEFAULT`}
 }
 
-// Failure mode 99. Where rows that move to another partition would be published
-// again, check says so, and its remedy mends that.
+// Failure mode 99. Where rows moving to another partition would be published
+// again, check says so, and its remedy mends the publication.
 func TestCheckFindsMovesThatNothingTells(t *testing.T) {
 	const insertOnly = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert, update', publish_via_partition_root = true)`
 	const deletes = `CREATE PUBLICATION cdc_outbox FOR TABLE outbox WITH (publish = 'insert, delete', publish_via_partition_root = true)`
@@ -95,7 +95,7 @@ func TestRemedyForMovesNamesTablesWithoutIdentity(t *testing.T) {
 	}
 }
 
-// An option that sees nothing is no assurance.
+// A blind option is no assurance.
 func TestCheckNamesUpdatesThatAreNotPublished(t *testing.T) {
 	f := empty(t)
 	f.exec(byKey(`LIST (published)`, "id, published")...)
@@ -108,8 +108,8 @@ func TestCheckNamesUpdatesThatAreNotPublished(t *testing.T) {
 	f.wantNothingWrong()
 }
 
-// The transaction of a move that run refuses can be passed over, and tail
-// prints no move.
+// The transaction of a move refused by run can be passed over, and tail prints
+// no move.
 func TestMovesAreNoEventsToTheVerbs(t *testing.T) {
 	f := empty(t)
 	f.exec(byKey(`LIST (published)`, "id, published")...)

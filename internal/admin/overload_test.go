@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Up to PostgreSQL 14 everybody may create functions in public. No verb, which
-// an administrator runs, calls those in the place of PostgreSQL's.
+// Up to PostgreSQL 14 everybody may create functions in public. No verb, run by
+// an administrator, calls those in the place of PostgreSQL's.
 func TestNoVerbCallsFunctionsOfOthers(t *testing.T) {
 	tail := func(fromTable bool) func(f *fixture) error {
 		return func(f *fixture) error {

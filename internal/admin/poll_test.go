@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
-// pollFixture is a fixture in poll mode, on a server that has no logical
+// pollFixture is a fixture in poll mode, on a server without logical
 // replication.
 func pollFixture(t *testing.T) *fixture {
 	t.Helper()
@@ -25,7 +25,7 @@ func pollFixture(t *testing.T) *fixture {
 	return f
 }
 
-// widespread is a schema that polls work with as it is.
+// widespread is a schema for polls to work with unchanged.
 const widespread = `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
 	created_at timestamptz NOT NULL DEFAULT now(), published boolean NOT NULL DEFAULT false, published_at timestamptz)`
 
@@ -58,7 +58,7 @@ func TestSetupAndTeardownOfPolling(t *testing.T) {
 	f.wantCheck("notifications public.outbox", Warn, "no trigger")
 }
 
-// PostgreSQL refuses to prepare a transaction that has notified. Where applications may
+// PostgreSQL refuses to prepare a transaction after a notification. Where applications may
 // prepare transactions, setup makes no trigger unless asked, and says so.
 func TestSetupLeavesPreparedTransactionsToTheApplication(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "4"))
@@ -173,7 +173,7 @@ func TestCheckTakesAGeneratedKeyInPollMode(t *testing.T) {
 	f.wantCheck("table public.outbox", OK, "unpublished rows")
 }
 
-// Where there is no slot, a verb that needs one says what to use instead.
+// Without a slot, a verb in need of a slot names the alternative.
 func TestNoVerbOfASlotInPollMode(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode = config.ModePoll

@@ -58,7 +58,7 @@ func repartitioned(f *fixture, by string) {
 		`ALTER PUBLICATION cdc_outbox SET TABLE outbox`, `ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = true)`)
 }
 
-// partitioned replaces the outbox with a partitioned one.
+// partitioned replaces the outbox with a partitioned table.
 func partitioned(f *fixture) {
 	f.exec(`DROP TABLE outbox`, outbox.PartitionedSchema, `DROP TABLE outbox_default`,
 		`CREATE TABLE o_past PARTITION OF outbox FOR VALUES FROM ('2020-01-01') TO ('2030-01-01')`,

@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// catalogs is what setup may leave in a database, as text without the OIDs and
-// names differing between two of them.
+// catalogs is the possible work of setup in a database, as text without the OIDs
+// and names differing between two databases.
 const catalogs = `
 SELECT 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' ' || a.attidentity::text
        || ' ' || COALESCE(pg_get_expr(d.adbin, d.adrelid), '') || ' ' || COALESCE(a.attacl::text, '')
@@ -49,7 +49,7 @@ func (f *fixture) dump(role string) string {
 	return strings.NewReplacer(f.Source.Slot, "<slot>", role, "<role>").Replace(b.String())
 }
 
-// The printed SQL does what setup does, whatever is in the database.
+// The printed SQL has the effect of setup, for any state of the database.
 func TestScriptIsSetup(t *testing.T) {
 	psql, err := exec.LookPath("psql")
 	if err != nil {
@@ -132,13 +132,13 @@ func (f *fixture) psql(psql string, opts SetupOptions) {
 	}
 }
 
-// A table is not added to a publication that would break the application's
-// UPDATEs; one without the columns of an event, or a view, gets no slot.
+// A table is not added to a publication at the cost of the application's
+// UPDATEs; a table without the columns of an event, or a view, gets no slot.
 func TestSetupRefusesATable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before        []string
 		words, remedy string
-		wrong         string // what the remedy must not say
+		wrong         string // forbidden in the remedy
 	}{
 		"without replica identity, for updates": {[]string{
 			`CREATE TABLE other (id int PRIMARY KEY)`, `CREATE PUBLICATION cdc_outbox FOR TABLE other`,

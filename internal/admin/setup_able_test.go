@@ -19,8 +19,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// as runs do as a new role with the attributes, which may use the schema public, and as
-// much of the database.
+// as runs do as a new role with the attributes, and the right to use the schema public, and
+// as much of the database.
 func (f *fixture) as(attributes, onDatabase string, do func()) {
 	f.t.Helper()
 	role := pgsql.Name(slotName(f.t))
@@ -74,8 +74,8 @@ func TestSetupWantsTheRightsFirst(t *testing.T) {
 	}
 }
 
-// Failure mode 161: a store that does not answer, or refuses, ends setup before
-// PostgreSQL is changed.
+// Failure mode 161: a silent or refusing store ends setup before any change in
+// PostgreSQL.
 func TestSetupWantsTheStoreFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
 		store  func(f *fixture)
@@ -122,7 +122,7 @@ func TestSetupWantsTheStoreFirst(t *testing.T) {
 	}
 }
 
-// Failure mode 161: what cannot be made, granted or published is noticed while nothing is.
+// Failure mode 161: an impossible creation, grant or publication is noticed before any.
 func TestSetupRehearses(t *testing.T) {
 	second := pg.Table{Schema: "closed", Name: "outbox2"}
 	for name, tt := range map[string]struct {
@@ -170,7 +170,7 @@ func TestSetupRehearses(t *testing.T) {
 	}
 }
 
-// A checkpoint table may be in a schema that setup makes.
+// A checkpoint table may be in a schema made by setup.
 func TestSetupMakesTheSchemaOfTheCheckpointTable(t *testing.T) {
 	f := empty(t)
 	f.Source.Tables = []pg.Table{{Schema: "app", Name: "outbox"}}
@@ -179,7 +179,7 @@ func TestSetupMakesTheSchemaOfTheCheckpointTable(t *testing.T) {
 	f.exec(dropSlot(f))
 }
 
-// A role without superuser rights that may do all of it does.
+// A role with all the rights needs no superuser's.
 func TestSetupByARoleThatMay(t *testing.T) {
 	f := empty(t)
 	f.as("REPLICATION", "CREATE", func() {
@@ -189,7 +189,7 @@ func TestSetupByARoleThatMay(t *testing.T) {
 	f.exec(dropSlot(f))
 }
 
-// The next run reads the slot: adopt asks whether the role may, before it notes anything.
+// The next run reads the slot: adopt asks for the role's right before noting anything.
 func TestAdoptWantsTheRightFirst(t *testing.T) {
 	f := adoptable(t)
 	f.as("", "CONNECT", func() {

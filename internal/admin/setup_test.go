@@ -37,8 +37,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// The columns are those the configuration names, and the router finds all of
-// them.
+// The columns are those of the configuration, and the router finds them all.
 func TestSetupFollowsTheConfiguration(t *testing.T) {
 	f := empty(t)
 	f.Source.Tables = []pg.Table{{Schema: "Événements", Name: "Out Box"}}
@@ -78,8 +77,8 @@ func TestStepsText(t *testing.T) {
 	}
 }
 
-// With source.snapshot: initial the slot is left to the run that publishes the
-// snapshot of its position. Where it was made by somebody else, and there is no
+// With source.snapshot: initial the slot is left to the run publishing the
+// snapshot of its position. Of a slot made by somebody else, without a
 // checkpoint, only an operator can tell.
 func TestSetupLeavesTheSlotToTheSnapshot(t *testing.T) {
 	f := empty(t)
@@ -187,7 +186,7 @@ func TestCheckNamesTablesWhoseUpdatesAreRefused(t *testing.T) {
 	}
 }
 
-// A publication that another slot may read is named as such.
+// A publication possibly read by another slot is named as such.
 func TestSetupWarnsOfASharedPublication(t *testing.T) {
 	f := sound(t)
 	second := *f.Config
@@ -201,9 +200,8 @@ func TestSetupWarnsOfASharedPublication(t *testing.T) {
 	}
 }
 
-// The service that writes events gets the rights it takes, and the connector's
-// role a password it can log in with, both from setup and from the script it
-// prints.
+// The service writing events gets its rights, and the connector's role a
+// password for its logins, both from setup and from the printed script.
 func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 	for _, mode := range []string{config.ModeWAL, config.ModeMessage, config.ModePoll} {
 		for _, how := range []string{"executed", "printed"} {
@@ -249,7 +247,7 @@ func TestSetupForAWriterAndWithAPassword(t *testing.T) {
 	wantClass(t, err, failure.Config, "nobody")
 }
 
-// A column that a sequence fills asks the writer for the right to the sequence,
+// A column filled by a sequence asks the writer for the right to the sequence,
 // too, unless the column is an identity.
 func TestSetupGrantsTheWriterWhatFillsColumns(t *testing.T) {
 	f := empty(t)

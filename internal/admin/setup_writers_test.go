@@ -14,9 +14,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 76. A transaction that has written to a table before it joins a
-// publication would be published in part, or not at all. setup waits for it,
-// not for ever, and says for whom; its SQL and check's remedy do the same.
+// Failure mode 76. A transaction with writes to a table from before the table
+// joins a publication would be published in part, or not at all. setup waits for
+// the transaction, not for ever, and names the session; its SQL and check's
+// remedy do the same.
 func TestATableJoinsThePublicationBehindItsWriters(t *testing.T) {
 	join := map[string]func(f *fixture) error{
 		"setup": func(f *fixture) error {

@@ -80,7 +80,7 @@ func TestSkipTransactionRefuses(t *testing.T) {
 	wantClass(t, err, failure.Config, "is no position")
 }
 
-// In message mode, also a message of no transaction, which ends with itself.
+// In message mode, also a message of no transaction, its own end.
 func TestSkipMessage(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode, f.Source.Tables = config.ModeMessage, nil
@@ -100,8 +100,8 @@ func TestSkipMessage(t *testing.T) {
 	}
 }
 
-// Failure mode 144. A row larger than any that is sent is named as such, and
-// nothing is promised of one that brokers may refuse.
+// Failure mode 144. A row too large to be sent is named as such, and nothing is
+// promised of a row that brokers may refuse.
 func TestSkipTransactionWithARowThatIsTooLarge(t *testing.T) {
 	f := empty(t)
 	f.withKafka()

@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// The server sends nothing that a standby lacks, so check and status name a
-// standby that is away.
+// The server sends nothing a standby lacks, so check and status name an absent
+// standby.
 func TestCheckAndStatusNameAStandbyThatIsAway(t *testing.T) {
 	f := newFixture(t, pgtest.Start(t, pgtest.Since(t, 17)).NewDatabase(t))
 	f.setup()
@@ -30,8 +30,7 @@ func TestCheckAndStatusNameAStandbyThatIsAway(t *testing.T) {
 	must.Contain(t, text(t, r), "events do not get through", `slot "first" is read by no standby`, "-> start the standby")
 }
 
-// A promoted standby's slots keep the mark of a copy, which means nothing
-// there.
+// A promoted standby's slots keep the mark of a copy, without a meaning there.
 func TestCheckAfterAFailover(t *testing.T) {
 	pair := pgtest.StartPair(t)
 	f := newFixture(t, pair.Primary.NewDatabase(t))
@@ -62,8 +61,8 @@ func TestCheckNamesSettingsThatWaitForARestart(t *testing.T) {
 	f.wantCheck("postgresql.pending_restart", Warn, "wal_level (logical now)")
 }
 
-// The slots of a standby are its own, or copies. If the connector's is missing
-// there, or behind, that is no loss, and a decision made there would spoil the
+// The slots of a standby are its own, or copies. The connector's slot, missing
+// there or behind, is no loss, and a decision made there would spoil the
 // checkpoint.
 func TestNothingIsDecidedOnAStandby(t *testing.T) {
 	for name, gone := range map[string]bool{"without the slot": true, "with an older copy of it": false} {

@@ -29,8 +29,8 @@ func instanceAt(t *testing.T, status string) (listen string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// An event that cannot be delivered holds the slot, which the servers do not
-// show. The remedy is that of the connector's page.
+// An undeliverable event holds the slot, invisibly to the servers. The remedy is
+// the remedy of the connector's page.
 func TestStatusOfAStuckConnector(t *testing.T) {
 	const missing = "topic does not exist: outbox.event.order"
 	const notReady = `"ready": false, "reasons": ["` + missing + `"], "remedies": ["kafka-topics.sh --create", "free the disk"]`
@@ -78,7 +78,7 @@ func TestStatusOfAStuckConnector(t *testing.T) {
 	}
 }
 
-// Where no connector answers, a slot that is behind and an old checkpoint tell.
+// Without a connector's answer, a slot that is behind and an old checkpoint tell.
 func TestStatusOfASlotThatIsBehind(t *testing.T) {
 	was := watched
 	watched = 300 * time.Millisecond
@@ -139,7 +139,7 @@ func TestStatusAfterAQuietTime(t *testing.T) {
 	}
 }
 
-// A spare that could not take over is told as that, and not as events that wait.
+// A spare unable to take over is told as such, and not as waiting events.
 func TestStatusBesideASpareThatIsNotReady(t *testing.T) {
 	f := sound(t)
 	f.save()
@@ -151,7 +151,7 @@ func TestStatusBesideASpareThatIsNotReady(t *testing.T) {
 	}
 }
 
-// put saves a checkpoint as it is.
+// put saves a checkpoint unchanged.
 func (f *fixture) put(cp checkpoint.Checkpoint) {
 	f.t.Helper()
 	opened := must.Get(wiring.OpenStore(f.ctx(), f.Config))(f.t)

@@ -19,7 +19,7 @@ func TestCheckStartsAStream(t *testing.T) {
 	f := sound(t)
 	f.wantCheck("postgresql.stream", OK, "starts")
 	f.Source.URL = setting.Secret(pgtest.Pooler(t, f.Source.URL.Reveal()))
-	for _, limit := range []time.Duration{time.Minute, time.Second} { // which may be shorter than that of a question
+	for _, limit := range []time.Duration{time.Minute, time.Second} { // possibly shorter than a question's
 		f.Source.LivenessTimeout = limit
 		found := f.wantCheck("postgresql.stream", Fail, "no answer from PostgreSQL")
 		wantWords(t, found.Remedy, "pgpool-II", "source.mode: poll")
@@ -38,8 +38,8 @@ func TestTheTrialOfAStreamWaitsForNobody(t *testing.T) {
 	f.wantCheck("postgresql.stream", OK, "starts")
 }
 
-// A slot whose creation waits has a name for what it waits for, in check as in
-// status.
+// For a slot with a waiting creation, check and status name the cause of the
+// wait.
 func TestASlotThatIsBeingCreatedIsNamed(t *testing.T) {
 	f := sound(t)
 	f.exec(`SELECT pg_drop_replication_slot('` + f.Source.Slot + `')`)
@@ -65,7 +65,7 @@ func TestASlotThatIsBeingCreatedIsNamed(t *testing.T) {
 	catalog.Close(repl)
 }
 
-// A wal_sender_timeout, half of which is longer than the server may be silent.
+// Half of wal_sender_timeout is longer than the server's allowed silence.
 func TestCheckComparesTheServersSilence(t *testing.T) {
 	f := sound(t)
 	f.Source.LivenessTimeout = 10 * time.Second

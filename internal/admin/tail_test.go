@@ -71,8 +71,8 @@ func TestTailFromTheStream(t *testing.T) {
 	}
 }
 
-// A transaction that run publishes as a whole says how many events it has; one
-// that is too large does not, and is printed nevertheless.
+// A transaction published as a whole tells the number of its events; a
+// transaction too large for that does not, and is printed nevertheless.
 func TestTailSaysHowManyEventsATransactionHas(t *testing.T) {
 	f := sound(t)
 	f.Sink = config.Sink{Kafka: sink.DefaultOptions()}
@@ -116,7 +116,7 @@ func TestTailRefuses(t *testing.T) {
 	wantClass(t, Tail(f.ctx(), f.Config, opts), failure.Config, "publication", "does not exist")
 }
 
-// tail runs Tail in the background and returns once it prints everything
+// tail runs Tail in the background and returns once Tail prints everything
 // committed from now on. Tail ends with ctx at the latest.
 func (f *fixture) tail(ctx context.Context, opts TailOptions) (done <-chan error) {
 	f.t.Helper()
@@ -133,7 +133,7 @@ func (f *fixture) tail(ctx context.Context, opts TailOptions) (done <-chan error
 	return ended
 }
 
-// waitFor reads lines until one contains the words.
+// waitFor reads lines up to a line with the words.
 func waitFor(t *testing.T, r io.Reader, words string) {
 	t.Helper()
 	buf, seen := make([]byte, 256), ""

@@ -44,8 +44,8 @@ func TestTeardown(t *testing.T) {
 	}
 }
 
-// A publication that somebody else may need stays, with the reason: whoever
-// reads it would stop with a loss.
+// A publication possibly needed by somebody else stays, with the reason: its
+// reader would stop with a loss.
 func TestTeardownKeepsAPublicationOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		before []string
@@ -78,7 +78,7 @@ func TestTeardownKeepsAPublicationOfOthers(t *testing.T) {
 	}
 }
 
-// A slot in use belongs to its reader, whom the refusal names.
+// A slot in use belongs to its reader, named by the refusal.
 func TestActiveSlotIsLeftAlone(t *testing.T) {
 	f := sound(t)
 	f.save()
@@ -139,7 +139,7 @@ func (f *fixture) wantAllThere() {
 	f.publication()
 }
 
-// A step that is not possible keeps teardown from the others.
+// An impossible step keeps teardown from the others.
 func TestTeardownByARoleThatMayNotDoAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		attributes    string
@@ -200,8 +200,8 @@ func TestTeardownWithoutKafka(t *testing.T) {
 	must.Contain(t, failure.RemedyOf(err), "--set checkpoint.store=none")
 }
 
-// Whichever step fails, the next run does not take what is left for a loss, and
-// a repetition drops it.
+// Whichever step fails, the next run does not take the rest for a loss, and a
+// repetition drops the rest.
 func TestTeardownFailsHalfWay(t *testing.T) {
 	for name, half := range map[string]struct {
 		fail func(*fixture, *kfake.Cluster) (fix func())

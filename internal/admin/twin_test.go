@@ -43,7 +43,7 @@ func TestSetupMakesNoSecondTableBesideOneOfAnotherCase(t *testing.T) {
 				t.Fatal("a second table was made")
 			}
 
-			// A second table that is wanted, and what check says of it.
+			// A second table made on purpose, and check's words about it.
 			f.exec(`CREATE TABLE eventoutbox (LIKE "EventOutbox" INCLUDING ALL, seq bigint GENERATED ALWAYS AS IDENTITY, published boolean NOT NULL DEFAULT false, created_at timestamptz NOT NULL DEFAULT now())`)
 			f.wantCheck("table public.eventoutbox", Warn, `there is table public."EventOutbox"`)
 		})

@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Each case changes one thing of a standby whose copy is ready.
+// Each case changes a standby with a ready copy in a single place.
 func TestCandidates(t *testing.T) {
 	yes, no := true, false
 	own := original{

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// connect opens an ordinary connection for a single test and runs statements on
-// it.
+// connect opens an ordinary connection for a single test and runs statements
+// there.
 func connect(t *testing.T, url string, statements ...string) *pgx.Conn {
 	t.Helper()
 	conn := must.Get(Connect(pgtest.Context(t), url))(t)

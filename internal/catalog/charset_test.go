@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Text of each encoding with gaps becomes what the server would make of it.
+// Text of each encoding with gaps is converted as by the server.
 func TestCharsetsConvertAsTheServer(t *testing.T) {
 	server := pgtest.Shared(t)
 	for name, codes := range gaps {

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Whatever keeps us from connecting is a single line that says it once.
+// Every obstacle to a connection is a single line, without repetitions.
 func TestConnectErrors(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, `CREATE ROLE poor LOGIN PASSWORD 'pw'`)
@@ -74,7 +74,7 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// service is the address of what answers everything with the text, and hangs up.
+// service answers everything with the text, and hangs up.
 func service(t *testing.T, answer string) string {
 	t.Helper()
 	return testserver.Serve(t, func(conn net.Conn) {

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// Failure mode 24: of several hosts the one that takes writes, and the password
-// the file has now.
+// Failure mode 24: of several hosts the writable host, and the password now in
+// the file.
 func TestConnectToOneOfSeveralHosts(t *testing.T) {
 	server := pgtest.Shared(t)
 	u := must.Get(url.Parse(server.URL("postgres")))(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// hostile are settings of a database that would change values, end
-// transactions, or hide PostgreSQL's functions.
+// hostile are settings of a database to change values, end transactions, or hide
+// PostgreSQL's functions.
 var hostile = map[string]string{
 	"search_path":                         "public, pg_catalog",
 	"datestyle":                           "German",
@@ -32,7 +32,7 @@ var hostile = map[string]string{
 	"transaction_timeout":                 "1h",
 }
 
-// ours is what each session has in their place.
+// ours are the settings of each session in their place.
 var ours = map[string]string{
 	"search_path":                         "pg_catalog, pg_temp",
 	"datestyle":                           "ISO, MDY",
@@ -54,7 +54,7 @@ var ours = map[string]string{
 
 // TestEnvironmentBeatsOtherSettings has a database with settings of its own
 // and, from PostgreSQL 17 on, a login event trigger setting the same: the
-// settings count more than what a client sends with the login.
+// settings count more than a client's with the login.
 func TestEnvironmentBeatsOtherSettings(t *testing.T) {
 	t.Run("database", func(t *testing.T) {
 		url := pgtest.Shared(t).NewDatabase(t)
@@ -90,13 +90,13 @@ func setting(name string) string {
 	return "''" + hostile[name] + "''"
 }
 
-// known are the names of parameters that can be set on the server.
+// known are the names of the server's settable parameters.
 func known(t *testing.T, url string) (names []string) {
 	major := version(t, url)
 	for name := range hostile {
 		switch {
 		case name == "transaction_timeout" && major < 17:
-		case name == "standard_conforming_strings" && major >= 19: // it is always on
+		case name == "standard_conforming_strings" && major >= 19: // always on
 		default:
 			names = append(names, name)
 		}

@@ -18,7 +18,7 @@ func TestClassify(t *testing.T) {
 		name  string
 		err   error
 		class failure.Class
-		is    error // nil where the error is to wrap no particular one
+		is    error // nil: no particular error to wrap
 	}{
 		{"slot in use", &pgconn.PgError{Code: "55006"}, failure.Transient, ErrSlotActive},
 		{"terminated", &pgconn.PgError{Code: "57P01"}, failure.Transient, ErrTerminated},

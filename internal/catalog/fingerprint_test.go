@@ -102,8 +102,8 @@ func TestSamePublication(t *testing.T) {
 	}
 }
 
-// Two memberships that were never there together are not seen together: here
-// both change between the parts of a look.
+// Two memberships from different times are not seen together: here both change
+// between the parts of a look.
 func TestPublicationIsReadAtOneTime(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	reader, writer := connect(t, url), connect(t, url, createOutbox, `CREATE PUBLICATION p FOR TABLE outbox`)

@@ -32,8 +32,8 @@ func TestReadInstance(t *testing.T) {
 }
 
 // Everything committed before the slot's first position is in the snapshot, and
-// nothing after it. The connection that exported it goes on, and it can be read
-// still.
+// nothing later. The exporting connection goes on, and the snapshot is still
+// readable.
 func TestHeldSnapshot(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url, `CREATE TABLE outbox (id int PRIMARY KEY)`, `INSERT INTO outbox VALUES (1), (2)`)

@@ -15,7 +15,7 @@ import (
 // silence is shorter than answerTimeout, so tests end soon.
 const silence = 20 * time.Millisecond
 
-// silentLine is a line to somebody who neither reads nor writes.
+// silentLine is a line to a peer that neither reads nor writes.
 func silentLine(t *testing.T) (*line, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()

@@ -9,10 +9,10 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 105: the table that is meant by one that is not there.
+// Failure mode 105: the table meant by a missing name.
 func TestMissingTableNamesTheOneThatIsMeant(t *testing.T) {
 	for name, c := range map[string]struct {
-		tables       []string // that there are
+		tables       []string // existing
 		wanted, near string
 	}{
 		"none":                        {nil, "outbox", ""},

@@ -14,7 +14,7 @@ import (
 )
 
 // libpqParameters are all of PostgreSQL 18 (fe-connect.c, PQconninfoOptions),
-// with a value changing nothing where there is one.
+// with a value without an effect, if any.
 var libpqParameters = map[string]string{
 	"application_name": "a", "channel_binding": "prefer", "client_encoding": "LATIN1", "connect_timeout": "3", "dbname": "d",
 	"fallback_application_name": "b", "gssdelegation": "0", "gssencmode": "prefer", "gsslib": "gssapi", "host": "h", "hostaddr": "127.0.0.1",

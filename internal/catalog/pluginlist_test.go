@@ -44,7 +44,7 @@ func TestAServerThatDoesNotAllowThePlugin(t *testing.T) {
 	wantAllow(Classify(err))
 }
 
-// Failure mode 178. The role setup makes may not see every setting, and its own
+// Failure mode 178. The role made by setup may not see every setting, and its own
 // processes are no standbys, also while they end.
 func TestWhatTheConnectorsRoleIsTold(t *testing.T) {
 	server := pgtest.Start(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// The server is the judge: a table is refused if, and only if, rows seen in it
+// The server is the judge: a table is refused if, and only if, rows seen there
 // do not arrive under its name.
 func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 	const (
@@ -41,7 +41,7 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 	foreign := []string{`CREATE FOREIGN DATA WRAPPER nothing`, `CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing`}
 	for _, tt := range []struct {
 		name   string
-		since  int // the oldest version that has it; of those before 18 only, with a minus
+		since  int // the oldest version with the fault; of those before 18 only, with a minus
 		setup  []string
 		insert string // "": rows cannot be inserted here
 		says   string // of the refusal; "" for none
@@ -69,8 +69,8 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 		{"foreign partition", 14, append(foreign, partitioned, `CREATE FOREIGN TABLE part PARTITION OF outbox DEFAULT SERVER nowhere`, tableRoot),
 			"", "partition public.part"},
 
-		// Before 18 a partitioned table can be made unlogged, which says
-		// nothing of its partitions, and no ALTER TABLE undoes it.
+		// Before 18 a partitioned table can be made unlogged, without a meaning for
+		// its partitions, and no ALTER TABLE undoes the change.
 		{"logged partition of an unlogged table", -14, []string{unloggedRoot, logged, allViaRoot}, insert, ""},
 		{"unlogged partition of an unlogged table", -14, []string{unloggedRoot, unlogged, allViaRoot}, insert, "partition public.part"},
 		{"logged partition further down", -14, []string{partitioned, unloggedMiddle, `CREATE TABLE part PARTITION OF middle DEFAULT`, allViaRoot}, insert, ""},
@@ -123,7 +123,7 @@ func TestRefusedIsWhatDoesNotArrive(t *testing.T) {
 }
 
 // wantRefusedIfLost asserts that public.outbox is refused, saying so, if rows
-// inserted do not arrive, and not if they do.
+// inserted do not arrive, and only then.
 func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 	t.Helper()
 	failures := refusals(t, conn, readPublication(t, conn))
@@ -140,15 +140,15 @@ func wantRefusedIfLost(t *testing.T, conn *pgx.Conn, insert, says string) {
 	}
 }
 
-// A partition somebody drops while the catalogs are read is no reason to refuse
-// its table: a connector that starts just then would end with a loss.
+// A partition dropped during the reading of the catalogs is no reason to refuse
+// its table: a connector starting just then would end with a loss.
 func TestPartitionDroppedDuringTheLook(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	other := connect(t, url, `CREATE TABLE outbox (id int) PARTITION BY LIST (id)`, `CREATE TABLE part PARTITION OF outbox DEFAULT`,
 		`CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)`)
 	conn := connect(t, url)
 	pub := readPublication(t, conn)
-	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // its snapshot still shows the partition
+	pgtest.Execute(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT 1`) // the snapshot still shows the partition
 	pgtest.Execute(t, other, `DROP TABLE part`)
 	if failures := refusals(t, conn, pub); len(failures) > 0 {
 		t.Errorf("refused: %v", failures)
@@ -164,8 +164,8 @@ func refusals(t *testing.T, conn *pgx.Conn, p Publication) []error {
 	return v.Failures
 }
 
-// arrivals inserts and returns how many rows are seen in public.outbox and how
-// many came under that name.
+// arrivals inserts and returns the number of rows seen in public.outbox and the
+// number arriving under the name.
 func arrivals(t *testing.T, conn *pgx.Conn, insert string) (seen, arrived int) {
 	t.Helper()
 	pgtest.Execute(t, conn, `SELECT pg_create_logical_replication_slot('s_' || current_database(), 'pgoutput', true)`, insert)

@@ -37,7 +37,7 @@ func readTable(t *testing.T, conn *pgx.Conn, table pg.Table) TableInfo {
 	return info
 }
 
-// Each remedy must be SQL that fixes what it is about.
+// Each remedy must be SQL mending its fault.
 func TestCheckPublication(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -100,8 +100,8 @@ func TestRemedyKeepsTheOtherTables(t *testing.T) {
 	}
 }
 
-// Rows move between partitions that are read as tables of their own, and are
-// new in the one they come to.
+// Rows move between partitions read as separate tables, and are new in the
+// second.
 func TestCheckPublicationNamesPartitionsOfOneTable(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), `CREATE TABLE root (id int PRIMARY KEY) PARTITION BY LIST (id)`,
 		`CREATE TABLE a PARTITION OF root FOR VALUES IN (1)`, `CREATE TABLE b PARTITION OF root FOR VALUES IN (2)`, `CREATE TABLE c PARTITION OF root DEFAULT`,
@@ -162,7 +162,7 @@ func TestCreatePublicationRefused(t *testing.T) {
 	}
 }
 
-// An index being built, a VACUUM: that passes, and an operator can see who.
+// An index being built, a VACUUM: the lock passes, and an operator can see the holder.
 func TestCreatePublicationOfALockedTable(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	conn := connect(t, url, createOutbox, "SET lock_timeout = 10")
@@ -182,7 +182,7 @@ func needVersion(t *testing.T, conn *pgx.Conn, major int) {
 	}
 }
 
-// wantOnly asserts one error containing text, or none for "".
+// wantOnly asserts a single error containing text, or none for "".
 func wantOnly(t *testing.T, what string, errs []error, text string) {
 	t.Helper()
 	switch {

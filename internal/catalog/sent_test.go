@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Failure mode 108. ReadSent tells which columns the server sends, as the server itself
+// Failure mode 108. ReadSent tells the columns sent by the server, as the server itself
 // shows, and the remedy has it send the others.
 func TestReadSentIsWhatTheServerSends(t *testing.T) {
 	const (

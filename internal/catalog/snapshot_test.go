@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// readAll reads a snapshot into one line of text per row.
+// readAll reads a snapshot into a line of text per row.
 func readAll(t *testing.T, conn *pgx.Conn, name string, from pg.Position) []string {
 	t.Helper()
 	rel, ok, err := ReadColumns(pgtest.Context(t), conn, outbox)
@@ -111,8 +111,8 @@ func TestReadSnapshotThatIsGone(t *testing.T) {
 	pgtest.Execute(t, conn, `SELECT 1`) // the connection is still usable
 }
 
-// Decoding needs no right to read the table, so the role may lack it: trying
-// again would not help.
+// Decoding needs no right to read the table, so the role may lack the right: a
+// retry would not help.
 func TestReadSnapshotNeedsTheRightToRead(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox)
 	pgtest.Execute(t, conn, `DROP ROLE IF EXISTS snapshot_poor`)
@@ -127,7 +127,7 @@ func TestReadSnapshotNeedsTheRightToRead(t *testing.T) {
 	}
 }
 
-// Rows that a policy hides would be missing without a word.
+// Rows hidden by a policy would be missing without a word.
 func TestReadSnapshotHidesNoRows(t *testing.T) {
 	conn := connect(t, pgtest.Shared(t).NewDatabase(t), createOutbox, `INSERT INTO outbox VALUES (gen_random_uuid(), '{}')`,
 		`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`, `DROP ROLE IF EXISTS snapshot_bound`, `CREATE ROLE snapshot_bound`,

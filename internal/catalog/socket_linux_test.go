@@ -34,7 +34,7 @@ func networks(t *testing.T, test func(t *testing.T, s *socket, peer net.Conn)) {
 	}
 }
 
-// Answers coming at any moment around the beginning of the wait wake it.
+// Answers coming at any moment around the beginning of the wait wake the reader.
 func TestSocketMissesNoAnswer(t *testing.T) {
 	networks(t, func(t *testing.T, s *socket, peer net.Conn) {
 		var answering sync.WaitGroup
@@ -51,7 +51,7 @@ func TestSocketMissesNoAnswer(t *testing.T) {
 			if i%1000 != 0 {
 				continue
 			}
-			must.OK(t, s.SetReadDeadline(time.Unix(1, 0))) // a wait that was ended leaves the bell armed
+			must.OK(t, s.SetReadDeadline(time.Unix(1, 0))) // an interrupted wait leaves the bell armed
 			if _, err := s.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("read after the deadline: %v", err)
 			}
@@ -60,8 +60,8 @@ func TestSocketMissesNoAnswer(t *testing.T) {
 	})
 }
 
-// A wait ends when its deadline passes, also one set meanwhile, when the other
-// end closes, and when the socket is closed.
+// A wait ends at its deadline, even a deadline set meanwhile, at the other end's
+// close, and at the socket's.
 func TestSocketWaitEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(s *socket, peer net.Conn)

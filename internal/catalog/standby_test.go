@@ -7,14 +7,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// An instance that waits for a slot shows to those who ask for the same slot in
-// the same database, as long as its connection lasts.
+// An instance waiting for a slot shows to questions about the same slot in the
+// same database, as long as its connection lasts.
 func TestStandbysAreThoseOfTheSlot(t *testing.T) {
 	server := pgtest.Shared(t)
 	url, other := server.NewDatabase(t), server.NewDatabase(t)
 	asker, waits := connect(t, url), connect(t, url)
 	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits))
-	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits)) // each time it waits again
+	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), waits)) // at each new wait
 	must.OK(t, Reading{Slot: "b"}.StandBy(t.Context(), connect(t, url)))
 	must.OK(t, Reading{Slot: "a"}.StandBy(t.Context(), connect(t, other)))
 	got := must.Get(ReadStandbys(t.Context(), asker, "a"))(t)

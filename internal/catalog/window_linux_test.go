@@ -18,8 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// errElsewhere is the error of a dial function that must not be asked for
-// loopback.
+// errElsewhere is the error of a dial function not to be asked for loopback.
 var errElsewhere = errors.New("dialled elsewhere")
 
 func elsewhere(context.Context, string, string) (net.Conn, error) { return nil, errElsewhere }
@@ -69,7 +68,7 @@ func TestWindowThatClosesLosesNothing(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if i == smallBuffer/row { // more than it takes
+			if i == smallBuffer/row { // more than fits
 				close(begun)
 			}
 		}

@@ -8,14 +8,14 @@ import (
 )
 
 func TestOldestWriter(t *testing.T) {
-	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "2")) // other tests write in a shared one
+	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "2")) // other tests write in a shared server
 	url := server.NewDatabase(t)
 	asking := connect(t, url, "CREATE TABLE t (n int)")
 	if list := must.Get(ReadWriters(t.Context(), asking))(t); len(list) > 0 {
 		t.Errorf("%+v hold the log back while nobody writes", list)
 	}
 	writer := connect(t, url, "SET application_name = 'import'", "BEGIN", "INSERT INTO t VALUES (1)", "SAVEPOINT s", "INSERT INTO t VALUES (1)")
-	connect(t, url, "BEGIN", "INSERT INTO t VALUES (2)") // a younger one
+	connect(t, url, "BEGIN", "INSERT INTO t VALUES (2)") // a younger transaction
 	pgtest.Execute(t, asking, "CREATE ROLE plain LOGIN")
 	plain := connect(t, url, "SET SESSION AUTHORIZATION plain")
 	reader := connect(t, url, "BEGIN", "SELECT count(*) FROM t")

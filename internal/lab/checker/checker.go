@@ -1,30 +1,28 @@
 // Package checker decides whether a connector lost, altered, reordered or
-// doubled anything, from what the writers did and what the topics hold.
+// doubled anything, from the writers' deeds and the topics' content.
 //
-// Writers note every transaction in a Ledger, with the events it must publish
-// and how the commit ended; a Reader reads the topics; a Watcher looks at the
-// slot and at the topics' ends all the while. Verify compares the three. It is
-// pure: no clock, no network, no goroutine.
+// Writers note every transaction in a Ledger, with the events to publish and the
+// outcome of the commit; a Reader reads the topics; a Watcher looks at the slot
+// and at the topics' ends all the while. Verify compares the three. It is pure:
+// no clock, no network, no goroutine.
 //
 // Assertions:
 //
-//  1. Committed ⊆ delivered ⊆ committed ∪ unknown, where a transaction whose
-//     commit has an unknown outcome arrives in whole or not at all.
+//  1. Committed ⊆ delivered ⊆ committed ∪ unknown. A transaction with a commit
+//     of unknown outcome arrives in whole or not at all.
 //  2. Each record is the event, byte by byte: topic, key, value, headers.
 //  3. After de-duplication by id, the records of a key are in a single
 //     partition in the order of (cdc-lsn, cdc-seq), the order of the commits as
-//     far as the writers know it, and within a transaction the order of the
-//     inserts. Where records have no positions, they are in the two latter
-//     orders.
-//  4. A repetition of a record has the position the record had.
+//     far as known to the writers, and within a transaction the order of the
+//     inserts. Records without positions are in the two latter orders.
+//  4. A repetition of a record has the same position.
 //  5. At no instant was the slot's confirmed position beyond the commit of an
 //     event not in its topic yet.
 //
-// Repetitions are counted, not condemned: only the caller knows whether it gave
-// cause for any.
+// Repetitions are counted, not condemned: only the caller knows of causes.
 //
-// Non-goals: what the connector should make of a row (package transform has
-// vectors for that), several databases in one history.
+// Non-goals: the record for a row (package transform has vectors for that),
+// several databases in a history.
 package checker
 
 import (
@@ -32,18 +30,18 @@ import (
 	"fmt"
 )
 
-// History is what Verify judges.
+// History is the evidence for Verify.
 type History struct {
 	Transactions []Transaction
-	// Records are in the order in which they were read, which within a
-	// partition is that of their offsets.
+	// Records are in the order of reading, within a partition the order of their
+	// offsets.
 	Records []Record
-	Samples []Sample // in the order in which they were taken
+	Samples []Sample // in the order of taking
 	// NoPositions: records have no position, and must not.
 	NoPositions bool
 }
 
-// Kind says what rule of the package a Problem breaks.
+// Kind names the rule broken by a Problem.
 type Kind string
 
 // The kinds of Problem.
@@ -54,17 +52,17 @@ const (
 	Altered   Kind = "altered"   // key, value or headers are not the event's
 	Misrouted Kind = "misrouted" // in another topic, or in two partitions
 	Misplaced Kind = "misplaced" // the position contradicts another record's
-	Reordered Kind = "reordered" // delivered or positioned after a later one
-	Premature Kind = "premature" // confirmed before it was in the topic
+	Reordered Kind = "reordered" // delivered or positioned after a later event
+	Premature Kind = "premature" // confirmed before the record was in the topic
 )
 
-// Problem is one thing that must not be.
+// Problem is a breach of a rule.
 type Problem struct {
 	Kind Kind
 	Text string
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Problems  []Problem
 	Committed int // events of transactions known to be committed

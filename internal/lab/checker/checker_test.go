@@ -26,7 +26,7 @@ func TestNothingIsWrongWithAGoodHistory(t *testing.T) {
 	}
 }
 
-// corruption breaks one thing in a good history.
+// corruption breaks a good history in a single place.
 type corruption struct {
 	name    string
 	want    checker.Kind

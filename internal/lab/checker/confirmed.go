@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Sample is a look at the slot, and after it at the topics.
+// Sample is a look at the slot, and then at the topics.
 type Sample struct {
 	At        time.Time // before the slot was looked at
 	Confirmed pg.LSN    // the slot's confirmed position
@@ -25,8 +25,8 @@ func (s *Sample) end(topic string, partition int32) int64 {
 	return 0
 }
 
-// confirmed finds samples in which the slot was beyond the commit of an event
-// whose first record the topic did not have.
+// confirmed finds samples with the slot beyond the commit of an event whose
+// first record the topic did not have.
 func (r *Report) confirmed(first map[string]delivery, samples []Sample) {
 	type partition struct {
 		topic  string
@@ -50,7 +50,7 @@ func (r *Report) confirmed(first map[string]delivery, samples []Sample) {
 			if d := lowest[from]; d.position.CommitLSN < s.Confirmed {
 				r.problem(Premature, "the slot was confirmed to %s, but event %s at %s was not yet in %s, which ended at %d",
 					s.Confirmed, d.ID, d.place(), d.where(), s.end(p.topic, p.number))
-				break // one per partition is enough to see
+				break // enough for a partition
 			}
 		}
 	}

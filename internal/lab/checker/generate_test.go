@@ -26,7 +26,7 @@ func generate(seed uint64) checker.History {
 	clock := uint64(0)
 	for n := range 40 {
 		tx := transaction(random, n)
-		tx.Began = clock + 1 + random.Uint64N(2) // may overlap the one before
+		tx.Began = clock + 1 + random.Uint64N(2) // may overlap the previous transaction
 		tx.Ended = tx.Began + 1 + random.Uint64N(3)
 		clock = tx.Began
 		h.Transactions = append(h.Transactions, tx)

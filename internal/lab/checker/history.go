@@ -8,41 +8,41 @@ import (
 // Header is a record's header.
 type Header struct{ Key, Value string }
 
-// Event is what one outbox row must become.
+// Event is the expected record of an outbox row.
 type Event struct {
 	ID    string
 	Topic string
 	Key   string
 	Value string
-	// Headers are the record's first headers. Those of the position follow,
-	// and after them others may.
+	// Headers are the record's first headers. The position's headers follow, and
+	// then perhaps others.
 	Headers []Header
 }
 
 // Outcome is how a transaction ended, as far as the writer knows.
 type Outcome uint8
 
-// The outcomes. Unknown is that of a COMMIT whose answer was lost.
+// The outcomes. Unknown is the outcome of a COMMIT with a lost answer.
 const (
 	Unknown Outcome = iota
 	Committed
 	RolledBack
 )
 
-// Transaction is what a writer did.
+// Transaction is a writer's transaction.
 type Transaction struct {
-	XID uint32 // 0 where the writer does not know it
-	// Events are those a commit publishes, in the order of their inserts: not
+	XID uint32 // 0 if unknown to the writer
+	// Events are published by a commit, in the order of their inserts, without
 	// those of rolled-back savepoints.
 	Events  []Event
 	Outcome Outcome
 	// Began and Ended are readings of the Ledger's clock from before the COMMIT
-	// was sent and from after the answer: one that ended before another began was
-	// committed before it.
+	// was sent and from after the answer: a transaction ended before another began
+	// was committed first.
 	Began, Ended uint64
 }
 
-// Record is what a topic holds.
+// Record is a record in a topic.
 type Record struct {
 	Topic     string
 	Partition int32
@@ -53,7 +53,7 @@ type Record struct {
 	Headers   []Header
 }
 
-// Header returns the value of the first header of that key, or "".
+// Header returns the value of the key's first header, or "".
 func (r *Record) Header(key string) string {
 	for _, h := range r.Headers {
 		if h.Key == key {
@@ -75,8 +75,8 @@ type Ledger struct {
 	committed    int // events
 }
 
-// Now reads the clock, a counter no two readings share. A writer calls it
-// before it sends COMMIT.
+// Now reads the clock, a counter without two equal readings. A writer calls Now
+// before sending COMMIT.
 func (l *Ledger) Now() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +84,8 @@ func (l *Ledger) Now() uint64 {
 	return l.clock
 }
 
-// Add notes a transaction that has just ended, and sets its Ended. The transaction is
-// the ledger's from then on; of a long value it keeps the digest.
+// Add notes a transaction just ended, and sets its Ended. The transaction is the ledger's
+// from then on; of a long value the ledger keeps the digest.
 func (l *Ledger) Add(tx Transaction) {
 	for i := range tx.Events {
 		tx.Events[i].Value = kept(tx.Events[i].Value)

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// longValue is the size in bytes from which on a value is not kept itself. An event's
-// value is kept by the ledger and by each reader; a long run has a million of them.
+// longValue is the size in bytes from which on a value is not kept itself. The ledger and
+// each reader keep an event's value; a long run has a million events.
 const longValue = 16 << 10
 
-// kept is what is kept of a value: the value, or, of a long one, the beginning,
-// the size and the digest. Two values that differ have two of these.
+// kept is the kept form of a value: the value, or, of a long value, the beginning,
+// the size and the digest. Different values have different forms.
 func kept(value string) string {
 	if len(value) < longValue {
 		return value

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// expectation is an event and where the writers have it.
+// expectation is an event and its place in the writers' transactions.
 type expectation struct {
 	*Event
 	tx    int // index of the transaction
@@ -79,8 +79,8 @@ func (r *Report) match(expected map[string]expectation, records []Record) map[st
 	return first
 }
 
-// compare reports whether the record is so much of the event that it may count
-// as its delivery, and reads its position.
+// compare reports whether the record is enough of the event to count as its
+// delivery, and reads the position.
 func (r *Report) compare(d *delivery) bool {
 	if d.Record.Topic != d.Event.Topic {
 		r.problem(Misrouted, "%s: event %s belongs to topic %s", d.where(), d.ID, d.Event.Topic)
@@ -102,8 +102,8 @@ func (r *Report) compare(d *delivery) bool {
 	return true
 }
 
-// readHeaders checks the event's headers and reads those of the position, which
-// must follow, or must not.
+// readHeaders checks the event's headers and reads the position's headers, next
+// in order, or forbidden.
 func (d *delivery) readHeaders(noPosition bool) error {
 	have := d.Record.Headers
 	for i, want := range d.Event.Headers {

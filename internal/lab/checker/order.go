@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// complete finds what did not arrive.
+// complete finds missing events.
 func (r *Report) complete(txs []Transaction, first map[string]delivery) {
 	for _, tx := range txs {
 		var missing []string
@@ -32,7 +32,7 @@ func (r *Report) complete(txs []Transaction, first map[string]delivery) {
 }
 
 // positions finds transactions whose records disagree about their position, and
-// positions two transactions share.
+// positions of two transactions.
 func (r *Report) positions(txs []Transaction, first map[string]delivery) {
 	owner := map[pg.LSN]int{}
 	for t, tx := range txs {
@@ -103,11 +103,11 @@ func (r *Report) asInserted(ds []delivery) {
 	}
 }
 
-// asCommitted checks that no delivery of the sequence comes after one whose
-// COMMIT was sent only after its own was answered. A commit never answered may
+// asCommitted checks that no delivery of the sequence comes after a delivery
+// with a COMMIT sent only after the former's answer. A commit never answered may
 // have been carried out at any time.
 func (r *Report) asCommitted(ds []delivery, txs []Transaction, how string) {
-	var latest *delivery // the one with the greatest Began so far
+	var latest *delivery // the delivery with the greatest Began so far
 	for i := range ds {
 		d := &ds[i]
 		if latest != nil && txs[d.tx].Outcome == Committed && txs[d.tx].Ended < txs[latest.tx].Began {

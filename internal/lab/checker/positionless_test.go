@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 )
 
-// positionless is a good history whose records have no positions.
+// positionless is a good history of records without positions.
 func positionless(seed uint64) checker.History {
 	h := generate(seed)
 	h.NoPositions, h.Samples = true, nil

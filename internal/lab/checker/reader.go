@@ -63,7 +63,7 @@ func (r *Reader) add(fetches kgo.Fetches) {
 	r.grown = make(chan struct{})
 }
 
-// RecordOf returns what Verify needs of a record; of a long value, the digest.
+// RecordOf returns the parts of a record for Verify; of a long value, the digest.
 func RecordOf(kr *kgo.Record) Record {
 	rec := Record{
 		Topic: kr.Topic, Partition: kr.Partition, Offset: kr.Offset, Timestamp: kr.Timestamp,
@@ -82,7 +82,7 @@ func (r *Reader) Records() []Record {
 	return r.records[:len(r.records):len(r.records)]
 }
 
-// Find returns all records of the event that were read.
+// Find returns all records read of the event.
 func (r *Reader) Find(id string) (found []Record) {
 	for _, rec := range r.Records() {
 		if rec.id() == id {
@@ -92,7 +92,7 @@ func (r *Reader) Find(id string) (found []Record) {
 	return found
 }
 
-// Producers returns the highest epoch that wrote, for each producer id.
+// Producers returns the highest epoch of each producer id among the writers.
 func (r *Reader) Producers() map[int64]int16 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *Reader) AwaitEvents(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// Missing returns those of the events of which no record was read.
+// Missing returns the events without any record read.
 func (r *Reader) Missing(ids []string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

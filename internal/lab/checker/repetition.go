@@ -3,7 +3,7 @@ package checker
 // Repetition is a record the topic had already.
 type Repetition struct {
 	Event  string // the id
-	Before Record // the last of the same event before it
+	Before Record // the event's last record before
 	Again  Record
 }
 

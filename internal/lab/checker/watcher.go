@@ -24,11 +24,11 @@ type Watcher struct {
 	samples []Sample
 }
 
-// lookTimeout bounds one look: a server that is down is asked again.
+// lookTimeout bounds a look: a server that is down is asked again.
 const lookTimeout = time.Second
 
-// Run takes a sample each Interval until ctx ends. While one of the servers is
-// down there are none.
+// Run takes a sample each Interval until ctx ends, and none while a server is
+// down.
 func (w *Watcher) Run(ctx context.Context) {
 	var conn *pgx.Conn
 	defer func() { disconnect(conn) }()
@@ -56,7 +56,7 @@ func (w *Watcher) Samples() []Sample {
 	return w.samples[:len(w.samples):len(w.samples)]
 }
 
-// look takes one sample, on the connection if any.
+// look takes a sample, on the connection if any.
 func (w *Watcher) look(ctx context.Context, conn **pgx.Conn) (Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -111,5 +111,5 @@ func disconnect(conn *pgx.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	_ = conn.Close(ctx) // nothing is pending on it
+	_ = conn.Close(ctx) // nothing is pending there
 }

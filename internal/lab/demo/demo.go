@@ -1,14 +1,14 @@
 // Package demo shows the whole connector on a single machine with nothing to
 // configure: a throwaway PostgreSQL, an in-process Kafka broker on a loopback
-// port, the connector, an order service that writes business rows and outbox
-// rows in a single transaction, and a consumer.
+// port, the connector, an order service writing business rows and outbox rows in
+// a single transaction, and a consumer.
 //
 // Invariants:
 //
-//  1. The connector runs as is: the demo gives it a configuration and reads
-//     what arrives in Kafka, nothing else.
-//  2. What the summary says was checked: every committed event against the
-//     records that arrived, one by one. A difference is an error.
+//  1. The connector runs as is: the demo gives it a configuration and reads the
+//     records in Kafka, nothing else.
+//  2. The summary was checked: every committed event against the records that
+//     arrived. A difference is an error.
 //  3. When Run returns nothing is left, neither process nor file.
 //
 // Goroutines: Run starts three – connector, order service, consumer – and
@@ -31,8 +31,8 @@ import (
 
 // Options say how to run the demo.
 type Options struct {
-	// Events is after how many events the demo ends by itself; 0 means it goes
-	// on until the context ends.
+	// Events is the number of events to the demo's end; 0 means no end before
+	// the context's.
 	Events int
 	// Out is where the demo shows itself. Required.
 	Out io.Writer
@@ -43,16 +43,16 @@ type Options struct {
 	Connect func(ctx context.Context, cfg *config.Config) error
 }
 
-// The pace: slow enough to read along while it goes on forever, quick when it
-// has an end, and without a pause when there are too many events to show each.
+// The pace: slow enough to read along in a demo without end, quick with an end,
+// and without a pause for more events than are shown.
 const (
 	endlessPause  = 250 * time.Millisecond
 	shortPause    = 25 * time.Millisecond
-	maxShown      = 100 // events one by one
+	maxShown      = 100 // events shown singly
 	rollbackEvery = 8   // of the transactions
 )
 
-// Limits of waiting for what should take moments.
+// Limits of waits, normally for moments.
 const (
 	connectTimeout = time.Minute
 	arrivalTimeout = 30 * time.Second // from the last commit or arrival
@@ -60,15 +60,15 @@ const (
 )
 
 // Run runs the demo until Events events arrived or ctx ends, shows a summary
-// and removes everything. Run returns an error when something did not work,
-// also when what arrived is not what was committed.
+// and removes everything. Run returns an error for any failure, and for a
+// difference between committed and arrived events.
 func Run(ctx context.Context, o Options) (err error) {
 	began := time.Now()
 	show := newScreen(o.Out, o.Color)
 	show.title()
 	st, err := setUp(ctx, show)
 	if ctx.Err() != nil && st == nil {
-		return nil // the user left; what was under way failed because of that
+		return nil // the user left: work under way failed because of that
 	}
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return found.err
 }
 
-// run is one demo on its stage.
+// run is a demo on its stage.
 type run struct {
 	Options
 	stage    *stage
@@ -138,7 +138,7 @@ func (r *run) run(ctx context.Context) error {
 		stopWriting()
 	}
 	stopWorking()
-	// An actor's error is the cause; that waiting for it was in vain is not.
+	// An actor's error is the cause; the vain wait for the actor is not.
 	if actorErr := actors.Wait(); actorErr != nil {
 		return actorErr
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// foreignAfter is how long an arrival may wait for the news of its commit until
-// it is shown as the user's own: the record of a fast connector overtakes the
+// foreignAfter is an arrival's longest wait for the news of its commit before
+// being shown as the user's own: the record of a fast connector overtakes the
 // return of COMMIT.
 const foreignAfter = 200 * time.Millisecond
 
@@ -45,7 +45,7 @@ func (r *run) follow(ctx, failed context.Context, stopWriting context.CancelFunc
 	}
 }
 
-// over reports whether everything that is to come has come.
+// over reports whether nothing more is to come.
 func (r *run) over(leaving bool) bool {
 	if r.ledger.missing() > 0 {
 		return false
@@ -79,8 +79,8 @@ func (r *run) showRecord(a arrival) {
 	}
 }
 
-// inSample reports whether the newest change is one to show: all of them or,
-// of a long run, some at first and then every so many.
+// inSample reports whether to show the newest change: every change or, of a long
+// run, some at first and then every so many.
 func (r *run) inSample() bool {
 	if r.Events <= maxShown {
 		return true

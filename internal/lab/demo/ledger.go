@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/orders"
 )
 
-// change is a transaction of the order service and when it had ended.
+// change is a transaction of the order service, with the time of its end.
 type change struct {
 	orders.Change
 	at time.Time
@@ -25,8 +25,8 @@ func (c change) event() checker.Event {
 	}
 }
 
-// canonical returns JSON without the spaces and the order of keys that the type
-// jsonb has; other text is left as it is.
+// canonical returns JSON without the spaces and the order of keys of the type
+// jsonb; other text is left as is.
 func canonical(text string) string {
 	var value any
 	if json.Unmarshal([]byte(text), &value) != nil {
@@ -39,7 +39,7 @@ func canonical(text string) string {
 	return string(encoded)
 }
 
-// arrival is a record as the consumer got it, and when.
+// arrival is a record with the time of its arrival.
 type arrival struct {
 	checker.Record
 	at time.Time
@@ -61,14 +61,14 @@ type ledger struct {
 	latencies  []time.Duration
 }
 
-// early is a record whose change is not known, or not yet: then it may have
-// been handed out as foreign, and still be ours.
+// early is a record with a change not known, or not yet: it may have been handed
+// out as foreign, and still be ours.
 type early struct {
 	arrival
 	foreign bool
 }
 
-// event is one committed or rolled-back outbox row.
+// event is a committed or rolled-back outbox row.
 type event struct {
 	committed        time.Time
 	rolledBack, seen bool
@@ -76,9 +76,9 @@ type event struct {
 
 func newLedger() *ledger { return &ledger{events: map[string]*event{}} }
 
-// change books a transaction. The service has one at a time, so each begins
-// after the end of the one before. If the record had arrived before the news of
-// the commit, change books and returns that too.
+// change books a transaction. The service has a single transaction at a time, so
+// each begins after the previous end. A record that arrived before the news of
+// the commit is booked and returned as well.
 func (l *ledger) change(c change) (a arrival, ok bool) {
 	tx := checker.Transaction{Events: []checker.Event{c.event()}, Outcome: checker.Committed, Began: l.book.Now()}
 	if c.RolledBack {
@@ -122,8 +122,8 @@ func (l *ledger) see(a arrival) bool {
 	return true
 }
 
-// foreign hands out, once, the records that arrived before the given time and
-// that the order service has not told of: the user wrote them, it seems.
+// foreign hands out, once, the records from before the given time of which the
+// order service has not told: probably the user's.
 func (l *ledger) foreign(before time.Time) []arrival {
 	var out []arrival
 	for i := range l.early {
@@ -144,12 +144,12 @@ func (l *ledger) latencyOf(a arrival) time.Duration {
 // missing is how many committed events have not arrived.
 func (l *ledger) missing() int { return l.book.Committed() - l.arrived }
 
-// report is what the summary says.
+// report is the content of the summary.
 type report struct {
 	committed, arrived, duplicates, rolledBack, ghosts int
 	keys, faults                                       int
 	median, p99                                        time.Duration
-	sinceBegin, sinceConnector                         time.Duration // to the first event; 0 without one
+	sinceBegin, sinceConnector                         time.Duration // to the first event; 0 without an event
 	// err is nil when each committed event arrived, unaltered and in order, and
 	// nothing rolled back did. Duplicates are allowed: delivery is at least once.
 	err error

@@ -25,8 +25,8 @@ func rolledBack(ms int, id string, order int64) change {
 	return c
 }
 
-// record is that of an event of the key, at the position the id's first letter
-// stands for.
+// record is the record of an event of the key, at a position made from the id's
+// first letter.
 func record(ms int, id, key string) arrival {
 	e := committed(0, id, 0).event()
 	rec := checker.Record{Topic: topic, Key: key, Value: strings.Replace(e.Value, `"id":0`, `"id": `+key, 1), Headers: e.Headers}

@@ -50,7 +50,7 @@ func (s *screen) title() {
 
 func (s *screen) step(text string) { s.printf("  %s %s", s.paint(green, "✓"), text) }
 
-// progress takes lines about what takes longer.
+// progress takes lines about longer work.
 func (s *screen) progress() io.Writer { return &stepWriter{s} }
 
 type stepWriter struct{ screen *screen }
@@ -78,7 +78,7 @@ func (s *screen) ready(st *stage) {
 	s.printf("%s", s.paint(dim, s.row("time", "who", "order", "event", "WAL → topic/partition@offset", "event id", "latency")))
 }
 
-// row lays out one line; the columns are wide enough for what the demo writes.
+// row lays out a line; the columns are wide enough for the demo's values.
 func (s *screen) row(at, who, order, event, text, id, latency string) string {
 	return strings.TrimRight(fmt.Sprintf("%s %s %s %s %s %s %s",
 		pad(at, 8), pad(who, 5), pad(order, 10), pad(event, 12), pad(text, 42), pad(id, 8), latency), " ")
@@ -106,7 +106,7 @@ func (s *screen) line(a arrival, last string) {
 	s.printf("%s", s.paint(cyan, s.row(clock(a.at), "kafka", "key "+a.Key, a.Header("eventType"), text, short(a.Header("id")), last)))
 }
 
-// firstRecord shows an arrival with all that is in it.
+// firstRecord shows an arrival with all its parts.
 func (s *screen) firstRecord(a arrival, latency time.Duration) {
 	s.record(a, latency)
 	field := func(name, value string) {
@@ -125,7 +125,7 @@ func (s *screen) firstRecord(a arrival, latency time.Duration) {
 	}
 }
 
-// summary shows what came of it.
+// summary shows the outcome.
 func (s *screen) summary(r report, whole bool) {
 	s.heading("Summary")
 	line := func(name, format string, args ...any) {
@@ -153,7 +153,7 @@ func (s *screen) summary(r report, whole bool) {
 	s.printf("  docker compose up --build                 the same with Apache Kafka")
 }
 
-// either paints the good outcome green and the bad one red.
+// either paints the good outcome green and the bad outcome red.
 func (s *screen) either(ok bool, good, bad string) string {
 	if ok {
 		return s.paint(green, good)
@@ -179,7 +179,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// millis is in seconds where it would be too wide.
+// millis is in seconds for long durations, or the column would be too narrow.
 func millis(d time.Duration) string {
 	if d >= 10*time.Second {
 		return fmt.Sprintf("%.1f s", d.Seconds())

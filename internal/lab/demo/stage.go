@@ -19,7 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// Names of what the demo makes.
+// Names of the demo's objects.
 const (
 	database   = "shop"
 	topic      = "outbox.event." + orders.AggregateType // by the default route
@@ -104,7 +104,7 @@ func (s *stage) configure() error {
 }
 
 // awaitStreaming returns once the connector reads the slot. Rows committed
-// earlier would not be published: the slot begins where it is created.
+// earlier would not be published: the slot begins at its creation.
 func (s *stage) awaitStreaming(ctx, failed context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

@@ -1,7 +1,7 @@
 package orders
 
-// customers and items are what orders are made of; taken in turn, so a run
-// repeats. Their lengths are coprime, which gives every combination.
+// customers and items are the parts of orders; taken in turn, so a run repeats.
+// Their lengths are coprime, so every combination comes.
 var (
 	customers = []string{"Ada", "Björn", "Chiyo", "Dmitri", "Élodie"}
 

@@ -7,7 +7,7 @@ const AggregateType = "order"
 // Status is how far an order has come.
 type Status string
 
-// The statuses, in the order in which an order passes through them.
+// The statuses, in the order of an order's life.
 const (
 	Placed  Status = "placed"
 	Paid    Status = "paid"
@@ -26,7 +26,7 @@ func (s Status) next() Status {
 	}
 }
 
-// eventType is the type of the event saying that an order reached s.
+// eventType is the type of the event for an order's step to s.
 func (s Status) eventType() string {
 	switch s {
 	case Placed:
@@ -38,7 +38,7 @@ func (s Status) eventType() string {
 	}
 }
 
-// Order is one order. Its JSON form is the payload of the events.
+// Order is an order. Its JSON form is the payload of the events.
 type Order struct {
 	ID       int64  `json:"id"`
 	Customer string `json:"customer"`
@@ -47,12 +47,11 @@ type Order struct {
 	Status   Status `json:"status"`
 }
 
-// Change is a single transaction of the service: an order and the event about
-// it.
+// Change is a single transaction of the service: an order and its event.
 type Change struct {
 	// Order is the order as the transaction left it.
 	Order Order
-	// EventID is the outbox row's id, which arrives as the header id.
+	// EventID is the outbox row's id, in Kafka the header id.
 	EventID string
 	// EventType is OrderPlaced, OrderPaid or OrderShipped.
 	EventType string

@@ -3,10 +3,10 @@
 //
 // Invariants:
 //
-//  1. Every transaction writes one business row and one outbox row, or, when
+//  1. Every transaction writes a business row and an outbox row, or, when
 //     rolled back, neither.
-//  2. The events of one order carry its id as their key and are committed one
-//     after another: OrderPlaced, OrderPaid, OrderShipped.
+//  2. The events of an order carry its id as their key and are committed in
+//     sequence: OrderPlaced, OrderPaid, OrderShipped.
 //
 // Non-goals: load generation, random histories (the tests of the connector
 // have their own writers), real bookkeeping.
@@ -25,8 +25,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// Schema is the SQL creating the tables where they are missing; the outbox
-// table is that of outbox.Schema.
+// Schema is the SQL creating missing tables; the outbox table is that of
+// outbox.Schema.
 //
 //go:embed schema.sql
 var Schema string
@@ -41,11 +41,11 @@ type DB interface {
 // orders interleave.
 const maxOpen = 3
 
-// errRollback ends a transaction that is to be rolled back on purpose.
+// errRollback ends a transaction to be rolled back on purpose.
 var errRollback = errors.New("rolled back on purpose")
 
 // Service places orders and moves them on. Service is not safe for concurrent
-// use; several services may share one database.
+// use; several services may share a database.
 type Service struct {
 	// DB is required; the search path must lead to the tables of Schema.
 	DB DB
@@ -67,8 +67,8 @@ func CreateTables(ctx context.Context, db DB) error {
 }
 
 // Step runs the service's next transaction: a new order while few are open,
-// else payment or shipment of the one that has waited longest. After an error
-// the transaction's outcome is unknown and the order is left alone.
+// else payment or shipment of the order longest waiting. After an error the
+// transaction's outcome is unknown and the order is left alone.
 func (s *Service) Step(ctx context.Context) (Change, error) {
 	if len(s.open) < maxOpen {
 		return s.Place(ctx)
@@ -120,8 +120,8 @@ func (s *Service) advance(ctx context.Context, before Order) (Change, error) {
 	return c, nil
 }
 
-// commit is the outbox pattern itself: the business row and the row about it
-// become visible together or not at all. It rolls back when it is the turn.
+// commit is the outbox pattern itself: the business row and its event become
+// visible together or not at all. In its turn, commit rolls back.
 func (s *Service) commit(ctx context.Context, o *Order, write func(pgx.Tx) error) (Change, error) {
 	s.transactions++
 	rollback := s.RollbackEvery > 0 && s.transactions%s.RollbackEvery == 0

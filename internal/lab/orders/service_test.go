@@ -32,7 +32,7 @@ func newDB(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-// steps runs n transactions and returns what they were.
+// steps runs n transactions and returns them.
 func steps(t *testing.T, s *Service, n int) []Change {
 	t.Helper()
 	changes := make([]Change, n)
