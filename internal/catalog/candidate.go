@@ -97,7 +97,7 @@ func (p original) judge(s standing) Candidate {
 	return Candidate{State: CandidateMissing, Text: "has no copy of the slot: " + text, Remedy: remedy}
 }
 
-// uncopied is a standby of a version without copies of slots.
+// uncopied is a standby too old to copy slots.
 func (p original) uncopied(s standing) Candidate {
 	c := Candidate{State: CandidateUnsupported,
 		Text:   fmt.Sprintf("has no copy of the slot, as PostgreSQL %d copies none to standbys: after a failover to it the connector ends with exit code 3", s.server.Major()),

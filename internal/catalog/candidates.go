@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// candidatePatience bounds the look at a single server: the next waits for the
-// end.
+// candidatePatience bounds the look at a single server: the next waits
+// meanwhile.
 const candidatePatience = 5 * time.Second
 
 // Candidates are the addresses of the servers a failover may go to.

@@ -56,8 +56,8 @@ func ReadColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (rel *pg.R
 }
 
 // ReadSent describes a table as the stream announces it through the publication
-// or, without any, through a publication of CreatePublication; ok is false
-// without such a table.
+// or, without any, through the publication CreatePublication would make; ok
+// is false without such a table.
 func ReadSent(ctx context.Context, conn *pgx.Conn, table pg.Table, publication string) (rel *pg.Relation, ok bool, err error) {
 	rel, columns, err := readColumns(ctx, conn, table)
 	if rel == nil || err != nil {

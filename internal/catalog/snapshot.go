@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
-// Snapshot selects the rows of a table to read, and their numbers.
+// Snapshot selects rows of a table, and says how to number them.
 type Snapshot struct {
 	// Name is that of an exported snapshot, as by CreateSlot. Empty means the rows
 	// visible now.
