@@ -29,7 +29,7 @@ type TableInfo struct {
 	Ancestors []pg.Table
 	// Unpublishable are the partitions, at any depth, that are not Publishable.
 	Unpublishable []pg.Table
-	// Children are the tables inheriting from the table, at any depth, without
+	// Children are the tables inheriting from the table, at any depth, except
 	// partitions. Their rows are seen in the table, and published under the
 	// child's name.
 	Children []pg.Table
