@@ -159,6 +159,10 @@ bench-debezium: postgres ## against Debezium on Kafka Connect, with a real broke
 bench-delivery: postgres ## exactly_once beside at_least_once, on one broker; ARGS="-brokers 3" (8 minutes; needs Java 17, Maven)
 	@go run -buildvcs=false ./bench/debezium -modes delivery $(ARGS)
 
+.PHONY: bench-repair
+bench-repair: postgres kafka ## repair of 1,000 missing events among 5 million, against readers of the same (20 minutes; needs Java 17, Maven)
+	@go run -buildvcs=false ./bench/repair $(ARGS)
+
 .PHONY: bench-idempotency
 bench-idempotency: ## what each store of the idempotency library costs, against its bare client
 	@go run -buildvcs=false ./bench/idempotency $(ARGS)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Connector is cdc-outbox's program.
@@ -52,23 +53,28 @@ func (c *Connector) Remove() {
 // Run starts the connector with settings, each key=value. The connector serves
 // no HTTP, and the standard output is dropped.
 func (c *Connector) Run(settings ...string) (*Program, error) {
-	args := []string{"run", "--set", "http.listen=", "--set", "log.level=warn"}
+	p, err := c.Start([]string{"run"}, append([]string{"http.listen=", "log.level=warn"}, settings...)...)
+	return &Program{p}, err
+}
+
+// Start starts a verb of the program, and drops the standard output.
+func (c *Connector) Start(verb []string, settings ...string) (*Process, error) {
+	cmd := exec.Command(c.path, arguments(verb, settings)...)
+	cmd.Stdout = io.Discard // a pipe: run refuses /dev/null
+	return Start("cdc-outbox", cmd)
+}
+
+func arguments(verb, settings []string) []string {
+	args := slices.Clone(verb)
 	for _, set := range settings {
 		args = append(args, "--set", set)
 	}
-	cmd := exec.Command(c.path, args...)
-	cmd.Stdout = io.Discard // a pipe: the program refuses /dev/null
-	p, err := Start("cdc-outbox", cmd)
-	return &Program{p}, err
+	return args
 }
 
 // Do runs another verb of the program, to the end.
 func (c *Connector) Do(ctx context.Context, verb []string, settings ...string) error {
-	args := verb
-	for _, set := range settings {
-		args = append(args, "--set", set)
-	}
-	if out, err := exec.CommandContext(ctx, c.path, args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, c.path, arguments(verb, settings)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cdc-outbox %s: %w\n%s", verb[0], err, out)
 	}
 	return nil
@@ -95,5 +101,5 @@ func (p *Program) Stop() (Usage, error) {
 	if err := p.Process.Stop(); err != nil {
 		return used, err
 	}
-	return used, p.failed()
+	return used, p.Failed()
 }

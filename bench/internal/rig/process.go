@@ -60,8 +60,8 @@ func (p *Process) Alive(context.Context) error {
 // Usage is the process's usage up to now.
 func (p *Process) Usage() (Usage, error) { return measure(p.cmd.Process.Pid) }
 
-// failed returns the error of the ended process, if any.
-func (p *Process) failed() error {
+// Failed is the error of the ended process, if any.
+func (p *Process) Failed() error {
 	if p.cmd.ProcessState.Success() {
 		return nil
 	}

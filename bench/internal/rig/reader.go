@@ -97,7 +97,7 @@ func (r *reading) look(ctx context.Context, db *Database) (err error) {
 	case <-r.Exited():
 		r.Took = time.Since(r.began)
 		r.Reader.CPU = r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
-		return r.failed()
+		return r.Failed()
 	default:
 	}
 	// An ended process cannot be measured any more. The peak told by wait4(2) would be
