@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/catchup"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -88,7 +89,7 @@ type auditor struct {
 	opts     AuditOptions
 	cluster  *cluster
 	held     *catalog.HeldSnapshot
-	end      pg.LSN // all rows of the snapshot were committed before; 0 where rows are polled
+	wait     *catchup.Wait // for the slot; nil where it cannot be read, or rows are polled
 	tables   []*auditedTable
 	leaves   map[uint32]*auditedTable // by the OID of the table that has the rows
 	ids      *audit.Audit

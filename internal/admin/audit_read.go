@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/catchup"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
@@ -104,41 +104,38 @@ func (a *auditor) everywhere() []string {
 	return topics
 }
 
-// fixEnd marks the log behind the snapshot, and refuses to wait for a slot that
-// nobody reads.
-func (a *auditor) fixEnd(ctx context.Context) (err error) {
+// fixEnd notes the end of the log behind the snapshot, and refuses to wait for a
+// slot that nobody reads.
+func (a *auditor) fixEnd(ctx context.Context) error {
 	if a.polls() {
 		return nil // a row that was marked was published before
 	}
-	if a.end, err = catalog.MarkLog(ctx, a.conn, "cdc-outbox.repair"); err != nil {
+	open, err := a.readable(ctx)
+	if err != nil {
 		return err
 	}
-	slot, open, err := a.slot(ctx)
-	switch {
-	case err != nil:
-		return err
-	case !open:
+	if !open {
 		a.result.Limits = append(a.result.Limits, fmt.Sprintf("slot %q cannot be read: rows written after the start of this command were not looked at", a.cfg.Source.Slot))
-	case !slot.Active && slot.ConfirmedFlush < a.end:
-		return &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it",
-			Err: fmt.Errorf("slot %q still has log to be published, from %s on, and nobody reads it: nothing is known to be missing before that is done", a.cfg.Source.Slot, slot.ConfirmedFlush)}
+		return nil
 	}
-	return nil
+	a.wait = &catchup.Wait{Slot: a.cfg.Source.Slot}
+	reached, err := a.look(ctx, a.wait, true)
+	if err == nil && !reached && !a.wait.Last.Slot.Active {
+		err = &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it",
+			Err: fmt.Errorf("nothing is known to be missing before all is published that the slot has: %s", a.wait.Describe())}
+	}
+	return err
 }
 
-// slot reads the slot; open tells that it can be read, so that events may be on
-// their way.
-func (a *auditor) slot(ctx context.Context) (slot catalog.Slot, open bool, err error) {
+// readable tells whether the slot can be read, so that events may be on their way.
+func (a *auditor) readable(ctx context.Context) (bool, error) {
 	slot, exists, err := catalog.ReadSlot(ctx, a.conn, a.cfg.Source.Slot)
 	if err != nil || !exists {
-		return slot, false, err
+		return false, err
 	}
 	_, lost := slot.Lost()
-	return slot, !lost, nil
+	return !lost, nil
 }
-
-// slotPause is the time between two looks at the slot.
-const slotPause = 200 * time.Millisecond
 
 // awaitSlot waits until the events of all rows of the snapshot are in Kafka, if
 // they ever get there.
@@ -146,25 +143,31 @@ func (a *auditor) awaitSlot(ctx context.Context) error {
 	if a.polls() {
 		return nil
 	}
+	var pace catchup.Pace
 	deadline := time.Now().Add(a.opts.Timeout)
 	for told := false; ; told = true {
-		slot, open, err := a.slot(ctx)
+		open, err := a.readable(ctx)
 		switch {
 		case err != nil:
 			return err
-		case !open && a.settle != nil:
+		case a.wait != nil && open:
+		case a.settle != nil:
 			return a.settle(ctx)
-		case !open, slot.ConfirmedFlush >= a.end:
+		default:
 			return nil
+		}
+		reached, err := a.look(ctx, a.wait, pace.Ask())
+		if err != nil || reached {
+			return err
 		}
 		if time.Now().After(deadline) {
 			return &failure.Error{Class: failure.Transient, Remedy: "see `cdc-outbox status`, and repeat the command, with a longer --timeout",
-				Err: fmt.Errorf("slot %q has not confirmed %s within %s, so events may still be on their way; it is at %s", slot.Name, a.end, a.opts.Timeout, slot.ConfirmedFlush)}
+				Err: fmt.Errorf("events may still be on their way after %s: %s", a.opts.Timeout, a.wait.Describe())}
 		}
 		if !told {
-			a.note(fmt.Sprintf("waiting until slot %q has confirmed %s", slot.Name, a.end))
+			a.note("waiting for what is on its way: " + a.wait.Describe())
 		}
-		if err := backoff.Sleep(ctx, slotPause); err != nil {
+		if err := pace.Rest(ctx); err != nil {
 			return err
 		}
 	}

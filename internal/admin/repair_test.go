@@ -183,14 +183,14 @@ func TestRepairWaitsForTheSlot(t *testing.T) {
 	p.exec(`SELECT pg_create_logical_replication_slot('` + p.Source.Slot + `', 'pgoutput')`)
 	p.write(1)
 	_, err := Repair(p.ctx(), p.Config, p.options(AuditOptions{}), false)
-	wantClass(t, err, failure.Transient, "nobody reads it")
+	wantClass(t, err, failure.Transient, "nobody reads slot")
 
 	stream := p.open()
 	defer catalog.Close(stream)
 	waiting := make(chan struct{})
 	done := make(chan *RepairReport, 1)
 	go func() {
-		r, err := Repair(p.ctx(), p.Config, p.options(AuditOptions{Notes: lineSeen("waiting until slot", waiting)}), true)
+		r, err := Repair(p.ctx(), p.Config, p.options(AuditOptions{Notes: lineSeen("waiting for what is on its way", waiting)}), true)
 		if err != nil {
 			t.Error(err)
 		}
@@ -202,10 +202,11 @@ func TestRepairWaitsForTheSlot(t *testing.T) {
 		t.Fatal("it does not wait for the slot")
 	}
 	p.send("outbox.event.order", 1)
-	mark := must.Get(catalog.MarkLog(p.ctx(), p.conn, "test"))(t)
+	p.exec(`SELECT pg_logical_emit_message(true, 'test', '')`)
+	mark := must.Get(catalog.ReadServer(p.ctx(), p.conn))(t).FlushLSN
 	for confirmed := false; !confirmed; {
 		msg := must.Get(stream.Next(p.ctx()))(t)
-		if msg.End > mark {
+		if msg.End >= mark {
 			stream.Confirm(msg.End)
 			confirmed = true
 		}

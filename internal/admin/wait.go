@@ -124,7 +124,7 @@ func (w *waiter) watch(ctx context.Context) error {
 		return w.watchRows(ctx)
 	}
 	for {
-		reached, err := w.look(ctx)
+		reached, err := w.look(ctx, &w.slot, w.pace.Ask())
 		if err != nil {
 			return err
 		}
@@ -141,17 +141,17 @@ func (w *waiter) watch(ctx context.Context) error {
 	}
 }
 
-// look looks at the slot.
-func (w *waiter) look(ctx context.Context) (reached bool, err error) {
+// look looks at the slot, and with ask has its reader confirm at once.
+func (s *session) look(ctx context.Context, wait *catchup.Wait, ask bool) (reached bool, err error) {
 	var answer []byte
-	if err := w.conn.QueryRow(ctx, catchup.LookSQL, w.cfg.Source.Slot, w.pace.Ask()).Scan(&answer); err != nil {
+	if err := s.conn.QueryRow(ctx, catchup.LookSQL, wait.Slot, ask).Scan(&answer); err != nil {
 		return false, catalog.Classify(fmt.Errorf("look at the slot: %w", err))
 	}
 	look, err := catchup.Parse(answer)
 	if err != nil {
 		return false, err
 	}
-	return w.slot.Take(look)
+	return wait.Take(look)
 }
 
 // compared returns why run would not go on from the slot, if so. A slot made

@@ -64,16 +64,3 @@ func ReadOrder(ctx context.Context, conn *pgx.Conn, table pg.Table, timeColumn s
 	}
 	return o, nil
 }
-
-// MarkLog writes a transaction with nothing but a logical message of the prefix,
-// and returns a position within it. Each transaction that was visible before was
-// committed before that position, and a slot that confirms the position gets
-// there also while nothing else is written: the end of the log alone may lie in
-// bytes that are flushed with the next commit only.
-func MarkLog(ctx context.Context, conn *pgx.Conn, prefix string) (pg.LSN, error) {
-	var text string
-	if err := conn.QueryRow(ctx, `SELECT pg_logical_emit_message(true, $1, '')::text`, prefix).Scan(&text); err != nil {
-		return 0, fmt.Errorf("mark the log: %w", err)
-	}
-	return pg.ParseLSN(text)
-}
