@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// vector is one entry of testdata/vectors.yaml.
+// vector is an entry of testdata/vectors.yaml.
 type vector struct {
 	Name          string
 	SQL           *bool
@@ -158,7 +158,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Fields before the wrong one may tell an operator the event.
+// Fields before the wrong field may tell an operator the event.
 func TestDecodeKeepsFieldsBeforeAnError(t *testing.T) {
 	m := envelope.Message{Headers: []byte("of an event before")}
 	valid := whole(t)

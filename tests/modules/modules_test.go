@@ -13,7 +13,8 @@ import (
 )
 
 // A replacement in a go.mod counts for nobody else, and go install refuses a
-// module with one. So what is required here must be what is released.
+// module with a replacement. So the requirements here must be the released
+// versions.
 func TestModulesRequireEachOtherAsReleased(t *testing.T) {
 	dirs, release := workspace(t)
 	if len(dirs) < 5 || release == "" {
@@ -35,7 +36,7 @@ func TestModulesRequireEachOtherAsReleased(t *testing.T) {
 	}
 }
 
-// A module without a tag cannot be had, and would keep back those that require it.
+// A module without a tag is unavailable, as are the modules that require it.
 func TestAReleaseTagsEachModule(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "scripts/release.sh", "list")
 	cmd.Dir = repository
@@ -52,7 +53,7 @@ func TestAReleaseTagsEachModule(t *testing.T) {
 	}
 }
 
-// Users are told which Go they need, and one is enough for all modules.
+// Users are told the oldest Go, the same for all modules.
 func TestTheOldestGoIsDocumented(t *testing.T) {
 	dirs, _ := workspace(t)
 	oldest := gomod(t, repository).Go.Version
@@ -76,8 +77,8 @@ func prefixed(dir string) string {
 	return "/" + dir
 }
 
-// Parts for tests only stay out of the libraries' modules, of which users get
-// all that go.mod lists; goleak is one small module without any of its own.
+// Parts for tests only stay out of the libraries' modules: users get everything
+// listed in go.mod. goleak is a small module without dependencies.
 func TestLibrariesRequireNothingOfTheRest(t *testing.T) {
 	dirs, _ := workspace(t)
 	rest := []string{root, "github.com/testcontainers/", "github.com/twmb/franz-go/pkg/kfake", "github.com/fergusstrange/", "github.com/lib/pq"}

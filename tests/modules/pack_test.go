@@ -1,5 +1,4 @@
-// Package modules holds the modules of this repository to what a user of one
-// gets.
+// Package modules holds the modules of the repository to a user's view.
 package modules
 
 import (
@@ -24,7 +23,7 @@ const (
 )
 
 // workspace returns the directory of each module by its path, and the version
-// they are released at.
+// of their release.
 func workspace(t *testing.T) (dirs map[string]string, version string) {
 	t.Helper()
 	path := filepath.Join(repository, "go.work")
@@ -71,15 +70,15 @@ func publish(t *testing.T, dirs map[string]string, version string) (url string) 
 	return "file://" + proxy
 }
 
-// file is one of a module.
+// file is a module's file.
 type file struct{ dir, path string }
 
 func (f file) Path() string                 { return filepath.ToSlash(f.path) }
 func (f file) Lstat() (os.FileInfo, error)  { return os.Lstat(filepath.Join(f.dir, f.path)) }
 func (f file) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(f.dir, f.path)) }
 
-// files are those of the module in the directory: what is below, without other
-// modules, and without what the repository does not hold.
+// files are the files of the module in the directory, without other modules, and
+// without files outside of the repository.
 func files(t *testing.T, dir string) (all []zip.File) {
 	t.Helper()
 	must.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

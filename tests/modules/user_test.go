@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// user is somebody's program, and what it downloads: our modules without the
+// user is somebody's program with its downloads: our modules without the
 // beginning of their paths, and the beginnings of others' paths.
 type user struct {
 	imports    []string
@@ -45,8 +45,8 @@ var (
 	}
 )
 
-// A user gets a module with the clients it is for, and nobody else's: from an
-// empty cache, with the Go that the module says is enough.
+// A user gets a module with its own clients, and nobody else's: from an empty
+// cache, with the module's oldest Go.
 func TestE2EUsersGetWhatTheyImport(t *testing.T) {
 	dirs, release := workspace(t)
 	registry := publish(t, dirs, release)
@@ -68,7 +68,7 @@ func TestE2EUsersGetWhatTheyImport(t *testing.T) {
 			machine.emptyCache(t) // go get has looked into the modules above
 			machine.run(t, "build", "-trimpath", "-o", os.DevNull, ".")
 			machine.wantDownloads(t, u)
-			// It looks at the tests of everything imported, too.
+			// tidy looks at the tests of everything imported, too.
 			machine.run(t, "mod", "tidy")
 			u.other = append(u.other, window...)
 			u.other = append(u.other, "go.uber.org/goleak")
@@ -108,7 +108,7 @@ func TestE2EProgramsAreInstalled(t *testing.T) {
 	}
 }
 
-// A go.mod lists what its module needs.
+// A go.mod lists the module's needs.
 func TestE2EModulesAreTidy(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "scripts/tidy.sh", "check")
 	cmd.Dir = repository
@@ -118,15 +118,15 @@ func TestE2EModulesAreTidy(t *testing.T) {
 	}
 }
 
-// machine is one with Go, and nothing in its cache.
+// machine has Go, and an empty cache.
 type machine struct {
 	goCommand, dir, cache string
 	environ               []string
 }
 
-// newMachine has that version of Go, or another of the same release: that has
-// the same language and library. The test is skipped where it cannot be had, or
-// others' modules cannot.
+// newMachine has the version of Go, or another of the same release, with the same
+// language and library. The test is skipped without such a Go, or without others'
+// modules.
 func newMachine(t *testing.T, registry, goVersion string) *machine {
 	t.Helper()
 	m := &machine{goCommand: "go", dir: t.TempDir(), environ: os.Environ()}
@@ -168,7 +168,7 @@ func (m *machine) run(t *testing.T, args ...string) {
 	t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 }
 
-// skipOffline ends the test where Go did not reach what has others' modules.
+// skipOffline ends the test where Go did not reach the source of others' modules.
 func skipOffline(t *testing.T, out []byte) {
 	t.Helper()
 	for _, sign := range []string{"dial tcp", "i/o timeout", "proxyconnect", "TLS handshake timeout"} {
@@ -178,8 +178,8 @@ func skipOffline(t *testing.T, out []byte) {
 	}
 }
 
-// wantDownloads compares the modules downloaded, not only their go.mod, with
-// those the user is to get.
+// wantDownloads compares the modules downloaded, not only their go.mod, with the
+// user's list.
 func (m *machine) wantDownloads(t *testing.T, u user) {
 	t.Helper()
 	var own []string

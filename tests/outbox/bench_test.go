@@ -9,10 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// BenchmarkWrite compares one statement for each event with one for all, and
-// with messages. An operation is that many events in a transaction that is open
-// already: begin and commit cost the same for all. Compare figures of a single
-// run.
+// BenchmarkWrite compares a statement for each event with a single statement for
+// all, and with messages. An operation is so many events in an open transaction:
+// begin and commit cost the same for all. Compare figures of a single run.
 func BenchmarkWrite(b *testing.B) {
 	url := newDB(b, outbox.Schema)
 	w := newWriter(b, outbox.Options{})
@@ -55,7 +54,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkBareInsert is what one event costs without the library, with one
+// BenchmarkBareInsert is the cost of an event without the library, with a
 // parameter for each column.
 func BenchmarkBareInsert(b *testing.B) {
 	tx := begin(b, newDB(b, outbox.Schema))

@@ -20,8 +20,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
-// runConnector runs a connector until the test ends, and returns once it reads
-// the slot. change adapts the configuration.
+// runConnector runs a connector until the test ends, and returns once the slot is
+// read. change adapts the configuration.
 func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change func(*config.Config)) {
 	t.Helper()
 	cfg := config.Default()
@@ -50,7 +50,8 @@ func runConnector(t *testing.T, url string, broker *kafkatest.Broker, change fun
 	if cfg.Source.Mode == config.ModePoll {
 		return
 	}
-	// It is active while it is created, too, and would miss everything committed then.
+	// The slot is active during its creation, too, and would miss everything
+	// committed then.
 	awaitTrue(t, url, "the slot is read", `SELECT count(*) > 0 FROM pg_replication_slots
 		WHERE slot_name = $1 AND active AND confirmed_flush_lsn IS NOT NULL`, cfg.Source.Slot)
 }

@@ -64,7 +64,7 @@ func TestAConnectionInAnotherEncoding(t *testing.T) {
 	accented.Payload = map[string]string{"name": "Zoé"}
 	for name, beginTx := range clients(t, url) {
 		if name == "pgx, mode simple protocol" {
-			continue // pgx itself refuses it
+			continue // refused by pgx itself
 		}
 		t.Run(name, func(t *testing.T) {
 			for _, events := range [][]outbox.Event{{accented}, {plain, accented}} {

@@ -40,7 +40,7 @@ func TestJSONBIsRefusedExactlyWhenPostgreSQLDoes(t *testing.T) {
 	}
 }
 
-// ask runs the batch, whose queries tell whether jsonb takes a text.
+// ask runs the batch; each query tells whether jsonb takes a text.
 func ask(t *testing.T, conn *pgx.Conn, batch *pgx.Batch, n int) []bool {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), `CREATE OR REPLACE FUNCTION pg_temp.takes(doc text) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -59,7 +59,7 @@ func ask(t *testing.T, conn *pgx.Conn, batch *pgx.Batch, n int) []bool {
 	return takes
 }
 
-// TestAPayloadCountsAsItIsPublished compares the size with that of jsonb's text.
+// TestAPayloadCountsAsItIsPublished compares the size with jsonb's text.
 func TestAPayloadCountsAsItIsPublished(t *testing.T) {
 	conn := connect(t, newDB(t))
 	random := rand.New(rand.NewPCG(3, 4))
@@ -122,7 +122,7 @@ func accepts(t testing.TB, payload string) bool {
 	return err == nil
 }
 
-// randomJSON returns what is nearly JSON, and nearly jsonb.
+// randomJSON returns text near JSON, and near jsonb.
 func randomJSON(r *rand.Rand, depth int) string {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	text := func() string {
@@ -143,8 +143,8 @@ func randomJSON(r *rand.Rand, depth int) string {
 	case n < 5:
 		return text()
 	case n < 7:
-		// Of zero, PostgreSQL forgets a positive exponent; that we do not is no
-		// difference worth code.
+		// Of zero, PostgreSQL forgets a positive exponent, and we do not: no difference
+		// worth code.
 		for {
 			if s := number(); !strings.HasPrefix(strings.TrimLeft(s, "-+"), "0") {
 				return s

@@ -26,11 +26,11 @@ func newDB(t testing.TB, statements ...string) (url string) {
 	return url
 }
 
-// beginner begins a transaction and returns it with the commit.
+// beginner begins a transaction, and returns transaction and commit.
 type beginner func(t testing.TB) (tx outbox.Tx, commit func() error)
 
-// clients are the ways to talk to PostgreSQL that must all give the same rows:
-// pgx in each of the modes, and database/sql with two drivers.
+// clients are the ways to talk to PostgreSQL, all with the same rows: pgx in each
+// of the modes, and database/sql with two drivers.
 func clients(t testing.TB, url string) map[string]beginner {
 	t.Helper()
 	all := map[string]beginner{

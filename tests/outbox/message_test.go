@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// listen creates a slot and returns a function reading the messages which were
-// committed since.
+// listen creates a slot and returns a function reading the messages committed
+// since.
 func listen(t *testing.T, url string) func() []*pglogrepl.LogicalDecodingMessage {
 	t.Helper()
 	conn := connect(t, url)
@@ -72,7 +72,7 @@ func TestAllClientsEmitWhatWasGiven(t *testing.T) {
 				tx, commit := begin(t)
 				w := newWriter(t, tt.opts)
 				var ids []uuid.UUID
-				for _, events := range [][]outbox.Event{{e, gone}, {e}, {gone}} { // one has a separate statement
+				for _, events := range [][]outbox.Event{{e, gone}, {e}, {gone}} { // a single event has a separate statement
 					emitted, err := w.Emit(t.Context(), tx, events...)
 					if err != nil {
 						t.Fatal(err)

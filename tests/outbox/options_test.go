@@ -45,7 +45,7 @@ func TestNewNamesEachWrongOption(t *testing.T) {
 	}
 }
 
-// A writer's prefix is one the connector can be told.
+// A writer's prefix is valid for the connector, too.
 func TestPrefixesAreThoseOfTheConnector(t *testing.T) {
 	for _, prefix := range []string{"outbox", "!", "~", "my'prefix", "a b", "ä", "\x7f", "\n", strings.Repeat("x", 48), strings.Repeat("x", 49)} {
 		cfg := config.Default()
@@ -58,7 +58,7 @@ func TestPrefixesAreThoseOfTheConnector(t *testing.T) {
 	}
 }
 
-// The zero value of a Writer is one with the default options.
+// The zero value of a Writer has the default options.
 func TestZeroWriter(t *testing.T) {
 	var zero outbox.Writer
 	made := newWriter(t, outbox.Options{})

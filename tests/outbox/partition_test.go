@@ -47,8 +47,8 @@ func TestPartitionRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// presentPartitions are that of this moment and the one behind it, as a span may
-// end while the test runs.
+// presentPartitions are the present and the next partition, as a span may end
+// while the test runs.
 func presentPartitions(t *testing.T, table outbox.Table, span outbox.Span) (now, next outbox.Partition) {
 	t.Helper()
 	now, err := table.Partition(span, time.Now())
@@ -101,8 +101,8 @@ func TestPartitionsTakeTheRowsOfTheirTime(t *testing.T) {
 	}
 }
 
-// TestPartitionsAreCreatedBesideWriters: an open transaction that wrote events
-// neither delays a new partition nor is delayed by it.
+// TestPartitionsAreCreatedBesideWriters: an open transaction with events neither
+// delays a new partition nor is delayed.
 func TestPartitionsAreCreatedBesideWriters(t *testing.T) {
 	url := newDB(t, partitioned(t)...)
 	tx := begin(t, url)
@@ -124,7 +124,7 @@ func TestPartitionsAreCreatedBesideWriters(t *testing.T) {
 	}
 }
 
-// TestPartitionIsCreatedOnce by two who are at it at the same time.
+// TestPartitionIsCreatedOnce by two at the same time.
 func TestPartitionIsCreatedOnce(t *testing.T) {
 	url := newDB(t, outbox.PartitionedSchema)
 	create := laterPartition(t).SQL()
@@ -147,7 +147,7 @@ func TestPartitionIsCreatedOnce(t *testing.T) {
 	}
 }
 
-// laterPartition is one no row of today needs.
+// laterPartition is a partition unneeded by today's rows.
 func laterPartition(t *testing.T) outbox.Partition {
 	t.Helper()
 	p, err := outbox.Table{}.Partition(outbox.Daily, time.Now().AddDate(0, 0, 7))
@@ -178,8 +178,8 @@ func TestDefaultPartitionCatchesWhatHasNoOther(t *testing.T) {
 	}
 }
 
-// A table may have an identity column, which PostgreSQL 17 and later refuse in
-// an attached table.
+// A table may have an identity column; PostgreSQL 17 and later refuse an identity
+// column in an attached table.
 func TestPartitionOfATableWithAnIdentity(t *testing.T) {
 	url := newDB(t, `CREATE TABLE numbered (id uuid, aggregatetype text, aggregateid text, type text, payload jsonb, headers jsonb,
 		n bigint GENERATED ALWAYS AS IDENTITY, created_at timestamptz NOT NULL DEFAULT now()) PARTITION BY RANGE (created_at)`)
@@ -196,7 +196,7 @@ func TestPartitionOfATableWithAnIdentity(t *testing.T) {
 	}
 }
 
-// A span of one's own needs no Table.Partition.
+// Another span needs no Table.Partition.
 func TestPartitionMadeByHand(t *testing.T) {
 	url := newDB(t, outbox.PartitionedSchema)
 	berlin := time.FixedZone("CET", 3600)

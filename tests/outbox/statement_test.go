@@ -97,7 +97,7 @@ func TestContextHeadersYieldToTheEventsOwn(t *testing.T) {
 	}
 }
 
-// recorder is a transaction that only notes what it is asked.
+// recorder is a transaction that only notes the calls.
 type recorder struct {
 	statements []string
 	args       [][]any

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// A savepoint takes its events with it, and no others.
+// A savepoint's rollback takes the savepoint's events, and no others.
 func TestEventsOfASavepoint(t *testing.T) {
 	url := newDB(t, outbox.Schema)
 	read := listen(t, url)

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
-// stored is a row as PostgreSQL has it.
+// stored is a row in PostgreSQL.
 type stored struct {
 	ID, AggregateType, AggregateID, Type string
 	Payload                              []byte

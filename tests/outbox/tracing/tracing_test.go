@@ -52,7 +52,7 @@ func Example_headers() {
 	}
 	_ = w // write with w in place of the package's functions
 
-	// A handler's context, as OpenTelemetry's middleware makes it.
+	// A handler's context, as made by OpenTelemetry's middleware.
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	})
