@@ -210,7 +210,7 @@ func statusVerb() verb {
 	}
 }
 
-// work is what a verb does for a single pipeline.
+// work is a verb's work for a single pipeline.
 type work func(context.Context, *config.Config) (report, error)
 
 // forEach is the action of a verb that does its work for each pipeline.

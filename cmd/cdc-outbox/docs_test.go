@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// documents are those that tell users what to write, by path.
+// documents are the pages with commands and configurations for users, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}

@@ -23,8 +23,7 @@ func (p *program) report(ctx context.Context, err error) {
 	_, _ = io.WriteString(p.stderr, cli.Message(ctx, "cdc-outbox", err, p.command.In))
 }
 
-// ending explains the end of run: what becomes of events, and whether to start
-// it again.
+// ending explains the end of run: the fate of events, and whether to restart.
 func ending(c failure.Class) string {
 	switch c {
 	case failure.Loss:

@@ -96,9 +96,9 @@ func (l *loader) validateLetters() {
 	}
 }
 
-// validateDelivery refuses what cannot be delivered exactly once. The
+// validateDelivery refuses options unfit for exactly-once delivery. The
 // checkpoint has to be in the transaction of its events, and a crash must leave
-// nothing that only the table knows.
+// nothing known only to the table.
 func (l *loader) validateDelivery() {
 	if l.cfg.Sink.Kafka == nil || l.cfg.Sink.Kafka.Delivery != sink.DeliveryExactlyOnce {
 		return
@@ -144,8 +144,7 @@ func internalTopics(connectors []*Config) []string {
 	return topics
 }
 
-// validateRouting compiles the routing of a configuration that has no other
-// faults.
+// validateRouting compiles the routing of a configuration without other faults.
 func (l *loader) validateRouting() {
 	if len(l.problems.List) > 0 {
 		return

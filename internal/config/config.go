@@ -5,7 +5,7 @@
 // with a remedy each, and never a secret; it merges pipelines, variables and
 // flags by the yaml tags of the parts' options alone. Libraries for
 // configuration do not: they decode first, so that 0123 is a number by then,
-// and stop at a single error.
+// and stop at the first error.
 //
 // Invariants:
 //
@@ -51,13 +51,13 @@ type Config struct {
 	Pipelines []Pipeline `yaml:"-"`
 }
 
-// Source says which database, tables, slot and publication to read.
+// Source names the database, tables, slot and publication to read.
 type Source struct {
 	// URL is a libpq connection string, as a URL or as key=value pairs.
 	// Required.
 	URL setting.Secret `yaml:"url"`
-	// Standbys are hosts that a failover may go to and URL does not name, each
-	// as host or host:port. Only the copy of the slot is looked at there.
+	// Standbys are the hosts of a possible failover missing from URL, each as host
+	// or host:port. Only the copy of the slot is looked at there.
 	Standbys []string `yaml:"standbys"`
 	// Password is written as it is, without any encoding. A password in the URL
 	// prevails. Validate puts the password into the URL.
@@ -70,13 +70,13 @@ type Source struct {
 	Siblings    []string `yaml:"-"`
 	Slot        string   `yaml:"slot"`
 	Publication string   `yaml:"publication"`
-	// Create makes run create the publication and the slot where they are
-	// missing on a first start. It never recreates a lost slot.
+	// Create makes run create a missing publication and slot on a first start, and
+	// never recreate a lost slot.
 	Create bool `yaml:"create"`
 	// Mode is ModeWAL, ModeMessage or ModePoll. With ModePoll there is neither a
 	// slot nor a publication.
 	Mode string `yaml:"mode"`
-	// MessagePrefix is the prefix of the logical messages that are events, with
+	// MessagePrefix is the prefix of the events among the logical messages, with
 	// ModeMessage; others are ignored.
 	MessagePrefix string `yaml:"message_prefix"`
 	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows in the table
@@ -101,7 +101,7 @@ const (
 	SnapshotInitial = "initial"
 )
 
-// Sink is where records go: exactly one member is set.
+// Sink is the destination of records: exactly one member is set.
 type Sink struct {
 	Kafka  *sink.Options `yaml:"kafka"`
 	Stdout *Stdout       `yaml:"stdout"`
@@ -110,7 +110,7 @@ type Sink struct {
 // Stdout writes JSON lines to standard output. Stdout has no options.
 type Stdout struct{}
 
-// Errors is the policy for events that can never be published as they are.
+// Errors is the policy for events that cannot be published unchanged.
 type Errors struct {
 	// OnBadEvent is transform.BadEventStop, BadEventDeadLetter or BadEventSkip.
 	OnBadEvent      string `yaml:"on_bad_event"`

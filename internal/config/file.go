@@ -147,8 +147,8 @@ func shown(f *field, node *yaml.Node) string {
 	return display(node.Value)
 }
 
-// suggestKey names the key that was probably meant, looking first in the same
-// section, then for the same last name anywhere.
+// suggestKey names the key probably meant, first in the same section, then with
+// the same last name anywhere.
 func (l *loader) suggestKey(key string) string {
 	parent, name := cutLast(key)
 	if first, _, _ := strings.Cut(key, "."); l.pipeline != "" && slices.Contains(processSections, first) {
@@ -180,8 +180,8 @@ func (l *loader) suggestKey(key string) string {
 
 var plainKey = regexp.MustCompile(`^[\w.-]{1,100}$`)
 
-// printableKey is key, unless it does not look like a key: after a typing error
-// it may be a value, and a secret.
+// printableKey is key, unless unlike a key: after a typing error it may be a
+// value, and a secret.
 func printableKey(key string) string {
 	if plainKey.MatchString(key) {
 		return key

@@ -190,8 +190,8 @@ func (l *loader) reportError(key string, err error) {
 	l.report(key, err.Error(), remedy)
 }
 
-// unknown adds a problem about a key that does not exist. Its value is never
-// shown: it may be the secret of a mistyped key.
+// unknown adds a problem about an unknown key, never with its value, perhaps the
+// secret of a mistyped key.
 func (l *loader) unknown(origin, key, remedy string) {
 	l.add(Problem{Origin: origin, Key: l.name(key), Text: "unknown key", Remedy: remedy})
 }

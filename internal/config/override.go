@@ -15,8 +15,8 @@ func environmentName(key string) string {
 }
 
 // foreignVariable matches variables with our prefix, but no overrides: the path
-// of the configuration file, PostgreSQL's programs for the demo, what our tests
-// use, and the variables that Kubernetes injects for Services whose names start
+// of the configuration file, PostgreSQL's programs for the demo, our tests'
+// variables, and those injected by Kubernetes for Services with names beginning
 // with cdc-outbox
 // (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
 var foreignVariable = regexp.MustCompile(`^CDC_OUTBOX_(CONFIG|PG_BIN|IDEMPOTENCY_STORE|TEST_.*|` +
@@ -61,8 +61,8 @@ func (l *loader) readVariables() {
 	}
 }
 
-// readFlags merges key=value overrides. An argument in another form is not
-// repeated in the message: it may be a secret.
+// readFlags merges key=value overrides. An argument in another form, perhaps a
+// secret, is not repeated in the message.
 func (l *loader) readFlags(set []string) {
 	for _, assignment := range set {
 		key, text, ok := strings.Cut(assignment, "=")
@@ -93,8 +93,8 @@ func (l *loader) flag(key, text string) {
 	l.override(flagOrigin, f, text)
 }
 
-// override stores a value that comes as a single string. It is taken as it is,
-// without substitution: a shell has done that.
+// override stores a value given as a single string, without substitution: a
+// shell has done that.
 func (l *loader) override(origin string, f *field, text string) {
 	g := given{origin: origin}
 	if !f.secret() {

@@ -17,8 +17,8 @@ import (
 type Pipeline struct {
 	// Name is the key under pipelines; empty for a configuration without.
 	Name string
-	// Config is complete: what the pipeline does not set comes from the top
-	// level. HTTP and Log are the process's, and Pipelines is empty.
+	// Config is complete: missing keys of the pipeline come from the top level.
+	// HTTP and Log are the process's, and Pipelines is empty.
 	Config *Config
 }
 
@@ -109,7 +109,7 @@ func (l *loader) overlay(opts Options, pipeline string) {
 	}
 }
 
-// name is a key's full path: within the pipeline, where the loader reads one.
+// name is a key's full path: within the pipeline being read, if any.
 func (l *loader) name(key string) string {
 	if l.pipeline == "" {
 		return key
@@ -121,7 +121,7 @@ func (l *loader) name(key string) string {
 	return within + "." + key
 }
 
-// pipelineOf returns the pipeline that a full path names, if it exists.
+// pipelineOf returns the existing pipeline named by a full path.
 func (l *loader) pipelineOf(key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, pipelinesKey+".")
 	if !ok {
@@ -131,7 +131,7 @@ func (l *loader) pipelineOf(key string) (name string, ok bool) {
 	return name, slices.Contains(l.pipelineNames(), name)
 }
 
-// suggestPipelineKey is the remedy for a flag that names no pipeline.
+// suggestPipelineKey is the remedy for a flag without a pipeline's name.
 func (l *loader) suggestPipelineKey(key string) string {
 	names := l.pipelineNames()
 	if len(names) == 0 {
@@ -174,7 +174,7 @@ func (l *loader) adopt(found Problems) {
 	}
 }
 
-// place is a resource that only one pipeline can have.
+// place is a resource for a single pipeline.
 type place struct {
 	key, value string
 	within     string // where value is among others; may be secret

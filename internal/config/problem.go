@@ -15,11 +15,11 @@ type Problem struct {
 	// Key is the dotted key; empty when the problem is not about a single key.
 	Key string
 	// Value is the value as written, before substitution, quoted; empty for
-	// secrets and where it says nothing.
+	// secrets and where the value says nothing.
 	Value string
-	// Text says what is wrong, without key and value.
+	// Text names the fault, without key and value.
 	Text string
-	// Remedy says what to do about it.
+	// Remedy names the repair.
 	Remedy string
 }
 

@@ -20,7 +20,7 @@ var (
 	tablesType = reflect.TypeFor[[]pg.Table]()
 )
 
-// kind is the shape of YAML that the field takes.
+// kind is the shape of YAML for the field.
 func (f *field) kind() yaml.Kind {
 	switch f.value.Kind() {
 	case reflect.Slice:

@@ -90,11 +90,11 @@ func checkURL(text setting.Secret) error {
 	return catalog.CheckParameters(text.Reveal())
 }
 
-// encodePassword is the remedy for a password that does not fit into a URL.
+// encodePassword is the remedy for a password unfit for a URL.
 const encodePassword = "write the password as it is in source.password, or percent-encode its special characters (%40 for @, %2F for /, %23 for #)"
 
 // unencoded tells whether a URL has a character, most likely in its password,
-// that ends the part with the password too early, or too late.
+// ending the part with the password too early, or too late.
 func unencoded(text string) bool {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {
@@ -128,7 +128,7 @@ func withPassword(text, password setting.Secret) setting.Secret {
 }
 
 // passwordFor is source.password, unless the URL came with a flag and the
-// password did not: that URL is somebody else's, for example an
+// password did not: such a URL is somebody else's, for example an
 // administrator's.
 func (l *loader) passwordFor(password setting.Secret) setting.Secret {
 	if l.given["source.url"].origin == flagOrigin && l.given["source.password"].origin != flagOrigin {
@@ -149,8 +149,7 @@ func hasPassword(text string) bool {
 	return has || parsed.Query().Has("password")
 }
 
-// urlReasons are those of pgconn's reasons that hold nothing of the connection
-// string.
+// urlReasons are pgconn's reasons without any text of the connection string.
 var urlReasons = []string{
 	"failed to parse as URL", "failed to parse as keyword/value", "invalid port", "could not match",
 	"invalid connect_timeout", "invalid sslcertmode", "unknown target_session_attrs value",
@@ -158,8 +157,8 @@ var urlReasons = []string{
 	"unknown channel_binding value", "invalid require_auth",
 }
 
-// urlProblem is the reason of a parse error without any of the connection
-// string: pgconn masks passwords in it by best effort only ("Applications
+// urlProblem is the reason of a parse error without any text of the connection
+// string: pgconn masks passwords there by best effort only ("Applications
 // should not assume that parse errors are safe to expose").
 func urlProblem(err error) string {
 	text := err.Error()

@@ -12,9 +12,9 @@ import (
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // substitute replaces ${NAME} by the environment variable, ${file:PATH} by the
-// file's contents without the last line end, and $$ by one dollar. Any other
-// dollar stays. PATH may have variables itself. It works on values after YAML
-// was parsed, and does not look again at what it inserts, so no secret can
+// file's contents without the last line end, and $$ by a single dollar. Any other
+// dollar stays. PATH may have variables itself. substitute works on values after
+// the parsing of YAML, and does not look again at inserted text, so no secret can
 // change the configuration's shape.
 func substitute(text string, environ map[string]string) (string, error) {
 	var b strings.Builder
@@ -45,8 +45,8 @@ func substitute(text string, environ map[string]string) (string, error) {
 	}
 }
 
-// cutReference cuts text at the brace that closes the reference in front, which
-// may have others inside.
+// cutReference cuts text at the brace closing the reference in front, perhaps
+// with others inside.
 func cutReference(text string) (reference, after string, closed bool) {
 	open := 1
 	for i, c := range text {
@@ -63,8 +63,8 @@ func cutReference(text string) (reference, after string, closed bool) {
 	return "", "", false
 }
 
-// credentials is the variable that names the folder of a systemd unit's
-// credentials. The folder is there only while the unit runs.
+// credentials is the variable with the folder of a systemd unit's credentials,
+// present only while the unit runs.
 const credentials = "CREDENTIALS_DIRECTORY"
 
 // asService is the remedy for a credential looked for outside of its unit.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stopped is the cause of a context that a signal ended.
+// Stopped is the cause of a context ended by a signal.
 type Stopped struct{ Signal os.Signal }
 
 func (s Stopped) Error() string { return "stopped by signal: " + s.Signal.String() }
