@@ -43,10 +43,12 @@ func ExampleProcessor() {
 	message.Fingerprint = idempotency.FingerprintJSON([]byte(`{"order":18}`))
 	result, _ := processor.Run(context.Background(), message, ship)
 	fmt.Println(result.Disposition)
-	// Output: ships handled "parcel 1" done=true <nil> skipped "parcel 1" done=true
-	// <nil> dead letter: shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f claim key:
-	// claim "shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f": idempotency key is
-	// known with another payload dead_lettered
+	// Output:
+	// ships
+	// handled "parcel 1" done=true <nil>
+	// skipped "parcel 1" done=true <nil>
+	// dead letter: shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f claim key: claim "shipping/018f3c1e-7b5a-7c3e-9d2f-1a2b3c4d5e6f": idempotency key is known with another payload
+	// dead_lettered
 }
 
 func ExampleTerminal() {
@@ -158,6 +160,8 @@ func ExampleFilter() {
 		fmt.Println(state)
 	}
 	fmt.Println(storage.Filter{UnchangedFor: time.Hour}.Validate())
-	// Output: completed failed bad idempotency key: scope "" must be 1 to 100
-	// letters, digits, dots, underscores or hyphens
+	// Output:
+	// completed
+	// failed
+	// bad idempotency key: scope "" must be 1 to 100 letters, digits, dots, underscores or hyphens
 }

@@ -195,6 +195,5 @@ func Example_deadLetterTopic() {
 	defer client.Close()
 	_, err = consumer.DeadLetterTopic(client, "orders.dead")
 	fmt.Println(err)
-	// Output: the dead letters' client must require acks from all in-sync replicas
-	// (kgo.AllISRAcks, the default)
+	// Output: the dead letters' client must require acks from all in-sync replicas (kgo.AllISRAcks, the default)
 }

@@ -193,8 +193,11 @@ func Example_markFence() {
 	write(34) // the lease of 33 ended
 	write(34)
 	write(33) // the first holder wakes up
-	// Output: 33 <nil> 34 <nil> 34 <nil> 33 fence row daily of reports with 33:
-	// fenced off: a later holder of the lease was here
+	// Output:
+	// 33 <nil>
+	// 34 <nil>
+	// 34 <nil>
+	// 33 fence row daily of reports with 33: fenced off: a later holder of the lease was here
 }
 
 // A write by a single statement carries the fence itself.
