@@ -85,10 +85,10 @@ func (e *Event) SetTotal(text []byte) {
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
 }
 
-// SetRepair adds the header cdc-repair with the text, which is kept. Not to be
-// called for a record on the way to a broker.
-func (e *Event) SetRepair(text []byte) {
-	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: HeaderRepair, Value: text})
+// SetMark adds the header, HeaderRepair or HeaderReplay, with the text, which is
+// kept. Not to be called for a record on the way to a broker.
+func (e *Event) SetMark(header string, text []byte) {
+	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: header, Value: text})
 }
 
 // Time is the event's own time: the time asked for, or the commit's.

@@ -22,7 +22,8 @@ const (
 	headerTime          = "cdc-time" // of the commit
 	headerTotal         = "cdc-tx-total"
 	HeaderAsked         = "cdc-timestamp" // the record's, if it has another
-	HeaderRepair        = "cdc-repair"    // of a record that repair published
+	HeaderRepair        = "cdc-repair"    // of a record published by repair
+	HeaderReplay        = "cdc-replay"    // of a record published by replay
 )
 
 // builtInHeaders is their number, at most.

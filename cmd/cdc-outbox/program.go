@@ -64,6 +64,7 @@ func (p *program) line() *cli.Program[*program] {
 			tailVerb(),
 			verifyVerb(),
 			repairVerb(),
+			replayVerb(),
 			txnListVerb(),
 			txnAbortVerb(),
 			healthcheckVerb(),
@@ -71,6 +72,7 @@ func (p *program) line() *cli.Program[*program] {
 		Elsewhere: moved,
 		Synonyms:  map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"},
 		Hints: map[string]string{
+			"replay dry-run":   "leave it out: without --publish replay publishes nothing",
 			"repair dry-run":   "leave it out: without --publish repair publishes nothing",
 			"run dry-run":      "cdc-outbox check looks at all that run needs, cdc-outbox tail prints what it would publish; neither changes anything",
 			"teardown dry-run": "leave it out: without --yes teardown changes nothing and says what it would do",

@@ -49,6 +49,41 @@ func verifyVerb() verb {
 	}
 }
 
+func replayVerb() verb {
+	return verb{
+		Name:    "replay",
+		Summary: "publishes events of the outbox once more, marked, after --publish",
+		Detail: "It takes the rows of a time, with ids or with keys, and publishes them in order, to their\n" +
+			"topics or to another one, with the header cdc-replay. A repetition under the same --name\n" +
+			"goes on where the last one ended. Without --publish it publishes nothing.",
+		Example: "cdc-outbox replay -c cdc-outbox.yaml --name monday --since 2026-11-23T00:00:00Z --until 2026-11-24T00:00:00Z\n" +
+			"cdc-outbox replay -c cdc-outbox.yaml --name order-42 --key 42 --to replays --rate 100 --publish",
+		Prepare: prepareReplay,
+	}
+}
+
+func prepareReplay(flags *flag.FlagSet) action {
+	o := declareAudit(flags)
+	keys := &texts{}
+	flags.Var(keys, "key", "only rows with this `KEY`; repeatable")
+	name := flags.String("name", "", "the `NAME` of the replay, the value of cdc-replay")
+	to := flags.String("to", "", "publish all to this `TOPIC`; otherwise each to its own")
+	rate := flags.Uint("rate", 0, "publish at most `N` events a second; 0 means no limit")
+	publish := flags.Bool("publish", false, "publish the events; otherwise only list them")
+	return func(ctx context.Context, p *program) error {
+		switch {
+		case *name == "":
+			return failure.Configf("give it a name, for example --name monday", "replay needs a --name, under which a repetition goes on")
+		case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(*keys) == 0:
+			return failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id or --key")
+		}
+		return audited(p, o, func(cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
+			opts.Keys = *keys
+			return admin.Replay(ctx, cfg, admin.ReplayOptions{AuditOptions: opts, Name: *name, To: *to, Rate: int(*rate), Publish: *publish})
+		})
+	}
+}
+
 // auditFlags are the flags of the verbs that compare the outbox with Kafka.
 type auditFlags struct {
 	*adminFlags

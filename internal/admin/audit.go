@@ -26,8 +26,8 @@ type AuditOptions struct {
 	// Since and Until choose the rows by their time: from Since on, before Until;
 	// zero: no bound.
 	Since, Until time.Time
-	// IDs are the ids of the only rows looked at; empty: all.
-	IDs []string
+	// IDs and Keys are the ids and the keys of the only rows looked at; empty: all.
+	IDs, Keys []string
 	// Topics may have events beside those that rows are routed to.
 	Topics []string
 	// List is how many missing events are listed at most.
@@ -66,6 +66,8 @@ type Audit struct {
 	Order map[string]string `json:"order"`
 	// Limits say what cannot be known.
 	Limits []string `json:"limits"`
+
+	replay string // the name of the replay whose records alone count; "": all do
 }
 
 // MissingTopic counts the missing events of a topic.
@@ -101,6 +103,8 @@ type auditor struct {
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error
+	// again is set where a record counts only if an earlier replay of the name made it.
+	again *replayed
 }
 
 // auditedTable is an outbox table.
@@ -245,12 +249,15 @@ func (a *auditor) chosen(t *auditedTable) (string, error) {
 	if t.waits != "" {
 		and = append(and, "NOT ("+t.waits+")")
 	}
-	if len(a.opts.IDs) > 0 {
-		ids := make([]string, len(a.opts.IDs))
-		for i, id := range a.opts.IDs {
-			ids[i] = pgsql.Literal(id)
+	for i, texts := range [][]string{a.opts.IDs, a.opts.Keys} {
+		if len(texts) == 0 {
+			continue
 		}
-		and = append(and, pgsql.Name(t.identity[0])+"::text IN ("+strings.Join(ids, ", ")+")")
+		literals := make([]string, len(texts))
+		for i, text := range texts {
+			literals[i] = pgsql.Literal(text)
+		}
+		and = append(and, pgsql.Name(t.identity[i])+"::text IN ("+strings.Join(literals, ", ")+")")
 	}
 	for _, bound := range []struct {
 		at time.Time

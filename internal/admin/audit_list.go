@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -23,7 +24,7 @@ const (
 )
 
 // groups calls use with the missing rows' events, in the order of publication.
-func (a *auditor) groups(ctx context.Context, use func([]delivery.Item) error) error {
+func (a *auditor) groups(ctx context.Context, use func([]audit.Entry, []delivery.Item) error) error {
 	size := firstGroup
 	var group []audit.Entry
 	flush := func() error {
@@ -35,8 +36,9 @@ func (a *auditor) groups(ctx context.Context, use func([]delivery.Item) error) e
 			return err
 		}
 		size = min(2*size, mostGroup, max(1, int(groupBytes*int64(len(group))/max(1, bytes))))
+		err = use(group, items)
 		group = group[:0]
-		return use(items)
+		return err
 	}
 	err := a.ids.Missing(func(e *audit.Entry) error {
 		if len(group) >= size || len(group) > 0 && a.leaves[group[0].Table] != a.leaves[e.Table] {
@@ -79,6 +81,9 @@ func (a *auditor) fetch(ctx context.Context, group []audit.Entry) ([]delivery.It
 			row.CommitTime = time.UnixMicro(group[i].Order[0])
 		}
 		ev, err := a.router.Route(row)
+		if audit.KeyOf(ev.ID) != group[i].Key {
+			return moved(t)
+		}
 		bad, isBad := errors.AsType[*transform.BadEvent](err)
 		if err != nil && !isBad {
 			return err
@@ -89,9 +94,15 @@ func (a *auditor) fetch(ctx context.Context, group []audit.Entry) ([]delivery.It
 		return nil
 	})
 	if err == nil && found != len(group) {
-		err = fmt.Errorf("%d of %d rows of %s are no longer where the snapshot had them", len(group)-found, len(group), t.name)
+		err = moved(t)
 	}
 	return items, bytes, err
+}
+
+// moved is the error of rows that are not where the snapshot had them.
+func moved(t *auditedTable) error {
+	return &failure.Error{Class: failure.Transient, Remedy: "repeat the command",
+		Err: fmt.Errorf("the rows of %s were moved meanwhile, as by VACUUM FULL, CLUSTER or a change of partitions", t.name)}
 }
 
 // places is the SQL condition of the rows. PostgreSQL goes to each by its place.
@@ -123,13 +134,17 @@ func (a *auditor) list(ctx context.Context) error {
 		a.result.Topics = append(a.result.Topics, MissingTopic{a.topics.Name(n), missing})
 	}
 	slices.SortFunc(a.result.Topics, func(a, b MissingTopic) int { return strings.Compare(a.Topic, b.Topic) })
-	err = a.groups(ctx, func(items []delivery.Item) error {
-		for _, it := range items {
+	err = a.groups(ctx, func(group []audit.Entry, items []delivery.Item) error {
+		for i, it := range items {
 			if len(a.result.Events) >= a.opts.List {
 				return errListed
 			}
 			ev := it.Event
-			a.result.Events = append(a.result.Events, MissingEvent{ID: string(ev.ID), Topic: ev.Record.Topic, Key: string(ev.Record.Key)})
+			missing := MissingEvent{ID: string(ev.ID), Topic: a.topics.Name(group[i].Topic), Key: string(ev.Record.Key)}
+			if at := group[i].At; at != audit.NoTime {
+				missing.At = time.UnixMicro(at).UTC()
+			}
+			a.result.Events = append(a.result.Events, missing)
 		}
 		return nil
 	})

@@ -9,11 +9,17 @@ import (
 // WriteText prints the report for people.
 func (r *Audit) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d rows, %d of them in Kafka, %d missing, %d unknown; %d records read\n",
-		strings.Join(r.Tables, ", "), r.Rows, r.Found, r.Missing, r.Unknown, r.Records)
-	fmt.Fprintf(&b, "sum of the ids: %s, of those in Kafka: %s\n", r.RowSum, r.FoundSum)
+	found, missing := "in Kafka", "missing"
+	if r.replay != "" {
+		found, missing = "published by replay "+r.replay, "to publish"
+	}
+	fmt.Fprintf(&b, "%s: %d rows, %d of them %s, %d %s, %d unknown; %d records read\n",
+		strings.Join(r.Tables, ", "), r.Rows, r.Found, found, r.Missing, missing, r.Unknown, r.Records)
+	if r.replay == "" {
+		fmt.Fprintf(&b, "sum of the ids: %s, of those in Kafka: %s\n", r.RowSum, r.FoundSum)
+	}
 	for _, t := range r.Topics {
-		fmt.Fprintf(&b, "missing in topic %s: %d\n", t.Topic, t.Missing)
+		fmt.Fprintf(&b, "%s in topic %s: %d\n", missing, t.Topic, t.Missing)
 	}
 	for _, e := range r.Events {
 		fmt.Fprintf(&b, "    %s  key %q  %s\n", e.ID, e.Key, e.Topic)
@@ -43,7 +49,7 @@ func (r *RepairReport) WriteText(w io.Writer) error {
 	if r.publish {
 		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
 	} else {
-		fmt.Fprintln(&b, "nothing was published; to publish the missing events: cdc-outbox repair --publish")
+		fmt.Fprintf(&b, "nothing was published; to publish these events: cdc-outbox %s --publish\n", r.verb)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

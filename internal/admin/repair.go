@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // RepairReport is an audit, and what was done about it.
@@ -19,13 +20,17 @@ type RepairReport struct {
 	DeadLettered int64 `json:"dead_lettered"`
 	Skipped      int64 `json:"skipped"`
 
+	verb    string
 	publish bool
 }
 
 // repair publishes what an audit finds missing.
 type repair struct {
 	*auditor
-	began  []byte // the time, the value of the header cdc-repair
+	header string
+	mark   []byte // the value of the header
+	// rate is how many events a second are published at most; 0: as many as go.
+	rate   int
 	report *RepairReport
 }
 
@@ -39,33 +44,40 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 		return nil, err
 	}
 	defer a.close()
-	r := &repair{auditor: a, began: time.Now().UTC().AppendFormat(nil, time.RFC3339), report: &RepairReport{publish: publish}}
+	r := &repair{auditor: a, header: transform.HeaderRepair, mark: time.Now().UTC().AppendFormat(nil, time.RFC3339)}
+	a.settle = r.fence
+	return r.run(ctx, publish)
+}
+
+// run compares, and publishes or not.
+func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 	if publish {
 		if err := r.alone(ctx); err != nil {
 			return nil, err
 		}
-		a.settle = r.fence
+	} else {
+		r.settle = nil
 	}
-	if err := a.compare(ctx); err != nil {
+	if err := r.compare(ctx); err != nil {
 		return nil, err
 	}
-	r.report.Audit = *a.result
-	if publish {
-		err = r.write(ctx)
+	r.report = &RepairReport{Audit: *r.result, verb: r.verb, publish: publish}
+	if !publish {
+		return r.report, nil
 	}
-	return r.report, err
+	return r.report, r.write(ctx)
 }
 
 // alone refuses a second one that publishes: both would publish the same.
 func (r *repair) alone(ctx context.Context) error {
 	var alone bool
-	err := r.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('cdc-outbox repair'), hashtext($1))`, r.cfg.Source.Slot).Scan(&alone)
+	err := r.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('cdc-outbox ' || $2), hashtext($1))`, r.cfg.Source.Slot, r.verb).Scan(&alone)
 	switch {
 	case err != nil:
-		return fmt.Errorf("lock out a second repair: %w", err)
+		return fmt.Errorf("lock out a second %s: %w", r.verb, err)
 	case !alone:
 		return failure.Configf("wait for its end, or end it: SELECT pid, usename, client_addr FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE locktype = 'advisory';",
-			"another repair --publish of slot %q is at work", r.cfg.Source.Slot)
+			"another %s --publish of slot %q is at work", r.verb, r.cfg.Source.Slot)
 	}
 	return nil
 }

@@ -185,33 +185,53 @@ func TestRepairWaitsForTheSlot(t *testing.T) {
 	_, err := Repair(p.ctx(), p.Config, p.options(AuditOptions{}), false)
 	wantClass(t, err, failure.Transient, "nobody reads slot")
 
+	r, err := p.duringTheWait(func() { p.send("outbox.event.order", 1) })
+	must.OK(t, err)
+	p.wantMissing(r, 1)
+}
+
+// Another version of a row, or another row, is never taken for the one that was
+// compared.
+func TestRepairNoticesRowsThatWereMoved(t *testing.T) {
+	p := newPublished(t)
+	p.exec(`SELECT pg_create_logical_replication_slot('` + p.Source.Slot + `', 'pgoutput')`)
+	p.write(1, 2, 3, 4, 5, 6)
+	p.send("outbox.event.order", 1, 2, 3, 5, 6)
+	_, err := p.duringTheWait(func() { p.exec(`CLUSTER outbox USING outbox_pkey`) })
+	wantClass(t, err, failure.Transient, "were moved meanwhile")
+	if n := len(p.broker.Consume(t, []string{"outbox.event.order"}, kafkatest.Count(5))); n != 5 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// duringTheWait repairs, and does something while the slot is waited for, which is
+// confirmed after that.
+func (p *published) duringTheWait(do func()) (r *RepairReport, err error) {
+	p.t.Helper()
 	stream := p.open()
 	defer catalog.Close(stream)
-	waiting := make(chan struct{})
-	done := make(chan *RepairReport, 1)
+	waiting, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		r, err := Repair(p.ctx(), p.Config, p.options(AuditOptions{Notes: lineSeen("waiting for what is on its way", waiting)}), true)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- r
+		defer close(done)
+		r, err = Repair(p.ctx(), p.Config, p.options(AuditOptions{Notes: lineSeen("waiting for what is on its way", waiting)}), true)
 	}()
 	select {
 	case <-waiting:
 	case <-p.ctx().Done():
-		t.Fatal("it does not wait for the slot")
+		p.t.Fatal("repair does not wait for the slot")
 	}
-	p.send("outbox.event.order", 1)
+	do()
 	p.exec(`SELECT pg_logical_emit_message(true, 'test', '')`)
-	mark := must.Get(catalog.ReadServer(p.ctx(), p.conn))(t).FlushLSN
+	mark := must.Get(catalog.ReadServer(p.ctx(), p.conn))(p.t).FlushLSN
 	for confirmed := false; !confirmed; {
-		msg := must.Get(stream.Next(p.ctx()))(t)
+		msg := must.Get(stream.Next(p.ctx()))(p.t)
 		if msg.End >= mark {
 			stream.Confirm(msg.End)
 			confirmed = true
 		}
 	}
-	p.wantMissing(<-done, 1)
+	<-done
+	return r, err
 }
 
 // lineSeen closes seen when a line with the words is written.
@@ -330,4 +350,57 @@ func TestRepairStopsAtABadEvent(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	p.wantMissing(p.look(AuditOptions{}), 4)
+}
+
+// A replay publishes what was chosen once more, in order, and what an earlier one of
+// its name has not published.
+func TestReplay(t *testing.T) {
+	for _, mode := range []string{sink.DeliveryAtLeastOnce, sink.DeliveryExactlyOnce} {
+		t.Run(mode, func(t *testing.T) {
+			const topic = "outbox.event.order"
+			p := newPublished(t)
+			p.Sink.Kafka.Delivery = mode
+			p.write(1, 2, 3, 4, 5, 6)
+			p.send(topic, 1, 2, 3, 4, 5, 6)
+			replay := func(publish bool, opts ReplayOptions) *RepairReport {
+				opts.AuditOptions, opts.Publish = p.options(opts.AuditOptions), publish
+				return must.Get(Replay(p.ctx(), p.Config, opts))(t)
+			}
+			once := ReplayOptions{AuditOptions: AuditOptions{Keys: []string{"k0"}}, Name: "once"}
+			p.wantMissing(replay(false, once), 0, 3, 6)
+			once.IDs = []string{eventID(6)}
+			if r := replay(true, once); r.Published != 1 {
+				t.Errorf("%+v", r)
+			}
+			once.IDs = nil
+			p.wantMissing(replay(false, once), 1, 3)
+			if r := replay(true, once); r.Published != 1 {
+				t.Errorf("%+v", r)
+			}
+			var got []string
+			for _, rec := range p.broker.Consume(t, []string{topic}, kafkatest.Count(8)) {
+				if h := rec.Headers[len(rec.Headers)-1]; h.Key == transform.HeaderReplay {
+					got = append(got, string(h.Value)+" "+string(rec.Key)+" "+string(rec.Value))
+				}
+			}
+			if want := []string{`once k0 {"n": 6}`, `once k0 {"n": 3}`}; !slices.Equal(got, want) {
+				t.Errorf("published %q, want %q", got, want)
+			}
+
+			elsewhere := ReplayOptions{AuditOptions: AuditOptions{Until: time.Now()}, Name: "once", To: "replays", Rate: 1000}
+			if r := replay(true, elsewhere); r.Published != 6 || r.Topics[0].Topic != "replays" {
+				t.Errorf("%+v", r)
+			}
+			got = nil
+			for _, rec := range p.broker.Consume(t, []string{"replays"}, kafkatest.Count(6)) {
+				if string(rec.Key) == "k1" {
+					got = append(got, string(rec.Value))
+				}
+			}
+			if want := []string{`{"n": 1}`, `{"n": 4}`}; !slices.Equal(got, want) {
+				t.Errorf("published %q, want %q", got, want)
+			}
+			p.wantMissing(p.look(AuditOptions{}), 6)
+		})
+	}
 }

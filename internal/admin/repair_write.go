@@ -3,10 +3,13 @@ package admin
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -32,9 +35,17 @@ func (r *repair) write(ctx context.Context) error {
 		return err
 	}
 	defer closeSink()
-	return r.groups(ctx, func(items []delivery.Item) error {
+	return r.groups(ctx, func(_ []audit.Entry, items []delivery.Item) error {
 		for _, it := range items {
-			it.Event.SetRepair(r.began)
+			it.Event.SetMark(r.header, r.mark)
+			if r.again != nil {
+				it.Event.Record.Topic = r.again.topic(it.Event.Record.Topic)
+			}
+		}
+		if r.rate > 0 {
+			if err := backoff.Sleep(ctx, time.Duration(len(items))*time.Second/time.Duration(r.rate)); err != nil {
+				return err
+			}
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, r.untaken())
 		defer cancel()
@@ -48,7 +59,7 @@ type deliver func(ctx context.Context, n int, at func(int) *delivery.Item) error
 // untaken is the error of a group that brokers did not take in time.
 func (r *repair) untaken() error {
 	return &failure.Error{Class: failure.Transient, Remedy: "see `cdc-outbox check`, and repeat the command, which finds what was published until now",
-		Err: fmt.Errorf("brokers have not taken the missing events within %s", r.opts.Timeout)}
+		Err: fmt.Errorf("brokers have not taken the events within %s", r.opts.Timeout)}
 }
 
 // waits notes what a delivery waits for.
@@ -90,7 +101,7 @@ func (r *repair) sink(ctx context.Context, d *delivery.Delivery) (deliver delive
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := sink.NewTransactions(*r.cfg.Sink.Kafka, id+"/repair", opts...)
+	out, err := sink.NewTransactions(*r.cfg.Sink.Kafka, id+"/"+r.verb, opts...)
 	if err != nil {
 		return nil, nil, err
 	}

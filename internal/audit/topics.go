@@ -43,6 +43,8 @@ type ReadOptions struct {
 	Patience time.Duration
 	// Note takes a line about a wait. It may be called from several goroutines.
 	Note func(string)
+	// Counts tells whether a record is one to be read; nil: all are.
+	Counts func(*kgo.Record) bool
 	// Allow is the remedy where brokers do not let the topic be read.
 	Allow func(topic string) string
 }
@@ -343,7 +345,7 @@ func (t *Topics) take(ctx context.Context, log *kafkalog.Partition, from, end in
 		if r.Offset >= end {
 			break
 		}
-		if id, ok := idOf(r); ok {
+		if id, ok := idOf(r); ok && (t.opts.Counts == nil || t.opts.Counts(r)) {
 			if err := t.audit.Record(id); err != nil {
 				return from, err
 			}
