@@ -98,7 +98,7 @@ func declareAudit(flags *flag.FlagSet) *auditFlags {
 	o := &auditFlags{
 		adminFlags: declareAdmin(flags),
 		list:       flags.Uint("list", 20, "list at most `N` missing events"),
-		dir:        flags.String("tmp", "", "the `DIRECTORY` for the ids: 52 bytes for a row, 16 for a record"),
+		dir:        flags.String("tmp", "", "the `DIRECTORY` for the ids: 52 bytes for a row, 18 for a record"),
 		timeout:    flags.Duration("timeout", 2*time.Minute, "how long to wait for the slot, and for brokers that do not answer"),
 	}
 	flags.Var(&o.since, "since", "only rows from this `TIME` on: 2026-11-01T00:00:00Z, or 24h for so long ago")
@@ -113,6 +113,8 @@ func (o *auditFlags) options(p *program) (admin.AuditOptions, error) {
 	switch {
 	case *o.timeout <= 0:
 		return admin.AuditOptions{}, failure.Configf("leave it out, or give for example --timeout 5m", "--timeout %s is no time to wait", *o.timeout)
+	case o.since.After(time.Now()):
+		return admin.AuditOptions{}, failure.Configf("give a time that is over, or 24h for so long ago", "--since %s is in the future", &o.since)
 	case !o.since.IsZero() && !o.until.IsZero() && !o.since.Before(o.until.Time):
 		return admin.AuditOptions{}, failure.Configf("give an earlier --since", "no row is from %s on and before %s", &o.since, &o.until)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 )
 
 // AuditOptions say which rows are compared with Kafka, and how.
@@ -87,19 +88,22 @@ type MissingEvent struct {
 // auditor compares rows with records.
 type auditor struct {
 	*session
-	verb     string
-	opts     AuditOptions
-	cluster  *cluster
-	held     *catalog.HeldSnapshot
-	wait     *catchup.Wait // for the slot; nil where it cannot be read, or rows are polled
-	tables   []*auditedTable
-	leaves   map[uint32]*auditedTable // by the OID of the table that has the rows
-	ids      *audit.Audit
-	topics   *audit.Topics
-	read     atomic.Int64 // rows
-	notes    sync.Mutex   // guards opts.Notes
-	result   *Audit
-	nameless int64 // rows without an event id
+	verb    string
+	opts    AuditOptions
+	cluster *cluster
+	held    *catalog.HeldSnapshot
+	wait    *catchup.Wait // for the slot; nil where it cannot be read, or rows are polled
+	tables  []*auditedTable
+	leaves  map[uint32]*auditedTable // by the OID of the table that has the rows
+	ids     *audit.Audit
+	topics  *audit.Topics
+	read    atomic.Int64 // rows
+	notes   sync.Mutex   // guards opts.Notes
+	result  *Audit
+	// nameless, unrouted, waiting and twins count the rows that are unknown by
+	// themselves; see limits.
+	nameless, unrouted, waiting, twins int64
+	asked                              map[string]bool // ids that no row has had yet
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error
@@ -114,9 +118,19 @@ type auditedTable struct {
 	charset  *pg.Charset
 	identity []string // columns: id, key and topic
 	order    catalog.Order
-	time     string // the column with the time of a row; "" for none
-	waits    string // the condition of rows that wait for a poll; "" where rows are streamed
-	where    string // the condition of the rows that are compared; "" for all
+	time     string   // the column with the time of a row; "" for none
+	zoned    bool     // the column has a zone
+	waits    string   // the condition of rows that wait for a poll; "" where rows are streamed
+	chosen   []string // the conditions of the rows that are looked at
+}
+
+// where is the condition of the rows that are compared; "" for all.
+func (t *auditedTable) where() string {
+	and := t.chosen
+	if t.waits != "" {
+		and = append(and[:len(and):len(and)], "NOT ("+t.waits+")")
+	}
+	return strings.Join(and, " AND ")
 }
 
 // newAuditor connects for the verb, and finds what would end the comparison
@@ -126,6 +140,12 @@ func newAuditor(ctx context.Context, verb string, cfg *config.Config, opts Audit
 		Since: opts.Since, Until: opts.Until, Topics: []MissingTopic{}, Events: []MissingEvent{}, Limits: []string{},
 		Order: map[string]string{},
 	}}
+	for _, id := range opts.IDs {
+		if a.asked == nil {
+			a.asked = make(map[string]bool)
+		}
+		a.asked[id] = true
+	}
 	if err := a.open(ctx, cfg); err != nil {
 		a.close()
 		return nil, err
@@ -197,9 +217,10 @@ func (a *auditor) readTables(ctx context.Context) error {
 
 func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, error) {
 	t := &auditedTable{name: name}
+	var polled *poll.Table
 	if a.polls() {
-		polled, err := a.readPolled(ctx, name)
-		if err != nil {
+		var err error
+		if polled, err = a.readPolled(ctx, name); err != nil {
 			return nil, err
 		}
 		if len(polled.Marked()) == 0 {
@@ -207,6 +228,13 @@ func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, 
 		}
 		t.rel, t.waits = polled.Relation, polled.Condition()
 	} else {
+		var v catalog.View
+		if err := v.ReadPublication(ctx, a.conn, a.source()); err != nil {
+			return nil, err
+		}
+		if v.Publication != nil && v.Unfit() != nil {
+			return nil, v.Unfit() // a row filter withholds rows, for example
+		}
 		rel, ok, err := catalog.ReadSent(ctx, a.conn, name, a.cfg.Source.Publication)
 		if err != nil {
 			return nil, err
@@ -223,38 +251,42 @@ func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, 
 	if t.identity, err = a.router.IdentityColumns(t.rel); err != nil {
 		return nil, err
 	}
-	t.time = timeColumn(t.rel, a.cfg.Retention.Column, a.cfg.Event.Timestamp)
-	if t.order, err = catalog.ReadOrder(ctx, a.conn, name, t.time); err != nil {
+	t.time, t.zoned = timeColumn(t.rel, a.cfg.Retention.Column, a.cfg.Event.Timestamp)
+	if t.order, err = catalog.ReadOrder(ctx, a.conn, name, t.time, len(a.cfg.Source.Tables) > 1); err != nil {
 		return nil, err
 	}
-	t.where, err = a.chosen(t)
+	if polled != nil {
+		t.order.Prefer(t.rel, polled.Order.Columns)
+	}
+	t.chosen, err = a.chosen(t)
 	return t, err
 }
 
-// timeColumn is the first of the columns that the table has with a time.
-func timeColumn(rel *pg.Relation, names ...string) string {
+// timeColumn is the first of the columns that the table has with a time, and
+// whether the time has a zone.
+func timeColumn(rel *pg.Relation, names ...string) (name string, zoned bool) {
 	for _, name := range names {
-		if slices.ContainsFunc(rel.Columns, func(c pg.Column) bool {
-			return c.Name == name && (c.Type == pgtype.TimestamptzOID || c.Type == pgtype.TimestampOID)
-		}) {
-			return name
+		for _, c := range rel.Columns {
+			if c.Name == name && (c.Type == pgtype.TimestamptzOID || c.Type == pgtype.TimestampOID) {
+				return name, c.Type == pgtype.TimestamptzOID
+			}
 		}
 	}
-	return ""
+	return "", true
 }
 
-// chosen is the condition of the rows that are compared.
-func (a *auditor) chosen(t *auditedTable) (string, error) {
-	var and []string
-	if t.waits != "" {
-		and = append(and, "NOT ("+t.waits+")")
-	}
+// chosen are the conditions of the rows that are looked at. A row without a time
+// is one of any time.
+func (a *auditor) chosen(t *auditedTable) (and []string, err error) {
 	for i, texts := range [][]string{a.opts.IDs, a.opts.Keys} {
 		if len(texts) == 0 {
 			continue
 		}
 		literals := make([]string, len(texts))
 		for i, text := range texts {
+			if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+				return nil, failure.Configf("write it as the record has it", "%q is no text that PostgreSQL could have", text)
+			}
 			literals[i] = pgsql.Literal(text)
 		}
 		and = append(and, pgsql.Name(t.identity[i])+"::text IN ("+strings.Join(literals, ", ")+")")
@@ -267,12 +299,14 @@ func (a *auditor) chosen(t *auditedTable) (string, error) {
 			continue
 		}
 		if t.time == "" {
-			return "", failure.Configf("leave out --since and --until, or name the column in retention.column",
+			return nil, failure.Configf("leave out --since and --until, or name the column in retention.column",
 				"table %s has no column with the time of a row", t.name)
 		}
-		and = append(and, pgsql.Name(t.time)+bound.is+"timestamptz "+pgsql.Literal(bound.at.UTC().Format(time.RFC3339Nano)))
+		column := pgsql.Name(t.time)
+		and = append(and, "("+column+bound.is+"timestamptz "+pgsql.Literal(bound.at.UTC().Format(time.RFC3339Nano))+
+			" OR "+column+" IS NULL OR NOT isfinite("+column+"))")
 	}
-	return strings.Join(and, " AND "), nil
+	return and, nil
 }
 
 // note writes a line about the progress, from any goroutine.

@@ -10,64 +10,85 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Rows are fetched in groups: few at first, and so many that a group stays below
-// groupBytes, as the last one's rows tell.
+// Rows are fetched in groups of so many rows and, but for a single row, bytes.
 const (
-	firstGroup, mostGroup = 16, 1000
-	groupBytes            = 4 << 20
+	mostGroup  = 1000
+	groupBytes = 4 << 20
 )
 
 // groups calls use with the missing rows' events, in the order of publication.
 func (a *auditor) groups(ctx context.Context, use func([]audit.Entry, []delivery.Item) error) error {
-	size := firstGroup
 	var group []audit.Entry
-	flush := func() error {
-		if len(group) == 0 {
-			return nil
-		}
-		items, bytes, err := a.fetch(ctx, group)
-		if err != nil {
-			return err
-		}
-		size = min(2*size, mostGroup, max(1, int(groupBytes*int64(len(group))/max(1, bytes))))
-		err = use(group, items)
-		group = group[:0]
-		return err
-	}
 	err := a.ids.Missing(func(e *audit.Entry) error {
-		if len(group) >= size || len(group) > 0 && a.leaves[group[0].Table] != a.leaves[e.Table] {
-			if err := flush(); err != nil {
+		if len(group) >= mostGroup || len(group) > 0 && a.leaves[group[0].Table] != a.leaves[e.Table] {
+			if err := a.parts(ctx, group, use); err != nil {
 				return err
 			}
+			group = group[:0]
 		}
 		group = append(group, *e)
 		return nil
 	})
+	if err != nil || len(group) == 0 {
+		return err
+	}
+	return a.parts(ctx, group, use)
+}
+
+// parts calls use with parts of the group that fit into groupBytes.
+func (a *auditor) parts(ctx context.Context, group []audit.Entry, use func([]audit.Entry, []delivery.Item) error) error {
+	sizes, err := a.sizes(ctx, group)
 	if err != nil {
 		return err
 	}
-	return flush()
+	for len(group) > 0 {
+		n, bytes := 0, int64(0)
+		for n < len(group) && (n == 0 || bytes+sizes[n] <= groupBytes) {
+			bytes += sizes[n]
+			n++
+		}
+		items, err := a.fetch(ctx, group[:n])
+		if err == nil {
+			err = use(group[:n], items)
+		}
+		if err != nil {
+			return err
+		}
+		group, sizes = group[n:], sizes[n:]
+	}
+	return nil
 }
 
-// fetch reads rows of one table by their places, in the snapshot that they were
-// found in, and returns their events in the order of the entries.
-func (a *auditor) fetch(ctx context.Context, group []audit.Entry) ([]delivery.Item, int64, error) {
+// sizes are the lengths of the rows as text.
+func (a *auditor) sizes(ctx context.Context, group []audit.Entry) ([]int64, error) {
 	t := a.leaves[group[0].Table]
+	sizes := make([]int64, len(group))
+	err := a.each(ctx, t, group, t.identity[:1], []string{"octet_length(" + pgsql.Name(t.name.Name) + "::text)"},
+		func(i int, _ *pg.Row, also [][]byte) (err error) {
+			sizes[i], err = number(also[0])
+			return err
+		})
+	return sizes, err
+}
+
+// each reads rows of one table by their places, in the snapshot that they were
+// found in, and calls fn with the index of each in the group.
+func (a *auditor) each(ctx context.Context, t *auditedTable, group []audit.Entry, only, also []string, fn func(i int, row *pg.Row, also [][]byte) error) error {
 	index := make(map[audit.Place]int, len(group))
 	for i, e := range group {
 		index[e.Place] = i
 	}
-	items := make([]delivery.Item, len(group))
-	found, bytes := 0, int64(0)
+	found := 0
 	err := catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
 		Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
-		Where: places(group), AnyOrder: true, Also: []string{"tableoid::oid", "ctid"},
+		Where: places(group), AnyOrder: true, Only: only, Also: append([]string{"tableoid::oid", "ctid"}, also...),
 	}, func(row *pg.Row, also [][]byte) error {
 		at, err := place(also[0], also[1])
 		if err != nil {
@@ -75,8 +96,22 @@ func (a *auditor) fetch(ctx context.Context, group []audit.Entry) ([]delivery.It
 		}
 		i, ok := index[at]
 		if !ok {
-			return fmt.Errorf("row %v was not asked for", at)
+			return moved(t)
 		}
+		found++
+		return fn(i, row, also[2:])
+	})
+	if err == nil && found != len(group) {
+		err = moved(t)
+	}
+	return err
+}
+
+// fetch returns the events of rows in the order of the entries.
+func (a *auditor) fetch(ctx context.Context, group []audit.Entry) ([]delivery.Item, error) {
+	t := a.leaves[group[0].Table]
+	items := make([]delivery.Item, len(group))
+	err := a.each(ctx, t, group, nil, nil, func(i int, row *pg.Row, _ [][]byte) error {
 		if t.order.Exact && group[i].Order[0] != audit.NoTime {
 			row.CommitTime = time.UnixMicro(group[i].Order[0])
 		}
@@ -89,14 +124,9 @@ func (a *auditor) fetch(ctx context.Context, group []audit.Entry) ([]delivery.It
 			return err
 		}
 		items[i] = delivery.Item{Event: ev, Bad: bad, Size: ev.Size()}
-		found++
-		bytes += row.Size()
 		return nil
 	})
-	if err == nil && found != len(group) {
-		err = moved(t)
-	}
-	return items, bytes, err
+	return items, err
 }
 
 // moved is the error of rows that are not where the snapshot had them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,10 +34,11 @@ func (a *auditor) compare(ctx context.Context) (err error) {
 	a.topics = audit.NewTopics(ctx, a.cluster.client, a.ids, a.readOptions(), a.everywhere()...)
 	defer a.tell()()
 	rowsErr := a.rows(a.topics.Context())
+	ended := a.topics.Context().Err() != nil // by a topic's error, the cause of rowsErr
 	if rowsErr != nil {
 		cancel(rowsErr)
 	}
-	if err := a.topics.Wait(); err != nil && rowsErr == nil {
+	if err := a.topics.Wait(); err != nil && (rowsErr == nil || ended) {
 		return err
 	}
 	if rowsErr != nil {
@@ -64,7 +67,9 @@ func (a *auditor) judge() error {
 		return err
 	}
 	r := a.result
-	r.Rows, r.Found, r.Missing, r.Unknown = counts.Rows+a.nameless, counts.Found, counts.Missing, counts.Unknown+a.nameless
+	apart := a.nameless + a.unrouted + a.waiting
+	r.Rows, r.Found, r.Missing, r.Unknown = counts.Rows+apart, counts.Found, counts.Missing, counts.Unknown+apart
+	a.twins = counts.Twins
 	r.RowSum, r.FoundSum = counts.RowSum.String(), counts.FoundSum.String()
 	r.Records, r.Repeated = counts.Records, counts.Repeated
 	if a.again == nil {
@@ -77,6 +82,15 @@ func (a *auditor) judge() error {
 func (a *auditor) limits() (lines []string) {
 	if a.nameless > 0 {
 		lines = append(lines, fmt.Sprintf("%d rows have no event id, so no record can be told to be theirs", a.nameless))
+	}
+	if a.unrouted > 0 {
+		lines = append(lines, fmt.Sprintf("%d rows have no valid topic, so they are bad events", a.unrouted))
+	}
+	if a.waiting > 0 {
+		lines = append(lines, fmt.Sprintf("%d rows are not marked as published: they wait for a poll, or their mark is NULL", a.waiting))
+	}
+	if a.twins > 0 {
+		lines = append(lines, fmt.Sprintf("%d rows have the id of another row that is missing", a.twins))
 	}
 	if after := a.cfg.Retention.After; after > 0 && a.opts.Since.Before(time.Now().Add(-after)) {
 		lines = append(lines, fmt.Sprintf("rows older than %s are deleted (retention.after): of their events nothing is known", after))
@@ -97,8 +111,14 @@ func (a *auditor) readOptions() audit.ReadOptions {
 		return audit.ReadOptions{Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, Counts: a.again.made}
 	}
 	return audit.ReadOptions{
-		Since: a.opts.Since, Timed: a.cfg.Event.Timestamp == "", Patience: a.opts.Timeout, Note: a.note, Allow: a.allow,
+		Since: a.opts.Since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow,
 	}
+}
+
+// timed tells whether a record is never older than its row, but for the clocks. A
+// column without a zone may be of any.
+func (a *auditor) timed() bool {
+	return a.cfg.Event.Timestamp == "" && !slices.ContainsFunc(a.tables, func(t *auditedTable) bool { return !t.zoned })
 }
 
 // allow is the remedy where brokers do not let a topic be read.
@@ -189,14 +209,33 @@ func (a *auditor) rows(ctx context.Context) error {
 	for _, t := range a.tables {
 		err := catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
 			Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
-			Where: t.where, AnyOrder: true, Only: t.identity,
+			Where: t.where(), AnyOrder: true, Only: t.identity,
 			Also: []string{"tableoid::oid", "ctid", t.order.Numbers[0], t.order.Numbers[1], t.micros()},
 		}, func(row *pg.Row, also [][]byte) error { return a.row(t, row, also) })
+		if err == nil && t.waits != "" {
+			err = a.count(ctx, t)
+		}
 		if err != nil {
 			return err
 		}
 	}
+	if len(a.asked) > 0 {
+		return failure.Configf("write the id as `cdc-outbox tail --from-table` shows it, and take rows of any time",
+			"no row has the id %q", slices.Min(slices.Collect(maps.Keys(a.asked))))
+	}
 	return nil
+}
+
+// count counts the rows that a poll has not published.
+func (a *auditor) count(ctx context.Context, t *auditedTable) error {
+	where := append([]string{"(NOT (" + t.waits + ")) IS NOT TRUE"}, t.chosen...)
+	return catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
+		Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
+		Where: strings.Join(where, " AND "), AnyOrder: true, Only: t.identity[:1],
+	}, func(*pg.Row, [][]byte) error {
+		a.waiting++
+		return nil
+	})
 }
 
 // micros is the SQL expression of a row's time.
@@ -213,6 +252,10 @@ func (a *auditor) row(t *auditedTable, row *pg.Row, also [][]byte) error {
 	defer ev.Release()
 	topic := ev.Record.Topic
 	if bad, ok := errors.AsType[*transform.BadEvent](routeErr); ok && (bad.Reason == transform.ReasonIllegalTopic || bad.Reason == transform.ReasonNullRoute) {
+		if a.cfg.Errors.OnBadEvent != transform.BadEventDeadLetter {
+			a.unrouted++
+			return nil
+		}
 		topic = a.cfg.Errors.DeadLetterTopic // where else it could be
 	}
 	if a.again != nil {
@@ -222,6 +265,7 @@ func (a *auditor) row(t *auditedTable, row *pg.Row, also [][]byte) error {
 		a.nameless++
 		return nil
 	}
+	delete(a.asked, string(ev.ID))
 	entry := audit.Entry{Key: audit.KeyOf(ev.ID)}
 	var err error
 	if entry.Place, err = place(also[0], also[1]); err != nil {

@@ -3,8 +3,12 @@ package admin
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
+
+// mostTopics is how many topics a person is shown.
+const mostTopics = 20
 
 // WriteText prints the report for people.
 func (r *Audit) WriteText(w io.Writer) error {
@@ -18,11 +22,15 @@ func (r *Audit) WriteText(w io.Writer) error {
 	if r.replay == "" {
 		fmt.Fprintf(&b, "sum of the ids: %s, of those in Kafka: %s\n", r.RowSum, r.FoundSum)
 	}
-	for _, t := range r.Topics {
+	for i, t := range r.Topics {
+		if i == mostTopics {
+			fmt.Fprintf(&b, "%s in %d other topics, too\n", missing, len(r.Topics)-i)
+			break
+		}
 		fmt.Fprintf(&b, "%s in topic %s: %d\n", missing, t.Topic, t.Missing)
 	}
 	for _, e := range r.Events {
-		fmt.Fprintf(&b, "    %s  key %q  %s\n", e.ID, e.Key, e.Topic)
+		fmt.Fprintf(&b, "    %s  key %q  %s\n", plain(e.ID), e.Key, e.Topic)
 	}
 	if more := r.Missing - int64(len(r.Events)); more > 0 && len(r.Events) > 0 {
 		fmt.Fprintf(&b, "    and %d more\n", more)
@@ -53,4 +61,12 @@ func (r *RepairReport) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// plain is a text that a terminal shows as it is, in quotes where it needs them.
+func plain(text string) string {
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
 }

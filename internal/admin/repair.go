@@ -45,7 +45,9 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 	}
 	defer a.close()
 	r := &repair{auditor: a, header: transform.HeaderRepair, mark: time.Now().UTC().AppendFormat(nil, time.RFC3339)}
-	a.settle = r.fence
+	if publish {
+		a.settle = func(ctx context.Context) error { return r.fence(ctx, "") }
+	}
 	return r.run(ctx, publish)
 }
 
@@ -55,8 +57,10 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 		if err := r.alone(ctx); err != nil {
 			return nil, err
 		}
-	} else {
-		r.settle = nil
+		// One that was left for dead, whose lock is gone, cannot commit any more.
+		if err := r.fence(ctx, "/"+r.verb); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.compare(ctx); err != nil {
 		return nil, err
@@ -82,9 +86,10 @@ func (r *repair) alone(ctx context.Context) error {
 	return nil
 }
 
-// fence ends what an instance that lost its slot may still have on its way: with
-// exactly_once it cannot commit a transaction any more.
-func (r *repair) fence(ctx context.Context) error {
+// fence ends what an instance that lost its slot, or an earlier repair, may still
+// have on its way: with exactly_once it cannot commit a transaction any more.
+// suffix is that of the transactional id.
+func (r *repair) fence(ctx context.Context, suffix string) error {
 	if !wiring.ExactlyOnce(r.cfg) {
 		return nil
 	}
@@ -92,7 +97,7 @@ func (r *repair) fence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := sink.NewTransactions(*r.cfg.Sink.Kafka, id)
+	out, err := sink.NewTransactions(*r.cfg.Sink.Kafka, id+suffix)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,11 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -29,7 +31,7 @@ func New(dir string) (*Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := newSpills(dir, shares, len(Key{}))
+	records, err := newSpills(dir, shares, recordBytes)
 	if err != nil {
 		rows.close()
 		return nil, err
@@ -51,21 +53,27 @@ func (a *Audit) Row(e *Entry) error {
 	return a.rows[e.Key.share(shares)].write(item[:])
 }
 
-// Record adds the id of a record. It may be called from several goroutines,
-// also beside Row.
-func (a *Audit) Record(id []byte) error {
-	key := KeyOf(id)
+// Anywhere is the topic of a record that counts for a row of any topic.
+const Anywhere = math.MaxUint16
+
+// Record adds the id of a record, which counts for rows of the topic. It may be
+// called from several goroutines, also beside Row.
+func (a *Audit) Record(id []byte, topic uint16) error {
+	r := record{KeyOf(id), topic}
+	item := r.encode()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.records[key.share(shares)].write(key[:])
+	return a.records[r.Key.share(shares)].write(item[:])
 }
 
 // Counts are the result of a comparison.
 type Counts struct {
-	Rows, Found, Missing, Unknown int64
-	// Records is the number of records read, Repeated how many of them have
-	// the id of another, and Others how many ids of them belong to no row.
-	Records, Repeated, Others int64
+	// Unknown has the rows of which nothing is known, and all but one of the rows
+	// without a record that share id and topic, Twins.
+	Rows, Found, Missing, Unknown, Twins int64
+	// Records is the number of records read, Repeated how many of them have id
+	// and topic of another.
+	Records, Repeated int64
 	// RowSum and FoundSum are the sums of the ids of the rows, and of those that
 	// records have, whatever the order.
 	RowSum, FoundSum Sum
@@ -74,9 +82,10 @@ type Counts struct {
 // Sum adds ids up. Equal sums are those of equal sets, but for a chance of 2^-128.
 type Sum [2]uint64
 
-// add adds an id that is in the set once.
-func (s *Sum) add(k Key) {
-	hash := sha256.Sum256(k[:]) // sums of the ids themselves are equal for many other sets
+// add adds an id of a topic that is in the set once.
+func (s *Sum) add(k Key, topic uint16) {
+	item := record{k, topic}.encode()
+	hash := sha256.Sum256(item[:]) // sums of the ids themselves are equal for many other sets
 	var carry uint64
 	s[1], carry = bits.Add64(s[1], binary.BigEndian.Uint64(hash[8:]), 0)
 	s[0], _ = bits.Add64(s[0], binary.BigEndian.Uint64(hash[:]), carry)
@@ -90,13 +99,13 @@ func (s Sum) String() string { return fmt.Sprintf("%016x%016x", s[0], s[1]) }
 func (a *Audit) Compare(known func(*Entry) bool) (Counts, error) {
 	c := Counts{Rows: a.rows.items(), Records: a.records.items()}
 	var rows []Entry
-	var records []Key
+	var records []record
 	for n := range shares {
 		var err error
 		if rows, err = readRows(a.rows[n], rows[:0]); err != nil {
 			return c, err
 		}
-		if records, err = readKeys(a.records[n], records[:0]); err != nil {
+		if records, err = readRecords(a.records[n], records[:0]); err != nil {
 			return c, err
 		}
 		if err := a.merge(&c, rows, records, known); err != nil {
@@ -106,38 +115,51 @@ func (a *Audit) Compare(known func(*Entry) bool) (Counts, error) {
 	return c, nil
 }
 
-// merge compares one share of rows and records, both sorted by key.
-func (a *Audit) merge(c *Counts, rows []Entry, records []Key, known func(*Entry) bool) error {
+// merge compares one share of rows and records, both sorted by id and topic.
+func (a *Audit) merge(c *Counts, rows []Entry, records []record, known func(*Entry) bool) error {
 	distinct := slices.Compact(records)
 	c.Repeated += int64(len(records) - len(distinct))
-	next, matched := 0, 0
 	for i := range rows {
 		row := &rows[i]
-		first := i == 0 || rows[i-1].Key != row.Key
-		if first {
-			c.RowSum.add(row.Key)
+		for len(distinct) > 0 && bytes.Compare(distinct[0].Key[:], row.Key[:]) < 0 {
+			distinct = distinct[1:]
 		}
-		for next < len(distinct) && bytes.Compare(distinct[next][:], row.Key[:]) < 0 {
-			next++
+		first := i == 0 || rows[i-1].Key != row.Key || rows[i-1].Topic != row.Topic
+		if first {
+			c.RowSum.add(row.Key, row.Topic)
 		}
 		switch {
-		case next < len(distinct) && distinct[next] == row.Key:
+		case has(distinct, row):
 			c.Found++
 			if first {
-				matched++
-				c.FoundSum.add(distinct[next])
+				c.FoundSum.add(row.Key, row.Topic)
 			}
-		case known(row):
+		case !known(row):
+			c.Unknown++
+		case !first:
+			c.Unknown++
+			c.Twins++
+		default:
 			c.Missing++
 			if err := a.missing.add(row); err != nil {
 				return err
 			}
-		default:
-			c.Unknown++
 		}
 	}
-	c.Others += int64(len(distinct) - matched)
 	return nil
+}
+
+// has tells whether a record at the front counts for the row.
+func has(records []record, row *Entry) bool {
+	for _, r := range records {
+		switch {
+		case r.Key != row.Key:
+			return false
+		case r.topic == row.Topic, r.topic == Anywhere:
+			return true
+		}
+	}
+	return false
 }
 
 // Missing calls fn with the missing rows in the order of their publication, up
@@ -152,7 +174,9 @@ func readRows(s *spill, into []Entry) ([]Entry, error) {
 	for {
 		item, err := c.next()
 		if item == nil {
-			slices.SortFunc(into, func(a, b Entry) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+			slices.SortFunc(into, func(a, b Entry) int {
+				return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Topic, b.Topic), a.compare(&b))
+			})
 			return into, err
 		}
 		var e Entry
@@ -161,7 +185,7 @@ func readRows(s *spill, into []Entry) ([]Entry, error) {
 	}
 }
 
-func readKeys(s *spill, into []Key) ([]Key, error) {
+func readRecords(s *spill, into []record) ([]record, error) {
 	c, err := s.cursor()
 	if err != nil {
 		return nil, err
@@ -169,9 +193,11 @@ func readKeys(s *spill, into []Key) ([]Key, error) {
 	for {
 		item, err := c.next()
 		if item == nil {
-			slices.SortFunc(into, func(a, b Key) int { return bytes.Compare(a[:], b[:]) })
+			slices.SortFunc(into, func(a, b record) int {
+				return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.topic, b.topic))
+			})
 			return into, err
 		}
-		into = append(into, Key(item))
+		into = append(into, decodeRecord(item))
 	}
 }

@@ -31,37 +31,43 @@ func TestAgainstMaps(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a := must.Get(New(t.TempDir()))(t)
 		a.missing.chunk = 1 + r.IntN(50)
-		rows, records := map[string]Entry{}, map[string]int{}
+		type place struct {
+			id    string
+			topic uint16
+		}
+		rows, records := map[place]Entry{}, map[place]int{}
 		for range r.IntN(400) {
-			text := id(r)
-			if _, twice := rows[text]; twice {
+			at := place{id(r), uint16(r.IntN(3))}
+			if _, twice := rows[at]; twice {
 				continue
 			}
-			e := Entry{Key: KeyOf([]byte(text)), Order: [2]int64{r.Int64N(20) - 10, r.Int64N(3)}, At: r.Int64(),
-				Place: Place{r.Uint32(), r.Uint32(), uint16(r.IntN(1 << 16))}, Topic: uint16(r.IntN(1 << 16))}
-			rows[text] = e
+			e := Entry{Key: KeyOf([]byte(at.id)), Order: [2]int64{r.Int64N(20) - 10, r.Int64N(3)}, At: r.Int64(),
+				Place: Place{r.Uint32(), r.Uint32(), uint16(r.IntN(1 << 16))}, Topic: at.topic}
+			rows[at] = e
 			must.OK(t, a.Row(&e))
-			for range r.IntN(3) {
-				must.OK(t, a.Record([]byte(text)))
-				records[text]++
-			}
 		}
-		for range r.IntN(100) {
-			text := id(r)
-			must.OK(t, a.Record([]byte(text)))
-			records[text]++
+		for range r.IntN(800) {
+			at := place{id(r), []uint16{0, 1, 2, Anywhere}[r.IntN(4)]}
+			for row := range rows { // any of them
+				if r.IntN(3) > 0 {
+					at.id = row.id
+				}
+				break
+			}
+			must.OK(t, a.Record([]byte(at.id), at.topic))
+			records[at]++
 		}
 
 		known := func(e *Entry) bool { return e.At%3 != 0 }
 		var want Counts
 		var missing []Entry
-		for text, e := range rows {
+		for at, e := range rows {
 			want.Rows++
-			want.RowSum.add(e.Key)
+			want.RowSum.add(e.Key, e.Topic)
 			switch {
-			case records[text] > 0:
+			case records[at]+records[place{at.id, Anywhere}] > 0:
 				want.Found++
-				want.FoundSum.add(e.Key)
+				want.FoundSum.add(e.Key, e.Topic)
 			case known(&e):
 				want.Missing++
 				missing = append(missing, e)
@@ -69,12 +75,9 @@ func TestAgainstMaps(t *testing.T) {
 				want.Unknown++
 			}
 		}
-		for text, n := range records {
+		for _, n := range records {
 			want.Records += int64(n)
 			want.Repeated += int64(n - 1)
-			if _, ours := rows[text]; !ours {
-				want.Others++
-			}
 		}
 		if got := must.Get(a.Compare(known))(t); got != want {
 			t.Fatalf("seed %d: %+v, want %+v", seed, got, want)

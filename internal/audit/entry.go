@@ -58,3 +58,21 @@ func (e *Entry) compare(o *Entry) int {
 	return cmp.Or(cmp.Compare(e.Order[0], o.Order[0]), cmp.Compare(e.Order[1], o.Order[1]),
 		cmp.Compare(e.Table, o.Table), cmp.Compare(e.Block, o.Block), cmp.Compare(e.Offset, o.Offset))
 }
+
+// record is the id of a record, with the index of the topic whose rows it counts
+// for.
+type record struct {
+	Key   Key
+	topic uint16
+}
+
+// recordBytes is the size of an encoded record.
+const recordBytes = 16 + 2
+
+func (r record) encode() (b [recordBytes]byte) {
+	copy(b[:], r.Key[:])
+	binary.LittleEndian.PutUint16(b[16:], r.topic)
+	return b
+}
+
+func decodeRecord(b []byte) record { return record{Key(b[:16]), binary.LittleEndian.Uint16(b[16:])} }

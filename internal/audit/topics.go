@@ -31,6 +31,9 @@ const Skew = time.Hour
 // mebibyte, unpacked.
 const readers = 2
 
+// mostLimits is how many topics Limits names.
+const mostLimits = 20
+
 // ReadOptions say what is read of topics.
 type ReadOptions struct {
 	// Since skips records with an earlier time, less Skew; zero reads all.
@@ -70,6 +73,7 @@ type Topics struct {
 // topicLog is a topic, as far as it is read. Its reader owns it until Finish.
 type topicLog struct {
 	name   string
+	counts uint16 // for rows of this topic, or Anywhere
 	id     [16]byte
 	absent bool
 	// next is where to go on, by partition.
@@ -78,6 +82,8 @@ type topicLog struct {
 	// were deleted; zero: none were.
 	begins    time.Time
 	compacted bool
+	// keeps is how long records stay at least, where nothing but time deletes them.
+	keeps time.Duration
 }
 
 // NewTopics returns a reader that has read nothing. The client stays the
@@ -86,8 +92,8 @@ func NewTopics(ctx context.Context, client *kgo.Client, audit *Audit, opts ReadO
 	t := &Topics{client: client, audit: audit, opts: opts, slots: make(chan struct{}, readers), index: make(map[string]uint16)}
 	t.group, t.ctx = errgroup.WithContext(ctx)
 	for _, name := range everywhere {
-		if n, err := t.Index(name); err == nil {
-			t.everywhere = append(t.everywhere, t.logs[n])
+		if _, twice := t.index[name]; !twice {
+			t.everywhere = append(t.everywhere, t.add(name, Anywhere))
 		}
 	}
 	return t
@@ -99,14 +105,21 @@ func (t *Topics) Index(name string) (uint16, error) {
 	if n, ok := t.index[name]; ok {
 		return n, nil
 	}
-	if len(t.logs) > math.MaxUint16 {
+	if len(t.logs) >= Anywhere {
 		return 0, failure.Configf("compare a part of the rows, by --since and --until", "the rows go to more than %d topics", len(t.logs))
 	}
-	l := &topicLog{name: name, next: make(map[int32]int64)}
 	n := uint16(len(t.logs))
-	t.logs, t.index[name] = append(t.logs, l), n
-	t.group.Go(func() error { return t.read(t.ctx, l) })
+	t.add(name, n)
 	return n, nil
+}
+
+// add begins to read a topic.
+func (t *Topics) add(name string, counts uint16) *topicLog {
+	l := &topicLog{name: name, counts: counts, next: make(map[int32]int64)}
+	t.index[name] = uint16(len(t.logs))
+	t.logs = append(t.logs, l)
+	t.group.Go(func() error { return t.read(t.ctx, l) })
+	return l
 }
 
 // Name is the topic with the number.
@@ -145,6 +158,8 @@ func (t *Topics) known(l *topicLog, e *Entry) bool {
 	switch {
 	case l.compacted:
 		return false
+	case e.At == NoTime && !t.opts.Since.IsZero():
+		return false
 	case l.begins.IsZero():
 		return true
 	case !t.opts.Timed || e.At == NoTime:
@@ -167,16 +182,24 @@ func (t *Topics) Limits() (lines []string) {
 		}
 	}
 	slices.Sort(lines)
+	if more := len(lines) - mostLimits; more > 0 {
+		lines = append(lines[:mostLimits], fmt.Sprintf("and so on, for %d topics more", more))
+	}
 	return lines
 }
 
 // read reads the topic to its present end.
 func (t *Topics) read(ctx context.Context, l *topicLog) error {
 	var logs []*kafkalog.Partition
-	err := t.persist(ctx, l.name, func() (progress bool, err error) {
+	leave, err := t.enter(ctx)
+	if err != nil {
+		return err
+	}
+	err = t.persist(ctx, l.name, func() (progress bool, err error) {
 		logs, err = t.open(ctx, l)
 		return false, err
 	})
+	leave()
 	if err != nil || len(logs) == 0 {
 		return err
 	}
@@ -189,7 +212,7 @@ func (t *Topics) read(ctx context.Context, l *topicLog) error {
 		_, end := log.Bounds()
 		t.ahead.Add(max(0, end-from))
 		group.Go(func() error {
-			read, err := t.readPartition(ctx, l.name, log, from, end)
+			read, err := t.readPartition(ctx, l, log, from, end)
 			mu.Lock()
 			defer mu.Unlock()
 			l.next[number] = read
@@ -230,10 +253,10 @@ func (t *Topics) open(ctx context.Context, l *topicLog) ([]*kafkalog.Partition, 
 	return logs, t.begin(ctx, l, logs)
 }
 
-// policy finds out whether the topic is compacted. Brokers that do not say so
-// leave that unknown, so that it counts as compacted.
+// policy finds out what deletes records of the topic. Where brokers do not say,
+// the topic counts as compacted.
 func (t *Topics) policy(ctx context.Context, l *topicLog) error {
-	settings, err := broker.TopicSettings(ctx, t.client, l.name, "cleanup.policy")
+	settings, err := broker.TopicSettings(ctx, t.client, l.name, "cleanup.policy", "retention.ms", "retention.bytes")
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		t.opts.Note(fmt.Sprintf("brokers do not tell the settings of topic %q: it counts as compacted", l.name))
@@ -243,6 +266,9 @@ func (t *Topics) policy(ctx context.Context, l *topicLog) error {
 		return err
 	}
 	l.compacted = strings.Contains(settings["cleanup.policy"], "compact")
+	if keeps, err := settings.Number("retention.ms"); err == nil && keeps > 0 && settings["retention.bytes"] == "-1" {
+		l.keeps = time.Duration(min(keeps, math.MaxInt64/int(time.Millisecond))) * time.Millisecond
+	}
 	return nil
 }
 
@@ -266,7 +292,7 @@ func (t *Topics) begin(ctx context.Context, l *topicLog, logs []*kafkalog.Partit
 		}
 	}
 	for _, p := range fresh {
-		begins, err := begins(ctx, p)
+		begins, err := l.oldest(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -280,44 +306,56 @@ func (t *Topics) begin(ctx context.Context, l *topicLog, logs []*kafkalog.Partit
 	return nil
 }
 
-// begins is the time of the first record where others before it were deleted; of
-// a log that is empty by that, the present. Zero: none was deleted.
-func begins(ctx context.Context, p *kafkalog.Partition) (time.Time, error) {
+// oldest is the time before which records may have been deleted; zero: none were.
+// Only an event's own record tells: others may have any time, and a repaired one
+// that of the repair.
+func (l *topicLog) oldest(ctx context.Context, p *kafkalog.Partition) (latest time.Time, err error) {
 	start, end := p.Bounds()
 	if start == 0 {
 		return time.Time{}, nil
 	}
-	for from := start; from < end; {
+	for from := start; from < end && latest.IsZero(); {
 		records, next, err := p.Read(ctx, from)
 		if err != nil {
 			return time.Time{}, err
 		}
-		if len(records) > 0 {
-			return records[0].Timestamp, nil
+		for _, r := range records {
+			if _, ok := idOf(r); ok && !marked(r) && r.Timestamp.After(latest) {
+				latest = r.Timestamp
+			}
 		}
 		if next == from {
 			break
 		}
 		from = next
 	}
-	return time.Now(), nil
+	if latest.IsZero() {
+		latest = time.Now().Add(-l.keeps)
+	}
+	return latest, nil
+}
+
+// marked tells whether a repair or a replay has published the record.
+func marked(r *kgo.Record) bool {
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
+		return h.Key == transform.HeaderRepair || h.Key == transform.HeaderReplay
+	})
 }
 
 // readPartition reads up to end, through changes of the leader, and returns the
 // offset to go on from.
-func (t *Topics) readPartition(ctx context.Context, topic string, log *kafkalog.Partition, from, end int64) (int64, error) {
-	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-	case <-ctx.Done():
-		return from, context.Cause(ctx)
+func (t *Topics) readPartition(ctx context.Context, l *topicLog, log *kafkalog.Partition, from, end int64) (int64, error) {
+	leave, err := t.enter(ctx)
+	if err != nil {
+		return from, err
 	}
-	err := t.persist(ctx, topic, func() (progress bool, err error) {
+	defer leave()
+	err = t.persist(ctx, l.name, func() (progress bool, err error) {
 		began := from
 		for from < end {
-			next, err := t.take(ctx, log, from, end)
+			next, err := t.take(ctx, l, log, from, end)
 			if err != nil {
-				opened, again := kafkalog.Open(ctx, t.client, topic, log.Number()) // perhaps there is another leader
+				opened, again := kafkalog.Open(ctx, t.client, l.name, log.Number()) // perhaps there is another leader
 				if again == nil {
 					log = opened[0]
 				}
@@ -331,8 +369,18 @@ func (t *Topics) readPartition(ctx context.Context, topic string, log *kafkalog.
 	return from, err
 }
 
+// enter waits for a turn at the brokers.
+func (t *Topics) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case t.slots <- struct{}{}:
+		return func() { <-t.slots }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // take adds the records of one fetch.
-func (t *Topics) take(ctx context.Context, log *kafkalog.Partition, from, end int64) (next int64, err error) {
+func (t *Topics) take(ctx context.Context, l *topicLog, log *kafkalog.Partition, from, end int64) (next int64, err error) {
 	records, next, err := log.Read(ctx, from)
 	if err != nil {
 		return from, err
@@ -346,7 +394,7 @@ func (t *Topics) take(ctx context.Context, log *kafkalog.Partition, from, end in
 			break
 		}
 		if id, ok := idOf(r); ok && (t.opts.Counts == nil || t.opts.Counts(r)) {
-			if err := t.audit.Record(id); err != nil {
+			if err := t.audit.Record(id, l.counts); err != nil {
 				return from, err
 			}
 			t.records.Add(1)
