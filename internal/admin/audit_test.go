@@ -92,7 +92,9 @@ func TestVerifyOfAPolledTable(t *testing.T) {
 // any. A log whose records all went by their time tells by that time.
 func TestRecordsThatWereDeleted(t *testing.T) {
 	const topic = "outbox.event.order"
-	old := func(p *published, ago string) { p.exec(`UPDATE outbox SET created_at = now() - interval '` + ago + `'`) }
+	old := func(p *published, ago string) {
+		p.exec(`UPDATE outbox SET created_at = now() - interval '` + ago + `'`)
+	}
 	for name, c := range map[string]struct {
 		after   func(*published)
 		ago     string
