@@ -107,6 +107,7 @@ type auditor struct {
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error
+	group  int // how many rows are fetched at once, at most
 	// again is set where a record counts only if an earlier replay of the name made it.
 	again *replayed
 }
@@ -136,7 +137,7 @@ func (t *auditedTable) where() string {
 // newAuditor connects for the verb, and finds what would end the comparison
 // later.
 func newAuditor(ctx context.Context, verb string, cfg *config.Config, opts AuditOptions) (*auditor, error) {
-	a := &auditor{verb: verb, opts: opts, leaves: make(map[uint32]*auditedTable), result: &Audit{
+	a := &auditor{verb: verb, opts: opts, group: mostGroup, leaves: make(map[uint32]*auditedTable), result: &Audit{
 		Since: opts.Since, Until: opts.Until, Topics: []MissingTopic{}, Events: []MissingEvent{}, Limits: []string{},
 		Order: map[string]string{},
 	}}

@@ -27,7 +27,7 @@ const (
 func (a *auditor) groups(ctx context.Context, use func([]audit.Entry, []delivery.Item) error) error {
 	var group []audit.Entry
 	err := a.ids.Missing(func(e *audit.Entry) error {
-		if len(group) >= mostGroup || len(group) > 0 && a.leaves[group[0].Table] != a.leaves[e.Table] {
+		if len(group) >= a.group || len(group) > 0 && a.leaves[group[0].Table] != a.leaves[e.Table] {
 			if err := a.parts(ctx, group, use); err != nil {
 				return err
 			}

@@ -39,6 +39,9 @@ func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*Repai
 	defer a.close()
 	a.result.replay = opts.Name
 	a.again = &replayed{name: opts.Name, to: opts.To}
+	if opts.Rate > 0 {
+		a.group = min(a.group, opts.Rate) // so that a second has no more
+	}
 	r := &repair{auditor: a, header: transform.HeaderReplay, mark: []byte(opts.Name), rate: opts.Rate}
 	return r.run(ctx, opts.Publish)
 }

@@ -75,17 +75,16 @@ type Counts struct {
 	// and topic of another.
 	Records, Repeated int64
 	// RowSum and FoundSum are the sums of the ids of the rows, and of those that
-	// records have, whatever the order.
+	// records have, whatever the order; an id counts once for each topic.
 	RowSum, FoundSum Sum
 }
 
 // Sum adds ids up. Equal sums are those of equal sets, but for a chance of 2^-128.
 type Sum [2]uint64
 
-// add adds an id of a topic that is in the set once.
-func (s *Sum) add(k Key, topic uint16) {
-	item := record{k, topic}.encode()
-	hash := sha256.Sum256(item[:]) // sums of the ids themselves are equal for many other sets
+// add adds an id that is in the set once.
+func (s *Sum) add(k Key) {
+	hash := sha256.Sum256(k[:]) // sums of the ids themselves are equal for many other sets
 	var carry uint64
 	s[1], carry = bits.Add64(s[1], binary.BigEndian.Uint64(hash[8:]), 0)
 	s[0], _ = bits.Add64(s[0], binary.BigEndian.Uint64(hash[:]), carry)
@@ -126,13 +125,13 @@ func (a *Audit) merge(c *Counts, rows []Entry, records []record, known func(*Ent
 		}
 		first := i == 0 || rows[i-1].Key != row.Key || rows[i-1].Topic != row.Topic
 		if first {
-			c.RowSum.add(row.Key, row.Topic)
+			c.RowSum.add(row.Key)
 		}
 		switch {
 		case has(distinct, row):
 			c.Found++
 			if first {
-				c.FoundSum.add(row.Key, row.Topic)
+				c.FoundSum.add(row.Key)
 			}
 		case !known(row):
 			c.Unknown++

@@ -63,11 +63,11 @@ func TestAgainstMaps(t *testing.T) {
 		var missing []Entry
 		for at, e := range rows {
 			want.Rows++
-			want.RowSum.add(e.Key, e.Topic)
+			want.RowSum.add(e.Key)
 			switch {
 			case records[at]+records[place{at.id, Anywhere}] > 0:
 				want.Found++
-				want.FoundSum.add(e.Key, e.Topic)
+				want.FoundSum.add(e.Key)
 			case known(&e):
 				want.Missing++
 				missing = append(missing, e)
