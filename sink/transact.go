@@ -162,7 +162,7 @@ func (x *Transactions) write(ctx context.Context, rounds [][]placed) ([]batch, e
 		if err := x.k.believe(ctx, round, x.k.tally(round)); err != nil {
 			return nil, err
 		}
-		x.booked(ctx, round)
+		x.awaitKnown(ctx, round)
 		if len(x.k.failed) > 0 {
 			return x.k.batches(round), nil
 		}

@@ -29,7 +29,7 @@ type Health struct {
 	lease        *lease.Lease // nil: always held
 	// statusInterval is how often the stream's server is asked for an answer.
 	statusInterval time.Duration
-	mute           time.Duration    // see limits.mute
+	silenceLimit   time.Duration    // see limits.silenceLimit
 	look           session.Question // a spare's, at the slot
 
 	retention *retentionHealth
@@ -79,7 +79,7 @@ func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {
 		slotName:     p.Slot,
 
 		statusInterval: p.StatusInterval,
-		mute:           l.mute,
+		silenceLimit:   l.silenceLimit,
 		lease:          p.Lease,
 		retention:      &retentionHealth{Observer: p.Metrics},
 		role:           session.Role{Tell: p.Metrics.Role},

@@ -256,7 +256,7 @@ func (*deafStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error)
 // A silent server shows in readiness although nobody writes, long before anything is
 // given up.
 func TestReadinessSeesASilentServerWhileItIsQuiet(t *testing.T) {
-	if worst := usual.mute + standbyPoll + time.Second; worst > 5*time.Second || usual.mute <= usual.monitor {
+	if worst := usual.silenceLimit + standbyPoll + time.Second; worst > 5*time.Second || usual.silenceLimit <= usual.monitor {
 		t.Errorf("%s, with the page's second: an outage is not visible within 5 s, or a look does not count as one", worst)
 	}
 	d := outbox(t)

@@ -148,7 +148,7 @@ func TestReadinessIsDerivedFromProgress(t *testing.T) {
 		h.standby(nil)
 		ready("")
 		answered := h.look.Ask()
-		pass(usual.mute)
+		pass(usual.silenceLimit)
 		ready("")
 		pass(time.Second)
 		ready("PostgreSQL has not answered for")

@@ -57,7 +57,7 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	case session.Active:
 		reasons = append(reasons, h.stalled(now, len(reasons) > 0)...)
 	case session.Standby:
-		reasons = append(reasons, h.look.Unready(h.mute)...)
+		reasons = append(reasons, h.look.Unready(h.silenceLimit)...)
 		if h.orphan != 0 {
 			reasons = append(reasons, h.orphanReason(now))
 		}
@@ -108,7 +108,7 @@ func (h *Health) stalled(now time.Time, known bool) (reasons []string) {
 	unanswered := min(blind, h.sender.since(now))
 	switch why, silent := h.progress.stall(now), h.silent(); {
 	case known:
-	case silent > max(h.mute, 2*h.statusInterval) && unanswered > h.mute: // either alone may be busy
+	case silent > max(h.silenceLimit, 2*h.statusInterval) && unanswered > h.silenceLimit: // either alone may be busy
 		reasons = append(reasons, fmt.Sprintf("PostgreSQL has answered neither the stream nor a look beside it for %s", min(silent, unanswered).Round(time.Second)))
 	case h.standbyAway():
 		reasons = append(reasons, h.awaited.String())

@@ -36,7 +36,7 @@ type standstill struct {
 	failures int
 	since    time.Time
 	err      error // of the last session
-	owed     bool  // some events are read and not acked
+	unacked  bool  // some events are read and not acked
 }
 
 // failed notes why a streaming session ended, and the end of everything read by then.
@@ -54,7 +54,7 @@ func (s *standstill) see(acked, read, flush pg.LSN) {
 	if read > s.at || flush != 0 && read >= flush {
 		*s = standstill{}
 	}
-	s.owed = acked < read
+	s.unacked = acked < read
 }
 
 // lasts reports whether enough sessions have failed.
@@ -96,7 +96,7 @@ func (s *standstill) remedy(slot string) string {
 		return "look at what is between this machine and PostgreSQL, such as a proxy or a firewall that ends connections, and at the server's log"
 	}
 	mend := "remove the cause that PostgreSQL's error names (its log may say more); the stream then goes on by itself"
-	if s.owed {
+	if s.unacked {
 		return mend + "; if it cannot be removed, there is a way past it, which is named here once Kafka has taken what was read before"
 	}
 	if at := s.transaction(); at != 0 {

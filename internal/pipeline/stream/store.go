@@ -88,11 +88,11 @@ type limits struct {
 	// stalled is how long a stage with work may stand still, until readiness says
 	// so: longer than quiet and a look of the monitor together.
 	stalled time.Duration
-	// mute is how long the server may be silent, even without work, until readiness
+	// silenceLimit is how long the server may be silent, even without work, until readiness
 	// says so: to the stream, with a question every StatusInterval, and to the
 	// monitor or, standing by, the look at the slot. With a second for the page, an
 	// outage is visible within five.
-	mute time.Duration
+	silenceLimit time.Duration
 	// close bounds the last checkpoint, and then the last standby status: a stop
 	// waits no longer for a silent store or server.
 	close time.Duration
@@ -114,7 +114,7 @@ var usual = limits{
 	candidates:   candidateLooks{ready: time.Minute, unready: 15 * time.Second},
 	quiet:        5 * time.Second,
 	stalled:      12 * time.Second,
-	mute:         3500 * time.Millisecond,
+	silenceLimit: 3500 * time.Millisecond,
 	close:        3 * time.Second,
 	whole:        time.Second,
 }

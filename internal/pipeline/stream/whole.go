@@ -8,9 +8,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// lull is how long a stop waits for a reader between two transactions. The reader
+// readPause is how long a stop waits for a reader between two transactions. The reader
 // begins the next transaction, if at hand, before it looks for a stop.
-const lull = 20 * time.Millisecond
+const readPause = 20 * time.Millisecond
 
 // whole lets a stopping reader go on to the end of the present transaction. A single
 // goroutine uses it.
@@ -29,9 +29,9 @@ func untilWhole(ctx context.Context, patience func() time.Duration) *whole {
 	unhook := context.AfterFunc(ctx, func() { // owner: w, ended by release
 		w.stopping.Store(true)
 		if longest := patience(); longest > 0 {
-			_ = backoff.Sleep(reading, min(lull, longest))
+			_ = backoff.Sleep(reading, min(readPause, longest))
 			if w.within.Load() {
-				_ = backoff.Sleep(reading, longest-lull)
+				_ = backoff.Sleep(reading, longest-readPause)
 			}
 		}
 		stop(context.Cause(ctx))

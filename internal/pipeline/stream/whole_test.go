@@ -15,7 +15,7 @@ func TestUntilWhole(t *testing.T) {
 		within         bool
 		patience, took time.Duration
 	}{
-		"between transactions": {false, time.Minute, lull},
+		"between transactions": {false, time.Minute, readPause},
 		"within one":           {true, time.Minute, time.Minute},
 		"without patience":     {true, 0, 0},
 	} {
