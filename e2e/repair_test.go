@@ -52,6 +52,19 @@ func TestE2ERepairAfterALostSlot(t *testing.T) {
 			if said := w.wantExit(0, w.config, "repair", "--publish"); !strings.Contains(said, " 0 missing,") {
 				t.Errorf("a second repair says %s", said)
 			}
+
+			w.broker.CreateTopic(t, "replays", 1, nil)
+			replay := []string{"replay", "--name", "again", "--key", "key 1", "--to", "replays"}
+			keyed := w.count("SELECT count(*) FROM outbox WHERE aggregateid = 'key 1'")
+			if said := w.wantExit(0, w.config, replay...); !strings.Contains(said, fmt.Sprintf("to publish in topic replays: %d\n", keyed)) {
+				t.Errorf("replay says %s", said)
+			}
+			if said := w.wantExit(0, w.config, append(replay, "--publish")...); !strings.Contains(said, fmt.Sprintf("published %d,", keyed)) {
+				t.Errorf("replay --publish says %s", said)
+			}
+			if n := len(w.broker.Consume(t, []string{"replays"}, kafkatest.Count(keyed))); n != keyed {
+				t.Errorf("the replay has %d records, want %d", n, keyed)
+			}
 			c.stop()
 		})
 	}
