@@ -49,6 +49,7 @@ type GapReport struct {
 	// asTheyAre tells that no --snapshot could publish rows, for lack of a table or
 	// of a store for the note.
 	asTheyAre, retention bool
+	repairs              bool // repair can publish the missing events alone
 	elsewhere            bool // From is a position of another server's log
 	resumes              bool // run goes on where the checkpoint is, also within a transaction
 }
@@ -96,6 +97,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 // from before the checkpoint, possibly of another log.
 func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
+		repairs:   len(d.cfg.Source.Tables) > 0 && d.cfg.Sink.Kafka != nil,
 		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
 	if d.stored != nil {
 		r.From, r.Saved = d.stored.LSN.String(), d.stored.SavedAt
@@ -305,6 +307,9 @@ func (r *GapReport) ways(l *lines) {
 	without := "run publishes no row again that is in the outbox tables"
 	if r.retention {
 		without += ", and retention deletes them when they are old"
+	}
+	if r.repairs {
+		without += "; `cdc-outbox repair --publish`, beside run, publishes the missing events alone"
 	}
 	switch {
 	case r.Snapshot:
