@@ -26,6 +26,15 @@ const (
 	ReasonPassedOver         Reason = "passed_over" // the transaction, by an operator
 )
 
+// Reasons are all of them.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonIllegalTopic, ReasonMissingTopic, ReasonNullRoute, ReasonNullKey, ReasonInvalidJSON, ReasonInvalidUTF8,
+		ReasonInvalidTimestamp, ReasonPartitionRange, ReasonInvalidHeaders, ReasonHeadersTooLarge, ReasonRecordTooLarge,
+		ReasonRejectedByBroker, ReasonUnreadableContents, ReasonNotTransactional, ReasonMissingColumn, ReasonPassedOver,
+	}
+}
+
 // BadEvent is the error of a row that cannot become a record, or of a record
 // the broker will never take. errors.on_bad_event decides what happens.
 type BadEvent struct {

@@ -85,8 +85,8 @@ func (e *Event) SetTotal(text []byte) {
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: headerTotal, Value: text})
 }
 
-// SetMark adds the header, HeaderRepair or HeaderReplay, with the text, which is
-// kept. Not to be called for a record on the way to a broker.
+// SetMark adds the header, one of HeaderRepair, HeaderReplay and HeaderRedrive, with
+// the text, which is kept. Not to be called for a record on the way to a broker.
 func (e *Event) SetMark(header string, text []byte) {
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: header, Value: text})
 }

@@ -26,6 +26,12 @@ type field struct {
 	alias     string // the header's or member's name; the column's by default
 }
 
+// Partitioned tells whether a column places records in partitions.
+func (o EventOptions) Partitioned() bool {
+	fields, err := parseFields(o)
+	return err == nil && slices.ContainsFunc(fields, func(f field) bool { return f.placement == placePartition })
+}
+
 const fieldForm = "column:header|envelope|partition[:alias]"
 
 // parseFields reads event.additional and refuses names taken twice. As in

@@ -24,6 +24,7 @@ const (
 	HeaderAsked         = "cdc-timestamp" // the record's, if it has another
 	HeaderRepair        = "cdc-repair"    // of a record published by repair
 	HeaderReplay        = "cdc-replay"    // of a record published by replay
+	HeaderRedrive       = "cdc-redrive"   // of a record published by dead-letters redrive
 )
 
 // builtInHeaders is their number, at most.

@@ -46,7 +46,7 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 	defer a.close()
 	r := &repair{auditor: a, header: transform.HeaderRepair, mark: time.Now().UTC().AppendFormat(nil, time.RFC3339)}
 	if publish {
-		a.settle = func(ctx context.Context) error { return r.fence(ctx, "") }
+		a.settle = func(ctx context.Context) error { return fence(ctx, cfg, "") }
 	}
 	return r.run(ctx, publish)
 }
@@ -54,11 +54,11 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 // run compares, and publishes or not.
 func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 	if publish {
-		if err := r.alone(ctx); err != nil {
+		if err := r.alone(ctx, r.verb); err != nil {
 			return nil, err
 		}
 		// One that was left for dead, whose lock is gone, cannot commit any more.
-		if err := r.fence(ctx, "/"+r.verb); err != nil {
+		if err := fence(ctx, r.cfg, "/"+r.verb); err != nil {
 			return nil, err
 		}
 	}
@@ -73,15 +73,15 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 }
 
 // alone refuses a second one that publishes: both would publish the same.
-func (r *repair) alone(ctx context.Context) error {
+func (s *session) alone(ctx context.Context, verb string) error {
 	var alone bool
-	err := r.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('cdc-outbox ' || $2), hashtext($1))`, r.cfg.Source.Slot, r.verb).Scan(&alone)
+	err := s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('cdc-outbox ' || $2), hashtext($1))`, s.cfg.Source.Slot, verb).Scan(&alone)
 	switch {
 	case err != nil:
-		return fmt.Errorf("lock out a second %s: %w", r.verb, err)
+		return fmt.Errorf("lock out a second %s: %w", verb, err)
 	case !alone:
 		return failure.Configf("wait for its end, or end it: SELECT pid, usename, client_addr FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE locktype = 'advisory';",
-			"another %s --publish of slot %q is at work", r.verb, r.cfg.Source.Slot)
+			"another %s --publish of slot %q is at work", verb, s.cfg.Source.Slot)
 	}
 	return nil
 }
@@ -89,18 +89,30 @@ func (r *repair) alone(ctx context.Context) error {
 // fence ends what an instance that lost its slot, or an earlier repair, may still
 // have on its way: with exactly_once it cannot commit a transaction any more.
 // suffix is that of the transactional id.
-func (r *repair) fence(ctx context.Context, suffix string) error {
-	if !wiring.ExactlyOnce(r.cfg) {
+func fence(ctx context.Context, cfg *config.Config, suffix string) error {
+	if !wiring.ExactlyOnce(cfg) {
 		return nil
 	}
-	id, err := wiring.TransactionalID(r.cfg)
-	if err != nil {
-		return err
+	out, err := claimed(ctx, cfg, suffix)
+	if err == nil {
+		out.Close()
 	}
-	out, err := sink.NewTransactions(*r.cfg.Sink.Kafka, id+suffix)
+	return err
+}
+
+// claimed are transactions under the connector's id and the suffix.
+func claimed(ctx context.Context, cfg *config.Config, suffix string, opts ...sink.Option) (*sink.Transactions, error) {
+	id, err := wiring.TransactionalID(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer out.Close()
-	return out.Claim(ctx)
+	out, err := sink.NewTransactions(*cfg.Sink.Kafka, id+suffix, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if err := out.Claim(ctx); err != nil {
+		out.Close()
+		return nil, err
+	}
+	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -47,7 +48,7 @@ func (r *repair) write(ctx context.Context) error {
 				return err
 			}
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, r.untaken())
+		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, untaken(r.opts.Timeout))
 		defer cancel()
 		return deliver(ctx, len(items), func(i int) *delivery.Item { return &items[i] })
 	})
@@ -57,15 +58,16 @@ func (r *repair) write(ctx context.Context) error {
 type deliver func(ctx context.Context, n int, at func(int) *delivery.Item) error
 
 // untaken is the error of a group that brokers did not take in time.
-func (r *repair) untaken() error {
+func untaken(within time.Duration) error {
 	return &failure.Error{Class: failure.Transient, Remedy: "see `cdc-outbox check`, and repeat the command, which finds what was published until now",
-		Err: fmt.Errorf("brokers have not taken the events within %s", r.opts.Timeout)}
+		Err: fmt.Errorf("brokers have not taken the events within %s", within)}
 }
 
 // waits notes what a delivery waits for.
 type waits struct {
 	sink.Observer // which does nothing
-	*repair
+	cfg           *config.Config
+	note          func(string)
 }
 
 // TopicWaiting implements sink.Observer.
@@ -86,7 +88,7 @@ func (w waits) Refused(reason, remedy string) {
 // of an id of its own, so that a repair that was left for dead cannot write any
 // more.
 func (r *repair) sink(ctx context.Context, d *delivery.Delivery) (deliver deliver, closeSink func(), err error) {
-	opts := []sink.Option{sink.WithDeadLetterTopic(r.cfg.Errors.DeadLetterTopic), sink.WithObserver(waits{sink.Unobserved, r})}
+	opts := []sink.Option{sink.WithDeadLetterTopic(r.cfg.Errors.DeadLetterTopic), sink.WithObserver(waits{sink.Unobserved, r.cfg, r.note})}
 	if !wiring.ExactlyOnce(r.cfg) {
 		out, err := sink.NewKafka(*r.cfg.Sink.Kafka, opts...)
 		if err != nil {
@@ -97,16 +99,8 @@ func (r *repair) sink(ctx context.Context, d *delivery.Delivery) (deliver delive
 			return err
 		}, out.Close, nil
 	}
-	id, err := wiring.TransactionalID(r.cfg)
+	out, err := claimed(ctx, r.cfg, "/"+r.verb, opts...)
 	if err != nil {
-		return nil, nil, err
-	}
-	out, err := sink.NewTransactions(*r.cfg.Sink.Kafka, id+"/"+r.verb, opts...)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := out.Claim(ctx); err != nil {
-		out.Close()
 		return nil, nil, err
 	}
 	return func(ctx context.Context, n int, at func(int) *delivery.Item) error {

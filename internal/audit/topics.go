@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
@@ -195,7 +194,7 @@ func (t *Topics) read(ctx context.Context, l *topicLog) error {
 	if err != nil {
 		return err
 	}
-	err = t.persist(ctx, l.name, func() (progress bool, err error) {
+	err = t.opts.persist(ctx, l.name, func() (progress bool, err error) {
 		logs, err = t.open(ctx, l)
 		return false, err
 	})
@@ -335,10 +334,10 @@ func (l *topicLog) oldest(ctx context.Context, p *kafkalog.Partition) (latest ti
 	return latest, nil
 }
 
-// marked tells whether a repair or a replay has published the record.
+// marked tells whether a repair, a replay or a redrive has published the record.
 func marked(r *kgo.Record) bool {
 	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
-		return h.Key == transform.HeaderRepair || h.Key == transform.HeaderReplay
+		return h.Key == transform.HeaderRepair || h.Key == transform.HeaderReplay || h.Key == transform.HeaderRedrive
 	})
 }
 
@@ -350,23 +349,15 @@ func (t *Topics) readPartition(ctx context.Context, l *topicLog, log *kafkalog.P
 		return from, err
 	}
 	defer leave()
-	err = t.persist(ctx, l.name, func() (progress bool, err error) {
-		began := from
-		for from < end {
-			next, err := t.take(ctx, l, log, from, end)
-			if err != nil {
-				opened, again := kafkalog.Open(ctx, t.client, l.name, log.Number()) // perhaps there is another leader
-				if again == nil {
-					log = opened[0]
-				}
-				return from > began, err
-			}
-			t.ahead.Add(from - next)
-			from = next
+	reader := NewReader(t.client, log, l.name, t.opts)
+	return reader.Walk(ctx, from, end, func(records []*kgo.Record, next int64) error {
+		if err := t.take(l, records); err != nil {
+			return err
 		}
-		return true, nil
+		t.ahead.Add(from - next)
+		from = next
+		return nil
 	})
-	return from, err
 }
 
 // enter waits for a turn at the brokers.
@@ -379,28 +370,17 @@ func (t *Topics) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// take adds the records of one fetch.
-func (t *Topics) take(ctx context.Context, l *topicLog, log *kafkalog.Partition, from, end int64) (next int64, err error) {
-	records, next, err := log.Read(ctx, from)
-	if err != nil {
-		return from, err
-	}
-	if next == from {
-		next = end // nothing follows
-	}
-	next = min(next, end)
+// take adds records.
+func (t *Topics) take(l *topicLog, records []*kgo.Record) error {
 	for _, r := range records {
-		if r.Offset >= end {
-			break
-		}
 		if id, ok := idOf(r); ok && (t.opts.Counts == nil || t.opts.Counts(r)) {
 			if err := t.audit.Record(id, l.counts); err != nil {
-				return from, err
+				return err
 			}
 			t.records.Add(1)
 		}
 	}
-	return next, nil
+	return nil
 }
 
 // idOf returns the event's id; ok is false for a record of others.
@@ -411,39 +391,4 @@ func idOf(r *kgo.Record) (id []byte, ok bool) {
 		}
 	}
 	return nil, false
-}
-
-// persist repeats what fails for a reason that may pass, until it has made no
-// progress for opts.Patience.
-func (t *Topics) persist(ctx context.Context, topic string, try func() (progress bool, err error)) error {
-	waits := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}}
-	since := time.Now()
-	for told := false; ; {
-		progress, err := try()
-		_, settled := errors.AsType[*failure.Error](err)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, kerr.OffsetOutOfRange):
-			return failure.Configf("repeat the command", "records of topic %q were deleted while they were read: %w", topic, err)
-		case errors.Is(err, kerr.TopicAuthorizationFailed):
-			return failure.Configf(t.opts.Allow(topic), "the broker does not allow to read topic %q: %w", topic, err)
-		case settled, !errors.Is(err, kafkalog.ErrOpenTransaction) && !broker.MayPass(err):
-			return fmt.Errorf("read topic %q: %w", topic, err)
-		case progress:
-			since = time.Now()
-			waits.Reset()
-		case time.Since(since) > t.opts.Patience:
-			return fmt.Errorf("read topic %q: for %s: %w", topic, t.opts.Patience, err)
-		}
-		if !told {
-			t.opts.Note(fmt.Sprintf("topic %q cannot be read now: %v", topic, err))
-			told = true
-		}
-		if err := waits.Pause(ctx); err != nil {
-			return err
-		}
-	}
 }

@@ -1,0 +1,261 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// refusals are the events of a group that can never be written.
+type refusals map[*transform.Event]*transform.BadEvent
+
+// write publishes the letters. Each group has a key once, so that the rest of a
+// refused letter's key can wait.
+func (r *redrive) write(ctx context.Context, order []chosen) error {
+	if r.report.ToPublish == 0 {
+		return nil
+	}
+	deliver, closeSink, err := r.sink(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeSink()
+	return r.groups(ctx, order, func(group []*chosen, records []*kgo.Record) error {
+		events := make([]*transform.Event, len(records))
+		for i, rec := range records {
+			events[i] = r.original(rec)
+		}
+		if r.opts.Rate > 0 {
+			if err := backoff.Sleep(ctx, time.Duration(len(events))*time.Second/time.Duration(r.opts.Rate)); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, untaken(r.opts.Timeout))
+		defer cancel()
+		bad, err := deliver(ctx, events)
+		if err != nil {
+			return err
+		}
+		for i, ev := range events {
+			if why := bad[ev]; why != nil {
+				r.refusedAgain(group[i], records[i], why)
+				continue
+			}
+			r.report.Published++
+		}
+		return nil
+	})
+}
+
+// refusedAgain notes a letter that brokers refuse, or the connector's own limits.
+func (r *redrive) refusedAgain(c *chosen, rec *kgo.Record, bad *transform.BadEvent) {
+	letter, _ := sink.ReadLetter(rec)
+	remedy := failure.RemedyOf(bad.Err)
+	if remedy == "" {
+		remedy = fromTable(r.cfg, &letter)
+	}
+	c.fate = fateRefused
+	r.report.ToPublish--
+	r.refuse(rec, &letter, bad.Error(), remedy)
+}
+
+// original is the event of a letter. Its record has the time of the redrive, which
+// is how a later redrive finds it.
+func (r *redrive) original(rec *kgo.Record) *transform.Event {
+	letter, _ := sink.ReadLetter(rec)
+	ev := &transform.Event{Table: letter.Table, ID: letter.ID, Record: kgo.Record{
+		Topic: letter.Topic, Partition: transform.PartitionByKey, Key: letter.Key, Value: letter.Value, Headers: letter.Headers,
+	}}
+	retimed := slices.ContainsFunc(letter.Headers, func(h kgo.RecordHeader) bool { return h.Key == transform.HeaderAsked })
+	if r.timed() && !retimed {
+		ev.Asked = letter.Time
+		ev.Retime()
+	}
+	ev.SetMark(transform.HeaderRedrive, []byte(LetterPlace{rec.Partition, rec.Offset}.String()))
+	return ev
+}
+
+// sink opens what the events are written by: with exactly_once in transactions of an
+// id of its own, so that a redrive that was left for dead cannot write any more.
+func (r *redrive) sink(ctx context.Context) (deliver func(context.Context, []*transform.Event) (refusals, error), closeSink func(), err error) {
+	observer := sink.WithObserver(waits{sink.Unobserved, r.cfg, r.note})
+	if wiring.ExactlyOnce(r.cfg) {
+		out, err := claimed(ctx, r.cfg, redriveSuffix, observer)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(ctx context.Context, events []*transform.Event) (refusals, error) {
+			return inTransaction(ctx, out, events)
+		}, out.Close, nil
+	}
+	out, err := sink.NewKafka(*r.cfg.Sink.Kafka, observer)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context, events []*transform.Event) (refusals, error) {
+		bad := make(refusals)
+		err := out.Deliver(ctx, events, func(_ context.Context, ev *transform.Event, why *transform.BadEvent) error {
+			bad[ev] = why
+			return nil
+		})
+		return bad, err
+	}, out.Close, nil
+}
+
+// inTransaction writes the events in a transaction, without those refused.
+func inTransaction(ctx context.Context, out *sink.Transactions, events []*transform.Event) (refusals, error) {
+	bad := make(refusals)
+	for {
+		var entries []sink.Entry
+		for _, ev := range events {
+			if bad[ev] == nil {
+				entries = append(entries, sink.Entry{Event: ev})
+			}
+		}
+		if len(entries) == 0 {
+			return bad, nil
+		}
+		if err := out.Await(ctx, entries, func() error { return nil }); err != nil {
+			return nil, err
+		}
+		found, err := out.Transact(ctx, entries, nil)
+		if err != nil || len(found) == 0 {
+			return bad, err
+		}
+		for _, f := range found {
+			bad[entries[f.Index].Event] = f.Bad
+		}
+	}
+}
+
+// groups calls use with the publishable letters, in order, in groups with a key once
+// and, but for a single letter, groupBytes. A letter that use refuses holds back the
+// rest of its key.
+func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen, []*kgo.Record) error) error {
+	pages := r.pages()
+	most := mostGroup
+	if r.opts.Rate > 0 {
+		most = min(most, r.opts.Rate)
+	}
+	var (
+		group   []*chosen
+		records []*kgo.Record
+		bytes   int
+		keys    = make(map[uint64]bool) // of the group
+		stopped = make(map[uint64]bool)
+	)
+	flush := func() error {
+		if len(group) == 0 {
+			return nil
+		}
+		if err := use(group, records); err != nil {
+			return err
+		}
+		for _, c := range group {
+			if c.fate == fateRefused && c.key != 0 {
+				stopped[c.key] = true
+			}
+		}
+		group, records, bytes = nil, nil, 0
+		clear(keys)
+		return nil
+	}
+	for i := range order {
+		c := &order[i]
+		if c.fate != fatePublish {
+			continue
+		}
+		if keys[c.key] && r.opts.Publish {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if stopped[c.key] {
+			c.fate = fateWait
+			r.report.ToPublish--
+			r.report.Waiting++
+			continue
+		}
+		rec, err := pages.record(ctx, c.place())
+		if err != nil {
+			return err
+		}
+		size := len(rec.Key) + len(rec.Value)
+		if len(group) >= most || len(group) > 0 && bytes+size > groupBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		group, records, bytes = append(group, c), append(records, rec), bytes+size
+		if c.key != 0 {
+			keys[c.key] = true
+		}
+	}
+	return flush()
+}
+
+// pages reads letters by their places, which mostly follow one another.
+type pages struct {
+	*letters
+	readers map[int32]*audit.Reader
+	fetched map[int32][]*kgo.Record
+	bytes   int
+}
+
+// mostPages is how many bytes are kept of several partitions.
+const mostPages = 16 << 20
+
+func (l *letters) pages() *pages {
+	p := &pages{letters: l, readers: make(map[int32]*audit.Reader), fetched: make(map[int32][]*kgo.Record)}
+	for _, log := range l.logs {
+		p.readers[log.Number()] = audit.NewReader(l.cluster.client, log, l.topic, l.reading())
+	}
+	return p
+}
+
+// record returns the letter.
+func (p *pages) record(ctx context.Context, at LetterPlace) (*kgo.Record, error) {
+	if rec := p.find(at); rec != nil {
+		return rec, nil
+	}
+	if p.bytes > mostPages {
+		clear(p.fetched)
+		p.bytes = 0
+	}
+	records, _, err := p.readers[at.Partition].Fetch(ctx, at.Offset)
+	if err != nil {
+		return nil, err
+	}
+	p.fetched[at.Partition] = records
+	for _, rec := range records {
+		p.bytes += len(rec.Key) + len(rec.Value)
+	}
+	if rec := p.find(at); rec != nil {
+		return rec, nil
+	}
+	return nil, &failure.Error{Class: failure.Transient, Remedy: "repeat the command",
+		Err: fmt.Errorf("letter %s of topic %q was deleted meanwhile", at, p.topic)}
+}
+
+// find returns the letter if it was fetched.
+func (p *pages) find(at LetterPlace) *kgo.Record {
+	page := p.fetched[at.Partition]
+	for len(page) > 0 && page[0].Offset < at.Offset {
+		page = page[1:]
+	}
+	p.fetched[at.Partition] = page
+	if len(page) == 0 || page[0].Offset != at.Offset {
+		return nil
+	}
+	return page[0]
+}
