@@ -105,7 +105,9 @@ func (t *topics) legal(name string) error {
 }
 
 // CheckTopic returns the reason against events in the topic, or nil.
-func (o RouteOptions) CheckTopic(name string) error { return (&topics{internal: o.Internal}).legal(name) }
+func (o RouteOptions) CheckTopic(name string) error {
+	return (&topics{internal: o.Internal}).legal(name)
+}
 
 // isInternal reports whether a name or, unless whole, every name that begins
 // like it is that of an internal topic.

@@ -25,9 +25,7 @@ func lettersListVerb() verb {
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareLetters(flags)
 			o.declareChoice(flags)
-			return lettersOf(o, func(ctx context.Context, cfg *config.Config, opts admin.LetterOptions) (*admin.DeadLetters, error) {
-				return admin.ListDeadLetters(ctx, cfg, opts)
-			})
+			return lettersOf(o, admin.ListDeadLetters)
 		},
 	}
 }
@@ -40,9 +38,7 @@ func lettersShowVerb() verb {
 		Example: "cdc-outbox dead-letters show -c cdc-outbox.yaml --partition 0 --offset 17",
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareLetters(flags)
-			show := lettersOf(o, func(ctx context.Context, cfg *config.Config, opts admin.LetterOptions) (*admin.WholeLetter, error) {
-				return admin.ShowDeadLetter(ctx, cfg, opts)
-			})
+			show := lettersOf(o, admin.ShowDeadLetter)
 			return func(ctx context.Context, p *program) error {
 				if *o.partition == -1 && *o.offset == -1 {
 					return failure.Configf("take the numbers from `cdc-outbox dead-letters list`", "dead-letters show needs --partition and --offset")

@@ -161,10 +161,9 @@ func (l *letters) within(at LetterPlace) error {
 		if log.Number() != at.Partition {
 			continue
 		}
-		start, end := log.Bounds()
-		if at.Offset < start || at.Offset >= end {
+		if start, end := log.Bounds(); at.Offset < start || at.Offset >= end {
 			return failure.Configf("take the numbers from `cdc-outbox dead-letters list`",
-				"partition %d of topic %q has offsets from %d to %d, and so no letter %s", at.Partition, l.topic, start, end-1, at)
+				"partition %d of topic %q begins at offset %d and ends before %d: there is no letter %s", at.Partition, l.topic, start, end, at)
 		}
 		return nil
 	}

@@ -74,7 +74,7 @@ func (r *Redriven) WriteText(w io.Writer) error {
 	case r.publish:
 		fmt.Fprintf(&b, "published %d\n", r.Published)
 	case r.ToPublish > 0:
-		b.WriteString("nothing was published; to publish these letters: cdc-outbox dead-letters redrive --publish\n")
+		b.WriteString("nothing was published: repeat the command with --publish\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

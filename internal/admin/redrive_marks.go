@@ -53,6 +53,7 @@ func (r *redrive) markTopic(ctx context.Context, topic int32, since time.Time) e
 	if err != nil {
 		return err
 	}
+	r.note(fmt.Sprintf("looking for letters redriven before: reading topic %q from %s on", name, since.UTC().Format(time.RFC3339)))
 	for _, log := range logs {
 		start, end := log.Bounds()
 		reader := audit.NewReader(r.cluster.client, log, name, opts)
@@ -111,7 +112,7 @@ func (r *redrive) doubt(ctx context.Context, topic int32, logs []*kafkalog.Parti
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		why = "brokers do not tell whether it is compacted; " + r.cluster.cfg.Tools().Allow("DescribeConfigs", name)
 	case err != nil:
-		return err
+		return fmt.Errorf("ask for the settings of topic %q: %w", name, err)
 	case strings.Contains(settings["cleanup.policy"], "compact"):
 		why = "it is compacted"
 	default:

@@ -14,6 +14,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func TestVerbsAreCompleted(t *testing.T) {
+	in := invocation.Invocation{File: "o.yaml"}
+	for _, verb := range []string{"wait", "verify", "repair", "replay", "dead-letters list", "dead-letters show", "dead-letters redrive", "txn list"} {
+		if got, want := in.In("cdc-outbox "+verb+" --yes"), "cdc-outbox "+verb+" -c o.yaml --yes"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestIn(t *testing.T) {
 	const text = "`cdc-outbox setup --yes`, or cdc-outbox check -c x; cdc-outbox run; cdc-outbox-demo"
 	for name, tt := range map[string]struct {
