@@ -544,3 +544,26 @@ func TestOrderOfLetters(t *testing.T) {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
 }
+
+// Letters that do not fit into memory together are fetched part by part.
+func TestRedriveOfLargeLetters(t *testing.T) {
+	b := newBuried(t)
+	var all []letter
+	want := map[string][]string{}
+	for n := range 30 {
+		l := letter{fmt.Sprint("id", n), orders, fmt.Sprint("k", n%7), fmt.Sprint(n) + strings.Repeat("x", 900_000), transform.ReasonMissingTopic, nil}
+		want[l.key] = append(want[l.key], fmt.Sprint(n))
+		all = append(all, l)
+	}
+	b.bury(all...)
+	if r := must.Get(b.redrive(true, RedriveOptions{}))(t); r.Published != 30 {
+		t.Errorf("%+v", r)
+	}
+	got := map[string][]string{}
+	for _, rec := range b.broker.Consume(t, []string{orders}, kafkatest.Count(30)) {
+		got[string(rec.Key)] = append(got[string(rec.Key)], strings.TrimRight(string(rec.Value), "x"))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -209,14 +209,15 @@ type pages struct {
 	*letters
 	readers map[int32]*audit.Reader
 	fetched map[int32][]*kgo.Record
-	bytes   int
+	sizes   map[int32]int // bytes of each fetch
+	bytes   int           // of all
 }
 
 // mostPages is how many bytes are kept of several partitions.
 const mostPages = 16 << 20
 
 func (l *letters) pages() *pages {
-	p := &pages{letters: l, readers: make(map[int32]*audit.Reader), fetched: make(map[int32][]*kgo.Record)}
+	p := &pages{letters: l, readers: make(map[int32]*audit.Reader), fetched: make(map[int32][]*kgo.Record), sizes: make(map[int32]int)}
 	for _, log := range l.logs {
 		p.readers[log.Number()] = audit.NewReader(l.cluster.client, log, l.topic, l.reading())
 	}
@@ -230,16 +231,19 @@ func (p *pages) record(ctx context.Context, at LetterPlace) (*kgo.Record, error)
 	}
 	if p.bytes > mostPages {
 		clear(p.fetched)
+		clear(p.sizes)
 		p.bytes = 0
 	}
 	records, _, err := p.readers[at.Partition].Fetch(ctx, at.Offset)
 	if err != nil {
 		return nil, err
 	}
-	p.fetched[at.Partition] = records
+	size := 0
 	for _, rec := range records {
-		p.bytes += len(rec.Key) + len(rec.Value)
+		size += len(rec.Key) + len(rec.Value)
 	}
+	p.bytes += size - p.sizes[at.Partition]
+	p.fetched[at.Partition], p.sizes[at.Partition] = records, size
 	if rec := p.find(at); rec != nil {
 		return rec, nil
 	}
