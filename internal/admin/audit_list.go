@@ -10,7 +10,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -70,7 +69,7 @@ func (a *auditor) parts(ctx context.Context, group []audit.Entry, use func([]aud
 func (a *auditor) sizes(ctx context.Context, group []audit.Entry) ([]int64, error) {
 	t := a.leaves[group[0].Table]
 	sizes := make([]int64, len(group))
-	err := a.each(ctx, t, group, t.identity[:1], []string{"octet_length(" + pgsql.Name(t.name.Name) + "::text)"},
+	err := a.each(ctx, t, group, t.identity[:1], []string{"octet_length((" + t.name.Quoted() + ".*)::text)"},
 		func(i int, _ *pg.Row, also [][]byte) (err error) {
 			sizes[i], err = number(also[0])
 			return err

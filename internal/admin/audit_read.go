@@ -150,8 +150,8 @@ func (a *auditor) fixEnd(ctx context.Context) error {
 		return nil
 	}
 	a.wait = &catchup.Wait{Slot: a.cfg.Source.Slot}
-	reached, err := a.look(ctx, a.wait, true)
-	if err == nil && !reached && !a.wait.Last.Slot.Active {
+	_, err = a.look(ctx, a.wait, true)
+	if err == nil && !a.wait.Last.Slot.Active {
 		err = &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it",
 			Err: fmt.Errorf("nothing is known to be missing before all is published that the slot has: %s", a.wait.Describe())}
 	}
@@ -182,6 +182,9 @@ func (a *auditor) awaitSlot(ctx context.Context) error {
 		case err != nil:
 			return err
 		case a.wait != nil && open:
+		case open:
+			return &failure.Error{Class: failure.Transient, Remedy: "repeat the command",
+				Err: fmt.Errorf("slot %q was made meanwhile, and its reader may publish the same rows", a.cfg.Source.Slot)}
 		case a.settle != nil:
 			return a.settle(ctx)
 		default:
@@ -231,8 +234,11 @@ func (a *auditor) count(ctx context.Context, t *auditedTable) error {
 	where := append([]string{"(NOT (" + t.waits + ")) IS NOT TRUE"}, t.chosen...)
 	return catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
 		Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
-		Where: strings.Join(where, " AND "), AnyOrder: true, Only: t.identity[:1],
-	}, func(*pg.Row, [][]byte) error {
+		Where: strings.Join(where, " AND "), AnyOrder: true, Only: t.identity,
+	}, func(row *pg.Row, _ [][]byte) error {
+		ev, _ := a.router.Route(row) // a bad event has an id, too
+		delete(a.asked, string(ev.ID))
+		ev.Release()
 		a.waiting++
 		return nil
 	})
@@ -250,6 +256,7 @@ func (t *auditedTable) micros() string {
 func (a *auditor) row(t *auditedTable, row *pg.Row, also [][]byte) error {
 	ev, routeErr := a.router.Route(row)
 	defer ev.Release()
+	delete(a.asked, string(ev.ID))
 	topic := ev.Record.Topic
 	if bad, ok := errors.AsType[*transform.BadEvent](routeErr); ok && (bad.Reason == transform.ReasonIllegalTopic || bad.Reason == transform.ReasonNullRoute) {
 		if a.cfg.Errors.OnBadEvent != transform.BadEventDeadLetter {
@@ -265,7 +272,6 @@ func (a *auditor) row(t *auditedTable, row *pg.Row, also [][]byte) error {
 		a.nameless++
 		return nil
 	}
-	delete(a.asked, string(ev.ID))
 	entry := audit.Entry{Key: audit.KeyOf(ev.ID)}
 	var err error
 	if entry.Place, err = place(also[0], also[1]); err != nil {

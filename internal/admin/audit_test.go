@@ -82,6 +82,8 @@ func TestVerifyOfAPolledTable(t *testing.T) {
 		r, err := Verify(p.ctx(), p.Config, p.options(AuditOptions{}))
 		wantClass(t, err, failure.Config, "of 6 of 6 events nothing is known")
 		must.Contain(t, fmt.Sprint(r.Limits), "6 rows are not marked as published")
+		_, err = Verify(p.ctx(), p.Config, p.options(AuditOptions{IDs: []string{eventID(1)}}))
+		wantClass(t, err, failure.Config, "of 1 of 1 events nothing is known")
 	}
 	p.exec(`UPDATE outbox SET published = true WHERE seq <= 3`, `VACUUM outbox`, `UPDATE outbox SET published = true WHERE seq > 3`)
 	p.send("outbox.event.order", 2)

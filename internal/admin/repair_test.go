@@ -157,7 +157,7 @@ func isRepaired(rec *kgo.Record) bool {
 func TestRepairReadsPartitionsAndLargeRows(t *testing.T) {
 	p := newPublished(t)
 	p.exec(`DROP TABLE outbox CASCADE`,
-		`CREATE TABLE outbox (id uuid, aggregatetype text, aggregateid text, type text, payload text, created_at timestamptz) PARTITION BY HASH (id)`,
+		`CREATE TABLE outbox (outbox text, id uuid, aggregatetype text, aggregateid text, type text, payload text, created_at timestamptz) PARTITION BY HASH (id)`,
 		`CREATE TABLE o_0 PARTITION OF outbox FOR VALUES WITH (MODULUS 2, REMAINDER 0)`,
 		`CREATE TABLE o_1 PARTITION OF outbox FOR VALUES WITH (MODULUS 2, REMAINDER 1)`,
 		`ALTER PUBLICATION cdc_outbox ADD TABLE outbox`, `ALTER PUBLICATION cdc_outbox SET (publish_via_partition_root = true)`)

@@ -46,15 +46,17 @@ func ReadOrder(ctx context.Context, conn *pgx.Conn, table pg.Table, timeColumn s
 	if err != nil {
 		return o, fmt.Errorf("read primary key of %s: %w", table, err)
 	}
-	if column != "" {
-		o.first(keyNumber(column, typ), "primary key "+column)
-	}
-	if timeColumn != "" && (several || column == "") {
-		o.first(Micros(timeColumn), "column "+timeColumn)
-	}
 	var tracked bool
 	if err := conn.QueryRow(ctx, `SELECT current_setting('track_commit_timestamp')::bool`).Scan(&tracked); err != nil {
 		return o, fmt.Errorf("read track_commit_timestamp: %w", err)
+	}
+	if column != "" {
+		o.first(keyNumber(column, typ), "primary key "+column)
+	}
+	// Two numbers count: the key puts the events of a transaction in order, which
+	// have the same time.
+	if timeColumn != "" && (several && !tracked || column == "") {
+		o.first(Micros(timeColumn), "column "+timeColumn)
 	}
 	if tracked {
 		o.first("(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::int8", "time of the commit")
