@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Ids of two tables with sequences of their own are the same numbers.
@@ -167,4 +168,31 @@ func TestTwins(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	p.wantMissing(p.look(AuditOptions{}), 3)
+}
+
+// A compacted topic may have lost what a replay wrote, so a repetition would bring
+// old events of a key behind newer ones. No event goes to a topic that is none.
+func TestReplaysThatAreRefused(t *testing.T) {
+	p := newPublished(t)
+	p.write(1, 2)
+	p.broker.CreateTopic(t, "latest", 1, map[string]string{"cleanup.policy": "compact"})
+	replay := func(to string) error {
+		_, err := Replay(p.ctx(), p.Config, ReplayOptions{AuditOptions: p.options(AuditOptions{Until: time.Now()}), Name: "again", To: to, Publish: true})
+		return err
+	}
+	must.OK(t, replay("latest"))
+	wantClass(t, replay("latest"), failure.Config, "is compacted")
+	wantClass(t, replay("in valid"), failure.Config, "--to")
+}
+
+// The dead letter of a replay is not one of the event, which was never published.
+func TestADeadLetterOfAReplayIsNoRecord(t *testing.T) {
+	p := newPublished(t)
+	p.Errors.OnBadEvent = transform.BadEventDeadLetter
+	p.exec(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES ('` + eventID(1) + `', 'order', '', 'Placed', '{}')`)
+	r := must.Get(Replay(p.ctx(), p.Config, ReplayOptions{AuditOptions: p.options(AuditOptions{IDs: []string{eventID(1)}}), Name: "again", Publish: true}))(t)
+	if r.DeadLettered != 1 {
+		t.Errorf("%+v", r)
+	}
+	p.wantMissing(p.look(AuditOptions{}), 0, 1)
 }

@@ -57,7 +57,7 @@ func (r *RepairReport) WriteText(w io.Writer) error {
 	if r.publish {
 		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
 	} else {
-		fmt.Fprintf(&b, "nothing was published; to publish these events: cdc-outbox %s --publish\n", r.verb)
+		fmt.Fprintln(&b, "nothing was published; to publish these events, repeat the command with --publish")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

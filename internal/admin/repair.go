@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -20,7 +21,6 @@ type RepairReport struct {
 	DeadLettered int64 `json:"dead_lettered"`
 	Skipped      int64 `json:"skipped"`
 
-	verb    string
 	publish bool
 }
 
@@ -65,7 +65,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 	if err := r.compare(ctx); err != nil {
 		return nil, err
 	}
-	r.report = &RepairReport{Audit: *r.result, verb: r.verb, publish: publish}
+	r.report = &RepairReport{Audit: *r.result, publish: publish}
 	if !publish {
 		return r.report, nil
 	}
@@ -74,17 +74,27 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 
 // alone refuses a second one that publishes: both would publish the same.
 func (s *session) alone(ctx context.Context, verb string) error {
-	var alone bool
-	err := s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('cdc-outbox ' || $2), hashtext($1))`, s.cfg.Source.Slot, verb).Scan(&alone)
-	switch {
-	case err != nil:
-		return fmt.Errorf("lock out a second %s: %w", verb, err)
-	case !alone:
-		return failure.Configf("wait for its end, or end it: SELECT pid, usename, client_addr FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE locktype = 'advisory';",
-			"another %s --publish of slot %q is at work", verb, s.cfg.Source.Slot)
+	for until := time.Now().Add(lockPatience); ; {
+		var alone bool
+		err := s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('cdc-outbox ' || $2), hashtext($1))`, s.cfg.Source.Slot, verb).Scan(&alone)
+		switch {
+		case err != nil:
+			return fmt.Errorf("lock out a second %s: %w", verb, err)
+		case alone:
+			return nil
+		case time.Now().After(until):
+			return failure.Configf("wait for its end, or end it: SELECT pid, usename, client_addr FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE locktype = 'advisory';",
+				"another %s --publish of slot %q is at work", verb, s.cfg.Source.Slot)
+		}
+		if err := backoff.Sleep(ctx, lockPatience/20); err != nil {
+			return err
+		}
 	}
-	return nil
 }
+
+// lockPatience is how long the lock of a command that has just ended may stay: the
+// server frees it when it has heard of the end of the connection.
+const lockPatience = 2 * time.Second
 
 // fence ends what an instance that lost its slot, or an earlier repair, may still
 // have on its way: with exactly_once it cannot commit a transaction any more.

@@ -29,8 +29,10 @@ type ReplayOptions struct {
 // a header that names the replay. An event that a replay of the name has published
 // is left out.
 func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*RepairReport, error) {
-	if opts.To != "" && slices.Contains(cfg.Route.Internal, opts.To) {
-		return nil, failure.Configf("choose another topic", "topic %q has the connector's checkpoint", opts.To)
+	if opts.To != "" {
+		if err := cfg.Route.CheckTopic(opts.To); err != nil {
+			return nil, failure.Configf("choose another topic", "--to %q: %w", opts.To, err)
+		}
 	}
 	a, err := newAuditor(ctx, "replay", cfg, opts.AuditOptions)
 	if err != nil {

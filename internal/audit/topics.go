@@ -167,6 +167,17 @@ func (t *Topics) known(l *topicLog, e *Entry) bool {
 	return !time.UnixMicro(e.At).Before(l.begins.Add(Skew))
 }
 
+// Compacted is the name of a topic that loses records of a key to later ones; ""
+// for none. It follows Wait.
+func (t *Topics) Compacted() string {
+	for _, l := range t.logs {
+		if l.compacted {
+			return l.name
+		}
+	}
+	return ""
+}
+
 // Limits say of which topics not all is known, one line for a topic.
 func (t *Topics) Limits() (lines []string) {
 	for _, l := range t.logs {
