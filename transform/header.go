@@ -27,6 +27,17 @@ const (
 	HeaderRedrive       = "cdc-redrive"   // of a record published by dead-letters redrive
 )
 
+// Header returns the value of the first header of the name, which may be nil; ok is
+// false where there is none.
+func Header(headers []kgo.RecordHeader, name string) (value []byte, ok bool) {
+	for _, h := range headers {
+		if h.Key == name {
+			return h.Value, true
+		}
+	}
+	return nil, false
+}
+
 // builtInHeaders is their number, at most.
 const builtInHeaders = 9
 

@@ -119,13 +119,10 @@ func (a *auditor) readOptions() audit.ReadOptions {
 	return audit.ReadOptions{
 		Since: a.opts.Since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow,
 		Counts: func(r *kgo.Record) bool { // a replay's dead letter says nothing of the event itself
-			return r.Topic != a.cfg.Errors.DeadLetterTopic || !hasHeader(r, transform.HeaderReplay)
+			_, replayed := transform.Header(r.Headers, transform.HeaderReplay)
+			return r.Topic != a.cfg.Errors.DeadLetterTopic || !replayed
 		},
 	}
-}
-
-func hasHeader(r *kgo.Record, name string) bool {
-	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == name })
 }
 
 // timed tells whether a record is never older than its row, but for the clocks. A

@@ -343,19 +343,21 @@ func (b *buried) allow(topic, bytes string) {
 func TestRedriveInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings map[string]string
-		trim     bool
+		trim     int64
 		words    string
 	}{
-		"compacted":       {map[string]string{"cleanup.policy": "compact"}, false, "is compacted"},
-		"records deleted": {nil, true, "are deleted"},
+		"compacted":                {map[string]string{"cleanup.policy": "compact"}, 0, "is compacted"},
+		"records deleted":          {nil, 1, "are deleted"},
+		"up to an old foreign one": {nil, 2, "are deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBuried(t)
 			b.broker.CreateTopic(t, orders, 1, c.settings)
 			b.bury(letter{"a", orders, "k0", "1", transform.ReasonMissingTopic, nil}, letter{"b", "fresh", "k0", "2", transform.ReasonMissingTopic, nil})
 			b.send(orders, 3, 6)
-			if c.trim {
-				b.trim(orders, 1)
+			b.foreign(orders, 48*time.Hour)
+			if c.trim > 0 {
+				b.trim(orders, c.trim)
 			}
 			r, err := b.redrive(true, RedriveOptions{})
 			wantClass(t, err, failure.Config, "1 of 2 letters")

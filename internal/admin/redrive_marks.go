@@ -73,15 +73,8 @@ func (r *redrive) markTopic(ctx context.Context, topic int32, since time.Time) e
 // markRecord marks the letter that the record is of. The topic of the letters may
 // have been made again: then another letter has the place.
 func (r *redrive) markRecord(rec *kgo.Record) {
-	var of, id []byte
-	for _, h := range rec.Headers {
-		switch h.Key {
-		case transform.HeaderRedrive:
-			of = h.Value
-		case transform.HeaderID:
-			id = h.Value
-		}
-	}
+	of, _ := transform.Header(rec.Headers, transform.HeaderRedrive)
+	id, _ := transform.Header(rec.Headers, transform.HeaderID)
 	at, ok := parsePlace(string(of))
 	if !ok {
 		return
@@ -144,22 +137,15 @@ func (r *redrive) doubt(ctx context.Context, topic int32, logs []*kafkalog.Parti
 // times of their own, records do not tell.
 func (r *redrive) begins(ctx context.Context, topic string, logs []*kafkalog.Partition) (latest time.Time, err error) {
 	for _, log := range logs {
-		start, end := log.Bounds()
-		if start == 0 {
-			continue
-		}
-		if start == end || r.timed() {
+		if start, _ := log.Bounds(); start > 0 && r.timed() {
 			return time.Now(), nil
 		}
-		records, _, err := audit.NewReader(r.cluster.client, log, topic, r.reading()).Fetch(ctx, start)
+		oldest, err := audit.Oldest(ctx, audit.NewReader(r.cluster.client, log, topic, r.reading()), 0)
 		if err != nil {
 			return latest, err
 		}
-		if len(records) == 0 {
-			return time.Now(), nil
-		}
-		if at := records[0].Timestamp; at.After(latest) {
-			latest = at
+		if oldest.After(latest) {
+			latest = oldest
 		}
 	}
 	return latest, nil

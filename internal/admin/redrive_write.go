@@ -3,13 +3,10 @@ package admin
 import (
 	"context"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -35,14 +32,11 @@ func (r *redrive) write(ctx context.Context, order []chosen) error {
 		for i, rec := range records {
 			events[i] = r.original(rec)
 		}
-		if r.opts.Rate > 0 {
-			if err := backoff.Sleep(ctx, time.Duration(len(events))*time.Second/time.Duration(r.opts.Rate)); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, untaken(r.opts.Timeout))
-		defer cancel()
-		bad, err := deliver(ctx, events)
+		var bad refusals
+		err := paced(ctx, len(events), r.opts.Rate, r.opts.Timeout, func(ctx context.Context) (err error) {
+			bad, err = deliver(ctx, events)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -76,8 +70,7 @@ func (r *redrive) original(rec *kgo.Record) *transform.Event {
 	ev := &transform.Event{Table: letter.Table, ID: letter.ID, Record: kgo.Record{
 		Topic: letter.Topic, Partition: transform.PartitionByKey, Key: letter.Key, Value: letter.Value, Headers: letter.Headers,
 	}}
-	retimed := slices.ContainsFunc(letter.Headers, func(h kgo.RecordHeader) bool { return h.Key == transform.HeaderAsked })
-	if r.timed() && !retimed {
+	if _, retimed := transform.Header(letter.Headers, transform.HeaderAsked); r.timed() && !retimed {
 		ev.Asked = letter.Time
 		ev.Retime()
 	}
@@ -234,7 +227,7 @@ func (p *pages) record(ctx context.Context, at LetterPlace) (*kgo.Record, error)
 		clear(p.sizes)
 		p.bytes = 0
 	}
-	records, _, err := p.readers[at.Partition].Fetch(ctx, at.Offset)
+	records, _, err := p.readers[at.Partition].Read(ctx, at.Offset)
 	if err != nil {
 		return nil, err
 	}

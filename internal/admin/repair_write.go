@@ -43,15 +43,23 @@ func (r *repair) write(ctx context.Context) error {
 				it.Event.Record.Topic = r.again.topic(it.Event.Record.Topic)
 			}
 		}
-		if r.rate > 0 {
-			if err := backoff.Sleep(ctx, time.Duration(len(items))*time.Second/time.Duration(r.rate)); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, untaken(r.opts.Timeout))
-		defer cancel()
-		return deliver(ctx, len(items), func(i int) *delivery.Item { return &items[i] })
+		return paced(ctx, len(items), r.rate, r.opts.Timeout, func(ctx context.Context) error {
+			return deliver(ctx, len(items), func(i int) *delivery.Item { return &items[i] })
+		})
 	})
+}
+
+// paced delivers a group of n events, at rate a second at most (0: no limit), within
+// the time.
+func paced(ctx context.Context, n, rate int, within time.Duration, deliver func(context.Context) error) error {
+	if rate > 0 {
+		if err := backoff.Sleep(ctx, time.Duration(n)*time.Second/time.Duration(rate)); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, within, untaken(within))
+	defer cancel()
+	return deliver(ctx)
 }
 
 // deliver writes a group of events.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -53,9 +52,8 @@ type replayed struct{ name, to string }
 
 // made tells whether the replay has published the record.
 func (r *replayed) made(rec *kgo.Record) bool {
-	return slices.ContainsFunc(rec.Headers, func(h kgo.RecordHeader) bool {
-		return h.Key == transform.HeaderReplay && string(h.Value) == r.name
-	})
+	name, ok := transform.Header(rec.Headers, transform.HeaderReplay)
+	return ok && string(name) == r.name
 }
 
 // topic is where an event goes that is routed to a topic.

@@ -101,10 +101,10 @@ func (a *Audit) Compare(known func(*Entry) bool) (Counts, error) {
 	var records []record
 	for n := range shares {
 		var err error
-		if rows, err = readRows(a.rows[n], rows[:0]); err != nil {
+		if rows, err = load(a.rows[n], rows[:0], decodeEntry, byTopic); err != nil {
 			return c, err
 		}
-		if records, err = readRecords(a.records[n], records[:0]); err != nil {
+		if records, err = load(a.records[n], records[:0], decodeRecord, recordsByTopic); err != nil {
 			return c, err
 		}
 		if err := a.merge(&c, rows, records, known); err != nil {
@@ -165,7 +165,8 @@ func has(records []record, row *Entry) bool {
 // to the first error. It follows Compare, and may be called again.
 func (a *Audit) Missing(fn func(*Entry) error) error { return a.missing.each(fn) }
 
-func readRows(s *spill, into []Entry) ([]Entry, error) {
+// load appends a share's items to the slice, and sorts them.
+func load[T any](s *spill, into []T, decode func([]byte) T, compare func(a, b T) int) ([]T, error) {
 	c, err := s.cursor()
 	if err != nil {
 		return nil, err
@@ -173,30 +174,17 @@ func readRows(s *spill, into []Entry) ([]Entry, error) {
 	for {
 		item, err := c.next()
 		if item == nil {
-			slices.SortFunc(into, func(a, b Entry) int {
-				return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Topic, b.Topic), a.compare(&b))
-			})
+			slices.SortFunc(into, compare)
 			return into, err
 		}
-		var e Entry
-		e.decode(item)
-		into = append(into, e)
+		into = append(into, decode(item))
 	}
 }
 
-func readRecords(s *spill, into []record) ([]record, error) {
-	c, err := s.cursor()
-	if err != nil {
-		return nil, err
-	}
-	for {
-		item, err := c.next()
-		if item == nil {
-			slices.SortFunc(into, func(a, b record) int {
-				return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.topic, b.topic))
-			})
-			return into, err
-		}
-		into = append(into, decodeRecord(item))
-	}
+func byTopic(a, b Entry) int {
+	return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Topic, b.Topic), a.compare(&b))
+}
+
+func recordsByTopic(a, b record) int {
+	return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.topic, b.topic))
 }

@@ -42,7 +42,7 @@ func (e *Entry) encode(b []byte) {
 	binary.LittleEndian.PutUint16(b[50:], e.Topic)
 }
 
-func (e *Entry) decode(b []byte) {
+func decodeEntry(b []byte) (e Entry) {
 	e.Key = Key(b[:16])
 	e.Order[0] = int64(binary.LittleEndian.Uint64(b[16:]))
 	e.Order[1] = int64(binary.LittleEndian.Uint64(b[24:]))
@@ -51,6 +51,7 @@ func (e *Entry) decode(b []byte) {
 	e.Block = binary.LittleEndian.Uint32(b[44:])
 	e.Offset = binary.LittleEndian.Uint16(b[48:])
 	e.Topic = binary.LittleEndian.Uint16(b[50:])
+	return e
 }
 
 // compare orders entries as they are published.

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Reader reads a partition through changes of the leader, for as long as
@@ -36,13 +37,12 @@ func NewReader(client *kgo.Client, log *kafkalog.Partition, topic string, opts R
 	return &Reader{client: client, topic: topic, log: log, opts: opts}
 }
 
-// Bounds are those of the partition when it was opened last.
+// Bounds implements kafkalog.Log: those of the partition when it was opened last.
 func (r *Reader) Bounds() (start, end int64) { return r.log.Bounds() }
 
-// Fetch returns some records at or after from, and the offset to go on from, as
-// kafkalog.Log.Read does.
-func (r *Reader) Fetch(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error) {
-	err = r.opts.persist(ctx, r.topic, func() (progress bool, err error) {
+// Read implements kafkalog.Log.
+func (r *Reader) Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error) {
+	err = r.opts.persist(ctx, r.topic, func() (err error) {
 		records, next, err = r.log.Read(ctx, from)
 		if err != nil {
 			opened, again := kafkalog.Open(ctx, r.client, r.topic, r.log.Number()) // perhaps there is another leader
@@ -50,7 +50,7 @@ func (r *Reader) Fetch(ctx context.Context, from int64) (records []*kgo.Record, 
 				r.log = opened[0]
 			}
 		}
-		return false, err
+		return err
 	})
 	return records, next, err
 }
@@ -59,7 +59,7 @@ func (r *Reader) Fetch(ctx context.Context, from int64) (records []*kgo.Record, 
 // the offset to go on from. Walk returns the offset behind the last fetch.
 func (r *Reader) Walk(ctx context.Context, from, end int64, take func(records []*kgo.Record, next int64) error) (int64, error) {
 	for from < end {
-		records, next, err := r.Fetch(ctx, from)
+		records, next, err := r.Read(ctx, from)
 		if err != nil {
 			return from, err
 		}
@@ -79,41 +79,87 @@ func (r *Reader) Walk(ctx context.Context, from, end int64, take func(records []
 
 // Open opens all partitions of a topic, none of a topic that does not exist.
 func Open(ctx context.Context, client *kgo.Client, topic string, opts ReadOptions) (logs []*kafkalog.Partition, err error) {
-	err = opts.persist(ctx, topic, func() (progress bool, err error) {
-		described, err := kafkalog.Describe(ctx, client, topic)
-		if err == nil {
-			err = described.Err
-		}
-		if errors.Is(err, kerr.UnknownTopicOrPartition) {
-			logs = nil
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		numbers := slices.Sorted(maps.Keys(described.Leaders))
-		logs, err = kafkalog.Open(ctx, client, topic, numbers...)
-		return false, err
+	err = opts.persist(ctx, topic, func() (err error) {
+		_, logs, err = open(ctx, client, topic)
+		return err
 	})
 	return logs, err
 }
 
+// open is Open, once, with the topic's id, which old brokers do not tell.
+func open(ctx context.Context, client *kgo.Client, topic string) (id [16]byte, logs []*kafkalog.Partition, err error) {
+	described, err := kafkalog.Describe(ctx, client, topic)
+	if err == nil {
+		err = described.Err
+	}
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return id, nil, nil
+	case err != nil:
+		return id, nil, err
+	}
+	logs, err = kafkalog.Open(ctx, client, topic, slices.Sorted(maps.Keys(described.Leaders))...)
+	return described.ID, logs, err
+}
+
+// Oldest is the time before which records of the log may have been deleted; zero:
+// none were. Only an event's own record tells: others may have any time, and a
+// repaired one that of the repair. A log without such a record keeps records for a
+// time at least; 0: for none.
+func Oldest(ctx context.Context, log kafkalog.Log, keeps time.Duration) (latest time.Time, err error) {
+	start, end := log.Bounds()
+	if start == 0 {
+		return time.Time{}, nil
+	}
+	for from := start; from < end && latest.IsZero(); {
+		records, next, err := log.Read(ctx, from)
+		if err != nil {
+			return time.Time{}, err
+		}
+		for _, r := range records {
+			if _, ok := idOf(r); ok && !marked(r) && r.Timestamp.After(latest) {
+				latest = r.Timestamp
+			}
+		}
+		if next == from {
+			break
+		}
+		from = next
+	}
+	if latest.IsZero() {
+		latest = time.Now().Add(-keeps)
+	}
+	return latest, nil
+}
+
+// marked tells whether a repair, a replay or a redrive has published the record.
+func marked(r *kgo.Record) bool {
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
+		return h.Key == transform.HeaderRepair || h.Key == transform.HeaderReplay || h.Key == transform.HeaderRedrive
+	})
+}
+
+// idOf returns the event's id; ok is false for a record of others.
+func idOf(r *kgo.Record) (id []byte, ok bool) {
+	id, _ = transform.Header(r.Headers, transform.HeaderID)
+	return id, id != nil
+}
+
 // Since is kafkalog.Since for the partitions of a topic.
 func Since(ctx context.Context, logs []*kafkalog.Partition, topic string, at time.Time, opts ReadOptions) (starts map[int32]int64, err error) {
-	err = opts.persist(ctx, topic, func() (progress bool, err error) {
+	err = opts.persist(ctx, topic, func() (err error) {
 		starts, err = kafkalog.Since(ctx, logs, at)
-		return false, err
+		return err
 	})
 	return starts, err
 }
 
-// persist repeats what fails for a reason that may pass, until it has made no
-// progress for opts.Patience.
-func (o ReadOptions) persist(ctx context.Context, topic string, try func() (progress bool, err error)) error {
+// persist repeats what fails for a reason that may pass, for opts.Patience at most.
+func (o ReadOptions) persist(ctx context.Context, topic string, try func() error) error {
 	waits := backoff.Series{Range: backoff.Range{First: 100 * time.Millisecond, Longest: 5 * time.Second}}
 	since := time.Now()
 	for told := false; ; {
-		progress, err := try()
+		err := try()
 		_, settled := errors.AsType[*failure.Error](err)
 		switch {
 		case err == nil:
@@ -126,9 +172,6 @@ func (o ReadOptions) persist(ctx context.Context, topic string, try func() (prog
 			return failure.Configf(o.Allow(topic), "the broker does not allow to read topic %q: %w", topic, err)
 		case settled, !errors.Is(err, kafkalog.ErrOpenTransaction) && !broker.MayPass(err):
 			return fmt.Errorf("read topic %q: %w", topic, err)
-		case progress:
-			since = time.Now()
-			waits.Reset()
 		case time.Since(since) > o.Patience:
 			return fmt.Errorf("read topic %q: for %s: %w", topic, o.Patience, err)
 		}

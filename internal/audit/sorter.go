@@ -100,7 +100,7 @@ func (h *head) advance() (more bool, err error) {
 	if item == nil {
 		return false, err
 	}
-	h.entry.decode(item)
+	h.entry = decodeEntry(item)
 	return true, nil
 }
 

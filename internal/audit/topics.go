@@ -19,7 +19,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
-	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Skew is how far the clocks of PostgreSQL, the connector and the brokers are
@@ -205,9 +204,9 @@ func (t *Topics) read(ctx context.Context, l *topicLog) error {
 	if err != nil {
 		return err
 	}
-	err = t.opts.persist(ctx, l.name, func() (progress bool, err error) {
+	err = t.opts.persist(ctx, l.name, func() (err error) {
 		logs, err = t.open(ctx, l)
-		return false, err
+		return err
 	})
 	leave()
 	if err != nil || len(logs) == 0 {
@@ -235,29 +234,20 @@ func (t *Topics) read(ctx context.Context, l *topicLog) error {
 // open finds the partitions, and, of those seen for the first time, where to
 // begin. It returns none for a topic that does not exist.
 func (t *Topics) open(ctx context.Context, l *topicLog) ([]*kafkalog.Partition, error) {
-	described, err := kafkalog.Describe(ctx, t.client, l.name)
-	if err == nil {
-		err = described.Err
-	}
+	id, logs, err := open(ctx, t.client, l.name)
 	switch {
-	case errors.Is(err, kerr.UnknownTopicOrPartition) && len(l.next) == 0:
-		l.absent = true
-		return nil, nil
 	case err != nil:
 		return nil, err
-	case len(l.next) > 0 && described.ID != l.id:
+	case len(logs) == 0 && len(l.next) == 0:
+		l.absent = true
+		return nil, nil
+	case len(logs) == 0:
+		return nil, kerr.UnknownTopicOrPartition
+	case len(l.next) > 0 && id != l.id:
 		return nil, failure.Configf("repeat the command", "topic %q was deleted and made again meanwhile", l.name)
 	}
-	l.absent, l.id = false, described.ID
+	l.absent, l.id = false, id
 	if err := t.policy(ctx, l); err != nil {
-		return nil, err
-	}
-	numbers := make([]int32, 0, len(described.Leaders))
-	for number := range described.Leaders {
-		numbers = append(numbers, number)
-	}
-	logs, err := kafkalog.Open(ctx, t.client, l.name, numbers...)
-	if err != nil {
 		return nil, err
 	}
 	return logs, t.begin(ctx, l, logs)
@@ -302,7 +292,7 @@ func (t *Topics) begin(ctx context.Context, l *topicLog, logs []*kafkalog.Partit
 		}
 	}
 	for _, p := range fresh {
-		begins, err := l.oldest(ctx, p)
+		begins, err := Oldest(ctx, p, l.keeps)
 		if err != nil {
 			return err
 		}
@@ -314,42 +304,6 @@ func (t *Topics) begin(ctx context.Context, l *topicLog, logs []*kafkalog.Partit
 		l.next[number] = start
 	}
 	return nil
-}
-
-// oldest is the time before which records may have been deleted; zero: none were.
-// Only an event's own record tells: others may have any time, and a repaired one
-// that of the repair.
-func (l *topicLog) oldest(ctx context.Context, p *kafkalog.Partition) (latest time.Time, err error) {
-	start, end := p.Bounds()
-	if start == 0 {
-		return time.Time{}, nil
-	}
-	for from := start; from < end && latest.IsZero(); {
-		records, next, err := p.Read(ctx, from)
-		if err != nil {
-			return time.Time{}, err
-		}
-		for _, r := range records {
-			if _, ok := idOf(r); ok && !marked(r) && r.Timestamp.After(latest) {
-				latest = r.Timestamp
-			}
-		}
-		if next == from {
-			break
-		}
-		from = next
-	}
-	if latest.IsZero() {
-		latest = time.Now().Add(-l.keeps)
-	}
-	return latest, nil
-}
-
-// marked tells whether a repair, a replay or a redrive has published the record.
-func marked(r *kgo.Record) bool {
-	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
-		return h.Key == transform.HeaderRepair || h.Key == transform.HeaderReplay || h.Key == transform.HeaderRedrive
-	})
 }
 
 // readPartition reads up to end, through changes of the leader, and returns the
@@ -392,14 +346,4 @@ func (t *Topics) take(l *topicLog, records []*kgo.Record) error {
 		}
 	}
 	return nil
-}
-
-// idOf returns the event's id; ok is false for a record of others.
-func idOf(r *kgo.Record) (id []byte, ok bool) {
-	for _, h := range r.Headers {
-		if h.Key == transform.HeaderID {
-			return h.Value, h.Value != nil
-		}
-	}
-	return nil, false
 }
