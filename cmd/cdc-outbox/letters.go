@@ -129,11 +129,10 @@ func (o *letterFlags) options(p *program) (admin.LetterOptions, error) {
 			return opts, failure.Configf("it is one of "+strings.Join(known, ", "), "--reason %q is none that letters have", reason)
 		}
 	}
+	if err := usable(*o.timeout, &o.since); err != nil {
+		return opts, err
+	}
 	switch {
-	case *o.timeout <= 0:
-		return opts, failure.Configf("leave it out, or give for example --timeout 5m", "--timeout %s is no time to wait", *o.timeout)
-	case o.since.After(time.Now()):
-		return opts, failure.Configf("give a time that is over, or 24h for so long ago", "--since %s is in the future", &o.since)
 	case *o.partition == -1 && *o.offset == -1:
 		return opts, nil
 	case *o.partition < 0 || *o.partition > math.MaxInt32 || *o.offset < 0:

@@ -110,12 +110,10 @@ func declareAudit(flags *flag.FlagSet) *auditFlags {
 
 // options are the flags' for the audit.
 func (o *auditFlags) options(p *program) (admin.AuditOptions, error) {
-	switch {
-	case *o.timeout <= 0:
-		return admin.AuditOptions{}, failure.Configf("leave it out, or give for example --timeout 5m", "--timeout %s is no time to wait", *o.timeout)
-	case o.since.After(time.Now()):
-		return admin.AuditOptions{}, failure.Configf("give a time that is over, or 24h for so long ago", "--since %s is in the future", &o.since)
-	case !o.since.IsZero() && !o.until.IsZero() && !o.since.Before(o.until.Time):
+	if err := usable(*o.timeout, &o.since); err != nil {
+		return admin.AuditOptions{}, err
+	}
+	if !o.since.IsZero() && !o.until.IsZero() && !o.since.Before(o.until.Time) {
 		return admin.AuditOptions{}, failure.Configf("give an earlier --since", "no row is from %s on and before %s", &o.since, &o.until)
 	}
 	return admin.AuditOptions{
@@ -139,6 +137,17 @@ func audited[R interface {
 	}
 	r, err := look(cfg, opts)
 	return decided(p, *o.asJSON, r, err)
+}
+
+// usable refuses a timeout that is over, and a time still to come.
+func usable(timeout time.Duration, since *moment) error {
+	switch {
+	case timeout <= 0:
+		return failure.Configf("leave it out, or give for example --timeout 5m", "--timeout %s is no time to wait", timeout)
+	case since.After(time.Now()):
+		return failure.Configf("give a time that is over, or 24h for so long ago", "--since %s is in the future", since)
+	}
+	return nil
 }
 
 // moment is a flag with a time, or with a duration before the present.

@@ -197,6 +197,9 @@ func (a *auditor) close() {
 // readTables finds out how each table is read.
 func (a *auditor) readTables(ctx context.Context) error {
 	charset, err := catalog.ReadCharset(ctx, a.conn)
+	if err == nil && !a.polls() {
+		err = a.published(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -216,6 +219,15 @@ func (a *auditor) readTables(ctx context.Context) error {
 	return nil
 }
 
+// published returns why rows would not be published as they are, as by a row filter.
+func (a *auditor) published(ctx context.Context) error {
+	var v catalog.View
+	if err := v.ReadPublication(ctx, a.conn, a.source()); err != nil || v.Publication == nil {
+		return err
+	}
+	return v.Unfit()
+}
+
 func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, error) {
 	t := &auditedTable{name: name}
 	var polled *poll.Table
@@ -229,13 +241,6 @@ func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, 
 		}
 		t.rel, t.waits = polled.Relation, polled.Condition()
 	} else {
-		var v catalog.View
-		if err := v.ReadPublication(ctx, a.conn, a.source()); err != nil {
-			return nil, err
-		}
-		if v.Publication != nil && v.Unfit() != nil {
-			return nil, v.Unfit() // a row filter withholds rows, for example
-		}
 		rel, ok, err := catalog.ReadSent(ctx, a.conn, name, a.cfg.Source.Publication)
 		if err != nil {
 			return nil, err

@@ -143,12 +143,7 @@ func AbortTransaction(ctx context.Context, cfg *config.Config, yes bool) (Transa
 	if !yes {
 		return ours, failure.Configf("repeat it with --yes", "nothing was aborted")
 	}
-	out, err := sink.NewTransactions(*cfg.Sink.Kafka, id)
-	if err != nil {
-		return ours, err
-	}
-	defer out.Close()
-	if err := out.Claim(ctx); err != nil {
+	if err := fence(ctx, cfg, ""); err != nil {
 		return ours, err
 	}
 	ours[0].Aborted = true

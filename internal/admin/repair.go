@@ -57,7 +57,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 		if err := r.alone(ctx, r.verb); err != nil {
 			return nil, err
 		}
-		// One that was left for dead, whose lock is gone, cannot commit any more.
+		// An earlier command may live on without its lock: it cannot commit any more.
 		if err := fence(ctx, r.cfg, "/"+r.verb); err != nil {
 			return nil, err
 		}

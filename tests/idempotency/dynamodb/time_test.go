@@ -65,7 +65,7 @@ func TestLeasesLastForSkewedClients(t *testing.T) {
 	}
 }
 
-// Nothing is claimed where a client's HTTP layer hides the header.
+// A client whose HTTP layer hides the header claims no key.
 func TestWithoutDateNothingIsClaimed(t *testing.T) {
 	server := dynamotest.Shared(t)
 	client := server.Client(t, through(func(r *http.Request, next exchange) (*http.Response, error) {
