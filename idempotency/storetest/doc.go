@@ -1,5 +1,5 @@
-// Package storetest, for the tests of a store, holds every storage.Store to the
-// contract.
+// Package storetest holds every storage.Store to the contract, in the tests of the
+// store.
 //
 // Run goes through the contract line by line. Histories lets clients that
 // crash, wake up late, repeat calls and forge leases loose on a store, and
