@@ -26,13 +26,13 @@ func TestE2EKafkaLoadBesideADeposedLeader(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s
 	}
+	reader := open() // makes the topic by any broker
 	writer := open(kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if addr != c.Brokers[0] {
 			addr = "127.0.0.1:1" // refused
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}))
-	reader := open()
 	save(t, reader, sample(1))
 	if c.Leader(t, testTopic, 0) == 0 { // beside the controller
 		c.MoveLeader(t, testTopic, 0)
