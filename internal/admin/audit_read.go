@@ -223,7 +223,7 @@ func (a *auditor) rows(ctx context.Context) error {
 		err := catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
 			Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
 			Where: t.where(), AnyOrder: true, Only: t.identity,
-			Also: []string{"tableoid::oid", "ctid", t.order.Numbers[0], t.order.Numbers[1], t.micros()},
+			Also: append([]string{"tableoid::oid", "ctid", t.micros()}, t.order.Numbers[:]...),
 		}, func(row *pg.Row, also [][]byte) error { return a.row(t, row, also) })
 		if err == nil && t.waits != "" {
 			err = a.count(ctx, t)
@@ -287,7 +287,7 @@ func (a *auditor) row(t *auditedTable, row *pg.Row, also [][]byte) error {
 	if entry.Place, err = place(also[0], also[1]); err != nil {
 		return err
 	}
-	for i, at := range []*int64{&entry.Order[0], &entry.Order[1], &entry.At} {
+	for i, at := range []*int64{&entry.At, &entry.Order[0], &entry.Order[1], &entry.Order[2]} {
 		if *at, err = number(also[2+i]); err != nil {
 			return err
 		}

@@ -66,6 +66,35 @@ func TestMissingEventsOfSeveralTablesAreInOrder(t *testing.T) {
 	}
 }
 
+// UUIDs of version 7 of one millisecond are in the order of all their bits, also
+// behind a time.
+func TestMissingEventsAreInTheOrderOfTheWholeKey(t *testing.T) {
+	for _, tables := range [][]string{{"outbox"}, {"outbox", "bills"}} {
+		p := newPublished(t)
+		p.exec(`DROP TABLE outbox CASCADE`)
+		p.Source.Tables = nil
+		var want []string
+		for _, table := range tables {
+			p.exec(`CREATE TABLE `+table+` (id uuid PRIMARY KEY, aggregatetype text DEFAULT 'order', aggregateid text DEFAULT 'k',
+				type text DEFAULT 'T', payload text, created_at timestamptz DEFAULT '2026-01-01')`, `ALTER PUBLICATION cdc_outbox ADD TABLE `+table)
+			p.Source.Tables = append(p.Source.Tables, pg.Table{Schema: "public", Name: table})
+		}
+		for _, tail := range []string{"8000-000000000001", "8000-000000000002", "bfff-ffffffffffff"} {
+			want = append(want, "0198b2c0-0000-7000-"+tail)
+		}
+		for _, n := range []int{1, 2, 0} {
+			p.exec(`INSERT INTO outbox (id) VALUES ('` + want[n] + `')`)
+		}
+		var got []string
+		for _, e := range p.look(AuditOptions{}).Events {
+			got = append(got, e.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d tables: %v, want %v", len(tables), got, want)
+		}
+	}
+}
+
 // A polled row without its mark is not in Kafka for all that is known, and the
 // order is that of the polls, however the marks moved the rows.
 func TestVerifyOfAPolledTable(t *testing.T) {

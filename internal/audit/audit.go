@@ -13,7 +13,7 @@ import (
 )
 
 // shares is the number of parts that ids are divided into. Of each set, one
-// part is in memory at a time: of 100 million rows, 45 MiB.
+// part is in memory at a time: of 100 million rows, 50 MiB.
 const shares = 128
 
 // Audit collects the rows of a table and the ids of records, and compares them.

@@ -41,7 +41,7 @@ func TestAgainstMaps(t *testing.T) {
 			if _, twice := rows[at]; twice {
 				continue
 			}
-			e := Entry{Key: KeyOf([]byte(at.id)), Order: [2]int64{r.Int64N(20) - 10, r.Int64N(3)}, At: r.Int64(),
+			e := Entry{Key: KeyOf([]byte(at.id)), Order: [3]int64{r.Int64N(20) - 10, r.Int64N(3), r.Int64N(3)}, At: r.Int64(),
 				Place: Place{r.Uint32(), r.Uint32(), uint16(r.IntN(1 << 16))}, Topic: at.topic}
 			rows[at] = e
 			must.OK(t, a.Row(&e))

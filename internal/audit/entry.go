@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // Entry is a row of an outbox.
 type Entry struct {
 	Key Key
 	// Order are the numbers that rows are ordered by, the first first.
-	Order [2]int64
+	Order [3]int64
 	// At is the time of the row in microseconds since 1970; NoTime for none.
 	At int64
 	Place
@@ -29,34 +30,36 @@ type Place struct {
 }
 
 // entryBytes is the size of an encoded Entry.
-const entryBytes = 16 + 8 + 8 + 8 + 4 + 4 + 2 + 2
+const entryBytes = 16 + 3*8 + 8 + 4 + 4 + 2 + 2
 
 func (e *Entry) encode(b []byte) {
 	copy(b, e.Key[:])
-	binary.LittleEndian.PutUint64(b[16:], uint64(e.Order[0]))
-	binary.LittleEndian.PutUint64(b[24:], uint64(e.Order[1]))
-	binary.LittleEndian.PutUint64(b[32:], uint64(e.At))
-	binary.LittleEndian.PutUint32(b[40:], e.Table)
-	binary.LittleEndian.PutUint32(b[44:], e.Block)
-	binary.LittleEndian.PutUint16(b[48:], e.Offset)
-	binary.LittleEndian.PutUint16(b[50:], e.Topic)
+	for i, n := range e.Order {
+		binary.LittleEndian.PutUint64(b[16+8*i:], uint64(n))
+	}
+	binary.LittleEndian.PutUint64(b[40:], uint64(e.At))
+	binary.LittleEndian.PutUint32(b[48:], e.Table)
+	binary.LittleEndian.PutUint32(b[52:], e.Block)
+	binary.LittleEndian.PutUint16(b[56:], e.Offset)
+	binary.LittleEndian.PutUint16(b[58:], e.Topic)
 }
 
 func decodeEntry(b []byte) (e Entry) {
 	e.Key = Key(b[:16])
-	e.Order[0] = int64(binary.LittleEndian.Uint64(b[16:]))
-	e.Order[1] = int64(binary.LittleEndian.Uint64(b[24:]))
-	e.At = int64(binary.LittleEndian.Uint64(b[32:]))
-	e.Table = binary.LittleEndian.Uint32(b[40:])
-	e.Block = binary.LittleEndian.Uint32(b[44:])
-	e.Offset = binary.LittleEndian.Uint16(b[48:])
-	e.Topic = binary.LittleEndian.Uint16(b[50:])
+	for i := range e.Order {
+		e.Order[i] = int64(binary.LittleEndian.Uint64(b[16+8*i:]))
+	}
+	e.At = int64(binary.LittleEndian.Uint64(b[40:]))
+	e.Table = binary.LittleEndian.Uint32(b[48:])
+	e.Block = binary.LittleEndian.Uint32(b[52:])
+	e.Offset = binary.LittleEndian.Uint16(b[56:])
+	e.Topic = binary.LittleEndian.Uint16(b[58:])
 	return e
 }
 
 // compare orders entries as they are published.
 func (e *Entry) compare(o *Entry) int {
-	return cmp.Or(cmp.Compare(e.Order[0], o.Order[0]), cmp.Compare(e.Order[1], o.Order[1]),
+	return cmp.Or(slices.Compare(e.Order[:], o.Order[:]),
 		cmp.Compare(e.Table, o.Table), cmp.Compare(e.Block, o.Block), cmp.Compare(e.Offset, o.Offset))
 }
 

@@ -17,7 +17,7 @@ import (
 type Order struct {
 	// Numbers are SQL expressions of int8 that rows are compared by, the first
 	// first; NULL comes before all others.
-	Numbers [2]string
+	Numbers [3]string
 	// By names them, for people.
 	By string
 	// Exact tells that they are in the order of the commits.
@@ -37,11 +37,11 @@ func Micros(column string) string { return fmt.Sprintf(micros, pgsql.Name(column
 
 // ReadOrder returns the order of a table's rows: by the times of their commits,
 // where the server has them (track_commit_timestamp), by a primary key that grows,
-// by the column with their time ("" for none), or by their places. The first two
-// of these count. With several tables the time is before the key, which counts in
+// by the column with their time ("" for none), or by their places. A key counts
+// beside a time. With several tables the time is before the key, which counts in
 // its own table only.
 func ReadOrder(ctx context.Context, conn *pgx.Conn, table pg.Table, timeColumn string, several bool) (Order, error) {
-	o := Order{Numbers: [2]string{noNumber, noNumber}, By: "place in the table"}
+	o := Order{Numbers: [3]string{noNumber, noNumber, noNumber}, By: "place in the table"}
 	column, typ, err := growingKey(ctx, conn.PgConn(), table)
 	if err != nil {
 		return o, fmt.Errorf("read primary key of %s: %w", table, err)
@@ -51,28 +51,28 @@ func ReadOrder(ctx context.Context, conn *pgx.Conn, table pg.Table, timeColumn s
 		return o, fmt.Errorf("read track_commit_timestamp: %w", err)
 	}
 	if column != "" {
-		o.first(keyNumber(column, typ), "primary key "+column)
+		o.first("primary key "+column, keyNumbers(column, typ)...)
 	}
-	// Two numbers count: the key puts the events of a transaction in order, which
-	// have the same time.
+	// The key puts the events of a transaction in order, which have the same time.
 	if timeColumn != "" && (several && !tracked || column == "") {
-		o.first(Micros(timeColumn), "column "+timeColumn)
+		o.first("column "+timeColumn, Micros(timeColumn))
 	}
 	if tracked {
-		o.first("(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::int8", "time of the commit")
+		o.first("time of the commit", "(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::int8")
 		o.Exact = true
 	}
 	return o, nil
 }
 
-// first puts a number before the others, of which the last goes.
-func (o *Order) first(number, by string) {
+// first puts numbers before the others, of which the last go.
+func (o *Order) first(by string, numbers ...string) {
 	if o.Numbers[0] == noNumber {
 		o.By = by
 	} else {
 		o.By = by + ", then " + o.By
 	}
-	o.Numbers = [2]string{number, o.Numbers[0]}
+	copy(o.Numbers[len(numbers):], o.Numbers[:])
+	copy(o.Numbers[:], numbers)
 }
 
 // Prefer orders by the columns, as far as they are numbers or times, before
@@ -85,11 +85,11 @@ func (o *Order) Prefer(rel *pg.Relation, columns []string) {
 			}
 			switch c.Type {
 			case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
-				o.first(keyNumber(pgsql.Name(name), "int8"), "column "+name)
+				o.first("column "+name, keyNumbers(pgsql.Name(name), "int8")...)
 			case pgtype.TimestampOID, pgtype.TimestamptzOID:
-				o.first(Micros(name), "column "+name)
+				o.first("column "+name, Micros(name))
 			case pgtype.UUIDOID:
-				o.first(keyNumber(pgsql.Name(name), "uuid"), "column "+name)
+				o.first("column "+name, keyNumbers(pgsql.Name(name), "uuid")...)
 			default:
 				continue
 			}
@@ -98,11 +98,14 @@ func (o *Order) Prefer(rel *pg.Relation, columns []string) {
 	}
 }
 
-// keyNumber is the number of a quoted column of an integer or a UUID: of that, the
-// first 64 bits, which have the time and a version that keeps them positive.
-func keyNumber(column, typ string) string {
-	if typ == "uuid" {
-		return "('x' || substr(replace(" + column + "::text, '-', ''), 1, 16))::bit(64)::int8"
+// keyNumbers are those of a quoted column of an integer or a UUID: of that, the two
+// halves, with the first bit turned, as the numbers have a sign.
+func keyNumbers(column, typ string) []string {
+	if typ != "uuid" {
+		return []string{column + "::int8"}
 	}
-	return column + "::int8"
+	half := func(begin int) string {
+		return fmt.Sprintf("(('x' || substr(replace(%s::text, '-', ''), %d, 16))::bit(64) # x'8000000000000000')::int8", column, begin)
+	}
+	return []string{half(1), half(17)}
 }
