@@ -74,8 +74,8 @@ func prepareReplay(flags *flag.FlagSet) action {
 		switch {
 		case *name == "":
 			return failure.Configf("give it a name, for example --name monday", "replay needs a --name, under which a repetition goes on")
-		case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(*keys) == 0:
-			return failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id or --key")
+		case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(*keys) == 0 && o.xids.XIDs == (admin.XIDs{}):
+			return failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id, --key or --xid")
 		}
 		return audited(p, o, func(cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
 			opts.Keys = *keys
@@ -89,6 +89,7 @@ type auditFlags struct {
 	*adminFlags
 	since, until moment
 	ids, topics  texts
+	xids         xids
 	list         *uint
 	dir          *string
 	timeout      *time.Duration
@@ -104,6 +105,7 @@ func declareAudit(flags *flag.FlagSet) *auditFlags {
 	flags.Var(&o.since, "since", "only rows from this `TIME` on: 2026-11-01T00:00:00Z, or 24h for so long ago")
 	flags.Var(&o.until, "until", "only rows before this `TIME`")
 	flags.Var(&o.ids, "id", "only the row with this event `ID`; repeatable")
+	flags.Var(&o.xids, "xid", "only rows of the transaction `N`, of N-M, or from N- on, as in cdc-xid")
 	flags.Var(&o.topics, "topic", "look in this `TOPIC`, too, as after a change of route.topic; repeatable")
 	return o
 }
@@ -117,7 +119,7 @@ func (o *auditFlags) options(p *program) (admin.AuditOptions, error) {
 		return admin.AuditOptions{}, failure.Configf("give an earlier --since", "no row is from %s on and before %s", &o.since, &o.until)
 	}
 	return admin.AuditOptions{
-		Since: o.since.Time, Until: o.until.Time, IDs: o.ids, Topics: o.topics,
+		Since: o.since.Time, Until: o.until.Time, IDs: o.ids, XIDs: o.xids.XIDs, Topics: o.topics,
 		List: int(*o.list), Dir: *o.dir, Timeout: *o.timeout, Notes: p.stderr,
 	}, nil
 }
@@ -171,6 +173,18 @@ func (m *moment) String() string {
 	}
 	return m.Format(time.RFC3339)
 }
+
+// xids is a flag with numbers of transactions.
+type xids struct{ admin.XIDs }
+
+// Set implements flag.Value.
+func (x *xids) Set(text string) (err error) {
+	x.XIDs, err = admin.ParseXIDs(text)
+	return err
+}
+
+// String implements flag.Value.
+func (x *xids) String() string { return x.XIDs.String() }
 
 // texts is a flag that may be repeated.
 type texts []string

@@ -29,6 +29,8 @@ type AuditOptions struct {
 	Since, Until time.Time
 	// IDs and Keys are the ids and the keys of the only rows looked at; empty: all.
 	IDs, Keys []string
+	// XIDs are the transactions of the only rows looked at; zero: all.
+	XIDs XIDs
 	// Topics may have events beside those that rows are routed to.
 	Topics []string
 	// List is how many missing events are listed at most.
@@ -104,6 +106,7 @@ type auditor struct {
 	// themselves; see limits.
 	nameless, unrouted, waiting, twins int64
 	asked                              map[string]bool // ids that no row has had yet
+	xids                               XIDs            // full; zero: all
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error
@@ -172,6 +175,9 @@ func (a *auditor) open(ctx context.Context, cfg *config.Config) (err error) {
 	a.cluster = newCluster(cfg)
 	if err = a.cluster.connect(ctx); err != nil {
 		a.cluster = nil
+		return err
+	}
+	if err = a.fixXIDs(ctx); err != nil {
 		return err
 	}
 	if err = a.readTables(ctx); err != nil {
@@ -296,6 +302,9 @@ func (a *auditor) chosen(t *auditedTable) (and []string, err error) {
 			literals[i] = pgsql.Literal(text)
 		}
 		and = append(and, pgsql.Name(t.identity[i])+"::text IN ("+strings.Join(literals, ", ")+")")
+	}
+	if a.xids != (XIDs{}) {
+		and = append(and, a.xids.where())
 	}
 	for _, bound := range []struct {
 		at time.Time

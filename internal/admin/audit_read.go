@@ -232,6 +232,9 @@ func (a *auditor) rows(ctx context.Context) error {
 			return err
 		}
 	}
+	if a.xids != (XIDs{}) && a.read.Load()+a.nameless+a.unrouted == 0 {
+		return failure.Configf("a row written behind a SAVEPOINT has the number of the subtransaction, and an updated row that of the update: choose rows by --since and --until", "no row is of transaction %s", a.opts.XIDs)
+	}
 	if len(a.asked) > 0 {
 		return failure.Configf("write the id as `cdc-outbox tail --from-table` shows it, and take rows of any time",
 			"no row has the id %q", slices.Min(slices.Collect(maps.Keys(a.asked))))

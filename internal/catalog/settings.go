@@ -19,6 +19,11 @@ func InRecovery(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return readSetting[bool](ctx, conn, `SELECT pg_is_in_recovery()`)
 }
 
+// NextXID is the number of the next transaction, of 64 bits.
+func NextXID(ctx context.Context, conn *pgx.Conn) (uint64, error) {
+	return readSetting[uint64](ctx, conn, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::int8`)
+}
+
 // ReadOnly tells whether the session's transactions are read-only, on a standby
 // as well.
 func ReadOnly(ctx context.Context, conn *pgx.Conn) (bool, error) {
