@@ -6,11 +6,8 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
-
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/catchup"
@@ -20,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // AuditOptions say which rows are compared with Kafka, and how.
@@ -96,36 +94,27 @@ type auditor struct {
 	held    *catalog.HeldSnapshot
 	wait    *catchup.Wait // for the slot; nil where it cannot be read, or rows are polled
 	tables  []*auditedTable
-	leaves  map[uint32]*auditedTable // by the OID of the table that has the rows
+	rows    audit.Rows
 	ids     *audit.Audit
 	topics  *audit.Topics
-	read    atomic.Int64 // rows
-	notes   sync.Mutex   // guards opts.Notes
+	notes   sync.Mutex // guards opts.Notes
 	result  *Audit
-	// nameless, unrouted, waiting and twins count the rows that are unknown by
-	// themselves; see limits.
-	nameless, unrouted, waiting, twins int64
-	asked                              map[string]bool // ids that no row has had yet
-	xids                               XIDs            // full; zero: all
+	// waiting and twins count rows that are unknown by themselves; see limits.
+	waiting, twins int64
+	asked          map[string]bool // ids that no row has had yet
+	xids           XIDs            // full; zero: all
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error
-	group  int // how many rows are fetched at once, at most
 	// again is set where a record counts only if an earlier replay of the name made it.
 	again *replayed
 }
 
 // auditedTable is an outbox table.
 type auditedTable struct {
-	name     pg.Table
-	rel      *pg.Relation
-	charset  *pg.Charset
-	identity []string // columns: id, key and topic
-	order    catalog.Order
-	time     string   // the column with the time of a row; "" for none
-	zoned    bool     // the column has a zone
-	waits    string   // the condition of rows that wait for a poll; "" where rows are streamed
-	chosen   []string // the conditions of the rows that are looked at
+	*audit.Table
+	waits  string   // the condition of rows that wait for a poll; "" where rows are streamed
+	chosen []string // the conditions of the rows that are looked at
 }
 
 // where is the condition of the rows that are compared; "" for all.
@@ -140,7 +129,7 @@ func (t *auditedTable) where() string {
 // newAuditor connects for the verb, and finds what would end the comparison
 // later.
 func newAuditor(ctx context.Context, verb string, cfg *config.Config, opts AuditOptions) (*auditor, error) {
-	a := &auditor{verb: verb, opts: opts, group: mostGroup, leaves: make(map[uint32]*auditedTable), result: &Audit{
+	a := &auditor{verb: verb, opts: opts, rows: audit.Rows{Group: audit.MostGroup}, result: &Audit{
 		Since: opts.Since, Until: opts.Until, Topics: []MissingTopic{}, Events: []MissingEvent{}, Limits: []string{},
 		Order: map[string]string{},
 	}}
@@ -183,8 +172,14 @@ func (a *auditor) open(ctx context.Context, cfg *config.Config) (err error) {
 	if err = a.readTables(ctx); err != nil {
 		return err
 	}
-	a.ids, err = audit.New(a.opts.Dir)
-	return err
+	if a.ids, err = audit.New(a.opts.Dir); err != nil {
+		return err
+	}
+	a.rows.Conn, a.rows.Router, a.rows.Audit = a.conn, a.router, a.ids
+	if cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
+		a.rows.DeadLetters = cfg.Errors.DeadLetterTopic
+	}
+	return nil
 }
 
 func (a *auditor) close() {
@@ -202,12 +197,10 @@ func (a *auditor) close() {
 
 // readTables finds out how each table is read.
 func (a *auditor) readTables(ctx context.Context) error {
-	charset, err := catalog.ReadCharset(ctx, a.conn)
-	if err == nil && !a.polls() {
-		err = a.published(ctx)
-	}
-	if err != nil {
-		return err
+	if !a.polls() {
+		if err := a.published(ctx); err != nil {
+			return err
+		}
 	}
 	for _, name := range a.cfg.Source.Tables {
 		if err := a.mayRead(ctx, name, a.verb+" reads the rows"); err != nil {
@@ -217,10 +210,9 @@ func (a *auditor) readTables(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.charset = charset
 		a.tables = append(a.tables, t)
 		a.result.Tables = append(a.result.Tables, name.String())
-		a.result.Order[name.String()] = t.order.By
+		a.result.Order[name.String()] = t.Order.By
 	}
 	return nil
 }
@@ -235,7 +227,8 @@ func (a *auditor) published(ctx context.Context) error {
 }
 
 func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, error) {
-	t := &auditedTable{name: name}
+	t := &auditedTable{}
+	var rel *pg.Relation
 	var polled *poll.Table
 	if a.polls() {
 		var err error
@@ -245,46 +238,27 @@ func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, 
 		if len(polled.Marked()) == 0 {
 			return nil, failure.Configf("compare with the application's own data", "table %s keeps no published rows (source.poll.after_publish: delete), so nothing can be compared", name)
 		}
-		t.rel, t.waits = polled.Relation, polled.Condition()
+		rel, t.waits = polled.Relation, polled.Condition()
 	} else {
-		rel, ok, err := catalog.ReadSent(ctx, a.conn, name, a.cfg.Source.Publication)
+		sent, ok, err := catalog.ReadSent(ctx, a.conn, name, a.cfg.Source.Publication)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			return nil, catalog.Missing(ctx, a.conn, name)
 		}
-		t.rel = rel
-	}
-	if err := a.router.Bind(t.rel); err != nil {
-		return nil, err
+		rel = sent
 	}
 	var err error
-	if t.identity, err = a.router.IdentityColumns(t.rel); err != nil {
-		return nil, err
-	}
-	t.time, t.zoned = timeColumn(t.rel, a.cfg.Retention.Column, a.cfg.Event.Timestamp)
-	if t.order, err = catalog.ReadOrder(ctx, a.conn, name, t.time, len(a.cfg.Source.Tables) > 1); err != nil {
+	times := []string{a.cfg.Retention.Column, a.cfg.Event.Timestamp}
+	if t.Table, err = audit.ReadTable(ctx, a.conn, a.router, rel, times, len(a.cfg.Source.Tables) > 1); err != nil {
 		return nil, err
 	}
 	if polled != nil {
-		t.order.Prefer(t.rel, polled.Order.Columns)
+		t.Order.Prefer(t.Relation, polled.Order.Columns)
 	}
 	t.chosen, err = a.chosen(t)
 	return t, err
-}
-
-// timeColumn is the first of the columns that the table has with a time, and
-// whether the time has a zone.
-func timeColumn(rel *pg.Relation, names ...string) (name string, zoned bool) {
-	for _, name := range names {
-		for _, c := range rel.Columns {
-			if c.Name == name && (c.Type == pgtype.TimestamptzOID || c.Type == pgtype.TimestampOID) {
-				return name, c.Type == pgtype.TimestamptzOID
-			}
-		}
-	}
-	return "", true
 }
 
 // chosen are the conditions of the rows that are looked at. A row without a time
@@ -301,7 +275,7 @@ func (a *auditor) chosen(t *auditedTable) (and []string, err error) {
 			}
 			literals[i] = pgsql.Literal(text)
 		}
-		and = append(and, pgsql.Name(t.identity[i])+"::text IN ("+strings.Join(literals, ", ")+")")
+		and = append(and, pgsql.Name(t.Identity[i])+"::text IN ("+strings.Join(literals, ", ")+")")
 	}
 	if a.xids != (XIDs{}) {
 		and = append(and, a.xids.where())
@@ -313,11 +287,11 @@ func (a *auditor) chosen(t *auditedTable) (and []string, err error) {
 		if bound.at.IsZero() {
 			continue
 		}
-		if t.time == "" {
+		if t.Time == "" {
 			return nil, failure.Configf("leave out --since and --until, or name the column in retention.column",
-				"table %s has no column with the time of a row", t.name)
+				"table %s has no column with the time of a row", t.Name)
 		}
-		column := pgsql.Name(t.time)
+		column := pgsql.Name(t.Time)
 		and = append(and, "("+column+bound.is+"timestamptz "+pgsql.Literal(bound.at.UTC().Format(time.RFC3339Nano))+
 			" OR "+column+" IS NULL OR NOT isfinite("+column+"))")
 	}

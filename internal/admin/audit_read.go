@@ -2,11 +2,9 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +33,8 @@ func (a *auditor) compare(ctx context.Context) (err error) {
 	defer cancel(nil)
 	a.topics = audit.NewTopics(ctx, a.cluster.client, a.ids, a.readOptions(), a.everywhere()...)
 	defer a.tell()()
-	rowsErr := a.rows(a.topics.Context())
+	a.rows.Snapshot, a.rows.Topics = a.held.Name, a.topics
+	rowsErr := a.readRows(a.topics.Context())
 	ended := a.topics.Context().Err() != nil // by a topic's error, the cause of rowsErr
 	if rowsErr != nil {
 		cancel(rowsErr)
@@ -73,7 +72,7 @@ func (a *auditor) judge() error {
 			"topic %q is compacted, so nobody knows all that replay %q has published", compacted, a.again.name)
 	}
 	r := a.result
-	apart := a.nameless + a.unrouted + a.waiting
+	apart := a.rows.Nameless + a.rows.Unrouted + a.waiting
 	r.Rows, r.Found, r.Missing, r.Unknown = counts.Rows+apart, counts.Found, counts.Missing, counts.Unknown+apart
 	a.twins = counts.Twins
 	r.RowSum, r.FoundSum = counts.RowSum.String(), counts.FoundSum.String()
@@ -86,11 +85,11 @@ func (a *auditor) judge() error {
 
 // limits say what the table and the configuration hide.
 func (a *auditor) limits() (lines []string) {
-	if a.nameless > 0 {
-		lines = append(lines, fmt.Sprintf("%d rows have no event id, so no record can be told to be theirs", a.nameless))
+	if a.rows.Nameless > 0 {
+		lines = append(lines, fmt.Sprintf("%d rows have no event id, so no record can be told to be theirs", a.rows.Nameless))
 	}
-	if a.unrouted > 0 {
-		lines = append(lines, fmt.Sprintf("%d rows have no valid topic, so they are bad events", a.unrouted))
+	if a.rows.Unrouted > 0 {
+		lines = append(lines, fmt.Sprintf("%d rows have no valid topic, so they are bad events", a.rows.Unrouted))
 	}
 	if a.waiting > 0 {
 		lines = append(lines, fmt.Sprintf("%d rows are not marked as published: they wait for a poll, or their mark is NULL", a.waiting))
@@ -128,7 +127,7 @@ func (a *auditor) readOptions() audit.ReadOptions {
 // timed tells whether a record is never older than its row, but for the clocks. A
 // column without a zone may be of any.
 func (a *auditor) timed() bool {
-	return a.cfg.Event.Timestamp == "" && !slices.ContainsFunc(a.tables, func(t *auditedTable) bool { return !t.zoned })
+	return a.cfg.Event.Timestamp == "" && !slices.ContainsFunc(a.tables, func(t *auditedTable) bool { return !t.Zoned })
 }
 
 // allow is the remedy where brokers do not let a topic be read.
@@ -217,14 +216,10 @@ func (a *auditor) awaitSlot(ctx context.Context) error {
 	}
 }
 
-// rows reads the tables.
-func (a *auditor) rows(ctx context.Context) error {
+// readRows reads the tables.
+func (a *auditor) readRows(ctx context.Context) error {
 	for _, t := range a.tables {
-		err := catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
-			Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
-			Where: t.where(), AnyOrder: true, Only: t.identity,
-			Also: append([]string{"tableoid::oid", "ctid", t.micros()}, t.order.Numbers[:]...),
-		}, func(row *pg.Row, also [][]byte) error { return a.row(t, row, also) })
+		err := a.rows.Read(ctx, t.Table, t.where(), a.row)
 		if err == nil && t.waits != "" {
 			err = a.count(ctx, t)
 		}
@@ -232,7 +227,7 @@ func (a *auditor) rows(ctx context.Context) error {
 			return err
 		}
 	}
-	if a.xids != (XIDs{}) && a.read.Load()+a.nameless+a.unrouted == 0 {
+	if a.xids != (XIDs{}) && a.rows.Count()+a.rows.Nameless+a.rows.Unrouted == 0 {
 		return failure.Configf("a row written behind a SAVEPOINT has the number of the subtransaction, and an updated row that of the update: choose rows by --since and --until", "no row is of transaction %s", a.opts.XIDs)
 	}
 	if len(a.asked) > 0 {
@@ -246,8 +241,8 @@ func (a *auditor) rows(ctx context.Context) error {
 func (a *auditor) count(ctx context.Context, t *auditedTable) error {
 	where := append([]string{"(NOT (" + t.waits + ")) IS NOT TRUE"}, t.chosen...)
 	return catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
-		Name: a.held.Name, Table: t.name, Relation: t.rel, Charset: t.charset,
-		Where: strings.Join(where, " AND "), AnyOrder: true, Only: t.identity,
+		Name: a.held.Name, Table: t.Name, Relation: t.Relation, Charset: t.Charset,
+		Where: strings.Join(where, " AND "), AnyOrder: true, Only: t.Identity,
 	}, func(row *pg.Row, _ [][]byte) error {
 		ev, _ := a.router.Route(row) // a bad event has an id, too
 		delete(a.asked, string(ev.ID))
@@ -257,72 +252,13 @@ func (a *auditor) count(ctx context.Context, t *auditedTable) error {
 	})
 }
 
-// micros is the SQL expression of a row's time.
-func (t *auditedTable) micros() string {
-	if t.time == "" {
-		return "NULL::int8"
-	}
-	return catalog.Micros(t.time)
-}
-
 // row adds a row, whose other columns are not read.
-func (a *auditor) row(t *auditedTable, row *pg.Row, also [][]byte) error {
-	ev, routeErr := a.router.Route(row)
-	defer ev.Release()
-	delete(a.asked, string(ev.ID))
-	topic := ev.Record.Topic
-	if bad, ok := errors.AsType[*transform.BadEvent](routeErr); ok && (bad.Reason == transform.ReasonIllegalTopic || bad.Reason == transform.ReasonNullRoute) {
-		if a.cfg.Errors.OnBadEvent != transform.BadEventDeadLetter {
-			a.unrouted++
-			return nil
-		}
-		topic = a.cfg.Errors.DeadLetterTopic // where else it could be
+func (a *auditor) row(row *audit.Row) error {
+	delete(a.asked, string(row.Event.ID))
+	if a.again != nil && row.Topic != "" {
+		row.Topic = a.again.topic(row.Topic)
 	}
-	if a.again != nil {
-		topic = a.again.topic(topic)
-	}
-	if ev.ID == nil {
-		a.nameless++
-		return nil
-	}
-	entry := audit.Entry{Key: audit.KeyOf(ev.ID)}
-	var err error
-	if entry.Place, err = place(also[0], also[1]); err != nil {
-		return err
-	}
-	for i, at := range []*int64{&entry.At, &entry.Order[0], &entry.Order[1], &entry.Order[2]} {
-		if *at, err = number(also[2+i]); err != nil {
-			return err
-		}
-	}
-	if entry.Topic, err = a.topics.Index(topic); err != nil {
-		return err
-	}
-	if a.leaves[entry.Table] == nil {
-		a.leaves[entry.Table] = t
-	}
-	a.read.Add(1)
-	return a.ids.Row(&entry)
-}
-
-// number reads an int8; NULL is before all others.
-func number(text []byte) (int64, error) {
-	if text == nil {
-		return audit.NoTime, nil
-	}
-	return strconv.ParseInt(string(text), 10, 64)
-}
-
-// place reads tableoid and ctid, as (block,offset).
-func place(table, ctid []byte) (p audit.Place, err error) {
-	block, offset, ok := strings.Cut(strings.Trim(string(ctid), "()"), ",")
-	t, tableErr := strconv.ParseUint(string(table), 10, 32)
-	b, blockErr := strconv.ParseUint(block, 10, 32)
-	o, offsetErr := strconv.ParseUint(offset, 10, 16)
-	if err := errors.Join(tableErr, blockErr, offsetErr); err != nil || !ok {
-		return p, fmt.Errorf("read the place of a row: %q: %w", ctid, err)
-	}
-	return audit.Place{Table: uint32(t), Block: uint32(b), Offset: uint16(o)}, nil
+	return a.rows.Add(row)
 }
 
 // tellEvery is the time between two lines about the progress.
@@ -344,7 +280,7 @@ func (a *auditor) tell() (stop func()) {
 			case <-ticks.C:
 				records, ahead := a.topics.Progress()
 				a.note(fmt.Sprintf("%s: read %d rows and %d records; %d records of the topics are ahead",
-					time.Since(began).Round(time.Second), a.read.Load(), records, ahead))
+					time.Since(began).Round(time.Second), a.rows.Count(), records, ahead))
 			}
 		}
 	}()

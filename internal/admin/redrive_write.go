@@ -132,11 +132,11 @@ func inTransaction(ctx context.Context, out *sink.Transactions, events []*transf
 }
 
 // groups calls use with the publishable letters, in order, in groups with a key once
-// and, but for a single letter, groupBytes. A letter that use refuses holds back the
+// and, but for a single letter, audit.GroupBytes. A letter that use refuses holds back the
 // rest of its key.
 func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen, []*kgo.Record) error) error {
 	pages := r.pages()
-	most := mostGroup
+	most := audit.MostGroup
 	if r.opts.Rate > 0 {
 		most = min(most, r.opts.Rate)
 	}
@@ -184,7 +184,7 @@ func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen
 			return err
 		}
 		size := len(rec.Key) + len(rec.Value)
-		if len(group) >= most || len(group) > 0 && bytes+size > groupBytes {
+		if len(group) >= most || len(group) > 0 && bytes+size > audit.GroupBytes {
 			if err := flush(); err != nil {
 				return err
 			}

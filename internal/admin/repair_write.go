@@ -36,7 +36,7 @@ func (r *repair) write(ctx context.Context) error {
 		return err
 	}
 	defer closeSink()
-	return r.groups(ctx, func(_ []audit.Entry, items []delivery.Item) error {
+	return r.rows.Missing(ctx, func(_ []audit.Entry, items []delivery.Item) error {
 		for _, it := range items {
 			it.Event.SetMark(r.header, r.mark)
 			if r.again != nil {

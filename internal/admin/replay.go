@@ -41,7 +41,7 @@ func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*Repai
 	a.result.replay = opts.Name
 	a.again = &replayed{name: opts.Name, to: opts.To}
 	if opts.Rate > 0 {
-		a.group = min(a.group, opts.Rate) // so that a second has no more
+		a.rows.Group = min(a.rows.Group, opts.Rate) // so that a second has no more
 	}
 	r := &repair{auditor: a, header: transform.HeaderReplay, mark: []byte(opts.Name), rate: opts.Rate}
 	return r.run(ctx, opts.Publish)
