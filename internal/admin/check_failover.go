@@ -28,7 +28,7 @@ func (d *doctor) failover(ctx context.Context) {
 		d.followers(ctx)
 	}
 	if d.slot != nil && d.server.Major() >= 17 && !d.slot.Failover && !slices.ContainsFunc(list, catalog.Candidate.Ready) {
-		d.warn(name, catalog.MakeFailoverSlot(*d.slot), "slot %q is no failover slot: no standby has a copy of it, and after a failover the connector ends with exit code 3", d.slot.Name)
+		d.notFailover(name)
 	}
 	for _, c := range list {
 		outcome := OK
@@ -37,6 +37,15 @@ func (d *doctor) failover(ctx context.Context) {
 		}
 		d.add(name, outcome, c.String(), c.Remedy)
 	}
+}
+
+// notFailover reports a slot without copies.
+func (d *doctor) notFailover(name string) {
+	if d.cfg.Source.Failover == config.FailoverAlways {
+		d.ok(name, "slot %q is no failover slot yet; the next start of run makes it one", d.slot.Name)
+		return
+	}
+	d.warn(name, catalog.MakeFailoverSlot(*d.slot), "slot %q is no failover slot: no standby has a copy of it, and after a failover the connector ends with exit code 3", d.slot.Name)
 }
 
 // readCandidates looks at the servers in the configuration; a single server has

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
@@ -19,11 +21,15 @@ func (d *doctor) awaitedStandbys(ctx context.Context) {
 		return
 	}
 	wait, err := catalog.ReadStandbySlots(ctx, d.conn)
+	if err == nil && wait.Away() != "" {
+		err = awaited(wait)
+	}
+	if err == nil && d.slot != nil {
+		err = heldBack(ctx, d.conn, *d.slot)
+	}
 	switch {
 	case err != nil:
 		d.fail(name, err)
-	case wait.Away() != "":
-		d.fail(name, awaited(wait))
 	case len(wait.Slots) > 0:
 		d.ok(name, "each of %d is read by its standby", len(wait.Slots))
 	}
@@ -41,11 +47,30 @@ func awaitedNow(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	if slot.Creating() {
 		return beingCreated(ctx, conn, slot)
 	}
+	return heldBack(ctx, conn, slot)
+}
+
+// betweenStandbyLooks is the time for a standby to come on.
+const betweenStandbyLooks = time.Second
+
+// heldBack is the error of a slot waiting for a standby that is absent, or stands
+// still; nil for any other. A standby in sync is often waited for, for a moment.
+func heldBack(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error {
 	wait, err := catalog.ReadStandbyWait(ctx, conn, slot)
-	if err != nil || !wait.Waiting || wait.Away() == "" {
+	if err != nil || !wait.Waiting {
 		return err
 	}
-	return awaited(wait)
+	if wait.Away() != "" {
+		return awaited(wait)
+	}
+	if err := backoff.Sleep(ctx, betweenStandbyLooks); err != nil {
+		return err
+	}
+	again, err := catalog.ReadStandbyWait(ctx, conn, slot)
+	if err != nil || !again.Same(wait) {
+		return err
+	}
+	return awaited(again)
 }
 
 // pendingRestart looks for settings due at the server's next start: with some

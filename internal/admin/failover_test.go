@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -80,6 +81,9 @@ func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
 	f := newFixture(t, pgtest.Start(t, pgtest.Since(t, 17)).NewDatabase(t))
 	f.setup()
 	f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
+	f.Source.Failover = config.FailoverAlways
+	f.wantFailover(OK, "the next start of run makes it one")
+	f.Source.Failover = config.FailoverNew
 	got := f.wantFailover(Warn, "no failover slot")
 	_, command, _ := strings.Cut(got.Remedy, "-c '")
 	repl := must.Get(catalog.ConnectReplication(f.ctx(), f.Source.URL.Reveal()))(t)

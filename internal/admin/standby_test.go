@@ -30,6 +30,21 @@ func TestCheckAndStatusNameAStandbyThatIsAway(t *testing.T) {
 	must.Contain(t, text(t, r), "events do not get through", `slot "first" is read by no standby`, "-> start the standby")
 }
 
+// A standby that is connected, and takes no log, as with a full disk.
+func TestCheckAndStatusNameAStandbyThatStandsStill(t *testing.T) {
+	pair := pgtest.StartPair(t)
+	f := newFixture(t, pair.Primary.NewDatabase(t))
+	f.setup()
+	f.save()
+	f.hold()
+	f.wantCheck("postgresql.synchronized_standby_slots", OK, "each of 1 is read by its standby")
+	pgtest.Freeze(t, pair.Standby.URL("postgres"), `backend_type = 'walreceiver'`)
+	f.insert("order", "1", "{}")
+	pgtest.Await(t, f.conn, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'WaitForStandbyConfirmation')`)
+	f.wantCheck("postgresql.synchronized_standby_slots", Fail, "PostgreSQL waits until the standbys")
+	must.Contain(t, text(t, Status(f.ctx(), f.Config)), "events do not get through", "bytes behind", "-> find out what holds up the standby")
+}
+
 // A promoted standby's slots keep the mark of a copy, without a meaning there.
 func TestCheckAfterAFailover(t *testing.T) {
 	pair := pgtest.StartPair(t)

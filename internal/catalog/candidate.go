@@ -154,7 +154,7 @@ func (p original) copied(s standing) Candidate {
 		c.State, c.Text = CandidateInvalidated, fmt.Sprintf("has a copy of the slot that is invalidated (%s)", lost)
 		c.Remedy = "wait until the server makes a new one" + askTheServer
 	case s.slot.Temporary:
-		c.State, c.Text = CandidateTemporary, "has a copy of the slot that is temporary, and gone after a promotion, until the slot moves on"
+		c.State, c.Text = CandidateTemporary, "has a copy of the slot that is temporary, and gone after a promotion, until the slot moves on"+s.skipped()
 		c.Remedy = "let the connector run; on an idle primary: SELECT pg_log_standby_snapshot();"
 	case hindrance != "":
 		c.State, c.Text, c.Remedy = CandidateStale, "has a copy of the slot, "+behind+", that is not moved on: "+hindrance, remedy
@@ -163,9 +163,19 @@ func (p original) copied(s standing) Candidate {
 		c.Remedy = "on that server: SELECT pg_create_physical_replication_slot(" + pgsql.Literal(s.awaited[0]) + ", true); for the standby that will read it; " +
 			"or name the slots that it has: ALTER SYSTEM SET synchronized_standby_slots = '…'; SELECT pg_reload_conf();"
 	default:
-		c.State, c.Text = CandidateReady, "has a copy of the slot, "+behind
+		c.State, c.Text = CandidateReady, "has a copy of the slot, "+behind+s.skipped()
 	}
 	return c
+}
+
+// skipped says why the last synchronisation left the copy as it was (19); "" if
+// it did not.
+func (s standing) skipped() string {
+	switch s.slot.SyncSkipped {
+	case "", "none":
+		return ""
+	}
+	return "; its last synchronisation was skipped: " + s.slot.SyncSkipped
 }
 
 // behind notes the distance of the server's slot, and says it.
@@ -223,5 +233,5 @@ func (p original) hindrance(s standing) (text, remedy string) {
 
 // MakeFailoverSlot makes a slot a slot for standbys to copy.
 func MakeFailoverSlot(slot Slot) string {
-	return "while nobody reads it: psql 'dbname=" + slot.Database + " replication=database' -c 'ALTER_REPLICATION_SLOT " + pgsql.Name(slot.Name) + " (FAILOVER true)'"
+	return "set source.failover to always, and restart the connector; or, while nobody reads the slot: psql 'dbname=" + slot.Database + " replication=database' -c '" + alterFailover(slot.Name) + "'"
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pglogrepl"
@@ -191,6 +192,29 @@ func createSlotCommand(name string, version int, opts SlotOptions) string {
 		return sql + " EXPORT_SNAPSHOT"
 	}
 	return sql + " NOEXPORT_SNAPSHOT"
+}
+
+// FailoverSlots is the first major version with failover slots.
+const FailoverSlots = 17
+
+// alterPatience bounds an ALTER_REPLICATION_SLOT, which would wait for the end
+// of another reader.
+const alterPatience = 5 * time.Second
+
+// AlterFailover makes an existing slot of PostgreSQL 17 a failover slot, on a
+// replication connection. Nobody may read the slot meanwhile. An error closes
+// the connection, or leaves it usable.
+func AlterFailover(ctx context.Context, conn *pgconn.PgConn, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, alterPatience)
+	defer cancel()
+	if _, err := conn.Exec(ctx, alterFailover(name)).ReadAll(); err != nil {
+		return fmt.Errorf("make slot %q a failover slot: %w", name, classifySlotError(err))
+	}
+	return nil
+}
+
+func alterFailover(name string) string {
+	return "ALTER_REPLICATION_SLOT " + pgsql.Name(name) + " (FAILOVER true)"
 }
 
 // DropSlot drops a slot nobody is using.

@@ -82,6 +82,9 @@ type Source struct {
 	// Snapshot is SnapshotNever or SnapshotInitial: whether the rows in the table
 	// when the slot is created are published too.
 	Snapshot string `yaml:"snapshot"`
+	// Failover is FailoverNew or FailoverAlways: which slots standbys of
+	// PostgreSQL 17 copy, the slots made by the connector or also an existing one.
+	Failover string `yaml:"failover"`
 	// StatusInterval is the longest time between two standby status updates.
 	// StatusInterval must be well below the server's wal_sender_timeout.
 	StatusInterval time.Duration `yaml:"status_interval"`
@@ -91,7 +94,7 @@ type Source struct {
 	Poll            poll.Options  `yaml:"poll"`
 }
 
-// Values of Source.Mode and Source.Snapshot.
+// Values of Source.Mode, Source.Snapshot and Source.Failover.
 const (
 	ModeWAL     = "wal"
 	ModeMessage = "message"
@@ -99,6 +102,9 @@ const (
 
 	SnapshotNever   = "never"
 	SnapshotInitial = "initial"
+
+	FailoverNew    = "new"
+	FailoverAlways = "always"
 )
 
 // Sink is the destination of records: exactly one member is set.
@@ -137,6 +143,7 @@ func Default() Config {
 			Mode:            ModeWAL,
 			MessagePrefix:   "outbox",
 			Snapshot:        SnapshotNever,
+			Failover:        FailoverNew,
 			StatusInterval:  time.Second,
 			LivenessTimeout: time.Minute,
 			Poll:            poll.DefaultOptions(),

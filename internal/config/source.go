@@ -48,6 +48,7 @@ func (l *loader) validateSource(report setting.Report) {
 		l.report("source.message_prefix", "is not a legal prefix", "use 1 to 48 printable ASCII characters without spaces")
 	}
 	report.OneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
+	report.OneOf("source.failover", s.Failover, FailoverNew, FailoverAlways)
 	report.Between("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
 	report.Between("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
 	if s.LivenessTimeout <= s.StatusInterval {

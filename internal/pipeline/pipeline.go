@@ -143,6 +143,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		Slot:             p.cfg.Source.Slot,
 		Publication:      p.cfg.Source.Publication,
 		Create:           p.cfg.Source.Create,
+		Failover:         p.cfg.Source.Failover == config.FailoverAlways,
 		Messages:         p.cfg.Source.Mode == config.ModeMessage,
 		Prefix:           p.cfg.Source.MessagePrefix,
 		Snapshot:         p.cfg.Source.Snapshot == config.SnapshotInitial,

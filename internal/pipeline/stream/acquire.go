@@ -164,8 +164,28 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	if err := s.recallCut(&h); err != nil {
 		return h, err
 	}
+	if err := s.makeFailover(ctx, sql, repl, seen.Slot); err != nil {
+		return h, err
+	}
 	err = s.open(ctx, repl, &h)
 	return h, err
+}
+
+// makeFailover makes a slot of another program, or from before an upgrade, a
+// failover slot, if so configured. Servers before 17 have none.
+func (s *source) makeFailover(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, slot catalog.Slot) error {
+	if !s.opts.Failover || slot.Failover {
+		return nil
+	}
+	server, err := catalog.ReadServer(ctx, sql)
+	if err != nil || server.Major() < catalog.FailoverSlots {
+		return err
+	}
+	if err := catalog.AlterFailover(ctx, repl, slot.Name); err != nil {
+		return err
+	}
+	s.log.Info("made the slot a failover slot (source.failover: always); standbys copy it from now on", zap.String("slot", slot.Name))
+	return nil
 }
 
 // find looks at the slot, then at the checkpoint, and creates the slot where neither exists.

@@ -20,6 +20,8 @@ type Options struct {
 	// Create makes the first start create everything missing of slot and
 	// publication.
 	Create bool
+	// Failover makes an existing slot a failover slot, too.
+	Failover bool
 	// Messages makes logical messages with Prefix events, too.
 	Messages bool
 	Prefix   string

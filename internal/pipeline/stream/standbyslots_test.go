@@ -46,3 +46,33 @@ func TestStreamWaitsForAStandbyThatIsAway(t *testing.T) {
 	eventually(t, "readiness", i.ready)
 	d.finish(i)
 }
+
+// A slot of another program, or from before an upgrade, is no failover slot. It is
+// made one before it is read, if so configured; before PostgreSQL 17 nothing is.
+func TestExistingSlotIsMadeAFailoverSlot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		server func(*testing.T) *pgtest.Server
+		always bool
+		want   string
+	}{
+		"as configured":     {func(t *testing.T) *pgtest.Server { return pgtest.Start(t, pgtest.Since(t, 17)) }, true, "true"},
+		"not by default":    {func(t *testing.T) *pgtest.Server { return pgtest.Start(t, pgtest.Since(t, 17)) }, false, "false"},
+		"nor on any server": {func(t *testing.T) *pgtest.Server { return pgtest.Shared(t) }, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, c.server(t).NewDatabase(t))
+			d.opts.Failover = c.always
+			d.exec("CREATE PUBLICATION cdc_outbox FOR TABLE outbox")
+			d.exec("SELECT pg_create_logical_replication_slot('" + d.opts.Slot + "', 'pgoutput')")
+			i := d.run().streams()
+			got := d.text("SELECT coalesce(to_jsonb(s)->>'failover', '') FROM pg_replication_slots s WHERE slot_name = '" + d.opts.Slot + "'")
+			if c.want != "" && got != c.want || c.want == "" && got == "" && len(i.logs.FilterMessageSnippet("made the slot a failover slot").All()) > 0 {
+				t.Errorf("failover is %q, want %q", got, c.want)
+			}
+			d.publish(3, 1)
+			d.finish(i)
+		})
+	}
+}
