@@ -132,6 +132,25 @@ func decided[R interface {
 	return errors.Join(err, p.show(r, asJSON))
 }
 
+// reported is the action of a verb about one pipeline that shows a report.
+func reported[O any, R interface {
+	comparable
+	report
+}](f *adminFlags, options func(*program) (O, error), do func(context.Context, *config.Config, O) (R, error)) action {
+	return func(ctx context.Context, p *program) error {
+		opts, err := options(p)
+		if err != nil {
+			return err
+		}
+		cfg, err := f.loadOne(p)
+		if err != nil {
+			return err
+		}
+		r, err := do(ctx, cfg, opts)
+		return decided(p, *f.asJSON, r, err)
+	}
+}
+
 // printScripts prints the SQL of each pipeline, under a heading: only the
 // configuration says which database the SQL is for.
 func printScripts(p *program, o setupFlags, opts admin.SetupOptions) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -25,7 +24,7 @@ func lettersListVerb() verb {
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareLetters(flags)
 			o.declareChoice(flags)
-			return lettersOf(o, admin.ListDeadLetters)
+			return reported(o.adminFlags, o.options, admin.ListDeadLetters)
 		},
 	}
 }
@@ -38,7 +37,7 @@ func lettersShowVerb() verb {
 		Example: "cdc-outbox dead-letters show -c cdc-outbox.yaml --partition 0 --offset 17",
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareLetters(flags)
-			show := lettersOf(o, admin.ShowDeadLetter)
+			show := reported(o.adminFlags, o.options, admin.ShowDeadLetter)
 			return func(ctx context.Context, p *program) error {
 				if *o.partition == -1 && *o.offset == -1 {
 					return failure.Configf("take the numbers from `cdc-outbox dead-letters list`", "dead-letters show needs --partition and --offset")
@@ -71,19 +70,20 @@ func prepareRedrive(flags *flag.FlagSet) action {
 	uncertain := flags.Bool("uncertain", false, "also letters whose record may have been published, and deleted or compacted since")
 	rate := flags.Uint("rate", 0, "publish at most `N` letters a second; 0 means no limit")
 	publish := flags.Bool("publish", false, "publish the letters; otherwise only list them")
-	return func(ctx context.Context, p *program) error {
+	options := func(p *program) (opts admin.RedriveOptions, err error) {
 		chosen := !o.since.IsZero() || len(o.reasons)+len(o.topics)+len(o.ids) > 0 || *o.partition != -1 || *o.offset != -1
 		switch {
 		case *all && chosen:
-			return failure.Configf("leave out --all", "--all is of no use beside flags that choose letters")
+			return opts, failure.Configf("leave out --all", "--all is of no use beside flags that choose letters")
 		case !*all && !chosen:
-			return failure.Configf("for all letters: --all", "dead-letters redrive needs --id, --reason, --topic, --since, --partition and --offset, or --all")
+			return opts, failure.Configf("for all letters: --all", "dead-letters redrive needs --id, --reason, --topic, --since, --partition and --offset, or --all")
 		}
-		return lettersOf(o, func(ctx context.Context, cfg *config.Config, opts admin.LetterOptions) (*admin.Redriven, error) {
-			opts.IDs = o.ids
-			return admin.Redrive(ctx, cfg, admin.RedriveOptions{LetterOptions: opts, Uncertain: *uncertain, Rate: int(min(*rate, math.MaxInt32)), Publish: *publish})
-		})(ctx, p)
+		opts = admin.RedriveOptions{Uncertain: *uncertain, Rate: int(min(*rate, math.MaxInt32)), Publish: *publish}
+		opts.LetterOptions, err = o.options(p)
+		opts.IDs = o.ids
+		return opts, err
 	}
+	return reported(o.adminFlags, options, admin.Redrive)
 }
 
 // letterFlags are the flags of the verbs about dead letters.
@@ -140,23 +140,4 @@ func (o *letterFlags) options(p *program) (admin.LetterOptions, error) {
 	}
 	opts.At = &admin.LetterPlace{Partition: int32(*o.partition), Offset: *o.offset}
 	return opts, nil
-}
-
-// lettersOf is the action of a verb about the dead letters of a pipeline.
-func lettersOf[R interface {
-	comparable
-	report
-}](o *letterFlags, look func(context.Context, *config.Config, admin.LetterOptions) (R, error)) action {
-	return func(ctx context.Context, p *program) error {
-		opts, err := o.options(p)
-		if err != nil {
-			return err
-		}
-		cfg, err := o.loadOne(p)
-		if err != nil {
-			return err
-		}
-		r, err := look(ctx, cfg, opts)
-		return decided(p, *o.asJSON, r, err)
-	}
 }

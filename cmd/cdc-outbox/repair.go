@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"math"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
@@ -22,11 +23,9 @@ func repairVerb() verb {
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareAudit(flags)
 			publish := flags.Bool("publish", false, "publish the missing events; otherwise only list them")
-			return func(ctx context.Context, p *program) error {
-				return audited(p, o, func(cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
-					return admin.Repair(ctx, cfg, opts, *publish)
-				})
-			}
+			return reported(o.adminFlags, o.options, func(ctx context.Context, cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
+				return admin.Repair(ctx, cfg, opts, *publish)
+			})
 		},
 	}
 }
@@ -40,11 +39,7 @@ func verifyVerb() verb {
 		Example: "cdc-outbox verify -c cdc-outbox.yaml --since 24h",
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareAudit(flags)
-			return func(ctx context.Context, p *program) error {
-				return audited(p, o, func(cfg *config.Config, opts admin.AuditOptions) (*admin.Audit, error) {
-					return admin.Verify(ctx, cfg, opts)
-				})
-			}
+			return reported(o.adminFlags, o.options, admin.Verify)
 		},
 	}
 }
@@ -70,18 +65,20 @@ func prepareReplay(flags *flag.FlagSet) action {
 	to := flags.String("to", "", "publish all to this `TOPIC`; otherwise each to its own")
 	rate := flags.Uint("rate", 0, "publish at most `N` events a second; 0 means no limit")
 	publish := flags.Bool("publish", false, "publish the events; otherwise only list them")
-	return func(ctx context.Context, p *program) error {
+	options := func(p *program) (admin.ReplayOptions, error) {
+		opts := admin.ReplayOptions{Name: *name, To: *to, Rate: int(min(*rate, math.MaxInt32)), Publish: *publish}
 		switch {
 		case *name == "":
-			return failure.Configf("give it a name, for example --name monday", "replay needs a --name, under which a repetition goes on")
+			return opts, failure.Configf("give it a name, for example --name monday", "replay needs a --name, under which a repetition goes on")
 		case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(*keys) == 0 && o.xids.XIDs == (admin.XIDs{}):
-			return failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id, --key or --xid")
+			return opts, failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id, --key or --xid")
 		}
-		return audited(p, o, func(cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
-			opts.Keys = *keys
-			return admin.Replay(ctx, cfg, admin.ReplayOptions{AuditOptions: opts, Name: *name, To: *to, Rate: int(*rate), Publish: *publish})
-		})
+		var err error
+		opts.AuditOptions, err = o.options(p)
+		opts.Keys = *keys
+		return opts, err
 	}
+	return reported(o.adminFlags, options, admin.Replay)
 }
 
 // auditFlags are the flags of the verbs that compare the outbox with Kafka.
@@ -122,23 +119,6 @@ func (o *auditFlags) options(p *program) (admin.AuditOptions, error) {
 		Since: o.since.Time, Until: o.until.Time, IDs: o.ids, XIDs: o.xids.XIDs, Topics: o.topics,
 		List: int(*o.list), Dir: *o.dir, Timeout: *o.timeout, Notes: p.stderr,
 	}, nil
-}
-
-// audited runs an audit and shows its report.
-func audited[R interface {
-	comparable
-	report
-}](p *program, o *auditFlags, look func(*config.Config, admin.AuditOptions) (R, error)) error {
-	cfg, err := o.loadOne(p)
-	if err != nil {
-		return err
-	}
-	opts, err := o.options(p)
-	if err != nil {
-		return err
-	}
-	r, err := look(cfg, opts)
-	return decided(p, *o.asJSON, r, err)
 }
 
 // usable refuses a timeout that is over, and a time still to come.

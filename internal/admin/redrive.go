@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // RedriveOptions are the choices of Redrive.
@@ -65,6 +66,7 @@ type redrive struct {
 	opts   RedriveOptions
 	places map[int32][]chosen // by partition, in order
 	topics []string           // by chosen.topic
+	out    *writer
 	report *Redriven
 }
 
@@ -85,6 +87,13 @@ func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Red
 			return nil, err
 		}
 		defer unlock()
+		r.out, err = openWriter(ctx, cfg, writerOptions{
+			suffix: redriveSuffix, policy: transform.BadEventSkip, metrics: uncounted{}, rate: opts.Rate, within: opts.Timeout, note: r.note,
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer r.out.close()
 	}
 	if err := r.choose(ctx); err != nil {
 		return nil, err
@@ -105,8 +114,7 @@ func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Red
 	return r.report, r.report.err()
 }
 
-// lock refuses a second redrive that publishes: both would publish the same. It ends
-// what an earlier one, left for dead, may still have on its way.
+// lock refuses a second redrive that publishes: both would publish the same.
 func (r *redrive) lock(ctx context.Context) (unlock func(), err error) {
 	s, err := open(ctx, r.cfg)
 	if err == nil {
@@ -114,9 +122,6 @@ func (r *redrive) lock(ctx context.Context) (unlock func(), err error) {
 	}
 	if err == nil {
 		err = s.alone(ctx, redriveVerb)
-	}
-	if err == nil {
-		err = fence(ctx, r.cfg, redriveSuffix)
 	}
 	if err != nil {
 		if s != nil {

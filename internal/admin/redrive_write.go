@@ -8,41 +8,26 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// refusals are the events of a group that can never be written.
-type refusals map[*transform.Event]*transform.BadEvent
-
 // write publishes the letters. Each group has a key once, so that the rest of a
 // refused letter's key can wait.
 func (r *redrive) write(ctx context.Context, order []chosen) error {
-	if r.report.ToPublish == 0 {
-		return nil
-	}
-	deliver, closeSink, err := r.sink(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeSink()
 	return r.groups(ctx, order, func(group []*chosen, records []*kgo.Record) error {
-		events := make([]*transform.Event, len(records))
+		items := make([]delivery.Item, len(records))
 		for i, rec := range records {
-			events[i] = r.original(rec)
+			ev := r.original(rec)
+			items[i] = delivery.Item{Event: ev, Size: ev.Size()}
 		}
-		var bad refusals
-		err := paced(ctx, len(events), r.opts.Rate, r.opts.Timeout, func(ctx context.Context) (err error) {
-			bad, err = deliver(ctx, events)
-			return err
-		})
-		if err != nil {
+		if err := r.out.write(ctx, items); err != nil {
 			return err
 		}
-		for i, ev := range events {
-			if why := bad[ev]; why != nil {
-				r.refusedAgain(group[i], records[i], why)
+		for i := range items {
+			if bad := items[i].Bad; bad != nil {
+				r.refusedAgain(group[i], records[i], bad)
 				continue
 			}
 			r.report.Published++
@@ -76,59 +61,6 @@ func (r *redrive) original(rec *kgo.Record) *transform.Event {
 	}
 	ev.SetMark(transform.HeaderRedrive, []byte(LetterPlace{rec.Partition, rec.Offset}.String()))
 	return ev
-}
-
-// sink opens what the events are written by: with exactly_once in transactions of an
-// id of its own, so that a redrive that was left for dead cannot write any more.
-func (r *redrive) sink(ctx context.Context) (deliver func(context.Context, []*transform.Event) (refusals, error), closeSink func(), err error) {
-	observer := sink.WithObserver(waits{sink.Unobserved, r.cfg, r.note})
-	if wiring.ExactlyOnce(r.cfg) {
-		out, err := claimed(ctx, r.cfg, redriveSuffix, observer)
-		if err != nil {
-			return nil, nil, err
-		}
-		return func(ctx context.Context, events []*transform.Event) (refusals, error) {
-			return inTransaction(ctx, out, events)
-		}, out.Close, nil
-	}
-	out, err := sink.NewKafka(*r.cfg.Sink.Kafka, observer)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(ctx context.Context, events []*transform.Event) (refusals, error) {
-		bad := make(refusals)
-		err := out.Deliver(ctx, events, func(_ context.Context, ev *transform.Event, why *transform.BadEvent) error {
-			bad[ev] = why
-			return nil
-		})
-		return bad, err
-	}, out.Close, nil
-}
-
-// inTransaction writes the events in a transaction, without those refused.
-func inTransaction(ctx context.Context, out *sink.Transactions, events []*transform.Event) (refusals, error) {
-	bad := make(refusals)
-	for {
-		var entries []sink.Entry
-		for _, ev := range events {
-			if bad[ev] == nil {
-				entries = append(entries, sink.Entry{Event: ev})
-			}
-		}
-		if len(entries) == 0 {
-			return bad, nil
-		}
-		if err := out.Await(ctx, entries, func() error { return nil }); err != nil {
-			return nil, err
-		}
-		found, err := out.Transact(ctx, entries, nil)
-		if err != nil || len(found) == 0 {
-			return bad, err
-		}
-		for _, f := range found {
-			bad[entries[f.Index].Event] = f.Bad
-		}
-	}
 }
 
 // groups calls use with the publishable letters, in order, in groups with a key once

@@ -31,6 +31,7 @@ type repair struct {
 	mark   []byte // the value of the header
 	// rate is how many events a second are published at most; 0: as many as go.
 	rate   int
+	out    *writer
 	report *RepairReport
 }
 
@@ -53,19 +54,25 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 
 // run compares, and publishes or not.
 func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
+	r.report = &RepairReport{publish: publish}
 	if publish {
 		if err := r.alone(ctx, r.verb); err != nil {
 			return nil, err
 		}
-		// An earlier command may live on without its lock: it cannot commit any more.
-		if err := fence(ctx, r.cfg, "/"+r.verb); err != nil {
+		var err error
+		// An earlier command may live on without its lock: this ends it.
+		r.out, err = openWriter(ctx, r.cfg, writerOptions{
+			suffix: "/" + r.verb, policy: r.cfg.Errors.OnBadEvent, metrics: repaired{RepairReport: r.report}, rate: r.rate, within: r.opts.Timeout, note: r.note,
+		})
+		if err != nil {
 			return nil, err
 		}
+		defer r.out.close()
 	}
 	if err := r.compare(ctx); err != nil {
 		return nil, err
 	}
-	r.report = &RepairReport{Audit: *r.result, publish: publish}
+	r.report.Audit = *r.result
 	if !publish {
 		return r.report, nil
 	}

@@ -85,7 +85,7 @@ func New(opts Options) *Delivery {
 
 // Deliver writes n items in order, each bad item between its neighbours; at returns the
 // item of an index. Deliver returns how many items, from the front, are dealt with, and
-// keeps none of their events.
+// keeps none of their events. A refused item becomes bad.
 func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i int) *Item) (done int, err error) {
 	defer func() {
 		clear(d.run)
@@ -97,7 +97,7 @@ func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i 
 			err = d.reject(ctx, out, it.Event, it.Bad)
 		} else {
 			next = d.fill(done, n, at)
-			err = d.write(ctx, out)
+			err = d.write(ctx, out, func(i int) *Item { return at(done + i) })
 		}
 		if err != nil {
 			return done, err
@@ -123,21 +123,23 @@ func (d *Delivery) fill(begin, end int, at func(i int) *Item) int {
 	return len(d.run)
 }
 
-func (d *Delivery) write(ctx context.Context, out sink.Sink) error {
-	events := d.run
-	var rejected map[*transform.Event]bool
+// write writes the run; at returns its items.
+func (d *Delivery) write(ctx context.Context, out sink.Sink, at func(i int) *Item) error {
+	events, refused := d.run, false
 	err := out.Deliver(ctx, events, func(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
-		if rejected == nil {
-			rejected = map[*transform.Event]bool{}
-		}
-		rejected[ev] = true
+		at(slices.Index(events, ev)).Bad, refused = bad, true
 		return d.reject(ctx, out, ev, bad)
 	})
 	if err != nil {
 		return fmt.Errorf("deliver: %w", err)
 	}
-	if len(rejected) > 0 {
-		events = slices.DeleteFunc(slices.Clone(events), func(ev *transform.Event) bool { return rejected[ev] })
+	if refused {
+		events = nil
+		for i, ev := range d.run {
+			if at(i).Bad == nil {
+				events = append(events, ev)
+			}
+		}
 	}
 	d.published(events)
 	return nil

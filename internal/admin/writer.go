@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// writer writes the events of a verb: with exactly_once in transactions of an id of
+// its own.
+type writer struct {
+	plain    *sink.Kafka
+	once     *sink.Transactions // with exactly_once, else plain is set
+	delivery *delivery.Delivery
+	rate     int           // how many events a second are written at most; 0: no limit
+	within   time.Duration // how long brokers may take for a group
+}
+
+// writerOptions are a writer's. All but rate are required.
+type writerOptions struct {
+	suffix  string // of the transactional id
+	policy  string // errors.on_bad_event
+	metrics delivery.Metrics
+	rate    int
+	within  time.Duration
+	note    func(string)
+}
+
+// openWriter ends what an earlier command, left for dead, may still have on its way:
+// with exactly_once it cannot commit any more.
+func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*writer, error) {
+	w := &writer{rate: opts.rate, within: opts.within, delivery: delivery.New(delivery.Options{
+		Policy: opts.policy, Remedy: func(*transform.Event, *transform.BadEvent) string {
+			return "set errors.on_bad_event to dead_letter or skip, by --set, and repeat the command"
+		},
+		Metrics: opts.metrics, Digest: digest.New(zap.NewNop()),
+	})}
+	with := []sink.Option{sink.WithDeadLetterTopic(cfg.Errors.DeadLetterTopic), sink.WithObserver(waits{sink.Unobserved, cfg, opts.note})}
+	var err error
+	if wiring.ExactlyOnce(cfg) {
+		w.once, err = claimed(ctx, cfg, opts.suffix, with...)
+	} else {
+		w.plain, err = sink.NewKafka(*cfg.Sink.Kafka, with...)
+	}
+	return w, err
+}
+
+// close does nothing where openWriter failed.
+func (w *writer) close() {
+	switch {
+	case w == nil:
+	case w.once != nil:
+		w.once.Close()
+	case w.plain != nil:
+		w.plain.Close()
+	}
+}
+
+// write writes a group, at the rate, within the time. An item that is refused becomes
+// bad.
+func (w *writer) write(ctx context.Context, items []delivery.Item) error {
+	if w.rate > 0 {
+		if err := backoff.Sleep(ctx, time.Duration(len(items))*time.Second/time.Duration(w.rate)); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, w.within, untaken(w.within))
+	defer cancel()
+	at := func(i int) *delivery.Item { return &items[i] }
+	if w.once == nil {
+		_, err := w.delivery.Deliver(ctx, w.plain, len(items), at)
+		return err
+	}
+	// Transactions are one for each run up to a bad event that stops.
+	if err := w.delivery.Await(ctx, w.once, len(items), at, func() error { return nil }); err != nil {
+		return err
+	}
+	_, err := w.delivery.Transact(ctx, w.once, len(items), at, func(int) (*kgo.Record, error) { return nil, nil })
+	return err
+}
+
+// untaken is the error of a group that brokers did not take in time.
+func untaken(within time.Duration) error {
+	return &failure.Error{Class: failure.Transient, Remedy: "see `cdc-outbox check`, and repeat the command, which finds what was published until now",
+		Err: fmt.Errorf("brokers have not taken the events within %s", within)}
+}
+
+// waits notes what a delivery waits for.
+type waits struct {
+	sink.Observer // which does nothing
+	cfg           *config.Config
+	note          func(string)
+}
+
+// TopicWaiting implements sink.Observer.
+func (w waits) TopicWaiting(topic string, waiting bool) {
+	if waiting {
+		w.note(fmt.Sprintf("waiting for topic %q, which does not exist: %s", topic, sink.CreateCommand(*w.cfg.Sink.Kafka, topic)))
+	}
+}
+
+// Refused implements sink.Observer.
+func (w waits) Refused(reason, remedy string) {
+	if reason != "" {
+		w.note("brokers refuse records: " + reason + "; " + remedy)
+	}
+}
+
+// uncounted is told of outcomes that are counted elsewhere.
+type uncounted struct{}
+
+// Published implements delivery.Metrics.
+func (uncounted) Published([]*transform.Event) {}
+
+// DeadLettered implements delivery.Metrics.
+func (uncounted) DeadLettered(transform.Reason) {}
+
+// Skipped implements delivery.Metrics.
+func (uncounted) Skipped(transform.Reason) {}
+
+// Warned implements delivery.Metrics.
+func (uncounted) Warned(transform.Warning) {}
