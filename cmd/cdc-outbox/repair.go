@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 func repairVerb() verb {
@@ -21,7 +24,7 @@ func repairVerb() verb {
 		Example: "cdc-outbox repair -c cdc-outbox.yaml --since 24h\n" +
 			"cdc-outbox repair -c cdc-outbox.yaml --publish",
 		Prepare: func(flags *flag.FlagSet) action {
-			o := declareAudit(flags)
+			o := declareAudit(flags, formerTopic)
 			publish := flags.Bool("publish", false, "publish the missing events; otherwise only list them")
 			return reported(o.adminFlags, o.options, func(ctx context.Context, cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
 				return admin.Repair(ctx, cfg, opts, *publish)
@@ -38,7 +41,7 @@ func verifyVerb() verb {
 			"missing, 2 if of some of them nothing is known.",
 		Example: "cdc-outbox verify -c cdc-outbox.yaml --since 24h",
 		Prepare: func(flags *flag.FlagSet) action {
-			o := declareAudit(flags)
+			o := declareAudit(flags, formerTopic)
 			return reported(o.adminFlags, o.options, admin.Verify)
 		},
 	}
@@ -47,39 +50,98 @@ func verifyVerb() verb {
 func replayVerb() verb {
 	return verb{
 		Name:    "replay",
-		Summary: "publishes events of the outbox once more, marked, after --publish",
-		Detail: "It takes the rows of a time, with ids or with keys, and publishes them in order, to their\n" +
-			"topics or to another one, with the header cdc-replay. A repetition under the same --name\n" +
-			"goes on where the last one ended. Without --publish it publishes nothing.",
+		Summary: "publishes events of the outbox or of a topic once more, marked, after --publish",
+		Detail: "It takes the rows of a time, with ids, keys or transactions, or with --from-topic the records\n" +
+			"of a topic, also by position, and publishes them in order, to their topics or to another one,\n" +
+			"with the header cdc-replay. A repetition under the same --name goes on where the last one\n" +
+			"ended. Without --publish it publishes nothing.",
 		Example: "cdc-outbox replay -c cdc-outbox.yaml --name monday --since 2026-11-23T00:00:00Z --until 2026-11-24T00:00:00Z\n" +
-			"cdc-outbox replay -c cdc-outbox.yaml --name order-42 --key 42 --to replays --rate 100 --publish",
+			"cdc-outbox replay -c cdc-outbox.yaml --name order-42 --key 42 --to replays --rate 100 --publish\n" +
+			"cdc-outbox replay -c cdc-outbox.yaml --name again --from-topic outbox.event.order --from-lsn 0/16B3748 --to-lsn 0/16B4000",
 		Prepare: prepareReplay,
 	}
 }
 
 func prepareReplay(flags *flag.FlagSet) action {
-	o := declareAudit(flags)
-	keys := &texts{}
-	flags.Var(keys, "key", "only rows with this `KEY`; repeatable")
-	name := flags.String("name", "", "the `NAME` of the replay, the value of cdc-replay")
-	to := flags.String("to", "", "publish all to this `TOPIC`; otherwise each to its own")
-	rate := flags.Uint("rate", 0, "publish at most `N` events a second; 0 means no limit")
-	publish := flags.Bool("publish", false, "publish the events; otherwise only list them")
-	options := func(p *program) (admin.ReplayOptions, error) {
-		opts := admin.ReplayOptions{Name: *name, To: *to, Rate: int(min(*rate, math.MaxInt32)), Publish: *publish}
+	o := declareReplay(flags)
+	fromTable := reported(o.adminFlags, o.ofTable, admin.Replay)
+	fromTopic := reported(o.adminFlags, o.ofTopic, admin.ReplayTopic)
+	return func(ctx context.Context, p *program) error {
 		switch {
-		case *name == "":
-			return opts, failure.Configf("give it a name, for example --name monday", "replay needs a --name, under which a repetition goes on")
-		case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(*keys) == 0 && o.xids.XIDs == (admin.XIDs{}):
-			return opts, failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id, --key or --xid")
+		case *o.name == "":
+			return failure.Configf("give it a name, for example --name monday", "replay needs a --name, under which a repetition goes on")
+		case *o.fromTopic != "":
+			return fromTopic(ctx, p)
 		}
-		var err error
-		opts.AuditOptions, err = o.options(p)
-		opts.Keys = *keys
-		return opts, err
+		return fromTable(ctx, p)
 	}
-	return reported(o.adminFlags, options, admin.Replay)
 }
+
+// replayFlags are the flags of replay.
+type replayFlags struct {
+	*auditFlags
+	keys                texts
+	offsets             offsets
+	fromLSN, toLSN      position
+	name, to, fromTopic *string
+	rate                *uint
+	publish             *bool
+}
+
+func declareReplay(flags *flag.FlagSet) *replayFlags {
+	o := &replayFlags{
+		auditFlags: declareAudit(flags, "only rows that are routed to this `TOPIC`; repeatable"),
+		name:       flags.String("name", "", "the `NAME` of the replay, the value of cdc-replay"),
+		to:         flags.String("to", "", "publish all to this `TOPIC`; otherwise each to its own"),
+		fromTopic:  flags.String("from-topic", "", "take the records of this `TOPIC`, not the rows of the table"),
+		rate:       flags.Uint("rate", 0, "publish at most `N` events a second; 0 means no limit"),
+		publish:    flags.Bool("publish", false, "publish the events; otherwise only list them"),
+	}
+	flags.Var(&o.keys, "key", "only events with this `KEY`; repeatable")
+	flags.Var(&o.fromLSN, "from-lsn", "with --from-topic: only transactions from this commit `LSN` on, as in cdc-lsn")
+	flags.Var(&o.toLSN, "to-lsn", "with --from-topic: only transactions up to this commit `LSN`")
+	flags.Var(&o.offsets, "offsets", "with --from-topic: only records at `PARTITION:FROM-TO`, both included; repeatable")
+	return o
+}
+
+// ofTable are the flags' for a replay from the table.
+func (o *replayFlags) ofTable(p *program) (opts admin.ReplayOptions, err error) {
+	switch {
+	case o.fromLSN.LSN+o.toLSN.LSN != 0 || len(o.offsets) > 0:
+		return opts, failure.Configf("name the topic that has them, by --from-topic; or choose rows by --since, --until, --id, --key or --xid",
+			"a row has no position: only records have cdc-lsn and an offset")
+	case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(o.keys)+len(o.topics) == 0 && o.xids.XIDs == (admin.XIDs{}):
+		return opts, failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id, --key, --topic or --xid")
+	}
+	opts = admin.ReplayOptions{Name: *o.name, To: *o.to, Rate: int(min(*o.rate, math.MaxInt32)), Publish: *o.publish}
+	opts.AuditOptions, err = o.options(p)
+	opts.Keys = o.keys
+	return opts, err
+}
+
+// ofTopic are the flags' for a replay from a topic.
+func (o *replayFlags) ofTopic(p *program) (opts admin.TopicReplayOptions, err error) {
+	switch {
+	case o.xids.XIDs != (admin.XIDs{}):
+		return opts, failure.Configf("choose its records by --from-lsn and --to-lsn, the value of cdc-lsn", "--xid chooses rows of the table, and --from-topic was given")
+	case len(o.topics) > 0:
+		return opts, failure.Configf("leave it out", "--topic chooses rows of the table, and --from-topic was given")
+	case o.toLSN.LSN != 0 && o.toLSN.LSN < o.fromLSN.LSN:
+		return opts, failure.Configf("give an earlier --from-lsn", "no transaction is from %s on and up to %s", &o.fromLSN, &o.toLSN)
+	case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(o.keys)+len(o.offsets) == 0 && o.fromLSN.LSN+o.toLSN.LSN == 0:
+		return opts, failure.Configf("for all records until now: --until 0s", "replay needs --since, --until, --id, --key, --from-lsn, --to-lsn or --offsets")
+	}
+	common, err := o.options(p)
+	return admin.TopicReplayOptions{
+		From: *o.fromTopic, Since: common.Since, Until: common.Until, IDs: common.IDs, Keys: o.keys,
+		LSNs: admin.LSNs{From: o.fromLSN.LSN, To: o.toLSN.LSN}, Offsets: o.offsets,
+		Name: *o.name, To: *o.to, Rate: int(min(*o.rate, math.MaxInt32)), Publish: *o.publish,
+		List: common.List, Dir: common.Dir, Timeout: common.Timeout, Notes: common.Notes,
+	}, err
+}
+
+// formerTopic is the use of --topic where records count, wherever they are.
+const formerTopic = "look in this `TOPIC`, too, as after a change of route.topic; repeatable"
 
 // auditFlags are the flags of the verbs that compare the outbox with Kafka.
 type auditFlags struct {
@@ -92,7 +154,8 @@ type auditFlags struct {
 	timeout      *time.Duration
 }
 
-func declareAudit(flags *flag.FlagSet) *auditFlags {
+// declareAudit declares them; topic is the use of --topic.
+func declareAudit(flags *flag.FlagSet, topic string) *auditFlags {
 	o := &auditFlags{
 		adminFlags: declareAdmin(flags),
 		list:       flags.Uint("list", 20, "list at most `N` missing events"),
@@ -103,7 +166,7 @@ func declareAudit(flags *flag.FlagSet) *auditFlags {
 	flags.Var(&o.until, "until", "only rows before this `TIME`")
 	flags.Var(&o.ids, "id", "only the row with this event `ID`; repeatable")
 	flags.Var(&o.xids, "xid", "only rows of the transaction `N`, of N-M, or from N- on, as in cdc-xid")
-	flags.Var(&o.topics, "topic", "look in this `TOPIC`, too, as after a change of route.topic; repeatable")
+	flags.Var(&o.topics, "topic", topic)
 	return o
 }
 
@@ -165,6 +228,38 @@ func (x *xids) Set(text string) (err error) {
 
 // String implements flag.Value.
 func (x *xids) String() string { return x.XIDs.String() }
+
+// position is a flag with a position in the log.
+type position struct{ pg.LSN }
+
+// Set implements flag.Value.
+func (l *position) Set(text string) (err error) {
+	if l.LSN, err = pg.ParseLSN(text); err != nil || l.LSN == 0 || !strings.EqualFold(l.LSN.String(), text) {
+		return errors.New("write the position as cdc-lsn has it, for example 0/16B3748")
+	}
+	return nil
+}
+
+// String implements flag.Value.
+func (l *position) String() string {
+	if l == nil || l.LSN == 0 {
+		return ""
+	}
+	return pg.LSNText(l.LSN)
+}
+
+// offsets is a repeatable flag with places in a topic.
+type offsets []admin.OffsetRange
+
+// Set implements flag.Value.
+func (o *offsets) Set(text string) error {
+	r, err := admin.ParseOffsets(text)
+	*o = append(*o, r)
+	return err
+}
+
+// String implements flag.Value.
+func (o *offsets) String() string { return "" }
 
 // texts is a flag that may be repeated.
 type texts []string

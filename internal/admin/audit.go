@@ -2,10 +2,8 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -97,8 +95,8 @@ type auditor struct {
 	rows    audit.Rows
 	ids     *audit.Audit
 	topics  *audit.Topics
-	notes   sync.Mutex // guards opts.Notes
-	result  *Audit
+	*notes
+	result *Audit
 	// waiting and twins count rows that are unknown by themselves; see limits.
 	waiting, twins int64
 	asked          map[string]bool // ids that no row has had yet
@@ -129,7 +127,7 @@ func (t *auditedTable) where() string {
 // newAuditor connects for the verb, and finds what would end the comparison
 // later.
 func newAuditor(ctx context.Context, verb string, cfg *config.Config, opts AuditOptions) (*auditor, error) {
-	a := &auditor{verb: verb, opts: opts, rows: audit.Rows{Group: audit.MostGroup}, result: &Audit{
+	a := &auditor{verb: verb, opts: opts, notes: &notes{to: opts.Notes}, rows: audit.Rows{Group: audit.MostGroup}, result: &Audit{
 		Since: opts.Since, Until: opts.Until, Topics: []MissingTopic{}, Events: []MissingEvent{}, Limits: []string{},
 		Order: map[string]string{},
 	}}
@@ -296,11 +294,4 @@ func (a *auditor) chosen(t *auditedTable) (and []string, err error) {
 			" OR "+column+" IS NULL OR NOT isfinite("+column+"))")
 	}
 	return and, nil
-}
-
-// note writes a line about the progress, from any goroutine.
-func (a *auditor) note(line string) {
-	a.notes.Lock()
-	defer a.notes.Unlock()
-	fmt.Fprintln(a.opts.Notes, line)
 }

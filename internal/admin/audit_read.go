@@ -254,6 +254,9 @@ func (a *auditor) count(ctx context.Context, t *auditedTable) error {
 
 // row adds a row, whose other columns are not read.
 func (a *auditor) row(row *audit.Row) error {
+	if a.again != nil && !a.again.chooses(row.Topic) {
+		return nil
+	}
 	delete(a.asked, string(row.Event.ID))
 	if a.again != nil && row.Topic != "" {
 		row.Topic = a.again.topic(row.Topic)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -122,7 +121,7 @@ type letters struct {
 	cluster *cluster
 	topic   string
 	logs    []*kafkalog.Partition
-	notes   sync.Mutex // guards opts.Notes
+	*notes
 }
 
 // openLetters connects, and finds the partitions.
@@ -130,7 +129,7 @@ func openLetters(ctx context.Context, cfg *config.Config, opts LetterOptions) (*
 	if cfg.Sink.Kafka == nil {
 		return nil, failure.Configf("set sink.kafka", "dead letters are in Kafka, and the sink is stdout")
 	}
-	l := &letters{cfg: cfg, opts: opts, cluster: newCluster(cfg), topic: cfg.Errors.DeadLetterTopic}
+	l := &letters{cfg: cfg, opts: opts, cluster: newCluster(cfg), topic: cfg.Errors.DeadLetterTopic, notes: &notes{to: opts.Notes}}
 	if l.topic == "" {
 		return nil, failure.Configf("set errors.dead_letter_topic", "no dead-letter topic is set")
 	}
@@ -221,11 +220,4 @@ func (l *letters) chooses(rec *kgo.Record, letter *sink.Letter) bool {
 	has := func(texts []string, text string) bool { return len(texts) == 0 || slices.Contains(texts, text) }
 	return !rec.Timestamp.Before(l.opts.Since) && has(l.opts.Reasons, letter.Reason) && has(l.opts.Topics, letter.Topic) &&
 		(len(l.opts.IDs) == 0 || letter.ID != nil && slices.Contains(l.opts.IDs, string(letter.ID)))
-}
-
-// note writes a line about the progress.
-func (l *letters) note(line string) {
-	l.notes.Lock()
-	defer l.notes.Unlock()
-	fmt.Fprintln(l.opts.Notes, line)
 }

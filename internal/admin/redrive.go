@@ -82,7 +82,7 @@ func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Red
 	r := &redrive{letters: l, opts: opts, places: make(map[int32][]chosen)}
 	r.report = &Redriven{DeadLetterTopic: l.topic, Listed: []DeadLetter{}, Refusals: []Refusal{}, Limits: []string{}, publish: opts.Publish}
 	if opts.Publish {
-		unlock, err := r.lock(ctx)
+		unlock, err := lockOut(ctx, cfg, redriveVerb)
 		if err != nil {
 			return nil, err
 		}
@@ -114,14 +114,15 @@ func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Red
 	return r.report, r.report.err()
 }
 
-// lock refuses a second redrive that publishes: both would publish the same.
-func (r *redrive) lock(ctx context.Context) (unlock func(), err error) {
-	s, err := open(ctx, r.cfg)
+// lockOut refuses a second command of the verb that publishes: both would publish the
+// same.
+func lockOut(ctx context.Context, cfg *config.Config, verb string) (unlock func(), err error) {
+	s, err := open(ctx, cfg)
 	if err == nil {
 		err = s.primary(ctx)
 	}
 	if err == nil {
-		err = s.alone(ctx, redriveVerb)
+		err = s.alone(ctx, verb)
 	}
 	if err != nil {
 		if s != nil {

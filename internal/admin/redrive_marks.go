@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -137,7 +138,7 @@ func (r *redrive) doubt(ctx context.Context, topic int32, logs []*kafkalog.Parti
 // times of their own, records do not tell.
 func (r *redrive) begins(ctx context.Context, topic string, logs []*kafkalog.Partition) (latest time.Time, err error) {
 	for _, log := range logs {
-		if start, _ := log.Bounds(); start > 0 && r.timed() {
+		if start, _ := log.Bounds(); start > 0 && timed(r.cfg) {
 			return time.Now(), nil
 		}
 		oldest, err := audit.Oldest(ctx, audit.NewReader(r.cluster.client, log, topic, r.reading()), 0)
@@ -152,6 +153,6 @@ func (r *redrive) begins(ctx context.Context, topic string, logs []*kafkalog.Par
 }
 
 // timed tells whether events ask for the times of their records.
-func (r *redrive) timed() bool {
-	return r.cfg.Event.Timestamp != "" || r.cfg.Event.RecordTime == transform.RecordTimeCommit
+func timed(cfg *config.Config) bool {
+	return cfg.Event.Timestamp != "" || cfg.Event.RecordTime == transform.RecordTimeCommit
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -55,7 +54,7 @@ func (r *redrive) original(rec *kgo.Record) *transform.Event {
 	ev := &transform.Event{Table: letter.Table, ID: letter.ID, Record: kgo.Record{
 		Topic: letter.Topic, Partition: transform.PartitionByKey, Key: letter.Key, Value: letter.Value, Headers: letter.Headers,
 	}}
-	if _, retimed := transform.Header(letter.Headers, transform.HeaderAsked); r.timed() && !retimed {
+	if _, retimed := transform.Header(letter.Headers, transform.HeaderAsked); timed(r.cfg) && !retimed {
 		ev.Asked = letter.Time
 		ev.Retime()
 	}
@@ -67,7 +66,7 @@ func (r *redrive) original(rec *kgo.Record) *transform.Event {
 // and, but for a single letter, audit.GroupBytes. A letter that use refuses holds back the
 // rest of its key.
 func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen, []*kgo.Record) error) error {
-	pages := r.pages()
+	pages := newPages(r.cluster.client, r.topic, r.logs, r.reading())
 	most := audit.MostGroup
 	if r.opts.Rate > 0 {
 		most = min(most, r.opts.Rate)
@@ -127,64 +126,4 @@ func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen
 		}
 	}
 	return flush()
-}
-
-// pages reads letters by their places, which mostly follow one another.
-type pages struct {
-	*letters
-	readers map[int32]*audit.Reader
-	fetched map[int32][]*kgo.Record
-	sizes   map[int32]int // bytes of each fetch
-	bytes   int           // of all
-}
-
-// mostPages is how many bytes are kept of several partitions.
-const mostPages = 16 << 20
-
-func (l *letters) pages() *pages {
-	p := &pages{letters: l, readers: make(map[int32]*audit.Reader), fetched: make(map[int32][]*kgo.Record), sizes: make(map[int32]int)}
-	for _, log := range l.logs {
-		p.readers[log.Number()] = audit.NewReader(l.cluster.client, log, l.topic, l.reading())
-	}
-	return p
-}
-
-// record returns the letter.
-func (p *pages) record(ctx context.Context, at LetterPlace) (*kgo.Record, error) {
-	if rec := p.find(at); rec != nil {
-		return rec, nil
-	}
-	if p.bytes > mostPages {
-		clear(p.fetched)
-		clear(p.sizes)
-		p.bytes = 0
-	}
-	records, _, err := p.readers[at.Partition].Read(ctx, at.Offset)
-	if err != nil {
-		return nil, err
-	}
-	size := 0
-	for _, rec := range records {
-		size += len(rec.Key) + len(rec.Value)
-	}
-	p.bytes += size - p.sizes[at.Partition]
-	p.fetched[at.Partition], p.sizes[at.Partition] = records, size
-	if rec := p.find(at); rec != nil {
-		return rec, nil
-	}
-	return nil, &failure.Error{Class: failure.Transient, Remedy: "repeat the command",
-		Err: fmt.Errorf("letter %s of topic %q was deleted meanwhile", at, p.topic)}
-}
-
-// find returns the letter if it was fetched.
-func (p *pages) find(at LetterPlace) *kgo.Record {
-	page := p.fetched[at.Partition]
-	for len(page) > 0 && page[0].Offset < at.Offset {
-		page = page[1:]
-	}
-	p.fetched[at.Partition] = page
-	if len(page) == 0 || page[0].Offset != at.Offset {
-		return nil
-	}
-	return page[0]
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -10,7 +11,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// ReplayOptions are the choices of Replay.
+// ReplayOptions are the choices of Replay. Topics are those of the only rows looked
+// at; empty: all.
 type ReplayOptions struct {
 	AuditOptions
 	// Name is that of the replay, the value of the header cdc-replay. A repetition
@@ -33,13 +35,15 @@ func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*Repai
 			return nil, failure.Configf("choose another topic", "--to %q: %w", opts.To, err)
 		}
 	}
+	only := opts.Topics
+	opts.Topics = nil
 	a, err := newAuditor(ctx, "replay", cfg, opts.AuditOptions)
 	if err != nil {
 		return nil, err
 	}
 	defer a.close()
 	a.result.replay = opts.Name
-	a.again = &replayed{name: opts.Name, to: opts.To}
+	a.again = &replayed{name: opts.Name, to: opts.To, only: only}
 	if opts.Rate > 0 {
 		a.rows.Group = min(a.rows.Group, opts.Rate) // so that a second has no more
 	}
@@ -48,7 +52,15 @@ func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*Repai
 }
 
 // replayed are the events of a replay that was begun before.
-type replayed struct{ name, to string }
+type replayed struct {
+	name, to string
+	only     []string // topics of the only rows; empty: all
+}
+
+// chooses tells whether rows that are routed to the topic are looked at.
+func (r *replayed) chooses(topic string) bool {
+	return len(r.only) == 0 || slices.Contains(r.only, topic)
+}
 
 // made tells whether the replay has published the record.
 func (r *replayed) made(rec *kgo.Record) bool {

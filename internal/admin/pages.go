@@ -1,0 +1,72 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
+)
+
+// pages reads records of a topic by their places, which mostly follow one another.
+type pages struct {
+	topic   string
+	readers map[int32]*audit.Reader
+	fetched map[int32][]*kgo.Record
+	sizes   map[int32]int // bytes of each fetch
+	bytes   int           // of all
+}
+
+// mostPages is how many bytes are kept of several partitions.
+const mostPages = 16 << 20
+
+func newPages(client *kgo.Client, topic string, logs []*kafkalog.Partition, opts audit.ReadOptions) *pages {
+	p := &pages{topic: topic, readers: make(map[int32]*audit.Reader), fetched: make(map[int32][]*kgo.Record), sizes: make(map[int32]int)}
+	for _, log := range logs {
+		p.readers[log.Number()] = audit.NewReader(client, log, topic, opts)
+	}
+	return p
+}
+
+// record returns the record at a place.
+func (p *pages) record(ctx context.Context, at LetterPlace) (*kgo.Record, error) {
+	if rec := p.find(at); rec != nil {
+		return rec, nil
+	}
+	if p.bytes > mostPages {
+		clear(p.fetched)
+		clear(p.sizes)
+		p.bytes = 0
+	}
+	records, _, err := p.readers[at.Partition].Read(ctx, at.Offset)
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, rec := range records {
+		size += len(rec.Key) + len(rec.Value)
+	}
+	p.bytes += size - p.sizes[at.Partition]
+	p.fetched[at.Partition], p.sizes[at.Partition] = records, size
+	if rec := p.find(at); rec != nil {
+		return rec, nil
+	}
+	return nil, &failure.Error{Class: failure.Transient, Remedy: "repeat the command",
+		Err: fmt.Errorf("the record %s of topic %q was deleted meanwhile", at, p.topic)}
+}
+
+// find returns the record if it was fetched.
+func (p *pages) find(at LetterPlace) *kgo.Record {
+	page := p.fetched[at.Partition]
+	for len(page) > 0 && page[0].Offset < at.Offset {
+		page = page[1:]
+	}
+	p.fetched[at.Partition] = page
+	if len(page) == 0 || page[0].Offset != at.Offset {
+		return nil
+	}
+	return page[0]
+}

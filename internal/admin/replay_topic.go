@@ -1,0 +1,534 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/audit"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// TopicReplayOptions are the choices of ReplayTopic.
+type TopicReplayOptions struct {
+	// From is the topic that has the records. Required.
+	From string
+	// Since and Until choose records by their time: from Since on, before Until; zero:
+	// no bound.
+	Since, Until time.Time
+	// IDs and Keys are those of the only records chosen; empty: all.
+	IDs, Keys []string
+	// LSNs choose records by the header cdc-lsn.
+	LSNs LSNs
+	// Offsets are the only records chosen; empty: all.
+	Offsets []OffsetRange
+	// Name is that of the replay; see ReplayOptions.
+	Name string
+	// To is the topic for the records; "": the one that they are in.
+	To string
+	// Rate is how many records a second are published at most; 0: no limit.
+	Rate int
+	// Publish publishes them; otherwise ReplayTopic only lists them.
+	Publish bool
+	// List is how many records are listed at most.
+	List int
+	// Dir is for the files with ids; "" is the system's directory.
+	Dir string
+	// Timeout bounds the wait for brokers that do not answer.
+	Timeout time.Duration
+	// Notes takes messages about the progress.
+	Notes io.Writer
+}
+
+// TopicReplay says what became of the records chosen.
+type TopicReplay struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Name string `json:"name"`
+	// Records were chosen. Of these, an earlier replay of the name has published
+	// Before, Repeated have the id of another, and ToPublish are left.
+	Records   int64 `json:"records"`
+	Before    int64 `json:"before"`
+	Repeated  int64 `json:"repeated"`
+	ToPublish int64 `json:"to_publish"`
+	// Replays were published by a replay, and Others have no event id: they are
+	// left out.
+	Replays int64 `json:"replays"`
+	Others  int64 `json:"others"`
+	// Published, DeadLettered and Skipped count records.
+	Published    int64 `json:"published"`
+	DeadLettered int64 `json:"dead_lettered"`
+	Skipped      int64 `json:"skipped"`
+	// Listed are the first to publish, in the order of publication.
+	Listed []ReplayRecord `json:"listed"`
+	// Limits say why there may have been more records.
+	Limits []string `json:"limits"`
+
+	publish bool
+}
+
+// ReplayRecord is a record in a list. Long texts are cut.
+type ReplayRecord struct {
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Time      time.Time `json:"time"`
+	ID        string    `json:"id"`
+	Key       string    `json:"key"`
+}
+
+// topicReplay publishes records of a topic once more.
+type topicReplay struct {
+	*notes
+	cfg     *config.Config
+	opts    TopicReplayOptions
+	cluster *cluster
+	logs    []*kafkalog.Partition
+	ids     *audit.Audit
+	to      uint16          // the index of the topic for the records
+	asked   map[string]bool // ids that no record has had yet
+	keys    map[string]bool // likewise
+	lost    []string        // partitions that may have had more of the range
+	without int64           // records without a position, where one is asked for
+	out     *writer
+	report  *TopicReplay
+}
+
+// ReplayTopic publishes the records of a topic once more, byte for byte, each event
+// once, in order per key, with a header that names the replay. A record that a replay
+// of the name has published is left out. Only committed records are read. The report
+// beside an error says what was done until then.
+func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOptions) (*TopicReplay, error) {
+	if opts.To == "" {
+		opts.To = opts.From
+	}
+	switch {
+	case cfg.Sink.Kafka == nil:
+		return nil, failure.Configf("set sink.kafka", "replay publishes to Kafka, and the sink is stdout")
+	case opts.From == cfg.Errors.DeadLetterTopic:
+		return nil, failure.Configf("cdc-outbox dead-letters redrive", "--from-topic %q has the dead letters, which are no records of events", opts.From)
+	}
+	for flag, topic := range map[string]string{"--from-topic": opts.From, "--to": opts.To} {
+		if err := cfg.Route.CheckTopic(topic); err != nil {
+			return nil, failure.Configf("choose another topic", "%s %q: %w", flag, topic, err)
+		}
+	}
+	r := &topicReplay{notes: &notes{to: opts.Notes}, cfg: cfg, opts: opts, cluster: newCluster(cfg), asked: setOf(opts.IDs), keys: setOf(opts.Keys)}
+	r.report = &TopicReplay{From: opts.From, To: opts.To, Name: opts.Name, Listed: []ReplayRecord{}, Limits: []string{}, publish: opts.Publish}
+	if err := r.cluster.connect(ctx); err != nil {
+		return nil, err
+	}
+	defer r.cluster.client.Close()
+	var err error
+	if r.ids, err = audit.New(opts.Dir); err != nil {
+		return nil, err
+	}
+	defer r.ids.Close()
+	if opts.Publish {
+		unlock, err := lockOut(ctx, cfg, "replay")
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		r.out, err = openWriter(ctx, cfg, writerOptions{
+			suffix: "/replay", policy: cfg.Errors.OnBadEvent, metrics: replayedAgain{report: r.report}, rate: opts.Rate, within: opts.Timeout, note: r.note,
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer r.out.close()
+	}
+	if err := r.choose(ctx); err != nil {
+		return nil, err
+	}
+	if !opts.Publish {
+		return r.report, r.list(ctx)
+	}
+	if err := r.write(ctx); err != nil {
+		return r.report, err
+	}
+	return r.report, r.report.err()
+}
+
+func setOf(texts []string) map[string]bool {
+	set := make(map[string]bool)
+	for _, text := range texts {
+		set[text] = true
+	}
+	return set
+}
+
+// reading says how topics are read.
+func (r *topicReplay) reading() audit.ReadOptions {
+	return audit.ReadOptions{
+		Patience: r.opts.Timeout, Note: r.note, Counts: (&replayed{name: r.opts.Name}).made,
+		Allow: func(topic string) string {
+			return r.cluster.cfg.Tools().Allow("Read --operation DescribeConfigs", topic)
+		},
+	}
+}
+
+// choose finds the records, and those that an earlier replay of the name has
+// published.
+func (r *topicReplay) choose(ctx context.Context) (err error) {
+	if r.logs, err = audit.Open(ctx, r.cluster.client, r.opts.From, r.reading()); err != nil {
+		return err
+	}
+	if len(r.logs) == 0 {
+		return failure.Configf("correct --from-topic", "topic %q does not exist", r.opts.From)
+	}
+	if err := within(r.opts.From, r.logs, r.opts.Offsets); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	made := audit.NewTopics(ctx, r.cluster.client, r.ids, r.reading())
+	r.to, _ = made.Index(r.opts.To) // the first of them all
+	readErr := r.read(made.Context())
+	ended := made.Context().Err() != nil // by the error of the other topic, the cause of readErr
+	if readErr != nil {
+		cancel()
+	}
+	if err := made.Wait(); err != nil && (readErr == nil || ended) {
+		return err
+	}
+	if readErr != nil {
+		return readErr
+	}
+	if err := made.Finish(ctx); err != nil {
+		return err
+	}
+	counts, err := r.ids.Compare(func(*audit.Entry) bool { return true })
+	if err != nil {
+		return err
+	}
+	if compacted := made.Compacted(); compacted != "" && counts.Records > 0 {
+		return failure.Configf("choose another --name, and what is still to be published by --offsets, --since, --id or --key",
+			"topic %q is compacted, so nobody knows all that replay %q has published", compacted, r.opts.Name)
+	}
+	r.report.Records, r.report.Before, r.report.ToPublish, r.report.Repeated = counts.Rows, counts.Found, counts.Missing, counts.Twins
+	return r.limits(ctx)
+}
+
+// read reads the topic that has the records.
+func (r *topicReplay) read(ctx context.Context) error {
+	var starts map[int32]int64
+	if !r.opts.Since.IsZero() {
+		var err error
+		if starts, err = audit.Since(ctx, r.logs, r.opts.From, r.opts.Since, r.reading()); err != nil {
+			return err
+		}
+	}
+	for _, log := range r.logs {
+		if err := r.readPartition(ctx, log, starts[log.Number()]); err != nil {
+			return err
+		}
+	}
+	for _, left := range []struct {
+		what string
+		of   map[string]bool
+	}{{"id", r.asked}, {"key", r.keys}} {
+		if len(left.of) > 0 {
+			names := slices.Sorted(maps.Keys(left.of))
+			return failure.Configf("write it as the record has it; of records that the topic has no more, the table may have the rows: leave out --from-topic",
+				"topic %q has no record, of those chosen, with the %s %s%s", r.opts.From, left.what, quoted(names[:min(len(names), mostNamed)]), further(len(names)-mostNamed))
+		}
+	}
+	return nil
+}
+
+// mostNamed is how many ids an error names.
+const mostNamed = 10
+
+func quoted(names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = fmt.Sprintf("%q", shortened(name))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func further(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
+// readPartition chooses records of a partition. The order among partitions is that of
+// the times, and within one that of the offsets, so a record has the latest time of
+// those up to it.
+func (r *topicReplay) readPartition(ctx context.Context, log *kafkalog.Partition, from int64) error {
+	start, end := log.Bounds()
+	low, high := int64(0), end
+	if len(r.opts.Offsets) > 0 {
+		low, high = end, 0
+		for _, o := range r.opts.Offsets {
+			if o.Partition == log.Number() {
+				low, high = min(low, o.From), max(high, min(o.To, end-1)+1)
+			}
+		}
+		if low >= high {
+			return nil
+		}
+	}
+	if start > 0 && low < start {
+		if err := r.deleted(ctx, log, start); err != nil {
+			return err
+		}
+	}
+	var latest int64
+	_, err := audit.NewReader(r.cluster.client, log, r.opts.From, r.reading()).Walk(ctx, max(start, low, from), high, func(records []*kgo.Record, _ int64) error {
+		for _, rec := range records {
+			latest = max(latest, rec.Timestamp.UnixMicro())
+			id, chosen := r.chooses(rec)
+			if !chosen {
+				continue
+			}
+			err := r.ids.Row(&audit.Entry{
+				Key: audit.KeyOf(id), Order: [3]int64{latest, rec.Offset}, At: rec.Timestamp.UnixMicro(),
+				Place: audit.Place{Table: uint32(rec.Partition)}, Topic: r.to,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// chooses tells whether the record is one of those asked for, and its id.
+func (r *topicReplay) chooses(rec *kgo.Record) (id []byte, yes bool) {
+	id, _ = transform.Header(rec.Headers, transform.HeaderID)
+	switch {
+	case rec.Timestamp.Before(r.opts.Since), !r.opts.Until.IsZero() && !rec.Timestamp.Before(r.opts.Until),
+		len(r.opts.Keys) > 0 && (rec.Key == nil || !slices.Contains(r.opts.Keys, string(rec.Key))),
+		len(r.opts.IDs) > 0 && (id == nil || !slices.Contains(r.opts.IDs, string(id))),
+		len(r.opts.Offsets) > 0 && !slices.ContainsFunc(r.opts.Offsets, func(o OffsetRange) bool {
+			return o.Partition == rec.Partition && o.From <= rec.Offset && rec.Offset <= o.To
+		}):
+		return nil, false
+	case id == nil:
+		r.report.Others++
+		return nil, false
+	}
+	if _, again := transform.Header(rec.Headers, transform.HeaderReplay); again {
+		r.report.Replays++
+		return nil, false
+	}
+	if r.opts.LSNs != (LSNs{}) {
+		_, in, ok := r.opts.LSNs.has(rec)
+		if !ok {
+			r.without++
+		}
+		if !in {
+			return nil, false
+		}
+	}
+	delete(r.asked, string(id))
+	delete(r.keys, string(rec.Key))
+	return id, true
+}
+
+// deleted notes that records of the range may have been deleted, unless the oldest
+// records left are from before it.
+func (r *topicReplay) deleted(ctx context.Context, log *kafkalog.Partition, start int64) error {
+	if len(r.opts.IDs) > 0 {
+		return nil // those that are not found are named
+	}
+	reader := audit.NewReader(r.cluster.client, log, r.opts.From, r.reading())
+	oldest, err := audit.Oldest(ctx, reader, 0)
+	if err != nil {
+		return err
+	}
+	if !r.opts.Since.IsZero() && oldest.Before(r.opts.Since) {
+		return nil
+	}
+	if r.opts.LSNs.From != 0 {
+		records, _, err := reader.Read(ctx, start)
+		if err != nil {
+			return err
+		}
+		for _, rec := range records {
+			if at, _, ok := r.opts.LSNs.has(rec); ok && at < r.opts.LSNs.From {
+				return nil
+			}
+		}
+	}
+	r.lost = append(r.lost, fmt.Sprintf("%d (from offset %d, of %s, on)", log.Number(), start, oldest.UTC().Format(time.RFC3339)))
+	return nil
+}
+
+// limits say why the topic may have had more records of the range.
+func (r *topicReplay) limits(ctx context.Context) error {
+	settings, err := broker.TopicSettings(ctx, r.cluster.client, r.opts.From, "cleanup.policy")
+	say := func(format string, args ...any) {
+		r.report.Limits = append(r.report.Limits, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		say("brokers do not tell whether topic %q is compacted; %s", r.opts.From, r.cluster.cfg.Tools().Allow("DescribeConfigs", r.opts.From))
+	case err != nil:
+		return fmt.Errorf("ask for the settings of topic %q: %w", r.opts.From, err)
+	case strings.Contains(settings["cleanup.policy"], "compact"):
+		say("topic %q is compacted: earlier records of a key may be gone", r.opts.From)
+	}
+	if len(r.lost) > 0 {
+		say("topic %q has lost records to retention, of the range perhaps: it has those of partition %s%s", r.opts.From,
+			strings.Join(r.lost[:min(len(r.lost), mostNamed)], ", "), further(len(r.lost)-mostNamed))
+	}
+	if r.without > 0 {
+		say("%d records have no cdc-lsn, as those of repair, of a snapshot, or with event.position_headers off: they are left out", r.without)
+	}
+	return nil
+}
+
+// err tells that there may have been more records.
+func (r *TopicReplay) err() error {
+	if len(r.Limits) == 0 {
+		return nil
+	}
+	return failure.Configf("see the lines \"not known\"; if the table has the rows, leave out --from-topic", "topic %q may have had more records than the %d chosen", r.From, r.Records)
+}
+
+// groups calls use with the records to publish, in order, in groups of MostGroup and,
+// but for a single record, GroupBytes.
+func (r *topicReplay) groups(ctx context.Context, use func([]*kgo.Record) error) error {
+	pages := newPages(r.cluster.client, r.opts.From, r.logs, r.reading())
+	most := audit.MostGroup
+	if r.opts.Rate > 0 {
+		most = min(most, r.opts.Rate)
+	}
+	var group []*kgo.Record
+	bytes := 0
+	err := r.ids.Missing(func(e *audit.Entry) error {
+		rec, err := pages.record(ctx, LetterPlace{int32(e.Table), e.Order[1]})
+		if err != nil {
+			return err
+		}
+		size := len(rec.Key) + len(rec.Value)
+		if len(group) >= most || len(group) > 0 && bytes+size > audit.GroupBytes {
+			if err := use(group); err != nil {
+				return err
+			}
+			group, bytes = nil, 0
+		}
+		group, bytes = append(group, rec), bytes+size
+		return nil
+	})
+	if err != nil || len(group) == 0 {
+		return err
+	}
+	return use(group)
+}
+
+// list lists the first records to publish.
+func (r *topicReplay) list(ctx context.Context) error {
+	err := r.groups(ctx, func(group []*kgo.Record) error {
+		for _, rec := range group {
+			if len(r.report.Listed) >= r.opts.List {
+				return errListed
+			}
+			id, _ := transform.Header(rec.Headers, transform.HeaderID)
+			r.report.Listed = append(r.report.Listed, ReplayRecord{rec.Partition, rec.Offset, rec.Timestamp.UTC(), shortened(string(id)), shortened(string(rec.Key))})
+		}
+		return nil
+	})
+	if errors.Is(err, errListed) {
+		return nil
+	}
+	return err
+}
+
+// write publishes the records.
+func (r *topicReplay) write(ctx context.Context) error {
+	told := time.Now()
+	return r.groups(ctx, func(group []*kgo.Record) error {
+		items := make([]delivery.Item, len(group))
+		for i, rec := range group {
+			ev := r.event(rec)
+			items[i] = delivery.Item{Event: ev, Size: ev.Size()}
+		}
+		if err := r.out.write(ctx, items); err != nil {
+			return err
+		}
+		if time.Since(told) > tellEvery {
+			told = time.Now()
+			r.note(fmt.Sprintf("published %d of %d records", r.report.Published, r.report.ToPublish))
+		}
+		return nil
+	})
+}
+
+// event is that of a record. It asks for a time if the records of the pipeline do.
+func (r *topicReplay) event(rec *kgo.Record) *transform.Event {
+	id, _ := transform.Header(rec.Headers, transform.HeaderID)
+	ev := &transform.Event{Table: "topic " + r.opts.From, ID: id, CommitTime: rec.Timestamp, Record: kgo.Record{
+		Topic: r.opts.To, Partition: transform.PartitionByKey, Key: rec.Key, Value: rec.Value, Headers: slices.Clip(rec.Headers),
+	}}
+	if r.cfg.Event.Partitioned() {
+		ev.Record.Partition = rec.Partition
+	}
+	if _, retimed := transform.Header(rec.Headers, transform.HeaderAsked); timed(r.cfg) && !retimed {
+		ev.Asked = rec.Timestamp
+	}
+	ev.SetMark(transform.HeaderReplay, []byte(r.opts.Name))
+	return ev
+}
+
+// replayedAgain counts for the report.
+type replayedAgain struct {
+	uncounted
+	report *TopicReplay
+}
+
+// Published implements delivery.Metrics.
+func (r replayedAgain) Published(events []*transform.Event) {
+	r.report.Published += int64(len(events))
+}
+
+// DeadLettered implements delivery.Metrics.
+func (r replayedAgain) DeadLettered(transform.Reason) { r.report.DeadLettered++ }
+
+// Skipped implements delivery.Metrics.
+func (r replayedAgain) Skipped(transform.Reason) { r.report.Skipped++ }
+
+// WriteText prints the report for people.
+func (r *TopicReplay) WriteText(w io.Writer) error {
+	var b lines
+	b.printf("topic %s: %d records chosen, %d of them published by replay %s, %d repetitions of others, %d to publish to topic %s\n",
+		r.From, r.Records, r.Before, plain(r.Name), r.Repeated, r.ToPublish, r.To)
+	if r.Replays+r.Others > 0 {
+		b.printf("left out: %d records of a replay, %d without an event id\n", r.Replays, r.Others)
+	}
+	for _, rec := range r.Listed {
+		b.printf("    %d/%d  %s  %s  key %q\n", rec.Partition, rec.Offset, rec.Time.Format(time.RFC3339), plain(rec.ID), rec.Key)
+	}
+	if more := r.ToPublish - int64(len(r.Listed)); more > 0 && len(r.Listed) > 0 {
+		b.printf("    and %d more\n", more)
+	}
+	for _, limit := range r.Limits {
+		b.printf("not known: %s\n", limit)
+	}
+	switch {
+	case r.publish:
+		b.printf("published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
+	case r.ToPublish > 0:
+		b.printf("nothing was published; to publish these records, repeat the command with --publish\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
