@@ -34,6 +34,7 @@ type instance struct {
 	metrics *counts
 	health  *Health
 	looked  func() pg.LSN // the monitor's last look saw everything before
+	horizon func() uint64 // of the next checkpoint
 	logs    *observer.ObservedLogs
 	limit   int64 // of bytes in flight
 	cancel  context.CancelFunc
@@ -71,6 +72,12 @@ func (d *database) startWith(p Parts) *instance {
 	r := d.pipeline(p, i.metrics)
 	i.health = r.Health()
 	i.looked = func() pg.LSN { return pg.LSN(r.source.whole.Load()) }
+	i.horizon = func() uint64 {
+		k := r.checkpointer
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.passed
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel
 	go func() {
