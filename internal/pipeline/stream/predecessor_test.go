@@ -59,18 +59,24 @@ func TestEndOfTheStreamIsSeenWithFullMemory(t *testing.T) {
 // The server took the slot from an instance that cannot know yet, and may write. The
 // successor has the slot, and waits for the lease.
 func TestSuccessorWaitsForTheLease(t *testing.T) {
-	for name, takeAway := range map[string]func(d *database, p *proxy.Proxy){
-		"cut off, and the walsender ended": func(d *database, p *proxy.Proxy) {
-			p.Hold(func([]byte) bool { return true })
+	all := func([]byte) bool { return true }
+	for name, c := range map[string]struct {
+		takeAway func(d *database, p *proxy.Proxy)
+		learns   bool // the predecessor learns of it, during the wait
+	}{
+		"cut off, and the walsender ended": {takeAway: func(d *database, p *proxy.Proxy) {
+			p.Hold(all)
 			d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
-		},
-		"the stream alone is cut off": func(_ *database, p *proxy.Proxy) {
+		}},
+		"the stream alone is cut off": {learns: true, takeAway: func(d *database, p *proxy.Proxy) {
+			old := d.walsender()
 			p.Hold(func(first []byte) bool { return bytes.Contains(first, []byte("replication")) })
-		},
+			eventually(d.t, "the end of the walsender", func() bool { return d.walsender() != old })
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := pgtest.Start(t, pgtest.Setting("wal_sender_timeout", "5s"))
+			server := pgtest.Start(t, pgtest.Setting("wal_sender_timeout", "15s")) // the lease: time enough for a slow successor
 			d := newDatabase(t, server.NewDatabase(t))
 			d.limits.monitor = usual.monitor
 			p, behind := behindProxy(t, d)
@@ -85,10 +91,14 @@ func TestSuccessorWaitsForTheLease(t *testing.T) {
 			}}, Lease: lease}).standsBy()
 
 			old := d.walsender()
-			takeAway(d, p)
+			c.takeAway(d, p)
+			learn := p.Hold(all) // it would leave, perhaps before the successor has the slot
 			d.insert(1, 1)
 			eventually(t, "the spare to have the slot", func() bool { pid := d.walsender(); return pid != 0 && pid != old })
 			spare.unready("another instance shows that it reads the slot")
+			if c.learns {
+				learn()
+			}
 			d.arrive()
 			p.Cut()
 			spare.stop()
