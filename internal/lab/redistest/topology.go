@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,6 +75,30 @@ func Sentinel(t testing.TB, master Beside, replicas int) *Server {
 		return err
 	})
 	return s
+}
+
+// Master is the master among the servers, as a Sentinel says.
+func (s *Server) Master(t testing.TB, servers []*Server) *Server {
+	t.Helper()
+	client := redis.NewSentinelClient(&redis.Options{Addr: s.Addr()})
+	defer client.Close()
+	var at []string
+	testserver.Do(t, "ask the Sentinel for the master", func(ctx context.Context) (err error) {
+		at, err = client.GetMasterAddrByName(ctx, SentinelMaster).Result()
+		return err
+	})
+	i := slices.IndexFunc(servers, func(o *Server) bool { return o.Addr() == net.JoinHostPort(at[0], at[1]) })
+	if i < 0 {
+		t.Fatalf("the Sentinel names another server: %v", at)
+	}
+	return servers[i]
+}
+
+// Follow makes the server a replica of another.
+func (s *Server) Follow(t testing.TB, master *Server) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr())
+	do(t, s.Client(t), "REPLICAOF", host, port)
 }
 
 // Cluster is a Redis Cluster of three masters without replicas.
