@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -92,31 +93,52 @@ func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
 	f.wantFailover(OK, "no standby")
 }
 
-// wantFailover wants the finding for one of the servers.
+// wantFailover returns once check has the finding for one of the servers.
 func (f *fixture) wantFailover(outcome Outcome, words string) (found Finding) {
 	f.t.Helper()
-	r := Check(f.ctx(), f.Config)
-	i := slices.IndexFunc(r.Findings, func(found Finding) bool {
-		return found.Name == "failover" && found.Outcome == outcome && strings.Contains(found.Detail, words)
+	f.shows(fmt.Sprintf("failover: %s with %q", outcome, words), func() (any, bool) {
+		all := Check(f.ctx(), f.Config).Findings
+		i := slices.IndexFunc(all, func(found Finding) bool {
+			return found.Name == "failover" && found.Outcome == outcome && strings.Contains(found.Detail, words)
+		})
+		if i >= 0 {
+			found = all[i]
+		}
+		return all, i >= 0
 	})
-	if i < 0 {
-		f.t.Errorf("no failover is %s with %q in %+v", outcome, words, r.Findings)
-		return found
-	}
-	return r.Findings[i]
+	return found
 }
 
-// wantStatus wants words in the text of status.
+// wantStatus returns once the text of status has the words.
 func (f *fixture) wantStatus(words ...string) {
 	f.t.Helper()
-	must.Contain(f.t, text(f.t, Status(f.ctx(), f.Config)), words...)
+	f.shows(fmt.Sprintf("%q in the status", words), func() (any, bool) {
+		shown := text(f.t, Status(f.ctx(), f.Config))
+		return shown, !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(shown, w) })
+	})
+}
+
+// shows looks again and again, as a busy server may answer too late for a single look.
+func (f *fixture) shows(what string, look func() (shown any, met bool)) {
+	f.t.Helper()
+	var shown any
+	defer func() {
+		if f.t.Failed() {
+			f.t.Logf("the last look: %+v", shown)
+		}
+	}()
+	await.Until(f.t, what, func() (met bool) {
+		shown, met = look()
+		return met
+	})
 }
 
 // copied returns once the standby has a copy of the slot fit for a promotion.
 func (f *fixture) copied(standby *pgx.Conn) {
 	f.t.Helper()
 	await.Until(f.t, "a copy of the slot", func() (synced bool) {
-		f.exec(`CREATE TABLE IF NOT EXISTS moves (v int)`, `SELECT pg_replication_slot_advance('`+f.Source.Slot+`', pg_current_wal_lsn())`) // the copy waits for the slot to move
+		f.exec(`SELECT pg_log_standby_snapshot()`, `SELECT pg_replication_slot_advance('`+f.Source.Slot+`', pg_current_wal_lsn())`) // the copy waits for the slot to move
+		must.Get(standby.Exec(f.ctx(), `SELECT pg_reload_conf()`))(f.t)                                                             // wakes the process that copies slots, which naps for up to 30 s
 		must.OK(f.t, standby.QueryRow(f.ctx(), `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary)`, f.Source.Slot).Scan(&synced))
 		return synced
 	})

@@ -1,9 +1,12 @@
 package pgtest
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -15,9 +18,9 @@ import (
 // a separate network.
 type Pair struct{ Primary, Standby *Server }
 
-// StartPair starts both, of PostgreSQL 17 or later. All of the primary's log reaches
-// the standby, and slots with failover send nothing still missing there
-// (synchronized_standby_slots).
+// StartPair starts both, of PostgreSQL 17 or later, and returns once the standby reads
+// the primary's log. All of the log reaches the standby, and slots with failover send
+// nothing still missing there (synchronized_standby_slots).
 func StartPair(t testing.TB) *Pair {
 	t.Helper()
 	network, since := startNetwork(t), Since(t, 17)
@@ -33,6 +36,10 @@ func StartPair(t testing.TB) *Pair {
 	p.Standby.follow(t, p.Primary)
 	p.Primary.follow(t, p.Standby) // once a standby
 	p.Primary.await(t)
+	connected(t, p.Primary.URL("postgres"), func(_ context.Context, conn *pgx.Conn) error {
+		Await(t, conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')")
+		return nil
+	})
 	return p
 }
 
