@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/memory"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // processor returns a Processor around a store in memory, closed at the end of
@@ -32,10 +33,7 @@ func processor(t testing.TB, change func(*idempotency.Options)) *idempotency.Pro
 	if change != nil {
 		change(&o)
 	}
-	p, err := idempotency.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(idempotency.New(o))(t)
 	t.Cleanup(p.Close)
 	return p
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/hook"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/outbox"
 )
 
@@ -73,10 +74,7 @@ func newRunnerOn(t testing.TB, admin, pool *pgxpool.Pool, table postgres.Options
 // newProcessor returns a Processor, closed at the end of the test.
 func newProcessor(t testing.TB, o idempotency.Options) *idempotency.Processor {
 	t.Helper()
-	p, err := idempotency.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(idempotency.New(o))(t)
 	t.Cleanup(p.Close)
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/redis"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/redistest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
@@ -35,10 +36,7 @@ func newStore(t testing.TB, client goredis.UniversalClient, o redis.Options) *re
 // newProcessor returns a Processor, closed at the end of the test.
 func newProcessor(t testing.TB, o idempotency.Options) *idempotency.Processor {
 	t.Helper()
-	p, err := idempotency.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(idempotency.New(o))(t)
 	t.Cleanup(p.Close)
 	return p
 }
