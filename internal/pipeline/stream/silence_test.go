@@ -26,15 +26,17 @@ func TestASilentStreamIsKeptWhileItsSenderWorks(t *testing.T) {
 	if s := i.status().Sender; s == nil || int(s.PID) != d.walsender() || s.SilentSeconds <= 0 {
 		t.Errorf("/status says of the sender: %+v", s)
 	}
-	if n := i.logs.FilterMessageSnippet("is given time").Len(); n != 1 {
-		t.Errorf("%d lines in the log, want one", n)
-	}
+	told := func() int { return i.logs.FilterMessageSnippet("is given time").Len() }
+	eventually(t, "a line in the log", func() bool { return told() > 0 })
 	if n := i.metrics.reconnected(); n > 0 {
 		t.Errorf("%d reconnects", n)
 	}
 	locker.exec("COMMIT")
 	d.arrive()
 	eventually(t, "readiness", i.ready)
+	if n := told(); n != 1 {
+		t.Errorf("%d lines in the log, want one", n)
+	}
 	if s := i.status().Sender; s != nil {
 		t.Errorf("/status says of the sender: %+v", s)
 	}

@@ -277,7 +277,7 @@ func TestE2EVanishedClient(t *testing.T) {
 	admin := connect(t, direct)
 	create(t, admin, postgres.Options{})
 	exec(t, admin, business)
-	idle, o := postgres.Options{IdleTimeout: 300 * time.Millisecond}, idempotency.Options{Lease: 10 * time.Millisecond}
+	idle, o := postgres.Options{IdleTimeout: 3 * time.Second}, idempotency.Options{Lease: 10 * time.Millisecond}
 	alive := newRunnerOn(t, admin, connect(t, direct), idle, o)
 
 	p, through := behind(t, direct)
