@@ -100,6 +100,10 @@ errors: ## docs/errors.md, from what PostgreSQL 14 to 18 say (5 minutes; downloa
 test-kafka: postgres kafka ## the tests that use Kafka, against Apache Kafka 4.4.0, or KAFKA=4.1.1 (downloaded once; needs Java 17, Maven)
 	@CDC_OUTBOX_TEST_KAFKA=real CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
+.PHONY: test-debezium
+test-debezium: postgres ## what the real Debezium makes of rows, against the recording that transform is tested with; ARGS=-update records (2 minutes; needs JDK 17, Maven)
+	@go test -count=1 -v -timeout $(TIMEOUT) -run '^TestE2E' ./tests/debezium $(ARGS)
+
 .PHONY: test-docker
 test-docker: ## both tiers with PostgreSQL, Apache Kafka, Redis and DynamoDB Local in containers (needs a Docker engine)
 	@status=0; for tier in test test-e2e; do \

@@ -15,8 +15,9 @@ import (
 var foreign = names(`
 	BuildKit CloudFormation GitHub JavaScript OpenTelemetry pgSQL ReplicaSet W3C
 	CdcOutboxRetainedWALHigh IdempotencyTable
-	CopyData FirstNormalObjectId LoadPublications MaxAllocSize ReorderBufferIterCompare ReplicationSlotValidateName
+	CopyData FirstNormalObjectId IntervalStyle LoadPublications MaxAllocSize ReorderBufferIterCompare ReplicationSlotValidateName
 	WalSndDone WalSndKeepaliveIfNecessary WalSndUpdateProgress
+	BigDecimal BigInteger HashMap LocalDate SimpleHeaderConverter toByteArray toString
 	JsonConverter JsonSchemaData RegexRouter UtilsTest appendReplacement replaceFirst testMurmur2
 	internals.Topic s.PGSQL util.Properties
 	asyncClose flushAppendOnlyFile maybeRunChan storePartitionsUpdate

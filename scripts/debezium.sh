@@ -6,6 +6,8 @@
 #   debezium.sh run WORKER [CONNECTOR…]   runs a worker with the properties file WORKER, and the
 #                                         connectors of the files, until SIGTERM; the properties
 #                                         need no plugin.path
+#   debezium.sh route PROGRAM REQUEST     runs the Java PROGRAM, one source file, with both on its
+#                                         class path
 #
 # CONNECT_JVM are the options of the worker's JVM: those by default are what
 # Kafka's own connect-standalone.sh sets.
@@ -41,14 +43,25 @@ run() {
 		-cp "$cache/connect-$connect/*" org.apache.kafka.connect.cli.ConnectStandalone "$@"
 }
 
+route() {
+	need javac "Debian: apt install openjdk-17-jdk-headless"
+	fetch >/dev/null
+	exec java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile="$here/kafka-log4j2.yaml" \
+		-cp "$cache/connect-$connect/*:$plugins/jars/*" "$@"
+}
+
 case "${1:-}" in
 fetch) fetch ;;
 run)
 	shift
 	run "$@"
 	;;
+route)
+	shift
+	route "$@"
+	;;
 *)
-	sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -16,6 +16,7 @@ type column struct {
 	index   int
 	oid     uint32
 	name    string
+	as      *conversion // Debezium's, or nil
 }
 
 var (

@@ -84,7 +84,7 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 
 // header appends the column's text under the name; NULL is a null value.
 func (b *builder) header(c column, name string) {
-	value := b.text(c)
+	value := b.form(c, connectHeader)
 	if !c.validText(value) {
 		b.reject(ReasonInvalidUTF8, fmt.Errorf("header %s: column %q is not valid UTF-8", name, c.name))
 	}

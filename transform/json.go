@@ -12,6 +12,18 @@ import (
 
 var errNotUTF8 = errors.New("the text is not valid UTF-8")
 
+// appendJSON appends the column's value.
+func (c column) appendJSON(dst []byte, v pg.Value) ([]byte, error) {
+	if c.as == nil || v.Kind != pg.Text { // NULL, or the bytes of a message
+		return appendJSON(dst, c.oid, v)
+	}
+	value, err := c.as.convert(v.Data)
+	if err != nil {
+		return nil, err
+	}
+	return connectJSON(dst, value), nil
+}
+
 // appendJSON appends a column's value as Kafka Connect's JsonConverter shows it
 // without schemas: NULL as null, integers and floats as numbers, bool as true
 // and false, bytea in base64, and everything else, JSON included, as a string

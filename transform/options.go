@@ -46,6 +46,10 @@ type EventOptions struct {
 	// OnUpdate is the meaning of an UPDATE of an outbox row: warn, error or fatal.
 	// All three drop it; only fatal stops.
 	OnUpdate string `yaml:"on_update"`
+	// Compat is CompatNone or CompatDebezium: whether columns have the forms of
+	// Debezium's connector, as Handling says.
+	Compat   string   `yaml:"compat"`
+	Debezium Handling `yaml:"debezium"`
 	// PositionHeaders turns the headers cdc-lsn, cdc-seq, cdc-xid and cdc-time on, and
 	// keeps their names and cdc-tx-total for the connector.
 	PositionHeaders bool `yaml:"position_headers"`
@@ -83,6 +87,9 @@ const (
 	UpdateWarn  = "warn"
 	UpdateError = "error"
 	UpdateFatal = "fatal"
+
+	CompatNone     = "none"
+	CompatDebezium = "debezium"
 )
 
 // RouteOptions choose a row's topic.
@@ -121,6 +128,8 @@ func DefaultEvent() EventOptions {
 		OnUpdate:           UpdateWarn,
 		PositionHeaders:    true,
 		TypeHeader:         "eventType",
+		Compat:             CompatNone,
+		Debezium:           DefaultHandling(),
 	}
 }
 

@@ -67,12 +67,13 @@ type binder struct {
 
 	expected []string
 	detected []string // optional columns no option names
+	handling Handling
 }
 
 // bind makes the plan of a table. With an error, its unfit, the plan serves for
 // dead letters only.
 func bind(rel *pg.Relation, o options) (*plan, error) {
-	b := &binder{rel: rel, table: o.table, expected: o.expected}
+	b := &binder{rel: rel, table: o.table, expected: o.expected, handling: o.event.Debezium}
 	p := &plan{
 		rel:       rel,
 		id:        b.required("event.id", o.event.ID, idNames),
@@ -86,6 +87,9 @@ func bind(rel *pg.Relation, o options) (*plan, error) {
 	b.fields(p, o.fields, o.event.AdditionalMissing == MissingIgnore)
 	b.builtInHeaders(p, o.event)
 	p.object = b.object(o.event, o.fields)
+	if o.event.Compat == CompatDebezium {
+		b.convert(p, o.event)
+	}
 	p.headerCount = len(p.headers) + builtInHeaders
 	p.detected = b.detected
 	p.unfit = errors.Join(b.errs...)

@@ -137,10 +137,33 @@ func (b *builder) text(c column) []byte {
 	return text
 }
 
+// form returns the column's text or, of a column with a conversion, what write makes of
+// the value; nil for NULL.
+func (b *builder) form(c column, write func([]byte, connectValue) []byte) []byte {
+	if c.as == nil {
+		return b.text(c)
+	}
+	v := b.get(c)
+	if v.Kind != pg.Text { // NULL, or the bytes of a message
+		return b.text(c)
+	}
+	value, err := c.as.convert(v.Data)
+	if err != nil {
+		b.reject(ReasonUnreadableContents, fmt.Errorf("column %q: %w", c.name, err))
+		return v.Data
+	}
+	if value == nil {
+		return nil
+	}
+	out := write([]byte{}, value)
+	b.event.made += cap(out)
+	return out
+}
+
 var errEmptyKey = errors.New("without a key its order among others would be lost; event.null_key: publish allows it")
 
 func (b *builder) key() {
-	b.event.Record.Key = b.text(b.plan.key)
+	b.event.Record.Key = b.form(b.plan.key, connectText)
 	if len(b.event.Record.Key) == 0 && b.router.event.NullKey != NullKeyPublish {
 		b.reject(ReasonNullKey, fmt.Errorf("column %q is NULL or empty: %w", b.plan.key.name, errEmptyKey))
 	}

@@ -14,6 +14,8 @@ func (o *EventOptions) Validate(report setting.Report) {
 	report.OneOf("event.null_key", o.NullKey, NullKeyBadEvent, NullKeyPublish)
 	report.OneOf("event.invalid_json", o.InvalidJSON, InvalidJSONBadEvent, InvalidJSONPublish)
 	report.OneOf("event.on_update", o.OnUpdate, UpdateWarn, UpdateError, UpdateFatal)
+	report.OneOf("event.compat", o.Compat, CompatNone, CompatDebezium)
+	o.Debezium.validate(report, o.Compat)
 }
 
 // Validate reports faults.

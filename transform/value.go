@@ -26,7 +26,7 @@ func (b *builder) value() {
 	case b.router.envelope:
 		b.setJSON(b.appendEnvelope)
 	case b.router.event.PayloadFormat == FormatRaw:
-		b.event.Record.Value = b.text(c)
+		b.event.Record.Value = b.form(c, connectPayload)
 	default:
 		b.setJSON(b.appendPayload)
 	}
@@ -39,6 +39,9 @@ func (b *builder) setJSON(write func([]byte) ([]byte, error)) {
 	value, err := write(make([]byte, 0, len(data)+len(data)/8+64))
 	switch {
 	case err == nil:
+		if b.router.event.Compat == CompatDebezium {
+			value = escapeAstral(value)
+		}
 		b.event.Record.Value = value
 		b.event.made += cap(value)
 		return
@@ -64,7 +67,7 @@ func (b *builder) appendEnvelope(dst []byte) ([]byte, error) {
 		dst = append(dst, ',')
 		dst = appendQuoted(dst, member.alias)
 		dst = append(dst, ':')
-		if dst, err = appendJSON(dst, member.oid, b.get(member.column)); err != nil {
+		if dst, err = member.appendJSON(dst, b.get(member.column)); err != nil {
 			err = fmt.Errorf("column %q: %w", member.name, err)
 		}
 	}
@@ -82,7 +85,7 @@ func (b *builder) appendPayload(dst []byte) ([]byte, error) {
 		}
 		b.warn(WarningNotExpanded)
 	}
-	dst, err := appendJSON(dst, c.oid, v)
+	dst, err := c.appendJSON(dst, v)
 	if err != nil {
 		return nil, fmt.Errorf("column %q: %w", c.name, err)
 	}

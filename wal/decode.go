@@ -50,6 +50,7 @@ type decoder struct {
 	relations map[uint32]*pg.Relation
 	others    map[uint32]struct{} // relations announced and not kept
 	baseTypes map[uint32]uint32   // domain OID → OID of the built-in base type
+	typeNames map[uint32]string   // OID of another type that is not built in → name
 	builtin   *pgtype.Map
 }
 
@@ -58,6 +59,7 @@ func newDecoder() *decoder {
 		relations: map[uint32]*pg.Relation{},
 		others:    map[uint32]struct{}{},
 		baseTypes: map[uint32]uint32{},
+		typeNames: map[uint32]string{},
 		builtin:   pgtype.NewMap(),
 	}
 }
@@ -342,13 +344,14 @@ func (d *decoder) relation(c *cursor) error {
 	for range n {
 		identity := c.byte()&1 != 0
 		col := pg.Column{Name: d.name(c.string()), Type: c.uint32(), Identity: identity}
-		c.uint32() // type modifier
+		col.Modifier = int32(c.uint32())
 		if c.short {
 			return errShort
 		}
 		if base, ok := d.baseTypes[col.Type]; ok {
-			col.Type = base
+			col.Type, col.Modifier = base, pg.UnknownModifier
 		}
+		col.TypeName = d.typeNames[col.Type]
 		rel.Columns = append(rel.Columns, col)
 	}
 	d.learn(rel)
@@ -375,7 +378,9 @@ func (d *decoder) learn(rel *pg.Relation) {
 func (d *decoder) typeName(c *cursor) error {
 	oid, namespace, name := c.uint32(), c.string(), c.string()
 	delete(d.baseTypes, oid) // an OID may be used again
+	delete(d.typeNames, oid)
 	if len(namespace) != 0 { // not a type of pg_catalog
+		d.typeNames[oid] = d.name(name)
 		return nil
 	}
 	if t, ok := d.builtin.TypeForName(string(name)); ok {

@@ -149,11 +149,12 @@ type model struct {
 	seq       uint32
 	relations map[uint32]*pg.Relation
 	base      map[uint32]uint32
+	names     map[uint32]string
 	types     *pgtype.Map
 }
 
 func newModel() *model {
-	return &model{relations: map[uint32]*pg.Relation{}, base: map[uint32]uint32{}, types: pgtype.NewMap()}
+	return &model{relations: map[uint32]*pg.Relation{}, base: map[uint32]uint32{}, names: map[uint32]string{}, types: pgtype.NewMap()}
 }
 
 // allows reports whether m is valid after the messages before.
@@ -204,7 +205,10 @@ func (s *model) apply(m pglogrepl.Message) *Message {
 		s.relation(m)
 	case *pglogrepl.TypeMessage:
 		delete(s.base, m.DataType)
-		if t, ok := s.types.TypeForName(m.Name); ok && m.Namespace == "" {
+		delete(s.names, m.DataType)
+		if m.Namespace != "" {
+			s.names[m.DataType] = m.Name
+		} else if t, ok := s.types.TypeForName(m.Name); ok {
 			s.base[m.DataType] = t.OID
 		}
 	case *pglogrepl.InsertMessage:
@@ -235,11 +239,11 @@ func (s *model) relation(m *pglogrepl.RelationMessage) {
 		rel.Namespace = "pg_catalog"
 	}
 	for _, c := range m.Columns {
-		typ := c.DataType
-		if base, ok := s.base[typ]; ok {
-			typ = base
+		col := pg.Column{Name: c.Name, Type: c.DataType, TypeName: s.names[c.DataType], Modifier: c.TypeModifier, Identity: c.Flags&1 != 0}
+		if base, ok := s.base[c.DataType]; ok {
+			col.Type, col.Modifier = base, pg.UnknownModifier
 		}
-		rel.Columns = append(rel.Columns, pg.Column{Name: c.Name, Type: typ, Identity: c.Flags&1 != 0})
+		rel.Columns = append(rel.Columns, col)
 	}
 	s.relations[rel.OID] = rel
 }

@@ -121,15 +121,21 @@ func TestStreamDeliversPreparedTransactions(t *testing.T) {
 
 func TestStreamNamesColumnTypes(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE DOMAIN key AS uuid`, `CREATE DOMAIN inner_key AS key`, `CREATE TYPE mood AS ENUM ('sad', 'ok')`,
-		`CREATE DOMAIN tags AS text[]`, `CREATE TABLE t (id inner_key PRIMARY KEY, m mood, g tags, j jsonb, n int)`)
+		`CREATE DOMAIN tags AS text[]`, `CREATE TABLE t (id inner_key PRIMARY KEY, m mood, g tags, j jsonb, n numeric(10,2))`)
 	r := s.open(t, 0)
 	s.exec(t, `INSERT INTO t VALUES ('018f6f0e-7d6c-7cc0-8000-000000000000', 'ok', '{a,b}', '{}', 1)`)
 	got := r.all(t, s)
-	wantLines(t, got, []string{"insert public.t id=018f6f0e-7d6c-7cc0-8000-000000000000 m=ok g={a,b} j={} n=1", "commit"})
+	wantLines(t, got, []string{"insert public.t id=018f6f0e-7d6c-7cc0-8000-000000000000 m=ok g={a,b} j={} n=1.00", "commit"})
 	insert := got[slices.IndexFunc(got, func(m Message) bool { return m.Kind == Insert })]
 	var mood uint32
 	must.OK(t, s.sql.QueryRow(pgtest.Context(t), `SELECT 'mood'::regtype::oid`).Scan(&mood))
-	want := []pg.Column{{Name: "id", Type: 2950, Identity: true}, {Name: "m", Type: mood, Identity: false}, {Name: "g", Type: 1009, Identity: false}, {Name: "j", Type: 3802, Identity: false}, {Name: "n", Type: 23, Identity: false}}
+	want := []pg.Column{
+		{Name: "id", Type: 2950, Modifier: pg.UnknownModifier, Identity: true},
+		{Name: "m", Type: mood, TypeName: "mood", Modifier: -1},
+		{Name: "g", Type: 1009, Modifier: pg.UnknownModifier},
+		{Name: "j", Type: 3802, Modifier: -1},
+		{Name: "n", Type: 1700, Modifier: 10<<16 + 2 + 4},
+	}
 	if cols := insert.Row.Relation.Columns; !slices.Equal(cols, want) {
 		t.Errorf("columns %v; want %v", cols, want)
 	}

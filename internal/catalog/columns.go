@@ -24,14 +24,17 @@ WITH RECURSIVE base(domain, oid) AS (
 )
 SELECT a.attname::text,
        a.atttypid,
-       COALESCE((SELECT b.oid FROM base b JOIN pg_type t ON t.oid = b.oid
-                  WHERE b.domain = a.atttypid AND t.typtype <> 'd'), a.atttypid),
+       b.oid,
+       b.typname::text,
+       a.atttypmod,
        c.relreplident = 'f' OR EXISTS (
            SELECT FROM pg_index x
             WHERE x.indrelid = c.oid AND a.attnum = ANY (x.indkey::int2[])
               AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident ELSE false END),
        a.attgenerated::text
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+  JOIN pg_type b ON b.oid = COALESCE((SELECT base.oid FROM base JOIN pg_type t ON t.oid = base.oid
+                                       WHERE base.domain = a.atttypid AND t.typtype <> 'd'), a.atttypid)
  WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attnum`
 
@@ -115,9 +118,13 @@ func readColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (*pg.Relat
 	}
 	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c tableColumn, err error) {
 		var base uint32
-		err = row.Scan(&c.Name, &c.Type, &base, &c.Identity, &c.generated)
-		if base < firstUserOID {
-			c.Type = base
+		var name string
+		err = row.Scan(&c.Name, &c.Type, &base, &name, &c.Modifier, &c.Identity, &c.generated)
+		switch {
+		case base >= firstUserOID:
+			c.TypeName = name
+		case base != c.Type:
+			c.Type, c.Modifier = base, pg.UnknownModifier
 		}
 		return c, err
 	})

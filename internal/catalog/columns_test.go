@@ -34,11 +34,11 @@ func TestReadColumns(t *testing.T) {
 		return oid
 	}
 	want := []pg.Column{
-		{Name: "Id", Type: pgtype.UUIDOID, Identity: true},
-		{Name: "payload", Type: pgtype.JSONBOID, Identity: false},
-		{Name: "a", Type: pgtype.VarcharOID, Identity: true},
-		{Name: "b", Type: user("mood"), Identity: false},
-		{Name: "c", Type: user("moody"), Identity: false},
+		{Name: "Id", Type: pgtype.UUIDOID, Modifier: -1, Identity: true},
+		{Name: "payload", Type: pgtype.JSONBOID, Modifier: -1, Identity: false},
+		{Name: "a", Type: pgtype.VarcharOID, Modifier: pg.UnknownModifier, Identity: true},
+		{Name: "b", Type: user("mood"), TypeName: "mood", Modifier: -1, Identity: false},
+		{Name: "c", Type: user("moody"), TypeName: "mood", Modifier: -1, Identity: false},
 	}
 	if !slices.Equal(rel.Columns, want) {
 		t.Errorf("got  %+v\nwant %+v", rel.Columns, want)

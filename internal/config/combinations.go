@@ -31,6 +31,29 @@ func (l *loader) choosePolling() {
 	}
 }
 
+// chooseCompat has what Debezium does for options that are not set.
+func (l *loader) chooseCompat() {
+	ev := &l.cfg.Event
+	if ev.Compat != transform.CompatDebezium {
+		return
+	}
+	for _, option := range []struct {
+		key    string
+		choose func()
+	}{
+		{"event.type_header", func() { ev.TypeHeader = "" }},
+		{"event.position_headers", func() { ev.PositionHeaders = false }},
+		{"event.headers", func() { ev.Headers = transform.HeadersNone }},
+		{"event.tracing", func() { ev.Tracing = transform.HeadersNone }},
+		{"event.null_key", func() { ev.NullKey = transform.NullKeyPublish }},
+		{"event.invalid_json", func() { ev.InvalidJSON = transform.InvalidJSONPublish }},
+	} {
+		if _, set := l.given[option.key]; !set {
+			option.choose()
+		}
+	}
+}
+
 // validateCombinations judges options across sections.
 func (l *loader) validateCombinations() {
 	if l.cfg.Source.Mode == ModePoll {

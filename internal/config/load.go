@@ -109,6 +109,7 @@ func read(opts Options, pipeline string) *loader {
 	l.chooseSink()
 	l.chooseTables()
 	l.choosePolling()
+	l.chooseCompat()
 	return l
 }
 

@@ -40,12 +40,21 @@ type UnsentColumn struct {
 	Because, Remedy string
 }
 
+// UnknownModifier is the modifier of a domain's column.
+const UnknownModifier = -2
+
 // Column is a single column of a Relation.
 type Column struct {
 	Name string
 	// Type is the type's OID; for a domain, the base type's if that is built
 	// in.
 	Type uint32
+	// TypeName is the name, without the schema, of a type that is not built in; for a
+	// domain, the base type's.
+	TypeName string
+	// Modifier is the type's modifier, such as numeric's precision and scale; -1: none;
+	// UnknownModifier for a domain, where the stream has none.
+	Modifier int32
 	// Identity tells whether the column is part of the replica identity.
 	Identity bool
 }
