@@ -40,6 +40,8 @@
 // levels. Two transactions that guard the same rows in different orders can
 // deadlock (40P01): run the failed transaction again, too.
 //
+// Visible waits, before the transaction, until the row of an event can be read.
+//
 // Where a single statement is enough, write the statement; the examples have an
 // upsert keeping the newest version, and a write behind a fence.
 //

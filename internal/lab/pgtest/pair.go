@@ -14,17 +14,50 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
-// Pair is a primary, and a standby copying the logical slots. In containers they share
-// a separate network.
+// Pair is a primary and a standby. In containers they share a separate network.
 type Pair struct{ Primary, Standby *Server }
 
-// StartPair starts both, of PostgreSQL 17 or later, and returns once the standby reads
-// the primary's log. All of the log reaches the standby, and slots with failover send
-// nothing still missing there (synchronized_standby_slots).
+// StartPair starts both, of PostgreSQL 17 or later, with a standby copying the logical
+// slots, and returns once the standby reads the primary's log. All of the log reaches the
+// standby, and slots with failover send nothing still missing there
+// (synchronized_standby_slots).
 func StartPair(t testing.TB) *Pair {
 	t.Helper()
-	network, since := startNetwork(t), Since(t, 17)
-	p := &Pair{Primary: Start(t, in(network, "primary"), since), Standby: Start(t, in(network, "standby"), since)}
+	p := startPair(t, Since(t, 17))
+	p.Standby.follow(t, p.Primary)
+	p.Primary.follow(t, p.Standby) // once a standby
+	p.Primary.await(t)
+	p.streams(t)
+	return p
+}
+
+// StartReplica starts both, of any version, without copies of slots. The standby's name
+// for synchronous_standby_names is walreceiver.
+func StartReplica(t testing.TB) *Pair {
+	t.Helper()
+	p := startPair(t)
+	p.Standby.receive(t, p.Primary)
+	p.Standby.Exec(t, "SELECT pg_reload_conf()")
+	p.streams(t)
+	return p
+}
+
+// streams returns once the standby reads the primary's log.
+func (p *Pair) streams(t testing.TB) {
+	t.Helper()
+	connected(t, p.Primary.URL("postgres"), func(_ context.Context, conn *pgx.Conn) error {
+		Await(t, conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')")
+		return nil
+	})
+}
+
+func startPair(t testing.TB, opts ...Option) *Pair {
+	t.Helper()
+	network := startNetwork(t)
+	p := &Pair{
+		Primary: Start(t, append(opts, in(network, "primary"))...),
+		Standby: Start(t, append(opts, in(network, "standby"))...),
+	}
 
 	p.Primary.Exec(t, "SELECT pg_create_physical_replication_slot('standby')")
 	p.Standby.Stop(t, Fast)
@@ -33,24 +66,22 @@ func StartPair(t testing.TB) *Pair {
 	p.Standby.StandBy(t)
 	p.Primary.Resume(t)
 	p.Standby.Resume(t)
-	p.Standby.follow(t, p.Primary)
-	p.Primary.follow(t, p.Standby) // once a standby
-	p.Primary.await(t)
-	connected(t, p.Primary.URL("postgres"), func(_ context.Context, conn *pgx.Conn) error {
-		Await(t, conn, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')")
-		return nil
-	})
 	return p
+}
+
+// receive has a standby read the log of another server, after the next reload.
+func (s *Server) receive(t testing.TB, other *Server) {
+	t.Helper()
+	s.Exec(t, "ALTER SYSTEM SET primary_conninfo = '"+other.conninfo(t)+"'",
+		"ALTER SYSTEM SET primary_slot_name = 'standby'",
+		"ALTER SYSTEM SET hot_standby_feedback = on")
 }
 
 // follow has a standby read the log and copy the slots of another server.
 func (s *Server) follow(t testing.TB, other *Server) {
 	t.Helper()
-	s.Exec(t, "ALTER SYSTEM SET primary_conninfo = '"+other.conninfo(t)+"'",
-		"ALTER SYSTEM SET primary_slot_name = 'standby'",
-		"ALTER SYSTEM SET hot_standby_feedback = on",
-		"ALTER SYSTEM SET sync_replication_slots = on",
-		"SELECT pg_reload_conf()")
+	s.receive(t, other)
+	s.Exec(t, "ALTER SYSTEM SET sync_replication_slots = on", "SELECT pg_reload_conf()")
 }
 
 // await has a primary send nothing of a slot the standby does not have.
