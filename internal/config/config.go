@@ -85,6 +85,10 @@ type Source struct {
 	// Failover is FailoverNew or FailoverAlways: which slots standbys of
 	// PostgreSQL 17 copy, the slots made by the connector or also an existing one.
 	Failover string `yaml:"failover"`
+	// Visibility is VisibilityNone or VisibilityWait: whether an event is held back
+	// until a new transaction on the primary sees its row. With ModePoll that is
+	// always so.
+	Visibility string `yaml:"visibility"`
 	// StatusInterval is the longest time between two standby status updates.
 	// StatusInterval must be well below the server's wal_sender_timeout.
 	StatusInterval time.Duration `yaml:"status_interval"`
@@ -94,7 +98,7 @@ type Source struct {
 	Poll            poll.Options  `yaml:"poll"`
 }
 
-// Values of Source.Mode, Source.Snapshot and Source.Failover.
+// Values of Source.Mode, Source.Snapshot, Source.Failover and Source.Visibility.
 const (
 	ModeWAL     = "wal"
 	ModeMessage = "message"
@@ -105,6 +109,9 @@ const (
 
 	FailoverNew    = "new"
 	FailoverAlways = "always"
+
+	VisibilityNone = "none"
+	VisibilityWait = "wait"
 )
 
 // Sink is the destination of records: exactly one member is set.
@@ -144,6 +151,7 @@ func Default() Config {
 			MessagePrefix:   "outbox",
 			Snapshot:        SnapshotNever,
 			Failover:        FailoverNew,
+			Visibility:      VisibilityNone,
 			StatusInterval:  time.Second,
 			LivenessTimeout: time.Minute,
 			Poll:            poll.DefaultOptions(),

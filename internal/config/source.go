@@ -49,6 +49,7 @@ func (l *loader) validateSource(report setting.Report) {
 	}
 	report.OneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
 	report.OneOf("source.failover", s.Failover, FailoverNew, FailoverAlways)
+	report.OneOf("source.visibility", s.Visibility, VisibilityNone, VisibilityWait)
 	report.Between("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
 	report.Between("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
 	if s.LivenessTimeout <= s.StatusInterval {

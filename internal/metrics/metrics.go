@@ -73,6 +73,7 @@ type Metrics struct {
 	checkpointAge atomic.Pointer[func() time.Duration]
 	unconfirmed   atomic.Pointer[func() time.Duration]
 	standstill    atomic.Pointer[func() int]
+	invisible     atomic.Pointer[func() time.Duration]
 	ready         atomic.Pointer[func() bool]
 }
 

@@ -54,6 +54,7 @@ func TestExposition(t *testing.T) {
 	m.Slot(catalog.Slot{ConfirmedFlush: 0x1000, RestartLSN: 0x800}, 0x1800, 3*time.Second)
 	m.Observe(lsn(0x2000), lsn(0x1000), number(7), number(700))
 	m.ObserveUnconfirmed(func() time.Duration { return 4 * time.Second })
+	m.ObserveInvisible(func() time.Duration { return 2 * time.Second })
 	m.ObserveReady(func() bool { return true })
 	m.ObserveCheckpoint(func() time.Duration { return 1500 * time.Millisecond })
 

@@ -65,6 +65,10 @@ func (m *Metrics) ObserveUnconfirmed(oldest func() time.Duration) { m.unconfirme
 // at the same position, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveStandstill(failures func() int) { m.standstill.Store(&failures) }
 
+// ObserveInvisible names the function that tells how long an event has waited
+// until its row can be read, in place of an earlier function; see Observe.
+func (m *Metrics) ObserveInvisible(waiting func() time.Duration) { m.invisible.Store(&waiting) }
+
 // ObserveReady names the function that tells whether events get through, or
 // would, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveReady(ready func() bool) { m.ready.Store(&ready) }
@@ -76,6 +80,14 @@ func (m *Metrics) registerHealth() {
 			func() float64 {
 				if oldest := m.unconfirmed.Load(); oldest != nil {
 					return (*oldest)().Seconds()
+				}
+				return 0
+			}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "invisible_seconds",
+			Help: "How long an event has waited until its row can be read on the primary, by source.visibility: wait; 0 while none waits."},
+			func() float64 {
+				if waiting := m.invisible.Load(); waiting != nil {
+					return (*waiting)().Seconds()
 				}
 				return 0
 			}),

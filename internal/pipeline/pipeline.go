@@ -159,6 +159,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		Retention:        p.cfg.Retention,
 		Siblings:         p.cfg.Source.Siblings,
 		IntoKafka:        p.cfg.Sink.Kafka != nil,
+		Visible:          p.cfg.Source.Visibility == config.VisibilityWait,
 	}
 }
 

@@ -96,6 +96,7 @@ func (s *source) replay(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.intake.resume(past); err != nil {
 		return err
 	}
+	s.visibility.follow(s.server, &cp)
 	s.unfit.Over()
 	level := zap.DebugLevel // of a session failing like those before
 	if !s.health.fallsBack() {

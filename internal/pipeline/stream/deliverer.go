@@ -22,6 +22,7 @@ type deliverer struct {
 	linger       time.Duration
 	delivery     *delivery.Delivery
 	transactions *Transactions // nil: sink
+	visibility   *visibility   // nil: events go at once
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
 	count   atomic.Uint64          // events dealt with, so far
@@ -39,10 +40,14 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 // run delivers until the queue is closed and empty (nil), ctx ends (with its
 // cause) or the sink fails.
 func (d *deliverer) run(ctx context.Context) error {
+	defer d.visibility.close()
 	var batch []item
 	for {
 		first, err := d.queue.await(ctx, d.linger)
 		if err != nil || first == nil {
+			return err
+		}
+		if err := d.see(ctx, first); err != nil {
 			return err
 		}
 		d.current.Store(&flight{began: time.Now(), oldest: first.CommitTime})
@@ -57,6 +62,15 @@ func (d *deliverer) run(ctx context.Context) error {
 		}
 		d.current.Store(nil)
 	}
+}
+
+// see waits until the first event's row can be read, before anything of Kafka waits.
+func (d *deliverer) see(ctx context.Context, first *transform.Event) error {
+	if d.visibility == nil {
+		return nil
+	}
+	d.current.Store(&flight{oldest: first.CommitTime})
+	return d.visibility.await(ctx, first)
 }
 
 func (d *deliverer) deliver(ctx context.Context, batch []item) (done int, err error) {
@@ -83,14 +97,14 @@ func (d *deliverer) last() *delivery.Last { return d.delivery.Last() }
 
 // flight is a batch on its way.
 type flight struct {
-	began  time.Time // of the delivery of the events left
+	began  time.Time // of the delivery of the events left; zero: not yet
 	oldest time.Time // commit time of the first event
 }
 
 // stuck is how long the delivery in progress has had no acknowledgement, and lag how
 // long ago its first event was committed. Both are 0 without a delivery.
 func (d *deliverer) stuck() time.Duration {
-	if f := d.current.Load(); f != nil {
+	if f := d.current.Load(); f != nil && !f.began.IsZero() {
 		return time.Since(f.began)
 	}
 	return 0

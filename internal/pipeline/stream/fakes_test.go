@@ -88,6 +88,7 @@ func (c *counts) ObserveCheckpoint(age func() time.Duration)        { c.age = ag
 
 func (c *counts) ObserveUnconfirmed(func() time.Duration) {}
 func (c *counts) ObserveStandstill(func() int)            {}
+func (c *counts) ObserveInvisible(func() time.Duration)   {}
 
 // forgotten is how often the slot has become unknown.
 func (c *counts) forgotten() (n int) {

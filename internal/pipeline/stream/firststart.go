@@ -167,6 +167,9 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 		s.log.Warn("publishing all rows that are in the outbox now, also those that were published before; rows deleted until now are not among them",
 			zap.Stringer("lsn", cp.LSN))
 	}
+	if err := s.publicSnapshot(ctx, sql, held); err != nil {
+		return err
+	}
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
 	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, s.opts.Publication, catalog.Snapshot{Name: name, Charset: s.charset}, cp.LSN)
 	if err != nil {

@@ -51,6 +51,9 @@ type slotMetrics interface {
 	// ObserveUnconfirmed hands over a function for the collection of metrics: how
 	// long the server has had unconfirmed log.
 	ObserveUnconfirmed(func() time.Duration)
+	// ObserveInvisible hands over how long an event has waited until its row can be
+	// read; 0 while none does.
+	ObserveInvisible(func() time.Duration)
 	// ObserveStandstill hands over how many sessions in a row have failed at the
 	// same position.
 	ObserveStandstill(failures func() int)

@@ -178,14 +178,7 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 	if err != nil {
 		return nil, err
 	}
-	server, err := catalog.ReadServer(ctx, conn)
-	if err == nil && (server.SystemID != cp.SystemID || server.Timeline != cp.Timeline) {
-		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
-			server.SystemID, server.Timeline, cp.SystemID, cp.Timeline)
-	}
-	if err == nil && server.InRecovery { // and without knowledge of the slot's reader
-		err = errStandby
-	}
+	server, err := ofHistory(ctx, conn, cp.SystemID, cp.Timeline)
 	if err == nil {
 		err = s.reading().Show(ctx, conn)
 	}
@@ -196,6 +189,20 @@ func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*
 	s.listen(ctx, conn)
 	s.warnOfDefects(server.Version)
 	return conn, nil
+}
+
+// ofHistory returns the server of the connection, which must be the primary with the
+// stream's history.
+func ofHistory(ctx context.Context, conn *pgx.Conn, system string, timeline int32) (catalog.Server, error) {
+	server, err := catalog.ReadServer(ctx, conn)
+	if err == nil && (server.SystemID != system || server.Timeline != timeline) {
+		err = fmt.Errorf("connected to system identifier %s on timeline %d, the stream is from %s on timeline %d",
+			server.SystemID, server.Timeline, system, timeline)
+	}
+	if err == nil && server.InRecovery { // and without knowledge of the slot's reader
+		err = errStandby
+	}
+	return server, err
 }
 
 // warnOfDefects warns once of the faults of the server's version.

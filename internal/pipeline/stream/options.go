@@ -43,4 +43,6 @@ type Options struct {
 	Checkpoint       store.Options // with its Key
 	Retention        retention.Options
 	IntoKafka        bool // go the events
+	// Visible holds events back until new transactions on the primary see their rows.
+	Visible bool
 }

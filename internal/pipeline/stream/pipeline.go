@@ -114,6 +114,10 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		compare, r.checkpointer.ends = out.Compare, out.Ends
 	}
 	r.delivery = newDeliverer(p, r.queue, r.tracker, r.checkpointer, r.digest)
+	seen := newVisibility(&p.Options, p.Log)
+	if r.delivery.visibility = seen; seen != nil {
+		r.queue.public = seen.public
+	}
 	tables := newOutboxTables(p.Tables, r.checkpointer)
 	in := newIntake(p, tables, r.queue, r.tracker, r.checkpointer, r.digest)
 	r.intake = in
@@ -136,6 +140,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		intake:       in,
 		tables:       tables,
 		digest:       r.digest,
+		visibility:   seen,
 		phase:        r.health.phase,
 	}
 	in.recognised = r.source.recognised
@@ -145,6 +150,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	p.Metrics.ObserveUnconfirmed(h.unconfirmed)
 	p.Metrics.ObserveStandstill(h.failures)
 	p.Metrics.ObserveCheckpoint(h.checkpointAge)
+	p.Metrics.ObserveInvisible(seen.waiting)
 	return r
 }
 

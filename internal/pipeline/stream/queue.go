@@ -30,6 +30,8 @@ const itemMemory = 128
 type queue struct {
 	limit int64 // of memory in flight; a single larger item may enter alone
 	most  int64 // in a batch, ready at delivery.BatchBytes
+	// public tells whether an event behind the first may be taken; nil: any.
+	public func(*transform.Event) bool
 
 	mu       sync.Mutex
 	items    []item
@@ -184,8 +186,8 @@ func (q *queue) poll(linger time.Duration) (wait time.Duration, ready bool) {
 	return wait, wait < timerTick
 }
 
-// take moves the next batch into dst[:0]: up to most bytes, at least the first item
-// and all joined to it, if the taker sees any. Never blocks.
+// take moves the next batch into dst[:0]: up to most bytes, or an event not public, at
+// least the first item and all joined to it, if the taker sees any. Never blocks.
 func (q *queue) take(dst []item) []item {
 	dst = dst[:0]
 	q.mu.Lock()
@@ -193,7 +195,7 @@ func (q *queue) take(dst []item) []item {
 	var bytes int64
 	for q.head < q.seen() {
 		unit, size := q.unit()
-		if len(dst) > 0 && bytes+size > q.most {
+		if len(dst) > 0 && (bytes+size > q.most || q.public != nil && !q.public(unit[0].Event)) {
 			break
 		}
 		bytes += size

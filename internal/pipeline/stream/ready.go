@@ -42,6 +42,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.unfit != "" {
 		reasons = append(reasons, "this spare could not take over: "+h.unfit)
 	}
+	if reason, _, late := h.delivery.visibility.unready(); late {
+		reasons = append(reasons, reason)
+	}
 	reasons = append(reasons, h.kafka.Unready(h.delivery.stuck(), delivery.StuckAfter)...)
 	if reason, unsaved := h.checkpointer.unready(); unsaved && h.role.Name == session.Active {
 		reasons = append(reasons, reason)
@@ -152,6 +155,9 @@ func (h *Health) Remedies() (remedies []string) {
 	defer h.mu.Unlock()
 	if h.remedy != "" && (h.pgErr != "" || h.storeErr != "" || h.claimErr != "" || h.unfit != "" || h.unbound != "") {
 		remedies = append(remedies, h.remedy)
+	}
+	if _, remedy, late := h.delivery.visibility.unready(); late && remedy != "" {
+		remedies = append(remedies, remedy)
 	}
 	if h.role.Name == session.Active && h.awaited.Waiting {
 		remedies = append(remedies, h.awaited.Remedy())

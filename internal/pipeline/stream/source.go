@@ -45,14 +45,15 @@ type source struct {
 	transactions *Transactions    // nil: delivery is at least once
 	health       *Health
 	// compare compares earlier acknowledgements with the brokers' records; see acknowledged.
-	compare func(context.Context, checkpoint.Ends) error
-	routes  func(ctx context.Context, ends checkpoint.Ends) error // see Parts; may be nil
-	metrics session.Metrics
-	limits  limits
-	log     *zap.Logger
-	digest  *digest.Log
-	outage  *digest.Outage // of PostgreSQL, or the checkpoint store
-	unfit   *digest.Outage // a spare that could not take over
+	compare    func(context.Context, checkpoint.Ends) error
+	routes     func(ctx context.Context, ends checkpoint.Ends) error // see Parts; may be nil
+	metrics    session.Metrics
+	limits     limits
+	log        *zap.Logger
+	digest     *digest.Log
+	outage     *digest.Outage // of PostgreSQL, or the checkpoint store
+	unfit      *digest.Outage // a spare that could not take over
+	visibility *visibility
 	// lease is the sink's, held together with the slot. nil: transactions fence.
 	lease  *lease.Lease
 	tenure *tenure // of the present stream
@@ -210,6 +211,9 @@ func (s *source) patience() time.Duration {
 // standby: before the first checkpoint, as the save may have to wait, too.
 func (s *source) warnOfCommitsThatWait(ctx context.Context, sql *pgx.Conn) error {
 	sync, err := catalog.ReadSyncStandbys(ctx, sql)
+	if err == nil {
+		err = s.refuseOwnConfirmation(sync)
+	}
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,8 @@ type Status struct {
 	// Standstill is there while session after session fails at the same
 	// position.
 	Standstill *Standstill `json:"standstill,omitempty"`
+	// Invisible is there while an event waits until its row can be read.
+	Invisible *Invisible `json:"invisible,omitempty"`
 	// OldestUnconfirmedSeconds is how long the server has had unconfirmed log.
 	OldestUnconfirmedSeconds float64 `json:"oldest_unconfirmed_seconds"`
 	// CheckpointAgeSeconds is the age of the oldest acknowledged position not
@@ -97,6 +99,7 @@ func (h *Health) Status() any {
 		Standstill:     h.standstill.status(time.Now()),
 		Sender:         h.senderStatus(time.Now()),
 		Retention:      h.retention.status(),
+		Invisible:      h.delivery.visibility.status(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),
