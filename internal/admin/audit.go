@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/catchup"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -104,6 +106,8 @@ type auditor struct {
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error
+	// news is audit.ReadOptions.News.
+	news func(*kgo.Record) bool
 	// again is set where a record counts only if an earlier replay of the name made it.
 	again *replayed
 }

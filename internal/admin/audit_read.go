@@ -116,7 +116,7 @@ func (a *auditor) readOptions() audit.ReadOptions {
 		return audit.ReadOptions{Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, Counts: a.again.made}
 	}
 	return audit.ReadOptions{
-		Since: a.opts.Since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow,
+		Since: a.opts.Since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, News: a.news,
 		Counts: func(r *kgo.Record) bool { // a replay's dead letter says nothing of the event itself
 			_, replayed := transform.Header(r.Headers, transform.HeaderReplay)
 			return r.Topic != a.cfg.Errors.DeadLetterTopic || !replayed

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // mostTopics is how many topics a person is shown.
@@ -17,8 +18,8 @@ func (r *Audit) WriteText(w io.Writer) error {
 	if r.replay != "" {
 		found, missing = "published by replay "+r.replay, "to publish"
 	}
-	fmt.Fprintf(&b, "%s: %d rows, %d of them %s, %d %s, %d unknown; %d records read\n",
-		strings.Join(r.Tables, ", "), r.Rows, r.Found, found, r.Missing, missing, r.Unknown, r.Records)
+	fmt.Fprintf(&b, "%s: %d rows, %d of them %s, %d %s, %d unknown; %d records read, %d of them repetitions\n",
+		strings.Join(r.Tables, ", "), r.Rows, r.Found, found, r.Missing, missing, r.Unknown, r.Records, r.Repeated)
 	if r.replay == "" {
 		fmt.Fprintf(&b, "sum of the ids: %s, of those in Kafka: %s\n", r.RowSum, r.FoundSum)
 	}
@@ -58,6 +59,23 @@ func (r *RepairReport) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
 	} else {
 		fmt.Fprintln(&b, "nothing was published; to publish these events, repeat the command with --publish")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteText prints the report for people.
+func (v *Verification) WriteText(w io.Writer) error {
+	if err := v.Audit.WriteText(w); err != nil || v.Alone == 0 {
+		return err
+	}
+	var b lines
+	b.printf("in Kafka only: %d; %s\n", v.Alone, v.AloneWhy)
+	for _, rec := range v.AloneFirst {
+		b.printf("    %s  %s  %d/%d  %s\n", plain(rec.ID), rec.Topic, rec.Partition, rec.Offset, rec.Time.Format(time.RFC3339))
+	}
+	if more := v.Alone - int64(len(v.AloneFirst)); more > 0 && len(v.AloneFirst) > 0 {
+		b.printf("    and %d more\n", more)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -313,6 +313,34 @@ func TestVerify(t *testing.T) {
 	wantClass(t, err, failure.Config, "of 1 of 4 events nothing is known")
 }
 
+// Records whose ids no row has are counted and named, with what may have deleted the
+// rows. Those of rows from other times, or from after the start, are none.
+func TestVerifyNamesRecordsWithoutARow(t *testing.T) {
+	const topic = "outbox.event.order"
+	p := newPublished(t)
+	p.write(1, 2, 3)
+	p.send(topic, 1, 2, 3, 2, 7, 8)
+	p.exec(`UPDATE outbox SET created_at = now() WHERE id = '` + eventID(1) + `'`)
+	verify := func(opts AuditOptions) *Verification { return must.Get(Verify(p.ctx(), p.Config, p.options(opts)))(t) }
+	r := verify(AuditOptions{})
+	if r.Records != 6 || r.Repeated != 1 || r.Alone != 2 || len(r.AloneFirst) != 2 || r.AloneFirst[0].ID != eventID(7) || r.AloneFirst[1].Offset != 5 {
+		t.Errorf("%+v", r)
+	}
+	if r = verify(AuditOptions{Since: time.Now().Add(-time.Hour)}); r.Rows != 1 || r.Alone != 2 {
+		t.Errorf("%+v", r) // rows 2 and 3 are older than their records
+	}
+	p.Retention.After = time.Hour
+	r = verify(AuditOptions{List: 1})
+	var text strings.Builder
+	must.OK(t, r.WriteText(&text))
+	must.Contain(t, text.String(), "6 records read, 1 of them repetitions", "in Kafka only: 2; their rows may have been deleted by retention", eventID(7)+"  "+topic+"  0/4", "and 1 more")
+	for _, opts := range []AuditOptions{{IDs: []string{eventID(1)}}, {Until: time.Now().Add(-time.Hour)}} {
+		if r = verify(opts); r.Alone != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // A topic that nobody creates is named, and waited for no longer than asked.
 func TestRepairNamesATopicThatIsNotThere(t *testing.T) {
 	p := newPublished(t)

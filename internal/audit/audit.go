@@ -23,7 +23,13 @@ type Audit struct {
 	mu      sync.Mutex // guards records
 	records spills
 	missing sorter
+	alone   func(*Entry) error
 }
+
+// Alone has Compare call fn with each record, but those without a spot, that counts
+// for a topic but for no row: its key, its topic, and the spot as Place.Table and
+// Order[1].
+func (a *Audit) Alone(fn func(*Entry) error) { a.alone = fn }
 
 // New keeps the ids in dir; "" is the system's directory for such files.
 func New(dir string) (*Audit, error) {
@@ -58,8 +64,8 @@ const Anywhere = math.MaxUint16
 
 // Record adds the id of a record, which counts for rows of the topic. It may be
 // called from several goroutines, also beside Row.
-func (a *Audit) Record(id []byte, topic uint16) error {
-	r := record{KeyOf(id), topic}
+func (a *Audit) Record(id []byte, topic uint16, at Spot) error {
+	r := record{KeyOf(id), topic, at}
 	item := r.encode()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,8 +122,13 @@ func (a *Audit) Compare(known func(*Entry) bool) (Counts, error) {
 
 // merge compares one share of rows and records, both sorted by id and topic.
 func (a *Audit) merge(c *Counts, rows []Entry, records []record, known func(*Entry) bool) error {
-	distinct := slices.Compact(records)
+	distinct := slices.CompactFunc(records, record.same)
 	c.Repeated += int64(len(records) - len(distinct))
+	if a.alone != nil {
+		if err := a.lone(rows, distinct); err != nil {
+			return err
+		}
+	}
 	for i := range rows {
 		row := &rows[i]
 		for len(distinct) > 0 && bytes.Compare(distinct[0].Key[:], row.Key[:]) < 0 {
@@ -141,6 +152,25 @@ func (a *Audit) merge(c *Counts, rows []Entry, records []record, known func(*Ent
 		default:
 			c.Missing++
 			if err := a.missing.add(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lone finds the records without a row.
+func (a *Audit) lone(rows []Entry, records []record) error {
+	for _, r := range records {
+		if r.topic == Anywhere || r.spot == NoSpot {
+			continue
+		}
+		e := Entry{Key: r.Key, Topic: r.topic, Order: [3]int64{int64(r.topic), r.spot.Offset}, At: NoTime, Place: Place{Table: uint32(r.spot.Partition)}}
+		_, found := slices.BinarySearchFunc(rows, e, func(row, e Entry) int {
+			return cmp.Or(bytes.Compare(row.Key[:], e.Key[:]), cmp.Compare(row.Topic, e.Topic))
+		})
+		if !found {
+			if err := a.alone(&e); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -46,7 +47,7 @@ func TestAgainstMaps(t *testing.T) {
 			rows[at] = e
 			must.OK(t, a.Row(&e))
 		}
-		for range r.IntN(800) {
+		for n := range r.IntN(800) {
 			at := place{id(r), []uint16{0, 1, 2, Anywhere}[r.IntN(4)]}
 			for row := range rows { // any of them
 				if r.IntN(3) > 0 {
@@ -54,12 +55,13 @@ func TestAgainstMaps(t *testing.T) {
 				}
 				break
 			}
-			must.OK(t, a.Record([]byte(at.id), at.topic))
+			must.OK(t, a.Record([]byte(at.id), at.topic, Spot{0, int64(n)}))
 			records[at]++
 		}
 
 		known := func(e *Entry) bool { return e.At%3 != 0 }
 		var want Counts
+		lone := map[Key]bool{}
 		var missing []Entry
 		for at, e := range rows {
 			want.Rows++
@@ -79,7 +81,17 @@ func TestAgainstMaps(t *testing.T) {
 			want.Records += int64(n)
 			want.Repeated += int64(n - 1)
 		}
-		if got := must.Get(a.Compare(known))(t); got != want {
+		alone := map[Key]bool{}
+		a.Alone(func(e *Entry) error {
+			alone[e.Key] = true
+			return nil
+		})
+		for at := range records {
+			if _, has := rows[at]; !has && at.topic != Anywhere {
+				lone[KeyOf([]byte(at.id))] = true
+			}
+		}
+		if got := must.Get(a.Compare(known))(t); got != want || !maps.Equal(alone, lone) {
 			t.Fatalf("seed %d: %+v, want %+v", seed, got, want)
 		}
 		slices.SortFunc(missing, func(x, y Entry) int { return x.compare(&y) })

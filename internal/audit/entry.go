@@ -63,20 +63,37 @@ func (e *Entry) compare(o *Entry) int {
 		cmp.Compare(e.Table, o.Table), cmp.Compare(e.Block, o.Block), cmp.Compare(e.Offset, o.Offset))
 }
 
+// Spot is where a record is.
+type Spot struct {
+	Partition int32
+	Offset    int64
+}
+
+// NoSpot is that of a record that is no news if no row has its id.
+var NoSpot = Spot{-1, -1}
+
 // record is the id of a record, with the index of the topic whose rows it counts
 // for.
 type record struct {
 	Key   Key
 	topic uint16
+	spot  Spot
 }
 
+// same tells whether the records count for the same rows.
+func (r record) same(o record) bool { return r.Key == o.Key && r.topic == o.topic }
+
 // recordBytes is the size of an encoded record.
-const recordBytes = 16 + 2
+const recordBytes = 16 + 2 + 4 + 8
 
 func (r record) encode() (b [recordBytes]byte) {
 	copy(b[:], r.Key[:])
 	binary.LittleEndian.PutUint16(b[16:], r.topic)
+	binary.LittleEndian.PutUint32(b[18:], uint32(r.spot.Partition))
+	binary.LittleEndian.PutUint64(b[22:], uint64(r.spot.Offset))
 	return b
 }
 
-func decodeRecord(b []byte) record { return record{Key(b[:16]), binary.LittleEndian.Uint16(b[16:])} }
+func decodeRecord(b []byte) record {
+	return record{Key(b[:16]), binary.LittleEndian.Uint16(b[16:]), Spot{int32(binary.LittleEndian.Uint32(b[18:])), int64(binary.LittleEndian.Uint64(b[22:]))}}
+}

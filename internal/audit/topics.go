@@ -46,6 +46,9 @@ type ReadOptions struct {
 	Note func(string)
 	// Counts tells whether a record is one to be read; nil: all are.
 	Counts func(*kgo.Record) bool
+	// News tells whether it is news of the record that no row has its id; nil: it is
+	// of none.
+	News func(*kgo.Record) bool
 	// Allow is the remedy where brokers do not let the topic be read.
 	Allow func(topic string) string
 }
@@ -118,6 +121,12 @@ func (t *Topics) add(name string, counts uint16) *topicLog {
 	t.logs = append(t.logs, l)
 	t.group.Go(func() error { return t.read(t.ctx, l) })
 	return l
+}
+
+// Read returns the number of a topic that is read.
+func (t *Topics) Read(name string) (n uint16, ok bool) {
+	n, ok = t.index[name]
+	return n, ok
 }
 
 // Name is the topic with the number.
@@ -339,7 +348,11 @@ func (t *Topics) enter(ctx context.Context) (leave func(), err error) {
 func (t *Topics) take(l *topicLog, records []*kgo.Record) error {
 	for _, r := range records {
 		if id, ok := idOf(r); ok && (t.opts.Counts == nil || t.opts.Counts(r)) {
-			if err := t.audit.Record(id, l.counts); err != nil {
+			at := NoSpot
+			if t.opts.News != nil && t.opts.News(r) {
+				at = Spot{r.Partition, r.Offset}
+			}
+			if err := t.audit.Record(id, l.counts, at); err != nil {
 				return err
 			}
 			t.records.Add(1)
