@@ -237,6 +237,12 @@ var mutants = []mutant{
 		finds:   "waited for ready to be 0",
 	},
 	{
+		mistake: "counts a topic's tail twice in verify",
+		patches: []patch{{"internal/audit/topics.go", "l.next[number] = read", "l.next[number] = from\n\t\t\t_ = read"}},
+		test:    "TestE2ERepairAfterALostSlot$/^exactly_once",
+		finds:   "verify says ",
+	},
+	{
 		mistake: "polls without an order",
 		patches: []patch{{"internal/pipeline/poll/order.go", `return strings.Join(parts, ", ")`, `return "random()"`}},
 		test:    "TestE2EPollMode/sequence/every_event_once",

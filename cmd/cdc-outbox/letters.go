@@ -71,12 +71,12 @@ func prepareRedrive(flags *flag.FlagSet) action {
 	rate := flags.Uint("rate", 0, "publish at most `N` letters a second; 0 means no limit")
 	publish := flags.Bool("publish", false, "publish the letters; otherwise only list them")
 	options := func(p *program) (opts admin.RedriveOptions, err error) {
-		chosen := !o.since.IsZero() || len(o.reasons)+len(o.topics)+len(o.ids) > 0 || *o.partition != -1 || *o.offset != -1
+		chosen := !o.since.IsZero() || len(o.reasons)+len(o.topics)+len(o.tables)+len(o.ids) > 0 || *o.partition != -1 || *o.offset != -1
 		switch {
 		case *all && chosen:
 			return opts, failure.Configf("leave out --all", "--all is of no use beside flags that choose letters")
 		case !*all && !chosen:
-			return opts, failure.Configf("for all letters: --all", "dead-letters redrive needs --id, --reason, --topic, --since, --partition and --offset, or --all")
+			return opts, failure.Configf("for all letters: --all", "dead-letters redrive needs --id, --reason, --topic, --table, --since, --partition and --offset, or --all")
 		}
 		opts = admin.RedriveOptions{Uncertain: *uncertain, Rate: int(min(*rate, math.MaxInt32)), Publish: *publish}
 		opts.LetterOptions, err = o.options(p)
@@ -89,12 +89,13 @@ func prepareRedrive(flags *flag.FlagSet) action {
 // letterFlags are the flags of the verbs about dead letters.
 type letterFlags struct {
 	*adminFlags
-	since                moment
-	reasons, topics, ids texts
-	partition            *int
-	offset               *int64
-	limit                *uint
-	timeout              *time.Duration
+	since           moment
+	reasons, topics texts
+	tables, ids     texts
+	partition       *int
+	offset          *int64
+	limit           *uint
+	timeout         *time.Duration
 }
 
 func declareLetters(flags *flag.FlagSet) *letterFlags {
@@ -112,13 +113,14 @@ func (o *letterFlags) declareChoice(flags *flag.FlagSet) {
 	flags.Var(&o.since, "since", "only letters from this `TIME` on: 2026-11-01T00:00:00Z, or 24h for so long ago")
 	flags.Var(&o.reasons, "reason", "only letters with this `REASON`; repeatable")
 	flags.Var(&o.topics, "topic", "only letters for this original `TOPIC`; repeatable")
+	flags.Var(&o.tables, "table", "only letters of rows of this `TABLE`, schema.table: pipelines may share the topic; repeatable")
 	o.limit = flags.Uint("limit", 20, "list at most `N` letters")
 }
 
 // options are the flags' for letters.
 func (o *letterFlags) options(p *program) (admin.LetterOptions, error) {
 	opts := admin.LetterOptions{
-		Since: o.since.Time, Reasons: o.reasons, Topics: o.topics, Limit: int(min(*o.limit, math.MaxInt32)), Timeout: *o.timeout, Notes: p.stderr,
+		Since: o.since.Time, Reasons: o.reasons, Topics: o.topics, Tables: o.tables, Limit: int(min(*o.limit, math.MaxInt32)), Timeout: *o.timeout, Notes: p.stderr,
 	}
 	known := make([]string, 0, len(transform.Reasons()))
 	for _, r := range transform.Reasons() {

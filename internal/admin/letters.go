@@ -31,8 +31,8 @@ func (p LetterPlace) String() string { return fmt.Sprintf("%d/%d", p.Partition, 
 type LetterOptions struct {
 	// Since leaves out letters with an earlier time; zero: no bound.
 	Since time.Time
-	// Reasons, Topics and IDs are those of the only letters chosen; empty: all.
-	Reasons, Topics, IDs []string
+	// Reasons, Topics, Tables and IDs are those of the only letters chosen; empty: all.
+	Reasons, Topics, Tables, IDs []string
 	// At is the place of the only letter chosen; nil: all.
 	At *LetterPlace
 	// Limit is how many letters are listed at most.
@@ -49,6 +49,7 @@ type DeadLetter struct {
 	Time   time.Time `json:"time"`
 	ID     string    `json:"id"`
 	Topic  string    `json:"topic"` // the original one
+	Table  string    `json:"table"`
 	Key    string    `json:"key"`
 	Reason string    `json:"reason"`
 	Error  string    `json:"error"`
@@ -99,7 +100,7 @@ func newest(letters []DeadLetter, n int) []DeadLetter {
 func listed(rec *kgo.Record, letter *sink.Letter) DeadLetter {
 	return DeadLetter{
 		LetterPlace: LetterPlace{rec.Partition, rec.Offset}, Time: rec.Timestamp.UTC(),
-		ID: shortened(string(letter.ID)), Topic: shortened(letter.Topic), Key: shortened(string(letter.Key)),
+		ID: shortened(string(letter.ID)), Topic: shortened(letter.Topic), Table: shortened(letter.Table), Key: shortened(string(letter.Key)),
 		Reason: shortened(letter.Reason), Error: shortened(letter.Error), Cut: letter.Cut != "",
 	}
 }
@@ -218,6 +219,6 @@ func (l *letters) each(ctx context.Context, use func(*kgo.Record, *sink.Letter) 
 // chooses tells whether the letter is among those asked for.
 func (l *letters) chooses(rec *kgo.Record, letter *sink.Letter) bool {
 	has := func(texts []string, text string) bool { return len(texts) == 0 || slices.Contains(texts, text) }
-	return !rec.Timestamp.Before(l.opts.Since) && has(l.opts.Reasons, letter.Reason) && has(l.opts.Topics, letter.Topic) &&
+	return !rec.Timestamp.Before(l.opts.Since) && has(l.opts.Reasons, letter.Reason) && has(l.opts.Topics, letter.Topic) && has(l.opts.Tables, letter.Table) &&
 		(len(l.opts.IDs) == 0 || letter.ID != nil && slices.Contains(l.opts.IDs, string(letter.ID)))
 }

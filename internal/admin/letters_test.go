@@ -130,6 +130,8 @@ func TestListDeadLetters(t *testing.T) {
 		"the newest":  {LetterOptions{Limit: 1}, []string{"d"}},
 		"by reason":   {LetterOptions{Reasons: []string{"missing_topic"}}, []string{"a", "c"}},
 		"by topic":    {LetterOptions{Topics: []string{"other"}}, []string{"b"}},
+		"by table":    {LetterOptions{Tables: []string{"public.outbox", "other.outbox"}}, []string{"a", "b", "c", "d"}},
+		"of another":  {LetterOptions{Tables: []string{"other.outbox"}}, nil},
 		"by time":     {LetterOptions{Since: after}, []string{"c", "d"}},
 		"of no match": {LetterOptions{Topics: []string{"none"}}, nil},
 	} {

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -152,7 +153,7 @@ func (l *lone) first(ctx context.Context, v *Verification) error {
 		v.AloneFirst = append(v.AloneFirst, LoneRecord{topic, rec.Partition, rec.Offset, shortened(string(id)), rec.Timestamp.UTC()})
 		return nil
 	})
-	if err == errListed {
+	if errors.Is(err, errListed) {
 		return nil
 	}
 	return err

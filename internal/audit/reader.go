@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ func (r *Reader) Bounds() (start, end int64) { return r.log.Bounds() }
 func (r *Reader) Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error) {
 	err = r.opts.persist(ctx, r.topic, func() (err error) {
 		records, next, err = r.log.Read(ctx, from)
+		if err == nil && next == from {
+			err = r.silent(ctx, from)
+		}
 		if err != nil {
 			opened, again := kafkalog.Open(ctx, r.client, r.topic, r.log.Number()) // perhaps there is another leader
 			if again == nil {
@@ -53,6 +57,26 @@ func (r *Reader) Read(ctx context.Context, from int64) (records []*kgo.Record, n
 		return err
 	})
 	return records, next, err
+}
+
+// errSilent is the error of an answer without the records there are: a broker that
+// keeps them in remote storage answers so while they take long to fetch.
+var errSilent = errors.New("the broker has sent none of its records")
+
+// silent tells whether an answer without records is no proof that there are none up to
+// the end: compaction may have removed all of them.
+func (r *Reader) silent(ctx context.Context, from int64) error {
+	if _, end := r.log.Bounds(); from >= end {
+		return nil
+	}
+	settings, err := broker.TopicSettings(ctx, r.client, r.topic, "cleanup.policy")
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed), err == nil && strings.Contains(settings["cleanup.policy"], "compact"):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%w, from offset %d on", errSilent, from)
 }
 
 // Walk calls take with the records in [from, end), in order, fetch by fetch, with
@@ -170,7 +194,7 @@ func (o ReadOptions) persist(ctx context.Context, topic string, try func() error
 			return failure.Configf("repeat the command", "records of topic %q were deleted while they were read: %w", topic, err)
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return failure.Configf(o.Allow(topic), "the broker does not allow to read topic %q: %w", topic, err)
-		case settled, !errors.Is(err, kafkalog.ErrOpenTransaction) && !broker.MayPass(err):
+		case settled, !errors.Is(err, kafkalog.ErrOpenTransaction) && !errors.Is(err, errSilent) && !broker.MayPass(err):
 			return fmt.Errorf("read topic %q: %w", topic, err)
 		case time.Since(since) > o.Patience:
 			return fmt.Errorf("read topic %q: for %s: %w", topic, o.Patience, err)
