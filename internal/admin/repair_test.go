@@ -313,6 +313,22 @@ func TestVerify(t *testing.T) {
 	wantClass(t, err, failure.Config, "of 1 of 4 events nothing is known")
 }
 
+// The topics of a replay choose its rows, and records in them count for no other topic.
+func TestReplayOfRowsOfATopic(t *testing.T) {
+	p := newPublished(t)
+	p.write(1, 2, 3)
+	p.exec(`UPDATE outbox SET aggregatetype = 'bill' WHERE id = '` + eventID(2) + `'`)
+	replay := func(topics ...string) *RepairReport {
+		return must.Get(Replay(p.ctx(), p.Config, ReplayOptions{AuditOptions: p.options(AuditOptions{Topics: topics}), Name: "again", Publish: true}))(t)
+	}
+	if r := replay("outbox.event.bill"); r.Rows != 1 || r.Published != 1 || r.Topics[0].Topic != "outbox.event.bill" {
+		t.Errorf("%+v", r)
+	}
+	if r := replay("outbox.event.bill", "outbox.event.order"); r.Rows != 3 || r.Found != 1 || r.Published != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // Records whose ids no row has are counted and named, with what may have deleted the
 // rows. Those of rows from other times, or from after the start, are none.
 func TestVerifyNamesRecordsWithoutARow(t *testing.T) {
