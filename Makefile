@@ -167,6 +167,10 @@ bench-delivery: postgres ## exactly_once beside at_least_once, on one broker; AR
 bench-repair: postgres kafka ## repair of 1,000 missing events among 5 million, against readers of the same (20 minutes; needs Java 17, Maven)
 	@go run -buildvcs=false ./bench/repair $(ARGS)
 
+.PHONY: bench-quarantine
+bench-quarantine: postgres kafka ## what parked bad events cost the good ones (5 minutes; needs Java 17, Maven); ARGS="-delivery exactly_once"
+	@go run -buildvcs=false ./bench/quarantine $(ARGS)
+
 .PHONY: bench-idempotency
 bench-idempotency: ## what each store of the idempotency library costs, against its bare client
 	@go run -buildvcs=false ./bench/idempotency $(ARGS)

@@ -160,6 +160,7 @@ func exported(t *testing.T) map[string]bool {
 	m.Published([]*transform.Event{{}})
 	m.DeadLettered(transform.ReasonNullKey)
 	m.Skipped(transform.ReasonNullKey)
+	m.Quarantined(transform.ReasonNullKey)
 	m.Warned(transform.WarningNotExpanded)
 	m.PartitionsGrown("topic")
 	m.TopicRemade("topic")

@@ -112,9 +112,12 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 // neither can happen.
 func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
 	rec, first := &ev.Record, len(k.round) == 0
+	if bad := k.held(ev); bad != nil {
+		return nil, bad
+	}
 	size := ev.Size()
-	if size > int64(k.cfg.MaxRecordBytes) {
-		return nil, tooLarge(size, k.cfg.MaxRecordBytes)
+	if bad := k.tooLarge(ev, size); bad != nil {
+		return nil, bad
 	}
 	if t == nil || t.name != rec.Topic {
 		if t = k.topics[rec.Topic]; t == nil && !first {
@@ -206,6 +209,9 @@ func TooLarge(ev *transform.Event, cfg Options) *transform.BadEvent {
 	}
 	return nil
 }
+
+// LargestParked is the most bytes of a parked event: those of a request.
+func LargestParked(cfg Options) int64 { return int64(requestBytes(cfg)) - 2*requestOverhead }
 
 func tooLarge(size int64, limit int32) *transform.BadEvent {
 	return &transform.BadEvent{

@@ -56,6 +56,13 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 			}
 			continue
 		}
+		these, err := k.unheld(ctx, these, reject)
+		if err != nil {
+			return nil, err
+		}
+		if len(these) == 0 {
+			continue
+		}
 		batches, err := k.write(ctx, these, k.tally(these))
 		if err != nil {
 			return nil, err
@@ -71,6 +78,23 @@ func (k *Kafka) isolate(ctx context.Context, s batch, reject Reject) ([]*transfo
 		}
 	}
 	return nil, nil
+}
+
+// unheld passes the events that are held to reject, and returns the others.
+func (k *Kafka) unheld(ctx context.Context, events []placed, reject Reject) ([]placed, error) {
+	if k.holds == nil {
+		return events, nil
+	}
+	var free []placed
+	for _, p := range events {
+		bad := k.held(p.Event)
+		if bad == nil {
+			free = append(free, p)
+		} else if err := reject(ctx, p.Event, bad); err != nil {
+			return nil, err
+		}
+	}
+	return free, nil
 }
 
 // cut is a part of a refused batch.

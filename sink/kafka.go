@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 var _ Sink = (*Kafka)(nil)
@@ -25,7 +27,10 @@ type Kafka struct {
 	cfg        Options
 	deadLetter string // the topic; "" for none
 	letters    letterLimit
-	log        *zap.Logger
+	quarantine string // the topic; "" for none
+	// holds tells that an event must not be sent, as an event before it was refused.
+	holds func(*transform.Event) bool
+	log   *zap.Logger
 
 	observer     Observer
 	transactions TransactionObserver // of Transactions
@@ -76,6 +81,32 @@ func WithLogger(log *zap.Logger) Option { return func(k *Kafka) { k.log = log } 
 // WithDeadLetterTopic makes DeadLetter write to topic. Without it DeadLetter
 // fails.
 func WithDeadLetterTopic(topic string) Option { return func(k *Kafka) { k.deadLetter = topic } }
+
+// WithQuarantine names the topic of parked events: what is written there may be larger than
+// MaxRecordBytes. Deliver asks holds about each event before it sends the event, and passes an
+// event that is held to Reject, with ErrHeld.
+func WithQuarantine(topic string, holds func(*transform.Event) bool) Option {
+	return func(k *Kafka) { k.quarantine, k.holds = topic, holds }
+}
+
+// ErrHeld is the reason of a good event that is passed to Reject.
+var ErrHeld = errors.New("an event before it was refused")
+
+// held is the bad event of an event that is held; nil: the event may be sent.
+func (k *Kafka) held(ev *transform.Event) *transform.BadEvent {
+	if k.holds == nil || !k.holds(ev) {
+		return nil
+	}
+	return &transform.BadEvent{Err: ErrHeld}
+}
+
+// tooLarge is the refusal of an event for its size; nil: the size will do.
+func (k *Kafka) tooLarge(ev *transform.Event, size int64) *transform.BadEvent {
+	if size <= int64(k.cfg.MaxRecordBytes) || k.quarantine != "" && ev.Record.Topic == k.quarantine {
+		return nil
+	}
+	return tooLarge(size, k.cfg.MaxRecordBytes)
+}
 
 // WithLease has the sink hand nothing to brokers while the lease is out.
 // Records in the client are then tried until the lease is renewed.

@@ -27,8 +27,8 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 			continue
 		}
 		size := p.Size()
-		if !p.letter && size > int64(k.cfg.MaxRecordBytes) {
-			refused = append(refused, Refusal{i, tooLarge(size, k.cfg.MaxRecordBytes)})
+		if bad := k.tooLarge(p.Event, size); bad != nil && !p.letter {
+			refused = append(refused, Refusal{i, bad})
 			continue
 		}
 		t, err = x.open(ctx, t, p.Event)

@@ -113,6 +113,7 @@ const (
 	BadEventStop       = "stop"
 	BadEventDeadLetter = "dead_letter"
 	BadEventSkip       = "skip"
+	BadEventQuarantine = "quarantine"
 )
 
 // DefaultEvent is the meaning of an empty section event.

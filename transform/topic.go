@@ -99,7 +99,7 @@ func (t *topics) legal(name string) error {
 		return fmt.Errorf("topic name %q is reserved: it begins with two underscores", name)
 	}
 	if isInternal(name, true, t.internal) {
-		return fmt.Errorf("topic name %q is reserved: checkpoints are kept there (checkpoint.topic)", name)
+		return fmt.Errorf("topic name %q is reserved: the connector keeps its own records there (checkpoint.topic, errors.quarantine_topic)", name)
 	}
 	return setting.CheckTopic(name)
 }

@@ -29,9 +29,12 @@ type kafka struct {
 	base   string // the common beginning of all keys' topics
 	topic  string // the key's
 	key    string
-	tools  broker.Tools
-	link   *link
-	height height
+	option string // of the configuration, for topic
+	// settings are those of a topic to create.
+	settings map[string]string
+	tools    broker.Tools
+	link     *link
+	height   height
 }
 
 // metadataAge is the greatest age of the client's knowledge of the topic. Then the
@@ -78,7 +81,8 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, base, key string, tools broke
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint store: %w", err)
 	}
-	k := &kafka{client: client, writer: client, opts: opts, base: base, topic: Topic(base, key), key: key, tools: tools, link: link}
+	k := &kafka{client: client, writer: client, opts: opts, base: base, topic: Topic(base, key), key: key,
+		option: "checkpoint.topic", settings: topicConfig, tools: tools, link: link}
 	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
 	if err != nil {
 		client.Close()
@@ -205,7 +209,7 @@ func (k *kafka) classify(err error, operation string) error {
 			"find out who deleted it; a restart creates it anew and reads the slot on from its own confirmed position, without the check that nobody else moved it (with source.snapshot: initial, once it is decided whether the table is published again)",
 			"the topic was deleted: %w", err)
 	case errors.Is(err, kerr.InvalidTopicException):
-		return failure.Configf("set checkpoint.topic to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
+		return failure.Configf("set "+k.option+" to a legal topic name: letters, digits, '.', '_' and '-'", "%w", err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return failure.Configf(k.tools.Allow(TopicOperations, k.topic),
 			"not allowed to %s it: %w", operation, err)

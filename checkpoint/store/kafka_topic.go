@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
@@ -40,6 +43,16 @@ const (
 // process that was suspended the time may be over after the first question.
 const leastAsked = 10
 
+// EnsureTopic checks a topic that is kept as the checkpoint's is, or creates it: with a single
+// partition, compacted, with the settings. option names the topic in remedies.
+func EnsureTopic(ctx context.Context, client *kgo.Client, topic, option string, settings map[string]string, tools broker.Tools) error {
+	settings = maps.Clone(settings)
+	maps.Copy(settings, topicConfig)
+	k := &kafka{client: client, topic: topic, option: option, settings: settings, tools: tools}
+	_, err := await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
+	return err
+}
+
 // ensureTopic checks the topic or creates it.
 func (k *kafka) ensureTopic(ctx context.Context) error {
 	topic, err := k.describe(ctx)
@@ -62,7 +75,7 @@ func (k *kafka) describe(ctx context.Context) (kafkalog.Topic, error) {
 }
 
 func (k *kafka) createTopic(ctx context.Context) error {
-	err := broker.CreateTopic(ctx, k.client, broker.NewTopic{Name: k.topic, Partitions: 1, Replicas: -1, Settings: topicConfig}, createTimeout)
+	err := broker.CreateTopic(ctx, k.client, broker.NewTopic{Name: k.topic, Partitions: 1, Replicas: -1, Settings: k.settings}, createTimeout)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return fmt.Errorf("create it: %w", k.classifyCreate(err))
 	}
@@ -107,7 +120,7 @@ func untilKnown(ctx context.Context, patience time.Duration, f func(context.Cont
 // of two checkpoints (failure mode 36).
 func (k *kafka) checkTopic(ctx context.Context, topic kafkalog.Topic) error {
 	if n := len(topic.Leaders); n != 1 {
-		return failure.Configf("set checkpoint.topic to a name that is free (cdc-outbox creates it), or to a topic of one partition",
+		return failure.Configf("set "+k.option+" to a name that is free (cdc-outbox creates it), or to a topic of one partition",
 			"it has %d partitions, not 1", n)
 	}
 	var policy string
@@ -120,7 +133,7 @@ func (k *kafka) checkTopic(ctx context.Context, topic kafkalog.Topic) error {
 	}
 	if policy != "compact" {
 		return failure.Lossf(k.tools.Set(k.topic, cleanupPolicy+"=compact"),
-			"its cleanup.policy is %q, not compact: the broker deletes checkpoints when they are old", policy)
+			"its cleanup.policy is %q, not compact: the broker deletes records when they are old", policy)
 	}
 	return nil
 }

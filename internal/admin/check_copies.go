@@ -56,6 +56,9 @@ func (d *doctor) knownTopics() []string {
 	if d.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		topics = append(topics, d.cfg.Errors.DeadLetterTopic)
 	}
+	if d.cfg.Errors.OnBadEvent == transform.BadEventQuarantine {
+		topics = append(topics, wiring.QuarantineTopic(d.cfg))
+	}
 	if d.cfg.Checkpoint.Store == store.StoreKafka && d.cfg.Source.Mode != config.ModePoll {
 		topics = append(topics, wiring.CheckpointTopic(d.cfg))
 	}

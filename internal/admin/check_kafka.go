@@ -46,6 +46,7 @@ func (d *doctor) kafka(ctx context.Context) {
 	d.eventTopics(ctx, c)
 	d.timesOf(ctx, c)
 	d.deadLetterTopic(ctx, c)
+	d.quarantineTopic(ctx, c)
 	if d.cfg.Checkpoint.Store == store.StoreKafka {
 		d.checkpointTopic(ctx, c)
 	}
@@ -136,19 +137,44 @@ func (d *doctor) topic(ctx context.Context, c *cluster, name, topic string) {
 	}
 }
 
+// quarantineTopic checks the topic of parked events, and counts them.
+func (d *doctor) quarantineTopic(ctx context.Context, c *cluster) {
+	const name = "kafka.quarantine_topic"
+	if d.cfg.Errors.OnBadEvent != transform.BadEventQuarantine {
+		d.skip(name, "errors.on_bad_event is "+d.cfg.Errors.OnBadEvent)
+		return
+	}
+	if !d.keptTopic(ctx, c, name, wiring.QuarantineTopic(d.cfg)) {
+		return
+	}
+	list, err := ListQuarantine(ctx, d.cfg, QuarantineOptions{Timeout: checkPatience})
+	switch {
+	case err != nil:
+		d.fail("kafka.quarantine", err)
+	case list.Keys > 0:
+		d.warn("kafka.quarantine", "cdc-outbox quarantine list", "%d keys are parked, with %d events of at most %d: they do not flow", list.Keys, list.Events, list.Limit)
+	default:
+		d.ok("kafka.quarantine", "nothing is parked")
+	}
+}
+
 // checkpointTopic checks that the topic may be used or created. Its suitability
 // for keeping a checkpoint is the store's to judge, see checkpoint.
 func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
-	const name = "kafka.checkpoint_topic"
-	topic := wiring.CheckpointTopic(d.cfg)
 	before := d.report.count(Fail)
-	defer func() { d.refused = d.report.count(Fail) > before }()
+	d.keptTopic(ctx, c, "kafka.checkpoint_topic", wiring.CheckpointTopic(d.cfg))
+	d.refused = d.report.count(Fail) > before
+}
+
+// keptTopic checks a topic that run reads and writes, and creates. It returns whether the
+// topic exists, and may be used.
+func (d *doctor) keptTopic(ctx context.Context, c *cluster, name, topic string) (usable bool) {
 	state, err := c.lookup(ctx, topic)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		if err := c.creatable(ctx, topic); err != nil {
 			d.fail(name, err)
-			return
+			return false
 		}
 		d.ok(name, "topic %q does not exist; run will create it, compacted", topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
@@ -159,7 +185,9 @@ func (d *doctor) checkpointTopic(ctx context.Context, c *cluster) {
 		d.fail(name, failure.Configf(c.cfg.Tools().Allow(store.TopicOperations, topic), "the broker does not allow to read and write topic %q", topic))
 	default:
 		d.ok(name, "topic %q may be read and written to", topic)
+		return true
 	}
+	return false
 }
 
 // cluster asks a Kafka cluster.

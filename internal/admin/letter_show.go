@@ -115,16 +115,21 @@ func (l *WholeLetter) WriteText(w io.Writer) error {
 	if l.Cut != "" {
 		line("cut", plain(l.Cut)+": the lengths before; the whole event is in the table")
 	}
-	switch {
-	case l.Value == nil:
-		line("value", "null")
-	case readable(l.Value):
-		fmt.Fprintf(&b, "value, %d bytes:\n%s\n", len(l.Value), []byte(l.Value))
-	default:
-		fmt.Fprintf(&b, "value, %d bytes, in base64:\n%s\n", len(l.Value), base64.StdEncoding.EncodeToString(l.Value))
-	}
+	showValue(&b, l.Value)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// showValue prints a record's value.
+func showValue(b *strings.Builder, value []byte) {
+	switch {
+	case value == nil:
+		fmt.Fprintf(b, "%-9s null\n", "value")
+	case readable(value):
+		fmt.Fprintf(b, "value, %d bytes:\n%s\n", len(value), value)
+	default:
+		fmt.Fprintf(b, "value, %d bytes, in base64:\n%s\n", len(value), base64.StdEncoding.EncodeToString(value))
+	}
 }
 
 // readable tells whether a terminal shows the text as it is.

@@ -63,6 +63,7 @@ func (l *loader) validateCombinations() {
 	}
 	l.validateCheckpoint()
 	l.validateLetters()
+	l.validateQuarantine()
 	l.validateDelivery()
 	l.validateRetention()
 }
@@ -119,6 +120,23 @@ func (l *loader) validateLetters() {
 	}
 }
 
+// validateQuarantine refuses parked events without a place or an order.
+func (l *loader) validateQuarantine() {
+	e := &l.cfg.Errors
+	if e.OnBadEvent != transform.BadEventQuarantine {
+		return
+	}
+	const elsewhere = "set errors.on_bad_event to stop, dead_letter or skip"
+	switch {
+	case l.cfg.Sink.Kafka == nil:
+		l.report("errors.on_bad_event", "needs sink.kafka: events are parked in a topic", "set errors.on_bad_event to stop or skip")
+	case l.cfg.Source.Mode == ModePoll:
+		l.report("errors.on_bad_event", "has no order to keep with source.mode: poll, as several workers may publish the rows of a key", elsewhere)
+	case l.cfg.Checkpoint.Store == store.StoreKafka && e.QuarantineTopic == l.cfg.Checkpoint.Topic:
+		l.report("errors.quarantine_topic", "is checkpoint.topic too", "name two topics")
+	}
+}
+
 // validateDelivery refuses options unfit for exactly-once delivery. The
 // checkpoint has to be in the transaction of its events, and a crash must leave
 // nothing known only to the table.
@@ -155,13 +173,16 @@ func (l *loader) validateRetention() {
 	}
 }
 
-// internalTopics are the topics of the connectors' checkpoints, and the default
-// topic: others may use the same brokers.
+// internalTopics are the topics of the connectors' checkpoints and parked events, and the
+// default topics: others may use the same brokers.
 func internalTopics(connectors []*Config) []string {
-	topics := []string{store.DefaultOptions().Topic}
+	topics := []string{store.DefaultOptions().Topic, quarantineTopic}
 	for _, c := range connectors {
 		if c.Checkpoint.Store == store.StoreKafka && !slices.Contains(topics, c.Checkpoint.Topic) {
 			topics = append(topics, c.Checkpoint.Topic)
+		}
+		if parked := c.Errors.QuarantineTopic; c.Errors.OnBadEvent == transform.BadEventQuarantine && !slices.Contains(topics, parked) {
+			topics = append(topics, parked)
 		}
 	}
 	return topics

@@ -125,9 +125,14 @@ type Stdout struct{}
 
 // Errors is the policy for events that cannot be published unchanged.
 type Errors struct {
-	// OnBadEvent is transform.BadEventStop, BadEventDeadLetter or BadEventSkip.
+	// OnBadEvent is transform.BadEventStop, BadEventQuarantine, BadEventDeadLetter or
+	// BadEventSkip.
 	OnBadEvent      string `yaml:"on_bad_event"`
 	DeadLetterTopic string `yaml:"dead_letter_topic"`
+	// QuarantineTopic begins the name of the topic of parked events: see store.Topic.
+	QuarantineTopic string `yaml:"quarantine_topic"`
+	// QuarantineLimit is the most events parked; the next stops the pipeline.
+	QuarantineLimit int `yaml:"quarantine_limit"`
 	// DrainTimeout bounds how long a stop waits for records in flight.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 }
@@ -163,6 +168,8 @@ func Default() Config {
 		Errors: Errors{
 			OnBadEvent:      transform.BadEventStop,
 			DeadLetterTopic: "outbox.dead-letter",
+			QuarantineTopic: quarantineTopic,
+			QuarantineLimit: 10000,
 			DrainTimeout:    20 * time.Second,
 		},
 		Retention: retention.DefaultOptions(),
@@ -170,6 +177,9 @@ func Default() Config {
 		Log:       Log{Level: "info", Format: "json"},
 	}
 }
+
+// quarantineTopic is the default of errors.quarantine_topic.
+const quarantineTopic = "cdc-outbox.quarantine"
 
 func defaultRoute() transform.RouteOptions {
 	route := transform.DefaultRoute()

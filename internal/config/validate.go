@@ -58,12 +58,19 @@ func (l *loader) validateSink(report setting.Report) {
 	}
 }
 
+// mostParked bounds errors.quarantine_limit.
+const mostParked = 1_000_000
+
 func (l *loader) validateErrors(report setting.Report) {
 	e := &l.cfg.Errors
-	report.OneOf("errors.on_bad_event", e.OnBadEvent, transform.BadEventStop, transform.BadEventDeadLetter, transform.BadEventSkip)
+	report.OneOf("errors.on_bad_event", e.OnBadEvent, transform.BadEventStop, transform.BadEventDeadLetter, transform.BadEventSkip, transform.BadEventQuarantine)
 	report.Between("errors.drain_timeout", e.DrainTimeout, 0, time.Hour)
 	if e.OnBadEvent == transform.BadEventDeadLetter && l.cfg.Sink.Kafka != nil {
 		report.Topic("errors.dead_letter_topic", e.DeadLetterTopic)
+	}
+	if e.OnBadEvent == transform.BadEventQuarantine {
+		report.Topic("errors.quarantine_topic", e.QuarantineTopic)
+		report.Number("errors.quarantine_limit", e.QuarantineLimit, 1, mostParked)
 	}
 }
 

@@ -59,6 +59,7 @@ type Metrics struct {
 	slot            slotGauges
 	failover        failoverGauges
 	retention       retentionMetrics
+	quarantine      quarantineMetrics
 	partitionsGrown *byTopic
 	topicsRemade    *byTopic
 	backlog         backlogGauges

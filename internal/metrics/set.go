@@ -54,5 +54,6 @@ func (s *Set) Pipeline(name string) *Metrics {
 	m.slot.register(m)
 	m.failover.register(m)
 	m.retention.register(m)
+	m.quarantine.register(m)
 	return m
 }

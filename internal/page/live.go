@@ -71,7 +71,7 @@ type present struct {
 
 // totals are the metrics shown unchanged.
 var totals = []string{
-	"events_published_total", "bytes_published_total", "events_dead_lettered_total", "events_skipped_total",
+	"events_published_total", "bytes_published_total", "events_dead_lettered_total", "events_skipped_total", "events_quarantined_total",
 	"in_flight_capacity_bytes", "unpublished_rows", "snapshot_running", "snapshot_rows_total",
 }
 

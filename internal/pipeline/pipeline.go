@@ -104,6 +104,14 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 		return err
 	}
 	parts := stream.Parts{Router: router, Metrics: p.metrics, Kafka: down, Past: *past, Log: p.log}
+	closeQuarantine, err := p.openQuarantine(ctx, &parts)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before anything was read
+		}
+		return err
+	}
+	defer closeQuarantine()
 	end, err := p.openDelivery(&parts, down, probe)
 	if err != nil {
 		return err
@@ -170,7 +178,7 @@ func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, 
 		parts.Lease = lease.New(func() {
 			p.log.Warn("PostgreSQL has not shown for long that this instance still reads the slot, so another one may: nothing is written to Kafka until it does")
 		})
-		if parts.Sink, err = p.openSink(down, probe, parts.Lease); err != nil {
+		if parts.Sink, err = p.openSink(down, probe, parts.Lease, parks(parts)...); err != nil {
 			return nil, err
 		}
 		return func() { parts.Sink.Close(); parts.Lease.End() }, nil
@@ -184,7 +192,7 @@ func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, 
 	if err != nil {
 		return nil, err
 	}
-	out, err := sink.NewTransactions(*kafka, id, append(p.sinkOptions(down, probe, stable), sink.WithTransactionObserver(p.metrics))...)
+	out, err := sink.NewTransactions(*kafka, id, append(p.sinkOptions(down, probe, stable), append(parks(parts), sink.WithTransactionObserver(p.metrics))...)...)
 	if err != nil {
 		stop()
 		return nil, err
@@ -217,13 +225,13 @@ func (p *pipeline) watchStable() (watch *sink.StableOffsets, stop func(), err er
 
 // openSink opens a sink. The sink tells down which topics it waits for, and the
 // probe brokers answer. The sink writes while it has the lease.
-func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe, held *lease.Lease) (sink.Sink, error) {
+func (p *pipeline) openSink(down *delivery.Downstream, probe *sink.Probe, held *lease.Lease, more ...sink.Option) (sink.Sink, error) {
 	down.SinkOpened()
 	kafka := p.cfg.Sink.Kafka
 	if kafka == nil {
 		return sink.NewStdout(p.stdout), nil
 	}
-	return sink.NewKafka(*kafka, append(p.sinkOptions(down, probe, nil), sink.WithLease(held))...)
+	return sink.NewKafka(*kafka, append(p.sinkOptions(down, probe, nil), append(more, sink.WithLease(held))...)...)
 }
 
 func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, stable *sink.StableOffsets) []sink.Option {
@@ -232,6 +240,52 @@ func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, sta
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))
 	}
 	return opts
+}
+
+// parks are the options of a sink for parked events, if there are any.
+func parks(parts *stream.Parts) []sink.Option {
+	if parts.Quarantine == nil {
+		return nil
+	}
+	return []sink.Option{sink.WithQuarantine(parts.Quarantine.Log.Topic(), parts.Quarantine.Parks.Holds)}
+}
+
+// openQuarantine opens the quarantine, if configured, and tries again until ctx ends while
+// brokers do not answer.
+func (p *pipeline) openQuarantine(ctx context.Context, parts *stream.Parts) (end func(), err error) {
+	p.metrics.ObserveQuarantine(nil)
+	if p.cfg.Errors.OnBadEvent != transform.BadEventQuarantine {
+		return func() {}, nil
+	}
+	log, err := wiring.OpenQuarantine(p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	retry, outage := backoff.Series{Range: storeWaits}, digest.NewOutage(p.log, "the topic of the quarantine answers")
+	for {
+		if err = wiring.EnsureQuarantine(ctx, p.cfg, log); err == nil {
+			break
+		}
+		if ctx.Err() == nil && failure.ClassOf(err) == failure.Transient {
+			p.health.waitFor(err)
+			outage.Failed("the topic of the quarantine is not available, will retry", err)
+			if retry.Pause(ctx) == nil {
+				continue
+			}
+		}
+		log.Close()
+		return nil, err
+	}
+	outage.Over()
+	parks := &delivery.Quarantine{Parked: p.metrics.Quarantined, Largest: sink.LargestParked(*p.cfg.Sink.Kafka)}
+	parts.Quarantine = &stream.Quarantine{Log: log, Parks: parks, Limit: p.cfg.Errors.QuarantineLimit}
+	p.metrics.ObserveQuarantine(func() (events, keys int64) {
+		if set := parks.Set(); set != nil {
+			return set.Events(), set.Units()
+		}
+		return 0, 0
+	})
+	return log.Close, nil
 }
 
 // stdoutBuffer bounds the bytes in flight to standard output.

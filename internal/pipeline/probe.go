@@ -42,6 +42,9 @@ func (p *pipeline) topics() (uses []sink.Use) {
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		uses = append(uses, sink.Use{Topic: p.cfg.Errors.DeadLetterTopic, Optional: kafka.CreateTopics, Letters: true})
 	}
+	if p.cfg.Errors.OnBadEvent == transform.BadEventQuarantine {
+		uses = append(uses, sink.Use{Topic: wiring.QuarantineTopic(p.cfg), Read: true})
+	}
 	if p.cfg.Checkpoint.Store == store.StoreKafka && p.cfg.Source.Mode != config.ModePoll {
 		uses = append(uses, sink.Use{Topic: wiring.CheckpointTopic(p.cfg), Read: true})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/quarantine"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -61,6 +62,30 @@ func ExactlyOnce(cfg *config.Config) bool {
 // CheckpointTopic is the topic the checkpoint is kept in.
 func CheckpointTopic(cfg *config.Config) string {
 	return store.Topic(cfg.Checkpoint.Topic, CheckpointKey(cfg))
+}
+
+// QuarantineTopic is the topic of parked events.
+func QuarantineTopic(cfg *config.Config) string {
+	return store.Topic(cfg.Errors.QuarantineTopic, CheckpointKey(cfg))
+}
+
+// OpenQuarantine opens the log of parked events. The configuration has a Kafka.
+func OpenQuarantine(cfg *config.Config) (*quarantine.Log, error) {
+	opts, err := sink.ClientOpts(*cfg.Sink.Kafka)
+	if err != nil {
+		return nil, err
+	}
+	return quarantine.Open(opts, QuarantineTopic(cfg), cfg.Sink.Kafka.Tools())
+}
+
+// EnsureQuarantine checks the topic of parked events, or creates it. Like the topic of dead
+// letters it takes events that are too large for their own topics.
+func EnsureQuarantine(ctx context.Context, cfg *config.Config, log *quarantine.Log) error {
+	largest := sink.ForDeadLetters(*cfg.Sink.Kafka).TopicConfig[sink.MaxMessageBytes]
+	if err := log.Ensure(ctx, map[string]string{sink.MaxMessageBytes: largest}); err != nil {
+		return sink.Unreachable(*cfg.Sink.Kafka, err)
+	}
+	return nil
 }
 
 // TransactionalID is the pipeline's at the brokers. The same for all instances

@@ -74,7 +74,7 @@ func (w *world) orphaned() bool {
 }
 
 // end decides about the current transaction.
-func (m *model) end(w *world, o outcome) { w.end(o, m.refused) }
+func (m *model) end(w *world, o outcome) { w.end(o, m) }
 
 // network are the ways of a request for a commit. A broker knows the transaction by
 // the epoch. So where transactions share an epoch, a late request ends the next

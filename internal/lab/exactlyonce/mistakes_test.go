@@ -9,6 +9,7 @@ type model struct {
 	whole   bool // transactions of the database are not split
 	halves  bool // a coordinator may forget a commit written in a part of the partitions
 	shared  bool // transaction.version 1: all transactions of a claim have a single epoch
+	parks   bool // event 1 is bad, and parks its key, which event 3 has, too
 
 	rules *phase.Rules // of the instances, with the mistake; search sets them
 }
@@ -35,6 +36,8 @@ const (
 	doubtForgotten
 	slotNotAsked
 	believedUnproved
+	releasedOutOfOrder
+	parkedForgotten
 )
 
 func (m mistake) String() string {
@@ -43,7 +46,7 @@ func (m mistake) String() string {
 		"confirmed before commit", "fencing answered by fencing", "refused record dropped",
 		"read before claim", "resumed at transaction end", "checkpoint beside transaction", "part before refused",
 		"replay written", "end repeated", "torn checkpoint counts", "visible written again", "doubt forgotten",
-		"slot not asked", "believed unproved",
+		"slot not asked", "believed unproved", "released out of order", "parked forgotten",
 	}[m]
 }
 

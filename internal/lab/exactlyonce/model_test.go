@@ -16,10 +16,12 @@ func (m *model) violation(w *world) string {
 	switch {
 	case w.wrong:
 		return "a consumer reads an event again, too early, or as it was refused"
-	case m.whole && w.published.has(1) != w.published.has(2) && !w.forgotten:
+	case w.parked.has(1) && w.published.has(3):
+		return "a consumer reads an event before a parked one of its key"
+	case m.whole && w.dealt().has(1) != w.dealt().has(2) && !w.forgotten:
 		return "a consumer reads a part of a transaction"
-	case w.confirmed > w.published.prefix():
-		return fmt.Sprintf("confirmed up to %d with %d published", w.confirmed, w.published.prefix())
+	case w.confirmed > w.dealt().prefix():
+		return fmt.Sprintf("confirmed up to %d with %d published or parked", w.confirmed, w.dealt().prefix())
 	}
 	return ""
 }
@@ -127,14 +129,14 @@ func TestE2EProtocolIsRightInEveryStateOfALargerWorld(t *testing.T) {
 	}
 }
 
-var scenarios = []model{{}, {refused: true}, {whole: true}, {whole: true, refused: true}}
+var scenarios = []model{{}, {refused: true}, {whole: true}, {whole: true, refused: true}, {parks: true}, {parks: true, whole: true}}
 
 func wantRight(t *testing.T, faults int, models ...model) {
 	t.Helper()
 	for _, m := range models {
 		wrong, states := m.search(faults)
-		scenario := fmt.Sprintf("event 2 is refused: %t, transactions are whole: %t, may be ended by halves: %t, share an epoch: %t",
-			m.refused, m.whole, m.halves, m.shared)
+		scenario := fmt.Sprintf("event 2 is refused: %t, transactions are whole: %t, may be ended by halves: %t, share an epoch: %t, event 1 is parked: %t",
+			m.refused, m.whole, m.halves, m.shared, m.parks)
 		if wrong != "" {
 			t.Fatalf("%s: %s", scenario, wrong)
 		}
@@ -144,10 +146,10 @@ func wantRight(t *testing.T, faults int, models ...model) {
 
 // TestEveryMistakeIsFound proves the search.
 func TestEveryMistakeIsFound(t *testing.T) {
-	for m := commitRetriedAsSuccess; m <= believedUnproved; m++ {
+	for m := commitRetriedAsSuccess; m <= parkedForgotten; m++ {
 		t.Run(strings.ReplaceAll(m.String(), " ", "_"), func(t *testing.T) {
-			found := model{mistake: m, refused: m == refusedRecordDropped || m == partBeforeRefused, whole: m == partBeforeRefused || m >= slotNotAsked,
-				halves: m >= tornCheckpointCounts, shared: m == endRepeated || m == doubtForgotten || m == slotNotAsked}
+			found := model{mistake: m, refused: m == refusedRecordDropped || m == partBeforeRefused, whole: m == partBeforeRefused || m == slotNotAsked || m == believedUnproved,
+				halves: m >= tornCheckpointCounts && m <= believedUnproved, parks: m >= releasedOutOfOrder, shared: m == endRepeated || m == doubtForgotten || m == slotNotAsked}
 			faults := 2
 			if m == believedUnproved {
 				faults = 3

@@ -112,6 +112,7 @@ func (m *model) answer(w *world, i int8, a phase.Answer) {
 	in := &w.instances[i]
 	switch m.rules.Answered[a] {
 	case phase.Publish:
+		in.parked = in.settled
 		in.settle(in.to)
 	case phase.BeginAnew:
 		w.leave(i)
@@ -159,7 +160,10 @@ func (m *model) read(w *world, i int8, x *moves) {
 	}
 	x.add("checkpoint read", func(w *world) {
 		in, k := &w.instances[i], m.checkpoint(w, upTo)
-		in.done, in.visible = k.done, w.published&k.doubt.after(k.done)
+		in.done, in.visible, in.parked = k.done, w.published&k.doubt.after(k.done), w.parked
+		if m.mistake == parkedForgotten {
+			in.parked = 0
+		}
 		if m.mistake == resumedAtTransactionEnd {
 			in.done = endOf(in.done)
 		}
@@ -200,6 +204,9 @@ func (m *model) begin(w *world, i int8, x *moves) {
 	if w.state == prepareCommit || w.state == prepareAbort {
 		return // CONCURRENT_TRANSACTIONS
 	}
+	if in.parked != 0 {
+		x.add("parked event released", func(w *world) { m.release(w, i) })
+	}
 	if in.epoch == w.epoch && endOf(in.done) < w.confirmed {
 		return // the server sends nothing before everything confirmed
 	}
@@ -213,12 +220,9 @@ func (m *model) begin(w *world, i int8, x *moves) {
 
 func (m *model) write(w *world, i, to int8) {
 	in := &w.instances[i]
-	if in.epoch != w.epoch || w.state == ongoing && !m.shared {
-		m.answer(w, i, phase.Fenced)
+	if !m.open(w, i, to) {
 		return
 	}
-	w.state, w.current, w.owner = ongoing, fresh, in.epoch
-	in.txn, in.to, in.doing = w.current, to, wrote
 	for e := in.done + 1; e <= to; e++ {
 		if e == 2 && m.refused && !in.bad {
 			m.end(w, abort)
@@ -235,9 +239,41 @@ func (m *model) write(w *world, i, to int8) {
 		if e == 2 && m.refused {
 			bit += dead
 		}
+		if m.parks && (e == 1 || partition(e) == first && in.settled != 0) {
+			bit += dead
+			in.settled |= 1 << e
+		}
 		w.written |= 1 << bit
 		w.enrolled |= partition(e)
 	}
+}
+
+// open begins a transaction for the events up to there, unless the instance is fenced.
+func (m *model) open(w *world, i, to int8) bool {
+	in := &w.instances[i]
+	if in.epoch != w.epoch || w.state == ongoing && !m.shared {
+		m.answer(w, i, phase.Fenced)
+		return false
+	}
+	w.state, w.current, w.owner = ongoing, fresh, in.epoch
+	in.txn, in.to, in.doing, in.settled = w.current, to, wrote, in.parked
+	return true
+}
+
+// release publishes the first parked event in a transaction of its own: a transaction need
+// not have all of a key.
+func (m *model) release(w *world, i int8) {
+	in := &w.instances[i]
+	if !m.open(w, i, in.done) {
+		return
+	}
+	e := int8(1)
+	if !in.parked.has(1) || m.mistake == releasedOutOfOrder && in.parked.has(3) {
+		e = 3
+	}
+	w.written |= 1 << e
+	w.enrolled |= partition(e)
+	in.settled &^= 1 << e
 }
 
 func (m *model) mark(w *world, i int8) {
@@ -281,7 +317,7 @@ func (m *model) answered(w *world, i int8, x *moves) {
 
 // settle ends the instance's transaction.
 func (in *instance) settle(done int8) {
-	in.done, in.to, in.txn, in.doing = done, 0, 0, idle
+	in.done, in.to, in.txn, in.doing, in.settled = done, 0, 0, idle, 0
 	in.visible = in.visible.after(done)
 }
 

@@ -88,6 +88,9 @@ type instance struct {
 	// visible are the events after done already seen by consumers, of transactions
 	// ended by halves.
 	visible set
+	// parked are the events in the quarantine, as far as the instance knows, and settled
+	// those after the open transaction.
+	parked, settled set
 }
 
 // begun is a process standing by.
@@ -165,6 +168,7 @@ type world struct {
 	known                     bool    // the commit was answered
 	forgotten                 bool    // a commit was
 	published                 set     // events in committed transactions
+	parked                    set     // events in the quarantine, by committed transactions
 	wrong                     bool    // a consumer would read something else
 	meddled                   bool    // another pipeline has written in marks
 
@@ -246,12 +250,12 @@ func (w *world) append(k mark) {
 }
 
 // end decides about the current transaction.
-func (w *world) end(o outcome, refused bool) {
+func (w *world) end(o outcome, m *model) {
 	w.ended, w.state, w.told = o, prepareCommit, 0
 	if o == abort {
 		w.state = prepareAbort
 	} else {
-		w.publish(refused)
+		w.publish(m)
 	}
 	for i := range w.n {
 		if k := &w.marks[i]; !k.foreign && k.outcome == open {
@@ -262,18 +266,27 @@ func (w *world) end(o outcome, refused bool) {
 
 // publish has consumers read the transaction's records, but for the partitions with a
 // forgotten commit, read before.
-func (w *world) publish(refused bool) {
+func (w *world) publish(m *model) {
 	fresh := w.written &^ w.written.in(w.committed)
 	for e := int8(1); e <= events; e++ {
 		live, letter := fresh.has(e), fresh.has(e+dead)
 		if !live && !letter {
 			continue
 		}
+		if m.parks && letter {
+			w.wrong = w.wrong || w.published.has(e) || w.parked.has(e) || w.dealt().prefix() < e-1
+			w.parked |= 1 << e
+			continue
+		}
 		later := w.published.after(e).in(partition(e))
-		w.wrong = w.wrong || w.published.has(e) || later != 0 || w.published.prefix() < e-1 || letter != (refused && e == 2)
+		w.wrong = w.wrong || w.published.has(e) || later != 0 || w.dealt().prefix() < e-1 || letter != (m.refused && e == 2)
 		w.published |= 1 << e
+		w.parked &^= 1 << e
 	}
 }
+
+// dealt are the events published or parked.
+func (w *world) dealt() set { return w.published | w.parked }
 
 // prefix is how many events, from the first on, are in the set.
 func (s set) prefix() (n int8) {
@@ -436,10 +449,11 @@ func (w *world) order() (swapped bool) {
 	return true
 }
 
-// rank is everything a world has of an instance, in five bits each.
+// rank is everything a world has of an instance, in a bit or five each.
 func (w *world) rank(i int8) (r uint64) {
 	in, q := &w.instances[i], &w.requests[i]
-	for _, flag := range [...]bool{w.holder == i, in.life.Once, in.life.Owns, in.bad, q.stale} {
+	for _, flag := range [...]bool{w.holder == i, in.life.Once, in.life.Owns, in.bad, q.stale,
+		in.parked.has(1), in.parked.has(3), in.settled.has(1), in.settled.has(3)} {
 		r <<= 1
 		if flag {
 			r++

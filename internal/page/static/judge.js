@@ -22,6 +22,9 @@ export function judge(v) {
     reasons.push(s.checkpoint_error || "the store does not answer");
   } else if (s.forecast) {
     [state, what] = ["warn", "falls behind"];
+  } else if (s.quarantine) {
+    [state, what] = ["warn", "has keys in quarantine"];
+    reasons.push(`${s.quarantine.events} events of ${s.quarantine.keys} keys are parked: see cdc-outbox quarantine list`);
   } else {
     what = "flows";
   }
@@ -63,7 +66,7 @@ export function headline(views, stood) {
       case "bad": return "Standing still" + (stood ? ` for ${span(stood(v))}` : "");
       case "wait": return s.role === "stopping" ? "Stopping" : "Starting";
       case "spare": return "Standing by";
-      case "warn": return s.forecast ? "The slot keeps more and more log" : "Events wait";
+      case "warn": return s.forecast ? "The slot keeps more and more log" : s.quarantine ? "Events flow, but for keys in quarantine" : "Events wait";
     }
     return v.now.events > 0 || v.now.transactions > 0 ? "Events flow" : "All is well, and quiet";
   }

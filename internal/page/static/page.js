@@ -162,9 +162,10 @@ function tables() {
   $("login").hidden = !wanted;
   put($("why"), wanted ? "Keys, events and dead letters are shown to those who know the token." : "Hidden: " + hello.events_why + ".");
   $("no-events").hidden = !hello.events || v.events.length > 0;
-  $("no-dead").hidden = (v.totals.events_dead_lettered_total || 0) + (v.totals.events_skipped_total || 0) > 0;
+  $("no-dead").hidden = (v.totals.events_dead_lettered_total || 0) + (v.totals.events_skipped_total || 0) + (v.totals.events_quarantined_total || 0) > 0;
   const dead = v.totals.events_dead_lettered_total || 0, skipped = v.totals.events_skipped_total || 0;
-  put($("dead-count"), (dead ? count(dead) : "") + (skipped ? ` and ${count(skipped)} skipped` : ""));
+  const parked = v.status && v.status.quarantine;
+  put($("dead-count"), (dead ? count(dead) : "") + (skipped ? ` and ${count(skipped)} skipped` : "") + (parked ? ` ${count(parked.events)} in quarantine, of ${count(parked.keys)} keys` : ""));
   if (paused) return;
   listed($("event-list"), v.events, eventRow, skew);
   listed($("dead-list"), v.rejected, deadRow, skew);

@@ -13,7 +13,7 @@ export function eventRow(e, skew) {
 }
 
 export function deadRow(e, skew) {
-  const cells = [["time", clock(new Date(Date.parse(e.at) + skew * 1000))], ["type", e.reason], ["key", e.key == null ? "no key" : e.key], ["place", e.table || e.topic], ["latency", e.outcome.includes("skip") || e.outcome.includes("passed") ? "skipped" : ""]];
+  const cells = [["time", clock(new Date(Date.parse(e.at) + skew * 1000))], ["type", e.reason], ["key", e.key == null ? "no key" : e.key], ["place", e.table || e.topic], ["latency", e.outcome.includes("skip") || e.outcome.includes("passed") ? "skipped" : e.outcome.includes("parked") ? "parked" : ""]];
   return el("div", { role: "row", title: e.outcome + ": event " + e.id }, ...cells.map(([c, text]) => el("span", { role: "cell", class: c }, text)), el("span", { role: "cell", class: "error" }, e.error));
 }
 

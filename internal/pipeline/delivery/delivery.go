@@ -5,8 +5,8 @@
 // Invariants:
 //
 //  1. An event is dealt with when it is durable in the sink, when its dead
-//     letter is durable, or when it is skipped by order of an operator. Nothing
-//     else counts.
+//     letter is durable, when it is parked durably, or when it is skipped by
+//     order of an operator. Nothing else counts.
 //  2. Events are dealt with in order: all before the first failure, none behind.
 //
 // Non-goals: confirming, marking rows, deciding when to try again.
@@ -39,6 +39,8 @@ type Item struct {
 	Joined bool
 	// Whole is set if all events of the item's transaction are joined.
 	Whole bool
+
+	refused bool // Bad is of the sink: the event has a record
 }
 
 // Metrics is told the outcome of events. It must not block.
@@ -51,7 +53,7 @@ type Metrics interface {
 	Warned(w transform.Warning)
 }
 
-// Options are a Delivery's. All but Totals, Dealt and Recent are required.
+// Options are a Delivery's. All but Totals, Dealt, Recent and Quarantine are required.
 type Options struct {
 	// Policy is errors.on_bad_event.
 	Policy string
@@ -65,6 +67,8 @@ type Options struct {
 	Dealt func(n int)
 	// Recent remembers the last events dealt with; nil without a reader.
 	Recent *Recent
+	// Quarantine is required where Policy is to park bad events, and nil elsewhere.
+	Quarantine *Quarantine
 }
 
 // Delivery hands events to a sink. A single goroutine uses it at a time; Last
@@ -73,6 +77,8 @@ type Delivery struct {
 	opts Options
 	last atomic.Pointer[Last]
 	run  []*transform.Event // reused
+
+	parking parking // reused
 }
 
 // New returns a Delivery.
@@ -91,6 +97,9 @@ func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i 
 		clear(d.run)
 		d.run = d.run[:0]
 	}()
+	if d.opts.Quarantine != nil {
+		return d.deliverParking(ctx, out, n, at)
+	}
 	for done < n {
 		next := 1
 		if it := at(done); it.Bad != nil {

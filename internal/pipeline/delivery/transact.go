@@ -22,6 +22,9 @@ type Transactor interface {
 // or all before a bad event that stops the pipeline and the items joined to it. After
 // any other error done is 0, and nobody knows the outcome.
 func (d *Delivery) Transact(ctx context.Context, out Transactor, n int, at func(i int) *Item, mark func(done int) (*kgo.Record, error)) (done int, err error) {
+	if d.opts.Quarantine != nil {
+		return d.transactParking(ctx, out, n, at, mark)
+	}
 	for {
 		entries, index, done, stop := d.entries(n, at)
 		if done == 0 {
@@ -47,6 +50,10 @@ func (d *Delivery) Transact(ctx context.Context, out Transactor, n int, at func(
 
 // Await returns once the items' topics exist. See sink.Transactions for end.
 func (d *Delivery) Await(ctx context.Context, out Transactor, n int, at func(i int) *Item, end func() error) error {
+	if d.opts.Quarantine != nil {
+		p, _, _, _ := d.gather(n, at)
+		return out.Await(ctx, p.entries(), end)
+	}
 	entries, _, _, _ := d.entries(n, at)
 	return out.Await(ctx, entries, end)
 }

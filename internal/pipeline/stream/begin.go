@@ -81,10 +81,14 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.recallDoubtful(ctx, &h.cp); err != nil {
 		return err
 	}
+	if err := s.warden.load(ctx); err != nil {
+		return err
+	}
 	s.epoch = h.cp.Epoch // a failed save may still have reached the store
 	if err := s.checkpointer.begin(ctx, h.cp); err != nil {
 		return err
 	}
+	s.warden.begin()
 	s.health.active(h.unbound)
 	return s.intake.beginAt(h.cp.LSN)
 }

@@ -2,8 +2,11 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
@@ -23,16 +26,23 @@ type deliverer struct {
 	delivery     *delivery.Delivery
 	transactions *Transactions // nil: sink
 	visibility   *visibility   // nil: events go at once
+	warden       *warden       // nil: bad events are not parked
+	log          *zap.Logger
 
 	current atomic.Pointer[flight] // the batch in delivery; nil: none
 	count   atomic.Uint64          // events dealt with, so far
 }
 
 func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *deliverer {
-	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger, transactions: p.Transactions}
+	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger, transactions: p.Transactions, log: p.Log}
+	d.warden = newWarden(p.Quarantine, q, p.Log)
+	var parks *delivery.Quarantine
+	if d.warden != nil {
+		parks = d.warden.Parks
+	}
 	d.delivery = delivery.New(delivery.Options{
 		Policy: p.OnBadEvent, Remedy: p.Options.stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
-		Totals: p.Boundaries.Totals, Recent: p.Kafka.Recent,
+		Totals: p.Boundaries.Totals, Recent: p.Kafka.Recent, Quarantine: parks,
 	})
 	return d
 }
@@ -44,6 +54,12 @@ func (d *deliverer) run(ctx context.Context) error {
 	var batch []item
 	for {
 		first, err := d.queue.await(ctx, d.linger)
+		if errors.Is(err, errInterrupted) {
+			if err := d.commands(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil || first == nil {
 			return err
 		}

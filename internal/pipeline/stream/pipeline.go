@@ -8,6 +8,7 @@
 //	retention     one per session, on its own connection, if configured
 //	deliverer     empties the queue into the sink, tells the tracker
 //	checkpointer  saves the tracker's position, then has it confirmed
+//	warden        reads commands to the quarantine, if configured
 //
 // (wal.Stream owns another, for the standby status.)
 //
@@ -60,6 +61,8 @@ type Parts struct {
 	Sink   sink.Sink
 	// Lease is Sink's, held together with the slot. nil: the sink has none.
 	Lease *lease.Lease
+	// Quarantine is required by OnBadEvent quarantine.
+	Quarantine *Quarantine
 	// Transactions make the delivery exactly once.
 	Transactions *Transactions
 	Store        checkpoint.Store
@@ -142,6 +145,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		digest:       r.digest,
 		visibility:   seen,
 		phase:        r.health.phase,
+		warden:       r.delivery.warden,
 	}
 	in.recognised = r.source.recognised
 	h := r.health
@@ -186,6 +190,9 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		defer close(delivered)
 		return work(func(ctx context.Context) error { return r.checkpointer.remember(r.delivery.run(ctx)) })
 	})
+	if w := r.delivery.warden; w != nil {
+		workers.Go(func() error { return work(w.follow) })
+	}
 	var unsavable error // why no checkpoint can be saved any more
 	workers.Go(func() error {
 		return work(func(ctx context.Context) error { unsavable = r.checkpointer.run(ctx); return unsavable })

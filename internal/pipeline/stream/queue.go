@@ -46,6 +46,8 @@ type queue struct {
 	rests    time.Time // until then only full batches are taken
 	closed   bool
 
+	interrupted bool // await is to return errInterrupted
+
 	arrived chan struct{} // capacity 1: items were offered, or closed
 	freed   chan struct{} // capacity 1: memory was released
 }
@@ -129,11 +131,14 @@ func (q *queue) offer() {
 // reached, or linger has passed since the last batch was taken, and the rest is
 // over. So a first item goes at once, and a batch forms while another is on its
 // way. await returns the first event of the batch, or nil once the queue is closed
-// and empty.
+// and empty, or errInterrupted after interrupt.
 func (q *queue) await(ctx context.Context, linger time.Duration) (*transform.Event, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		if q.takeInterrupt() {
+			return nil, errInterrupted
+		}
 		wait, ready := q.poll(linger)
 		if ready {
 			return q.first(), nil

@@ -79,6 +79,8 @@ type source struct {
 
 	whole atomic.Uint64  // LSN up to which the stream is certainly complete
 	phase *phase.Machine // decides on the next step
+	// warden knows what is parked; nil: nothing ever is.
+	warden *warden
 }
 
 // run streams until ctx ends (nil; the stream stays open for close), or a new

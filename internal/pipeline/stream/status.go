@@ -56,8 +56,17 @@ type Status struct {
 	CheckpointAgeSeconds     float64 `json:"checkpoint_age_seconds"`
 	CheckpointFailingSeconds float64 `json:"checkpoint_failing_seconds,omitempty"`
 	CheckpointError          string  `json:"checkpoint_error,omitempty"`
+	// Quarantine is there while events are parked.
+	Quarantine *QuarantineStatus `json:"quarantine,omitempty"`
 	// Retention is by table; empty while retention is off.
 	Retention map[string]RetentionStatus `json:"retention,omitempty"`
+}
+
+// QuarantineStatus counts what is parked.
+type QuarantineStatus struct {
+	Events int64 `json:"events"`
+	Keys   int64 `json:"keys"`
+	Limit  int   `json:"limit"`
 }
 
 func (h *Health) received() pg.LSN { return h.checkpointer.received() }
@@ -100,6 +109,7 @@ func (h *Health) Status() any {
 		Sender:         h.senderStatus(time.Now()),
 		Retention:      h.retention.status(),
 		Invisible:      h.delivery.visibility.status(),
+		Quarantine:     h.delivery.quarantined(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

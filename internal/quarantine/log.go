@@ -1,0 +1,165 @@
+package quarantine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
+)
+
+// TopicOption is the option that begins the topic's name.
+const TopicOption = "errors.quarantine_topic"
+
+// Operations are all that the topic takes: of the connector, and of the verbs.
+const Operations = store.TopicOperations
+
+// Log reads the topic.
+type Log struct {
+	client *kgo.Client
+	topic  string
+	tools  broker.Tools
+}
+
+// Open connects, for the topic.
+func Open(opts []kgo.Opt, topic string, tools broker.Tools) (*Log, error) {
+	client, err := broker.Connect(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("quarantine: %w", err)
+	}
+	return &Log{client: client, topic: topic, tools: tools}, nil
+}
+
+// Close closes the connections.
+func (l *Log) Close() { l.client.Close() }
+
+// Topic is the topic's name.
+func (l *Log) Topic() string { return l.topic }
+
+// Ensure checks the topic, or creates it for records of up to so many bytes.
+func (l *Log) Ensure(ctx context.Context, settings map[string]string) error {
+	return l.explain(store.EnsureTopic(ctx, l.client, l.topic, TopicOption, settings, l.tools))
+}
+
+// explain adds the topic, and the remedy for a missing right.
+func (l *Log) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.TopicAuthorizationFailed) && failure.RemedyOf(err) == "":
+		err = failure.Configf(l.tools.Allow(Operations, l.topic), "%w", err)
+	}
+	return fmt.Errorf("quarantine topic %s: %w", l.topic, err)
+}
+
+// openPatience is how long a read waits for the end of transactions, and openPoll the time
+// between two looks.
+const (
+	openPatience = 5 * time.Second
+	openPoll     = 20 * time.Millisecond
+)
+
+// Walk calls visit with the records up to the end of the log now, in order, until visit wants
+// no more; end is behind the last. exists is false where there is no topic.
+func (l *Log) Walk(ctx context.Context, visit func(*kgo.Record) (more bool, err error)) (end int64, exists bool, err error) {
+	return l.walk(ctx, 0, visit)
+}
+
+// walk is Walk from the offset on.
+func (l *Log) walk(ctx context.Context, from int64, visit func(*kgo.Record) (more bool, err error)) (end int64, exists bool, err error) {
+	logs, err := kafkalog.Open(ctx, l.client, l.topic, 0)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, l.explain(err)
+	}
+	start, end := logs[0].Bounds()
+	for from = max(from, start); from < end; {
+		records, next, err := l.read(ctx, logs[0], from)
+		if err != nil {
+			return 0, true, l.explain(err)
+		}
+		for _, rec := range records {
+			if rec.Offset >= end {
+				break
+			}
+			if more, err := visit(rec); err != nil || !more {
+				return end, true, err
+			}
+		}
+		if next == from {
+			break
+		}
+		from = next
+	}
+	return end, true, nil
+}
+
+// read waits for the end of transactions. A transaction of the connector takes milliseconds.
+func (l *Log) read(ctx context.Context, log *kafkalog.Partition, from int64) (records []*kgo.Record, next int64, err error) {
+	for ends := time.Now().Add(openPatience); ; {
+		records, next, err = log.Read(ctx, from)
+		if !errors.Is(err, kafkalog.ErrOpenTransaction) || time.Now().After(ends) {
+			return records, next, err
+		}
+		if paused := backoff.Sleep(ctx, openPoll); paused != nil {
+			return nil, from, paused
+		}
+	}
+}
+
+// Read reads the topic. whole keeps values and headers of events.
+func (l *Log) Read(ctx context.Context, whole bool) (*Contents, error) {
+	f := newFold(whole)
+	end, exists, err := l.Walk(ctx, func(rec *kgo.Record) (bool, error) {
+		f.add(rec)
+		return true, nil
+	})
+	c := f.contents()
+	c.End, c.Exists = end, exists
+	return c, err
+}
+
+// Load returns what is parked, the commands to be carried out, and the offset to follow from.
+// The caller alone writes events to the topic.
+func (l *Log) Load(ctx context.Context, limit int) (set *Set, pending []*Command, from int64, err error) {
+	c, err := l.Read(ctx, false)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	set, pending = c.set(l.topic, limit)
+	return set, pending, c.End, nil
+}
+
+// Follow calls take with each command, and each answer, from the offset on, until ctx ends. It
+// looks every so often. failed is told
+// why the topic cannot be read, and nil once it can.
+func (l *Log) Follow(ctx context.Context, from int64, every time.Duration, take func(*Command), failed func(error)) {
+	for backoff.Sleep(ctx, every) == nil {
+		end, exists, err := l.walk(ctx, from, func(rec *kgo.Record) (bool, error) {
+			if c, ok := ReadCommand(rec); ok {
+				take(c)
+			}
+			from = rec.Offset + 1
+			return true, nil
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && !exists {
+			err = l.explain(kerr.UnknownTopicOrPartition)
+		}
+		if failed(err); err == nil {
+			from = max(from, end)
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package quarantine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+var now = time.UnixMilli(1_000)
+
+func event(key string, seq int) *transform.Event {
+	ev := &transform.Event{
+		Table: "public.outbox", ID: fmt.Append(nil, seq), Position: pg.Position{CommitLSN: pg.LSN(seq), Seq: 0},
+		Record: kgo.Record{Topic: "orders", Partition: transform.PartitionByKey, Value: fmt.Append(nil, "v", seq), Headers: []kgo.RecordHeader{{Key: "id", Value: fmt.Append(nil, seq)}}},
+	}
+	if key != "" {
+		ev.Record.Key = []byte(key)
+	}
+	return ev
+}
+
+var refused = &transform.BadEvent{Reason: transform.ReasonRejectedByBroker, Err: errors.New("no")}
+
+// world is a connector with a log, and a consumer. Everything that is durable is in log and
+// seen; set is the instance's memory.
+type world struct {
+	t    *testing.T
+	rnd  *rand.Rand
+	set  *Set
+	log  []*kgo.Record
+	seen []string // published: key/seq
+	bad  map[int]bool
+	keys map[int]string
+	// dropped are left out by commands.
+	dropped map[int]bool
+	// read is the next event that the instance reads: behind what it has confirmed.
+	read int
+}
+
+func (w *world) write(events ...*transform.Event) {
+	for _, ev := range events {
+		w.log = append(w.log, &ev.Record)
+	}
+}
+
+// restart forgets the memory, as another instance that takes over has none.
+func (w *world) restart() []*Command {
+	f := newFold(false)
+	for _, rec := range w.log {
+		f.add(rec)
+	}
+	set, pending := f.contents().set("q", 1000)
+	w.set = set
+	return pending
+}
+
+// deliver takes a batch: what is parked and what is published is durable together, or not at
+// all.
+func (w *world) deliver(n int, lost bool) {
+	a := w.set.Try(now)
+	var records []*transform.Event
+	var seen []string
+	for seq := w.read; seq < w.read+n; seq++ {
+		ev := event(w.keys[seq], seq)
+		var bad *transform.BadEvent
+		if w.bad[seq] {
+			bad = refused
+		}
+		if bad == nil && !a.Holds(ev) {
+			seen = append(seen, fmt.Sprint(w.keys[seq], "/", seq))
+			continue
+		}
+		rec, fate, err := a.Park(ev, bad, true)
+		must.OK(w.t, err)
+		if fate != Parked {
+			w.t.Fatalf("event %d: fate %d", seq, fate)
+		}
+		records = append(records, rec)
+	}
+	if lost {
+		return
+	}
+	w.write(records...)
+	w.seen = append(w.seen, seen...)
+	w.read += n
+	a.Done()
+}
+
+// carryOut takes a command through the log, in groups, and may die between two groups.
+func (w *world) carryOut(c *Command, dies bool) (died bool) {
+	r := w.set.Begin(c)
+	for _, rec := range slices.Clone(w.log) {
+		if r.Over() {
+			break
+		}
+		e, ok := ReadEntry(rec)
+		if !ok || !r.Wants(e.Number) {
+			continue
+		}
+		g := &Group{Round: r}
+		g.Add(e)
+		for i, e := range g.Entries {
+			ev := g.Events[i]
+			switch {
+			case ev == nil && (c.Verb != Skip && c.Verb != Release || !w.bad[int(e.LSN)] || c.Verb == Skip && e.Number != c.Numbers[0]):
+				w.t.Fatalf("%s %v drops %d", c.Verb, c.Numbers, e.Number)
+			case ev == nil:
+				w.dropped[int(e.LSN)] = true
+			default:
+				w.seen = append(w.seen, fmt.Sprint(string(ev.Record.Key), "/", string(ev.ID)))
+			}
+			w.write(w.set.End(e))
+			r.Settled(e, g.Steps[i])
+		}
+		if dies && w.rnd.IntN(3) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// The order of each key is that of the stream, nothing comes twice, and nothing is left out
+// but by a command: whatever is parked, settled and forgotten in which order.
+func TestRandomHistories(t *testing.T) {
+	histories := 150
+	if testing.Short() {
+		histories = 20
+	}
+	for seed := range histories {
+		w := &world{t: t, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), bad: map[int]bool{}, keys: map[int]string{}, dropped: map[int]bool{}}
+		w.restart()
+		for seq := range 400 {
+			w.bad[seq] = w.rnd.IntN(10) == 0
+			w.keys[seq] = []string{"a", "b", "c", ""}[w.rnd.IntN(4)]
+		}
+		command := func(verb Verb, number uint64) *Command {
+			return &Command{ID: "c", Verb: verb, Numbers: []uint64{number}}
+		}
+		for range 60 {
+			switch w.rnd.IntN(6) {
+			case 0, 1, 2:
+				w.deliver(1+w.rnd.IntN(6), w.rnd.IntN(5) == 0)
+			case 3:
+				w.restart()
+			default:
+				var firsts []uint64
+				for _, of := range w.set.units {
+					firsts = append(firsts, of[0].number)
+				}
+				if len(firsts) == 0 {
+					continue
+				}
+				slices.Sort(firsts)
+				verb := []Verb{Retry, Skip, Release}[w.rnd.IntN(3)]
+				if w.carryOut(command(verb, firsts[w.rnd.IntN(len(firsts))]), true) {
+					w.restart()
+					w.carryOut(&Command{}, false) // goes on with keys that are halfway
+				}
+			}
+		}
+		for w.set.Units() > 0 {
+			for _, of := range w.set.units {
+				w.carryOut(command(Retry, of[0].number), false)
+				break
+			}
+		}
+		var want, got = map[string][]string{}, map[string][]string{}
+		for seq := range w.read {
+			if !w.dropped[seq] {
+				key := w.keys[seq]
+				want[key] = append(want[key], fmt.Sprint(key, "/", seq))
+			}
+		}
+		for _, s := range w.seen {
+			key, _, _ := cutKey(s)
+			got[key] = append(got[key], s)
+		}
+		slices.Sort(want[""]) // no order is promised without a key
+		slices.Sort(got[""])
+		for key := range want {
+			if !slices.Equal(want[key], got[key]) {
+				t.Fatalf("history %d, key %q:\nwant %v\ngot  %v", seed, key, want[key], got[key])
+			}
+		}
+	}
+}
+
+func cutKey(s string) (key, seq string, ok bool) {
+	for i := range s {
+		if s[i] == '/' {
+			return s[:i], s[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+func TestARecordComesBackAsItWas(t *testing.T) {
+	for name, change := range map[string]func(*transform.Event){
+		"whole":    func(*transform.Event) {},
+		"no value": func(ev *transform.Event) { ev.Record.Value = nil },
+		"empty":    func(ev *transform.Event) { ev.Record.Value = []byte{} },
+		"no key":   func(ev *transform.Event) { ev.Record.Key = nil },
+		"no parts": func(ev *transform.Event) { ev.Record = kgo.Record{Partition: 3}; ev.ID = nil },
+		"times":    func(ev *transform.Event) { ev.CommitTime, ev.Asked = now.UTC(), now.Add(time.Hour).UTC() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ev := event("k\xff", 7)
+			change(ev)
+			a := NewSet("q", 10).Try(now)
+			rec := parked(t, a, ev, refused)
+			e, ok := ReadEntry(&rec.Record)
+			if !ok {
+				t.Fatal("no entry")
+			}
+			back := e.Event()
+			if fmt.Sprintf("%#v", back.Record) != fmt.Sprintf("%#v", ev.Record) || back.Position != ev.Position ||
+				fmt.Sprintf("%#v", back.ID) != fmt.Sprintf("%#v", ev.ID) || !back.CommitTime.Equal(ev.CommitTime) || !back.Asked.Equal(ev.Asked) {
+				t.Errorf("got  %#v\nwant %#v", back, ev)
+			}
+		})
+	}
+}
+
+func parked(t *testing.T, a *Attempt, ev *transform.Event, bad *transform.BadEvent) *transform.Event {
+	t.Helper()
+	rec, fate, err := a.Park(ev, bad, true)
+	must.OK(t, err)
+	if fate != Parked {
+		t.Fatalf("fate %d", fate)
+	}
+	return rec
+}
+
+func TestRecordsOfOthersAreNoEntries(t *testing.T) {
+	f := newFold(true)
+	for _, rec := range []*kgo.Record{
+		{Key: []byte("event/1"), Value: []byte("v")},
+		{Key: []byte("event/1"), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: header, Value: []byte(`{"number":2}`)}}},
+		{Key: []byte("event/x"), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: header, Value: []byte(`{"number":2}`)}}},
+		{Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: header, Value: []byte(`{}`)}}},
+		{Key: []byte("command/1"), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: header, Value: []byte(`nonsense`)}}},
+		{},
+	} {
+		f.add(rec)
+	}
+	if c := f.contents(); len(c.Entries)+len(c.Commands) != 0 || c.Others != 6 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// An event that comes again after a crash, as its checkpoint was not saved, is parked once.
+func TestAnEventThatComesAgainIsKnown(t *testing.T) {
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	parked(t, a, event("k", 1), refused)
+	if _, fate, _ := a.Park(event("k", 1), refused, true); fate != Known {
+		t.Errorf("within the attempt: fate %d", fate)
+	}
+	a.Done()
+	if _, fate, _ := s.Try(now).Park(event("k", 1), refused, true); fate != Known || s.Events() != 1 {
+		t.Errorf("after the attempt: fate %d, %d events", fate, s.Events())
+	}
+	if _, fate, _ := s.Try(now).Park(event("k", 2), nil, false); fate != Parked {
+		t.Errorf("another event: fate %d", fate)
+	}
+}
+
+func TestTheLimit(t *testing.T) {
+	s := NewSet("q", 2)
+	a := s.Try(now)
+	parked(t, a, event("k", 1), refused)
+	parked(t, a, event("k", 2), nil)
+	if _, fate, _ := a.Park(event("j", 3), refused, true); fate != Full {
+		t.Errorf("within the attempt: fate %d", fate)
+	}
+	a.Done()
+	if _, fate, _ := s.Try(now).Park(event("j", 3), refused, true); fate != Full {
+		t.Errorf("after the attempt: fate %d", fate)
+	}
+}
+
+func TestNumbersNeverComeTwice(t *testing.T) {
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	parked(t, a, event("k", 1), refused)
+	a.Done()
+	first := s.last
+	s.settle(first)
+	b := NewSet("q", 10).Try(now.Add(5 * time.Millisecond)) // a successor that finds nothing
+	parked(t, b, event("k", 2), refused)
+	if b.last <= first {
+		t.Errorf("%d after %d", b.last, first)
+	}
+}
+
+func TestCommandsWithoutASense(t *testing.T) {
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	parked(t, a, event("k", 1), refused)
+	parked(t, a, event("k", 2), nil)
+	if _, _, err := a.Park(event("j", 3), refused, false); err != nil {
+		t.Fatal(err)
+	}
+	a.Done()
+	k, behind, j := a.last-2, a.last-1, a.last
+	for name, c := range map[string]struct {
+		verb   Verb
+		number uint64
+		why    string // "": carried out
+	}{
+		"unknown":                  {Skip, 5, "it is not parked, or not any more"},
+		"behind another":           {Skip, behind, fmt.Sprintf("it waits behind event %d of its key", k)},
+		"nothing to publish":       {Retry, j, "the row could not become a record, so there is nothing to publish"},
+		"left out":                 {Skip, j, ""},
+		"edited":                   {Edit, j, ""},
+		"a record to try again":    {Retry, k, ""},
+		"a key with all its parts": {Release, k, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.Begin(&Command{Verb: c.verb, Numbers: []uint64{c.number}})
+			why := ""
+			if len(r.Answer.Refusals) > 0 {
+				why = r.Answer.Refusals[0].Why
+			}
+			if why != c.why || r.Over() != (c.why != "") {
+				t.Errorf("why %q, over %t", why, r.Over())
+			}
+		})
+	}
+}
+
+func TestAnEditedEvent(t *testing.T) {
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	rec := parked(t, a, event("k", 1), refused)
+	parked(t, a, event("j", 2), refused)
+	a.Done()
+	e, _ := ReadEntry(&rec.Record)
+	c := &Command{ID: "x", Verb: Edit, Numbers: []uint64{e.Number}, Value: []byte("new"), Edit: &Edits{Topic: "t", Key: []byte("l"), Value: true, Headers: map[string]string{"id": "9", "b": "2"}}}
+	kept := must.Get(c.Record("q"))(t)
+	c, ok := ReadCommand(&kept.Record)
+	if !ok {
+		t.Fatal("no command")
+	}
+	step, ev := s.Begin(c).Take(e)
+	if step != Publish || ev.Record.Topic != "t" || string(ev.Record.Key) != "l" || string(ev.Record.Value) != "new" ||
+		fmt.Sprint(ev.Record.Headers) != fmt.Sprint([]kgo.RecordHeader{{Key: "b", Value: []byte("2")}, {Key: "id", Value: []byte("9")}}) {
+		t.Errorf("step %d, %+v", step, ev.Record)
+	}
+	c.Edit = &Edits{Key: []byte("j")} // which is parked
+	r := s.Begin(c)
+	if step, _ := r.Take(e); step != Pass || len(r.Answer.Refusals) != 1 || !r.Over() {
+		t.Errorf("onto a parked key: step %d, %+v", step, r.Answer)
+	}
+	c.Edit = &Edits{Value: true, Null: true}
+	if _, ev := s.Begin(c).Take(e); ev.Record.Value != nil || ev.Record.Topic != "orders" {
+		t.Errorf("without a value: %+v", ev.Record)
+	}
+}

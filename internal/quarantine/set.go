@@ -1,0 +1,170 @@
+package quarantine
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// Set is what is parked: units, and the numbers of their events. A single goroutine uses a
+// Set; Events and Units may be called by any.
+type Set struct {
+	topic string
+	limit int
+	units map[Unit][]member // in the order of their numbers
+	live  map[uint64]Unit
+	known map[identity]uint64
+	last  uint64 // number given
+
+	events, keys atomic.Int64
+}
+
+// member is a parked event of a unit.
+type member struct {
+	number   uint64
+	bad      bool
+	whole    bool
+	identity identity
+}
+
+// NewSet returns an empty set. limit is the most events parked.
+func NewSet(topic string, limit int) *Set {
+	return &Set{topic: topic, limit: limit, units: make(map[Unit][]member), live: make(map[uint64]Unit), known: make(map[identity]uint64)}
+}
+
+// Events and Units are how many are parked.
+func (s *Set) Events() int64 { return s.events.Load() }
+
+// Units is the number of units parked.
+func (s *Set) Units() int64 { return s.keys.Load() }
+
+// Limit is the most events parked.
+func (s *Set) Limit() int { return s.limit }
+
+// Topic is the topic of the quarantine.
+func (s *Set) Topic() string { return s.topic }
+
+// add parks an entry, the last by its number.
+func (s *Set) add(e *Entry) {
+	if _, twice := s.live[e.Number]; twice {
+		return
+	}
+	of := s.units[e.unit]
+	of = append(of, member{e.Number, e.Reason != "", e.Whole, e.identity})
+	s.units[e.unit] = of
+	s.live[e.Number] = e.unit
+	s.known[e.identity] = e.Number
+	s.last = max(s.last, e.Number)
+	s.count()
+}
+
+// settle forgets an event, if it is parked.
+func (s *Set) settle(number uint64) {
+	unit, ok := s.live[number]
+	if !ok {
+		return
+	}
+	of := s.units[unit]
+	i := slices.IndexFunc(of, func(m member) bool { return m.number == number })
+	if s.known[of[i].identity] == number {
+		delete(s.known, of[i].identity)
+	}
+	delete(s.live, number)
+	if of = slices.Delete(of, i, i+1); len(of) == 0 {
+		delete(s.units, unit)
+	} else {
+		s.units[unit] = of
+	}
+	s.count()
+}
+
+// End is the event that settles an entry in the topic.
+func (s *Set) End(e *Entry) *transform.Event { return settled(s.topic, e.Number) }
+
+func (s *Set) count() {
+	s.events.Store(int64(len(s.live)))
+	s.keys.Store(int64(len(s.units)))
+}
+
+// Attempt is what a delivery parks, until it is known to be durable.
+type Attempt struct {
+	set     *Set
+	now     time.Time
+	entries []*Entry
+	units   map[Unit]bool
+	known   map[identity]bool
+	last    uint64
+}
+
+// Try begins an attempt. Numbers follow the clock, in milliseconds, so that none comes twice.
+func (s *Set) Try(now time.Time) *Attempt {
+	return &Attempt{set: s, now: now, last: max(s.last, uint64(max(0, now.UnixMilli())))}
+}
+
+// Idle tells that nothing is parked: every good event flows.
+func (a *Attempt) Idle() bool { return len(a.set.units) == 0 && len(a.entries) == 0 }
+
+// Holds tells whether the event's unit is parked.
+func (a *Attempt) Holds(ev *transform.Event) bool {
+	if a.Idle() {
+		return false
+	}
+	unit, alone := UnitOf(ev)
+	if alone {
+		return false
+	}
+	return len(a.set.units[unit]) > 0 || a.units[unit]
+}
+
+// Fate is what became of an event to be parked.
+type Fate int8
+
+// The fates.
+const (
+	// Parked: the event is, by the attempt.
+	Parked Fate = iota
+	// Known: the event was parked before.
+	Known
+	// Full: there is no room.
+	Full
+)
+
+// Park parks the event, and returns the event for the topic of the quarantine. bad is nil for
+// a good event behind another; whole tells that the record could be made.
+func (a *Attempt) Park(ev *transform.Event, bad *transform.BadEvent, whole bool) (*transform.Event, Fate, error) {
+	e := newEntry(a.last+1, ev, bad, whole, a.now)
+	if _, before := a.set.known[e.identity]; before || a.known[e.identity] {
+		return nil, Known, nil
+	}
+	if len(a.set.live)+len(a.entries) >= a.set.limit {
+		return nil, Full, nil
+	}
+	rec, err := e.record(a.set.topic)
+	if err != nil {
+		return nil, Parked, err
+	}
+	if a.units == nil {
+		a.units, a.known = make(map[Unit]bool), make(map[identity]bool)
+	}
+	a.last++
+	a.entries = append(a.entries, e)
+	a.units[e.unit], a.known[e.identity] = true, true
+	return rec, Parked, nil
+}
+
+// Mark and Back take back what was parked since; nothing more may be parked then.
+func (a *Attempt) Mark() int { return len(a.entries) }
+
+// Back is described beside Mark.
+func (a *Attempt) Back(mark int) { a.entries = a.entries[:mark] }
+
+// Done adds what was parked to the set: it is durable.
+func (a *Attempt) Done() {
+	for _, e := range a.entries {
+		e.Value, e.Headers, e.Key, e.ID = nil, nil, nil, nil // the row's memory is given back
+		a.set.add(e)
+	}
+	a.entries = nil
+}

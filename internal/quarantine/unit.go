@@ -1,0 +1,47 @@
+package quarantine
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// Unit is a topic and a key, the unit of order. An event without a topic or without a key is
+// a unit of its own: nothing is known to follow it.
+type Unit [sha256.Size]byte
+
+// UnitOf is the unit of an event; alone: the event is its own.
+func UnitOf(ev *transform.Event) (unit Unit, alone bool) {
+	if ev.Record.Topic == "" || len(ev.Record.Key) == 0 {
+		return Unit{}, true
+	}
+	return sum([]byte(ev.Record.Topic), ev.Record.Key), false
+}
+
+// identity is equal for two readings of the same event.
+type identity [sha256.Size]byte
+
+func identify(unit Unit, ev *transform.Event) identity {
+	var position [12]byte
+	binary.BigEndian.PutUint64(position[:], uint64(ev.Position.CommitLSN))
+	binary.BigEndian.PutUint32(position[8:], ev.Position.Seq)
+	return sum(unit[:], []byte(ev.Table), ev.ID, position[:], ev.Record.Value)
+}
+
+func sum(parts ...[]byte) (of [sha256.Size]byte) {
+	h := sha256.New()
+	for _, part := range parts {
+		put(h, part)
+	}
+	return [sha256.Size]byte(h.Sum(slices.Grow([]byte(nil), sha256.Size)))
+}
+
+func put(h hash.Hash, part []byte) {
+	var size [8]byte
+	binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+	h.Write(size[:])
+	h.Write(part)
+}
