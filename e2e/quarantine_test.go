@@ -35,7 +35,8 @@ const (
 )
 
 // TestE2EQuarantine parks keys under load, while instances are killed and others take over,
-// and while their keys are released. Every event arrives, in the order of its key.
+// and while their keys are released (failure mode 186). Every event arrives, in the order of
+// its key.
 func TestE2EQuarantine(t *testing.T) {
 	for name, o := range map[string]options{"at_least_once": {}, "exactly_once": {exactlyOnce: true}} {
 		t.Run(name, func(t *testing.T) { quarantined(t, o.parking(50_000)) })
@@ -142,7 +143,7 @@ func (w *world) attempt(args ...string) string {
 	return string(out)
 }
 
-// TestE2EQuarantineCommands works through a quarantine, as operators do.
+// TestE2EQuarantineCommands works through a quarantine, as operators do (failure mode 187).
 func TestE2EQuarantineCommands(t *testing.T) {
 	for name, o := range map[string]options{"at_least_once": {}, "exactly_once": {exactlyOnce: true}} {
 		t.Run(name, func(t *testing.T) {
