@@ -66,7 +66,7 @@ func plainValue(oid uint32, text []byte) connectValue {
 
 // parseArray splits an array's text; nil is NULL or an array within.
 func parseArray(text []byte) (items [][]byte, ok bool) {
-	if text[0] == '[' { // [2:3]={…}
+	if bytes.HasPrefix(text, []byte{'['}) { // [2:3]={…}
 		_, text, _ = bytes.Cut(text, []byte{'='})
 	}
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {

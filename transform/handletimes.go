@@ -15,14 +15,14 @@ const (
 	infiniteDay, minusInfiniteDay       = 2146033979, -2147472691
 	infiniteMillis, minusInfiniteMillis = 9223372036825200000, -9223372036832400000
 
-	usualPrecision = 6 // of a time without modifier
+	usualPrecision = 6 // of a time without modifier, and the most
 )
 
 func precision(modifier int32) int32 {
 	if modifier < 0 {
 		return usualPrecision
 	}
-	return modifier
+	return min(modifier, usualPrecision)
 }
 
 // digits reads a number from the start of text.
@@ -238,7 +238,7 @@ func timestamptz(modifier int32) *conversion {
 		form += "." + "000000"[:n]
 	}
 	return &conversion{textual: true, convert: func(text []byte) (connectValue, error) {
-		if text[0] == 'i' || string(text) == "-infinity" {
+		if bytes.HasSuffix(text, []byte("infinity")) {
 			return string(text), nil
 		}
 		at, ok := parseTimestamp(text)

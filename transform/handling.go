@@ -14,6 +14,10 @@ import (
 // Handling are the handling modes of Debezium's PostgreSQL connector, under
 // CompatDebezium, by the names there.
 type Handling struct {
+	// TopicPrefix is topic.prefix there, for the context headers; empty: no such
+	// headers, as with extended.headers.enabled=false.
+	TopicPrefix string `yaml:"topic_prefix"`
+
 	Decimal  string `yaml:"decimal_handling_mode"`
 	Time     string `yaml:"time_precision_mode"`
 	Binary   string `yaml:"binary_handling_mode"`
@@ -76,6 +80,7 @@ func (h *Handling) validate(report setting.Report, compat string) {
 		key     string
 		changed bool
 	}{
+		{"event.debezium.topic_prefix", h.TopicPrefix != ""},
 		{"event.debezium.decimal_handling_mode", h.Decimal != usual.Decimal},
 		{"event.debezium.time_precision_mode", h.Time != usual.Time},
 		{"event.debezium.binary_handling_mode", h.Binary != usual.Binary},

@@ -50,14 +50,14 @@ func isPositionHeader(name string) bool {
 // memory have one, and no outbox has a good reason to come near.
 const maxHeaderBytes = 256 << 10
 
-// headers appends the record's headers to room: id, event type, schema version,
+// headers appends the record's headers to room: Debezium's context, id, event type, schema version,
 // trace context, the headers column's, the additional ones, the position.
 func (b *builder) headers(room []kgo.RecordHeader) {
 	p, r := b.plan, b.router
-	if p.headerCount > cap(room) {
-		room = make([]kgo.RecordHeader, 0, p.headerCount)
+	if n := len(r.context) + p.headerCount; n > cap(room) {
+		room = make([]kgo.RecordHeader, 0, n)
 	}
-	b.event.Record.Headers = room
+	b.event.Record.Headers = append(room, r.context...)
 	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: HeaderID, Value: b.event.ID})
 	if p.eventType.present {
 		b.header(p.eventType, r.event.TypeHeader)

@@ -33,7 +33,7 @@ func (b *builder) objectHeaders(traced bool) {
 		return
 	}
 	headers := b.event.Record.Headers
-	if n := b.plan.headerCount + min(bytes.Count(v.Data, []byte{':'}), mostHeaders); n > cap(headers) {
+	if n := len(b.router.context) + b.plan.headerCount + min(bytes.Count(v.Data, []byte{':'}), mostHeaders); n > cap(headers) {
 		headers = append(make([]kgo.RecordHeader, 0, n), headers...)
 	}
 	if bytes.IndexByte(v.Data, '\\') >= 0 { // values are unescaped into memory of their own

@@ -101,6 +101,9 @@ type RouteOptions struct {
 	// Topic is the replacement, with ${name} or $1 groups. Without a match the
 	// topic is the value itself.
 	Topic string `yaml:"topic" substitute:"no"`
+	// Underscores allows topics that begin with two underscores, except for Kafka's own,
+	// as Debezium does. Package config sets it.
+	Underscores bool `yaml:"-"`
 	// Internal are topics that connectors keep their checkpoints in, and begin the
 	// names of more such topics, behind a dot. No event goes there. Package config
 	// sets it.

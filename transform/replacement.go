@@ -105,7 +105,7 @@ func groupNames(re *regexp.Regexp) string {
 }
 
 // legal finds parts that would make every topic name illegal.
-func (r replacement) legal() error {
+func (r replacement) legal(underscores bool) error {
 	for _, part := range r {
 		for _, c := range part.literal {
 			if !setting.TopicCharacter(c) {
@@ -113,7 +113,7 @@ func (r replacement) legal() error {
 			}
 		}
 	}
-	if len(r) > 0 && strings.HasPrefix(r[0].literal, "__") {
+	if !underscores && len(r) > 0 && strings.HasPrefix(r[0].literal, "__") {
 		return errors.New("topic names that begin with two underscores are reserved")
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -18,6 +20,7 @@ type Router struct {
 	// envelope is whether any field goes there.
 	envelope bool
 	topics   *topics
+	context  []kgo.RecordHeader // see contextHeaders
 
 	// plans holds the newest definition of each table, by OID; last is the plan
 	// of the previous row.
@@ -49,6 +52,7 @@ func New(ev EventOptions, route RouteOptions) (*Router, error) {
 		routeBy:  route.By,
 		fields:   fields,
 		topics:   topics,
+		context:  contextHeaders(ev),
 		plans:    make(map[uint32]*plan),
 		expected: make(map[uint32][]string),
 		names:    make(interned),

@@ -24,6 +24,7 @@ type topics struct {
 	first       *regexp.Regexp
 	replacement replacement
 	internal    []string // RouteOptions.Internal
+	underscores bool     // RouteOptions.Underscores
 	cache       map[string]topic
 }
 
@@ -48,7 +49,7 @@ func newTopics(route RouteOptions) (*topics, error) {
 		return nil, failure.Configf("write groups of route.regex as ${name} or $1, and a $ or \\ with a \\ before it",
 			"route.topic %#q: %w", route.Topic, err)
 	}
-	if err := replacement.legal(); err != nil {
+	if err := replacement.legal(route.Underscores); err != nil {
 		return nil, failure.Configf("use letters, digits, dots, underscores and hyphens",
 			"route.topic %#q: %w", route.Topic, err)
 	}
@@ -56,7 +57,7 @@ func newTopics(route RouteOptions) (*topics, error) {
 		return nil, failure.Configf("name another topic for events, or another checkpoint.topic",
 			"route.topic %#q: checkpoints are kept there, and an event could pass for one", route.Topic)
 	}
-	return &topics{whole: whole, first: first, replacement: replacement, internal: route.Internal, cache: make(map[string]topic)}, nil
+	return &topics{whole: whole, first: first, replacement: replacement, internal: route.Internal, underscores: route.Underscores, cache: make(map[string]topic)}, nil
 }
 
 // lookup returns the topic for a route value, with an error where Kafka or we
@@ -91,11 +92,14 @@ func (t *topics) route(value string) string {
 	return b.String()
 }
 
+// kafkaTopics are the topics that brokers keep their own state in.
+var kafkaTopics = []string{"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+
 // legal checks a name by Kafka's rules, and refuses names beginning with two
 // underscores, reserved by Kafka, and connectors' own topics: an event there
 // could pass for a checkpoint.
 func (t *topics) legal(name string) error {
-	if strings.HasPrefix(name, "__") {
+	if strings.HasPrefix(name, "__") && (!t.underscores || slices.Contains(kafkaTopics, name)) {
 		return fmt.Errorf("topic name %q is reserved: it begins with two underscores", name)
 	}
 	if isInternal(name, true, t.internal) {
@@ -106,7 +110,7 @@ func (t *topics) legal(name string) error {
 
 // CheckTopic returns the reason against events in the topic, or nil.
 func (o RouteOptions) CheckTopic(name string) error {
-	return (&topics{internal: o.Internal}).legal(name)
+	return (&topics{internal: o.Internal, underscores: o.Underscores}).legal(name)
 }
 
 // isInternal reports whether a name or, unless whole, every name that begins

@@ -37,6 +37,7 @@ func (l *loader) chooseCompat() {
 	if ev.Compat != transform.CompatDebezium {
 		return
 	}
+	l.cfg.Route.Underscores = true
 	for _, option := range []struct {
 		key    string
 		choose func()

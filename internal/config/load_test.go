@@ -56,6 +56,16 @@ func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
 	}
 }
 
+func TestCompatAllowsTopicsWithUnderscores(t *testing.T) {
+	set := []string{"source.url=postgres://db/app", "route.topic=__orders"}
+	if _, err := Load(Options{Set: set}); err == nil {
+		t.Error("allowed without event.compat")
+	}
+	if _, err := Load(Options{Set: append(set, "event.compat=debezium")}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A password is used as it is written in source.password, and no part of a
 // password that is not encoded in a URL is shown.
 func TestPasswords(t *testing.T) {

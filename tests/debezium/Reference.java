@@ -69,8 +69,10 @@ public class Reference {
     static void publish(PrintStream out, String name, Set set, SourceRecord change) throws Exception {
         ObjectNode line = JSON.createObjectNode().put("set", name).put("row", String.valueOf(id(change))).put("table", change.topic());
         try {
-            SourceRecord record = set.router(change.topic()).apply(change);
-            if (record == null || record == change) {
+            SourceRecord copy = change.newRecord(change.topic(), change.kafkaPartition(), change.keySchema(), change.key(),
+                change.valueSchema(), change.value(), change.timestamp(), change.headers().duplicate()); // the router adds headers
+            SourceRecord record = set.router(change.topic()).apply(copy);
+            if (record == null || record == copy) {
                 return; // nothing to publish; no row
             }
             line.put("topic", record.topic()).put("timestamp", record.timestamp()).put("partition", record.kafkaPartition());
