@@ -57,7 +57,8 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 	if n := len(r.context) + p.headerCount; n > cap(room) {
 		room = make([]kgo.RecordHeader, 0, n)
 	}
-	b.event.Record.Headers = append(room, r.context...)
+	b.event.Record.Headers = room
+	b.event.Record.Headers = append(b.event.Record.Headers, r.context...)
 	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: HeaderID, Value: b.event.ID})
 	if p.eventType.present {
 		b.header(p.eventType, r.event.TypeHeader)
