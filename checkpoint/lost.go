@@ -14,6 +14,8 @@ type Lost struct {
 	Text   string    `json:"text"`
 	Remedy string    `json:"remedy"`
 	Found  time.Time `json:"found"`
+	// Gap is there if log was lost, and until it is repaired.
+	Gap *Gap `json:"gap,omitempty"`
 }
 
 // LostBy is the loss of an error; nil: none.
@@ -21,7 +23,7 @@ func LostBy(err error) *Lost {
 	if failure.ClassOf(err) != failure.Loss {
 		return nil
 	}
-	return &Lost{Text: err.Error(), Remedy: failure.RemedyOf(err), Found: time.Now().UTC().Truncate(time.Second)}
+	return &Lost{Text: err.Error(), Remedy: failure.RemedyOf(err), Found: time.Now().UTC().Truncate(time.Second), Gap: gapOf(err)}
 }
 
 // Notes reports whether the checkpoint has noted the loss already.
@@ -34,6 +36,10 @@ func accepted(stored *Checkpoint, _ *Server) error {
 	if stored.Lost == nil {
 		return nil
 	}
-	return failure.Lossf(stored.Lost.Remedy, "a loss that was found at %s is not accepted yet: %s",
+	loss := failure.Lossf(stored.Lost.Remedy, "a loss that was found at %s is not accepted yet: %s",
 		stored.Lost.Found.Format(time.RFC3339), stored.Lost.Text)
+	if stored.Lost.Gap != nil {
+		loss = &gapError{loss, *stored.Lost.Gap}
+	}
+	return loss
 }

@@ -84,9 +84,9 @@ func (r *Replay) Reached(pos pg.LSN) (done bool, err error) {
 }
 
 func (r *Replay) other(format string, args ...any) error {
-	return failure.Lossf(acceptGap,
+	return diverging(failure.Lossf(acceptGap,
 		"the server's log is not the one that was read up to %s: %w. A disk or a snapshot of one was put back, or a standby that was behind took over; events that this log has between %s and %s may not be published",
-		r.past.Known, fmt.Errorf(format, args...), r.past.Slot, max(r.past.Known, r.end()))
+		r.past.Known, fmt.Errorf(format, args...), r.past.Slot, max(r.past.Known, r.end())))
 }
 
 // end is how far the log was read, a transaction read in part included.

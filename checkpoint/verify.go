@@ -120,14 +120,14 @@ func sameHistory(stored *Checkpoint, seen *Server) error {
 		return nil
 	}
 	if seen.TimelineSwitch == 0 {
-		return failure.Lossf(acceptGap,
+		return diverging(failure.Lossf(acceptGap,
 			"the server is on timeline %d, which does not descend from timeline %d of the checkpoint at %s: it was restored from a backup, or is another branch; events between %s and the server's position %s cannot be told apart",
-			seen.Timeline, stored.Timeline, stored.LSN, stored.LSN, seen.CurrentLSN)
+			seen.Timeline, stored.Timeline, stored.LSN, stored.LSN, seen.CurrentLSN))
 	}
 	if seen.TimelineSwitch < stored.LSN {
-		return failure.Lossf(acceptGap,
+		return diverging(failure.Lossf(acceptGap,
 			"the server left timeline %d at %s, before the checkpoint at %s: a standby that was behind took over; events it committed between %s and %s may not be published",
-			stored.Timeline, seen.TimelineSwitch, stored.LSN, seen.TimelineSwitch, seen.CurrentLSN)
+			stored.Timeline, seen.TimelineSwitch, stored.LSN, seen.TimelineSwitch, seen.CurrentLSN))
 	}
 	return nil
 }
@@ -136,9 +136,9 @@ func notBehind(stored *Checkpoint, seen *Server) error {
 	if seen.CurrentLSN >= stored.LSN {
 		return nil
 	}
-	return failure.Lossf(acceptGap,
+	return diverging(failure.Lossf(acceptGap,
 		"the server's log ends at %s, before the checkpoint at %s: it was restored from a backup, or is a standby that was behind; what it commits between %s and %s would be skipped",
-		seen.CurrentLSN, stored.LSN, seen.CurrentLSN, stored.LSN)
+		seen.CurrentLSN, stored.LSN, seen.CurrentLSN, stored.LSN))
 }
 
 func slotExists(stored *Checkpoint, seen *Server) error {
@@ -152,9 +152,9 @@ func slotExists(stored *Checkpoint, seen *Server) error {
 	if stored.Timeline != seen.Timeline {
 		remedy = switchBack + remedy
 	}
-	return seen.dropped(stored.Slot, failure.Lossf(remedy,
+	return lacking(seen.dropped(stored.Slot, failure.Lossf(remedy,
 		"slot %q is gone, but %s %s: events committed between %s and the server's position %s can no longer be read from the log",
-		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN))
+		stored.Slot, known, stored.LSN, stored.LSN, seen.CurrentLSN)))
 }
 
 // sameMessages finds a prefix of messages not read any more, as after a mistyped
@@ -191,9 +191,9 @@ func slotReadable(stored *Checkpoint, seen *Server) error {
 		if stored != nil {
 			from = max(from, stored.LSN)
 		}
-		return failure.Lossf(acceptGap,
+		return lacking(failure.Lossf(acceptGap,
 			"slot %q is lost (%s): events committed between %s and the server's position %s can no longer be read from the log",
-			slot.Name, reason, from, seen.CurrentLSN)
+			slot.Name, reason, from, seen.CurrentLSN))
 	}
 	return nil
 }
@@ -202,9 +202,9 @@ func notAdvanced(stored *Checkpoint, seen *Server) error {
 	if seen.Slot.ConfirmedFlush <= stored.LSN || stored.Adopted || copiedAhead(stored, seen) {
 		return nil
 	}
-	return seen.dropped(seen.Slot.Name, failure.Lossf(acceptGap+readElsewhere,
+	return lacking(seen.dropped(seen.Slot.Name, failure.Lossf(acceptGap+readElsewhere,
 		"slot %q was advanced or recreated by somebody else: its confirmed position is %s, the checkpoint is at %s; the server skips events committed between %s and %s",
-		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush))
+		seen.Slot.Name, seen.Slot.ConfirmedFlush, stored.LSN, stored.LSN, seen.Slot.ConfirmedFlush)))
 }
 
 // copiedAhead reports whether a failover explains a slot beyond the checkpoint: a standby

@@ -2,11 +2,11 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -82,11 +82,10 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 // alone refuses a second one that publishes: both would publish the same.
 func (s *session) alone(ctx context.Context, verb string) error {
 	for until := time.Now().Add(lockPatience); ; {
-		var alone bool
-		err := s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtext('cdc-outbox ' || $2), hashtext($1))`, s.cfg.Source.Slot, verb).Scan(&alone)
+		alone, err := catalog.LockVerb(ctx, s.conn, verb, s.cfg.Source.Slot)
 		switch {
 		case err != nil:
-			return fmt.Errorf("lock out a second %s: %w", verb, err)
+			return err
 		case alone:
 			return nil
 		case time.Now().After(until):

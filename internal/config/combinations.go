@@ -67,6 +67,35 @@ func (l *loader) validateCombinations() {
 	l.validateQuarantine()
 	l.validateDelivery()
 	l.validateRetention()
+	l.validateRepair()
+}
+
+// validateRepair names everything that a repair could not do without.
+func (l *loader) validateRepair() {
+	const key, stop = "errors.on_loss", "set it to stop"
+	if l.cfg.Errors.OnLoss != LossRepair {
+		return
+	}
+	switch l.cfg.Source.Mode {
+	case ModePoll:
+		l.report(key, "has no effect with source.mode: poll: there is no slot to be lost", "remove it")
+		return
+	case ModeMessage:
+		l.report(key, "repair cannot know with source.mode: message which messages are missing: they are in the log only", stop)
+		return
+	}
+	if l.cfg.Sink.Kafka == nil {
+		l.report(key, "repair compares the tables with Kafka, and the sink is stdout", stop+", or set sink.kafka")
+	}
+	if l.cfg.Errors.OnBadEvent == transform.BadEventQuarantine {
+		l.report(key, "repair publishes missing events beside the parked ones of their key (errors.on_bad_event: quarantine)", stop+", or errors.on_bad_event to another value")
+	}
+	if l.cfg.Checkpoint.Store == store.StoreNone {
+		l.report("checkpoint.store", "none remembers no loss that is still to be repaired (errors.on_loss: repair)", "set it to kafka, postgres or file, or errors.on_loss to stop")
+	}
+	if !l.cfg.Source.Create {
+		l.report("source.create", "must be true for errors.on_loss: repair, which makes the slot anew", "set it to true, or errors.on_loss to stop")
+	}
 }
 
 func (l *loader) validatePolling() {

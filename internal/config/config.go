@@ -135,7 +135,15 @@ type Errors struct {
 	QuarantineLimit int `yaml:"quarantine_limit"`
 	// DrainTimeout bounds how long a stop waits for records in flight.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	// OnLoss is LossStop or LossRepair.
+	OnLoss string `yaml:"on_loss"`
 }
+
+// Values of Errors.OnLoss: what follows a loss of log.
+const (
+	LossStop   = "stop"
+	LossRepair = "repair"
+)
 
 // Log says how to log to standard error.
 type Log struct {
@@ -167,6 +175,7 @@ func Default() Config {
 		Checkpoint: store.DefaultOptions(),
 		Errors: Errors{
 			OnBadEvent:      transform.BadEventStop,
+			OnLoss:          LossStop,
 			DeadLetterTopic: "outbox.dead-letter",
 			QuarantineTopic: quarantineTopic,
 			QuarantineLimit: 10000,

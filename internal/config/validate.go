@@ -64,6 +64,7 @@ const mostParked = 1_000_000
 func (l *loader) validateErrors(report setting.Report) {
 	e := &l.cfg.Errors
 	report.OneOf("errors.on_bad_event", e.OnBadEvent, transform.BadEventStop, transform.BadEventDeadLetter, transform.BadEventSkip, transform.BadEventQuarantine)
+	report.OneOf("errors.on_loss", e.OnLoss, LossStop, LossRepair)
 	report.Between("errors.drain_timeout", e.DrainTimeout, 0, time.Hour)
 	if e.OnBadEvent == transform.BadEventDeadLetter && l.cfg.Sink.Kafka != nil {
 		report.Topic("errors.dead_letter_topic", e.DeadLetterTopic)

@@ -75,6 +75,7 @@ type Metrics struct {
 	unconfirmed   atomic.Pointer[func() time.Duration]
 	standstill    atomic.Pointer[func() int]
 	invisible     atomic.Pointer[func() time.Duration]
+	repair        atomic.Pointer[func() (records, events int64)]
 	ready         atomic.Pointer[func() bool]
 }
 

@@ -57,6 +57,7 @@ func TestExposition(t *testing.T) {
 	m.ObserveInvisible(func() time.Duration { return 2 * time.Second })
 	m.ObserveReady(func() bool { return true })
 	m.ObserveCheckpoint(func() time.Duration { return 1500 * time.Millisecond })
+	m.ObserveRepair(func() (int64, int64) { return 30, 2 })
 
 	m.Connected("kafka", true)
 	m.Transaction()

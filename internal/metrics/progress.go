@@ -26,6 +26,25 @@ func (m *Metrics) Observe(received, confirmed func() pg.LSN, inFlightEvents, inF
 // acknowledged position that is not saved, as Observe does.
 func (m *Metrics) ObserveCheckpoint(age func() time.Duration) { m.checkpointAge.Store(&age) }
 
+// ObserveRepair names the function for the remaining work of a repair, in place of an
+// earlier function; see Observe.
+func (m *Metrics) ObserveRepair(ahead func() (records, events int64)) { m.repair.Store(&ahead) }
+
+func (m *Metrics) registerRepair() {
+	ahead := func(name, help string, read func(records, events int64) int64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, func() float64 {
+			if ahead := m.repair.Load(); ahead != nil {
+				return float64(read((*ahead)()))
+			}
+			return 0
+		}))
+	}
+	ahead("repair_ahead_records", "Records of the topics that a repair after the loss of the slot has still to read; 0 without one.",
+		func(records, _ int64) int64 { return records })
+	ahead("repair_ahead_events", "Missing events that a repair after the loss of the slot has still to publish; 0 without one.",
+		func(_, events int64) int64 { return events })
+}
+
 func (m *Metrics) registerProgress() {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Namespace: namespace, Name: "checkpoint_age_seconds",

@@ -71,13 +71,18 @@ func (p *pipeline) run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		err := p.stream(ctx, down, probe, &past)
-		if !errors.Is(err, stream.ErrBeginAnew) || failure.ClassOf(err) != failure.Transient {
+		repair := errors.Is(err, stream.ErrToRepair)
+		if !repair && (!errors.Is(err, stream.ErrBeginAnew) || failure.ClassOf(err) != failure.Transient) {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil // everything in flight is sent after the next start, or by another instance
+			return nil // everything in flight is sent after the next start, or by another instance; a loss shows again
 		}
 		p.health.waitFor(err)
+		if repair {
+			p.log.Warn("log was lost; beginning anew, to repair", zap.Error(err))
+			continue
+		}
 		p.metrics.BeganAnew(errors.Is(err, sink.ErrFenced))
 		if time.Since(began) > anewReset {
 			retry.Reset()
@@ -132,6 +137,11 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 	if probe != nil {
 		parts.Routes = func(ctx context.Context, ends checkpoint.Ends) error {
 			return probe.Routes(ctx, p.cfg.Route, ends)
+		}
+	}
+	if p.cfg.Errors.OnLoss == config.LossRepair {
+		if parts.Repairer, err = p.newRepairer(); err != nil {
+			return err
 		}
 	}
 	r := stream.New(parts)

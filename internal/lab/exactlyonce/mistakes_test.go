@@ -8,6 +8,7 @@ type model struct {
 	refused bool // brokers refuse event 2
 	whole   bool // transactions of the database are not split
 	halves  bool // a coordinator may forget a commit written in a part of the partitions
+	repairs bool // the slot may be lost
 	shared  bool // transaction.version 1: all transactions of a claim have a single epoch
 	parks   bool // event 1 is bad, and parks its key, which event 3 has, too
 
@@ -38,6 +39,9 @@ const (
 	believedUnproved
 	releasedOutOfOrder
 	parkedForgotten
+	laterSnapshotTrusted
+	halfMadeSlotRead
+	comparedBeforeClaim
 )
 
 func (m mistake) String() string {
@@ -47,6 +51,7 @@ func (m mistake) String() string {
 		"read before claim", "resumed at transaction end", "checkpoint beside transaction", "part before refused",
 		"replay written", "end repeated", "torn checkpoint counts", "visible written again", "doubt forgotten",
 		"slot not asked", "believed unproved", "released out of order", "parked forgotten",
+		"later snapshot trusted", "half-made slot read", "compared before claim",
 	}[m]
 }
 

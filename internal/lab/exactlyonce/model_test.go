@@ -20,14 +20,16 @@ func (m *model) violation(w *world) string {
 		return "a consumer reads an event before a parked one of its key"
 	case m.whole && w.dealt().has(1) != w.dealt().has(2) && !w.forgotten:
 		return "a consumer reads a part of a transaction"
-	case w.confirmed > w.dealt().prefix():
+	case w.confirmed > w.dealt().prefix() && !m.lacksLog(w):
 		return fmt.Sprintf("confirmed up to %d with %d published or parked", w.confirmed, w.dealt().prefix())
 	}
 	return ""
 }
 
 // finished reports whether everything is published and confirmed.
-func (w *world) finished() bool { return w.published.prefix() == events && w.confirmed == events }
+func (w *world) finished() bool {
+	return w.published.prefix() == events && w.confirmed == events && !w.lost && !w.gone
+}
 
 // search explores every state and returns the first violation with the steps before,
 // or "". A state without a way to the end, in which no more faults happen, is wrong,
@@ -38,6 +40,9 @@ func (w *world) finished() bool { return w.published.prefix() == events && w.con
 func (m *model) search(faults int) (wrong string, found int) {
 	m.rules = m.mistake.mistaken()
 	begin := start()
+	if m.repairs {
+		begin.rows = 0
+	}
 	begin.order()
 	var known states
 	known.add(begin.key())
@@ -118,6 +123,7 @@ func TestProtocolIsRightInEveryState(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		wantRight(t, 2, model{halves: true, shared: shared, whole: true}, model{halves: true, shared: shared, whole: true, refused: true})
 	}
+	wantRight(t, 2, model{repairs: true, whole: true})
 }
 
 // TestE2EProtocolIsRightInEveryStateOfALargerWorld takes longer.
@@ -127,6 +133,7 @@ func TestE2EProtocolIsRightInEveryStateOfALargerWorld(t *testing.T) {
 		wantRight(t, 2, model{halves: true, shared: shared}, model{halves: true, shared: shared, refused: true})
 		wantRight(t, 3, model{halves: true, shared: shared, whole: true})
 	}
+	wantRight(t, 3, model{repairs: true, whole: true}, model{repairs: true})
 }
 
 var scenarios = []model{{}, {refused: true}, {whole: true}, {whole: true, refused: true}, {parks: true}, {parks: true, whole: true}}
@@ -135,8 +142,8 @@ func wantRight(t *testing.T, faults int, models ...model) {
 	t.Helper()
 	for _, m := range models {
 		wrong, states := m.search(faults)
-		scenario := fmt.Sprintf("event 2 is refused: %t, transactions are whole: %t, may be ended by halves: %t, share an epoch: %t, event 1 is parked: %t",
-			m.refused, m.whole, m.halves, m.shared, m.parks)
+		scenario := fmt.Sprintf("event 2 is refused: %t, transactions are whole: %t, may be ended by halves: %t, share an epoch: %t, event 1 is parked: %t, the slot may be lost: %t",
+			m.refused, m.whole, m.halves, m.shared, m.parks, m.repairs)
 		if wrong != "" {
 			t.Fatalf("%s: %s", scenario, wrong)
 		}
@@ -146,12 +153,12 @@ func wantRight(t *testing.T, faults int, models ...model) {
 
 // TestEveryMistakeIsFound proves the search.
 func TestEveryMistakeIsFound(t *testing.T) {
-	for m := commitRetriedAsSuccess; m <= parkedForgotten; m++ {
+	for m := commitRetriedAsSuccess; m <= comparedBeforeClaim; m++ {
 		t.Run(strings.ReplaceAll(m.String(), " ", "_"), func(t *testing.T) {
-			found := model{mistake: m, refused: m == refusedRecordDropped || m == partBeforeRefused, whole: m == partBeforeRefused || m == slotNotAsked || m == believedUnproved,
-				halves: m >= tornCheckpointCounts && m <= believedUnproved, parks: m >= releasedOutOfOrder, shared: m == endRepeated || m == doubtForgotten || m == slotNotAsked}
+			found := model{mistake: m, refused: m == refusedRecordDropped || m == partBeforeRefused, whole: m == partBeforeRefused || m >= laterSnapshotTrusted || m == slotNotAsked || m == believedUnproved,
+				halves: m >= tornCheckpointCounts && m <= believedUnproved, parks: m == releasedOutOfOrder || m == parkedForgotten, repairs: m >= laterSnapshotTrusted, shared: m == endRepeated || m == doubtForgotten || m == slotNotAsked}
 			faults := 2
-			if m == believedUnproved {
+			if m == believedUnproved || m == comparedBeforeClaim {
 				faults = 3
 			}
 			wrong, states := found.search(faults)

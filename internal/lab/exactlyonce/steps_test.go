@@ -26,6 +26,7 @@ func (m *model) steps(w *world, faults bool, visit func(*step)) {
 	x := moves{m: m, w: w, of: nobody, faults: faults, visit: visit}
 	m.broker(w, &x)
 	m.postgres(w, &x)
+	m.commits(w, &x)
 	for i := range int8(2) {
 		x.of = i
 		m.network(w, i, &x)
@@ -67,20 +68,30 @@ func (m *model) instance(w *world, i int8, x *moves) {
 	if holds && in.life.Phase != phase.Connecting {
 		x.fault("slot lost unnoticed", func(w *world) { w.holder = nobody })
 	} else if in.life.Phase == phase.Ready && in.doing == idle && w.holder == nobody && w.stable() == w.n {
-		x.add("slot taken again", func(w *world) { m.takeAgain(w, i) })
+		if m.lacks(w) {
+			x.add("loss found", func(w *world) { w.leave(i) })
+		} else {
+			x.add("slot taken again", func(w *world) { m.takeAgain(w, i) })
+		}
 	}
 	if done := endOf(in.done); holds && in.life.Phase == phase.Ready && w.confirmed < done {
 		x.add("confirm", func(w *world) { w.confirm(done) })
 	}
 	switch in.life.Phase {
 	case phase.Connecting:
-		if w.holder == nobody {
+		switch {
+		case w.holder != nobody:
+		case m.lacks(w):
+			m.remake(w, i, x)
+		default:
 			x.add("slot taken", func(w *world) { w.holder = i; m.on(w, i, phase.Held) })
 		}
 	case phase.Holding, memory:
 		m.claim(w, i, x)
 	case phase.Claimed:
 		m.read(w, i, x)
+	case phase.Repairing:
+		m.repair(w, i, x)
 	case phase.Ready:
 		m.transact(w, i, x)
 	}
@@ -158,6 +169,10 @@ func (m *model) read(w *world, i int8, x *moves) {
 	if upTo < w.n && m.mistake != readToLastStableOffset {
 		return
 	}
+	if in := &w.instances[i]; in.snapshot != 0 {
+		x.add("rows compared", func(w *world) { m.compareRows(w, i) })
+		return
+	}
 	x.add("checkpoint read", func(w *world) {
 		in, k := &w.instances[i], m.checkpoint(w, upTo)
 		in.done, in.visible, in.parked = k.done, w.published&k.doubt.after(k.done), w.parked
@@ -166,6 +181,9 @@ func (m *model) read(w *world, i int8, x *moves) {
 		}
 		if m.mistake == resumedAtTransactionEnd {
 			in.done = endOf(in.done)
+		}
+		if w.holder == i {
+			in.done = max(in.done, w.since) // the slot has nothing before
 		}
 		m.on(w, i, phase.Same)
 	})
@@ -178,6 +196,10 @@ func (m *model) transact(w *world, i int8, x *moves) {
 	case idle:
 		m.begin(w, i, x)
 	case wrote:
+		if in.life.Phase == phase.Repairing {
+			x.add("no checkpoint written", func(w *world) { w.instances[i].doing = marked })
+			return
+		}
 		x.add("checkpoint written", func(w *world) { m.mark(w, i) })
 		if m.shared && w.current == in.txn && w.enrolled&checkpoints == 0 { // the abort's marker follows the former commit's
 			x.add("checkpoints enrolled", func(w *world) { w.enrolled |= checkpoints })
@@ -207,10 +229,10 @@ func (m *model) begin(w *world, i int8, x *moves) {
 	if in.parked != 0 {
 		x.add("parked event released", func(w *world) { m.release(w, i) })
 	}
-	if in.epoch == w.epoch && endOf(in.done) < w.confirmed {
+	if in.epoch == w.epoch && endOf(in.done) < w.confirmed && in.life.Phase != phase.Repairing {
 		return // the server sends nothing before everything confirmed
 	}
-	for to := in.done + 1; to <= min(in.done+2, events); to++ {
+	for to := in.done + 1; to <= min(in.done+2, m.last(w, &in)); to++ {
 		if m.whole && to != endOf(to) && !(m.mistake == partBeforeRefused && in.bad) {
 			continue
 		}

@@ -91,6 +91,9 @@ type instance struct {
 	// parked are the events in the quarantine, as far as the instance knows, and settled
 	// those after the open transaction.
 	parked, settled set
+	// snapshot is 1 more than the events in the first snapshot of the slot that the
+	// instance has made anew; 0: none.
+	snapshot int8
 }
 
 // begun is a process standing by.
@@ -176,6 +179,11 @@ type world struct {
 	confirmed int8
 	earlier   set // positions before confirmed, maybe the last on disk
 
+	rows  int8 // committed in the database
+	since int8 // events before the log of the slot
+	gone  bool // the slot
+	lost  bool // a loss is noted in the checkpoint
+
 	instances [2]instance
 	requests  [2]request
 
@@ -196,7 +204,7 @@ func of(key []byte) (w world) {
 }
 
 func start() world {
-	w := world{holder: nobody, n: 1}
+	w := world{holder: nobody, n: 1, rows: events}
 	w.marks[0] = mark{outcome: commit, stable: true}
 	w.instances[0].life, w.instances[1].life = begun, begun
 	return w
@@ -260,6 +268,7 @@ func (w *world) end(o outcome, m *model) {
 	for i := range w.n {
 		if k := &w.marks[i]; !k.foreign && k.outcome == open {
 			k.outcome = o
+			w.lost = w.lost && o == abort // a former holder's checkpoint knows of no loss
 		}
 	}
 }
@@ -460,7 +469,7 @@ func (w *world) rank(i int8) (r uint64) {
 		}
 	}
 	for _, field := range [...]int8{int8(in.life.Phase), int8(in.doing), in.epoch, in.txn, in.done, in.to,
-		int8(q.answer), q.epoch, q.txn, int8(in.visible)} {
+		int8(q.answer), q.epoch, q.txn, int8(in.visible), in.snapshot} {
 		r = r<<5 | uint64(field)
 	}
 	return r

@@ -38,7 +38,7 @@ export function flow(into, p) {
     ], s.server_lsn ? room : null, "of what max_slot_wal_keep_size allows");
     const full = v.totals.in_flight_capacity_bytes ? s.in_flight_bytes / v.totals.in_flight_capacity_bytes : null;
     const phase = [undefined, s.role, "ready"].includes(s.phase) ? "" : `, ${s.phase}`;
-    put(connector.name, s.role + phase + (s.role_since ? " for " + span(v.age(s.role_since)) : ""));
+    put(connector.name, s.role + phase + repair(s.repair) + (s.role_since ? " for " + span(v.age(s.role_since)) : ""));
     connector.rows([
       ["in flight", s.in_flight_events == null ? "–" : some(s.in_flight_events, "event") + ", " + bytes(s.in_flight_bytes)],
       ["checkpoint", s.checkpoint_age_seconds == null ? "–" : s.checkpoint_age_seconds > 0 ? seconds(s.checkpoint_age_seconds) + " behind" : "up to date"],
@@ -88,4 +88,10 @@ function link(kind) {
       put(unit, broken === "bad" ? "broken" : what);
     },
   };
+}
+
+// repair is what a repair after the loss of the slot has still to do.
+function repair(r) {
+  if (!r) return "";
+  return r.missing > 0 ? ` (${count(r.published)} of ${count(r.missing)} missing events)` : ` (${count(r.records_ahead)} records to read)`;
 }

@@ -25,6 +25,9 @@ const (
 	// Claimed alone can write to Kafka: with exactly once it has the transactional id,
 	// otherwise no predecessor has a lease.
 	Claimed
+	// Repairing publishes the events that a lost slot has left out, up to the first
+	// position of the slot made anew. The checkpoint still has the loss.
+	Repairing
 	// Compared has found slot and checkpoint as they were before the slot was held. From
 	// here on, checkpoints are saved (see Saves).
 	Compared
@@ -37,7 +40,7 @@ const (
 	Ended
 )
 
-var names = [...]string{"connecting", "standby", "holding", "claimed", "compared", "replaying", "ready", "ended"}
+var names = [...]string{"connecting", "standby", "holding", "claimed", "repairing", "compared", "replaying", "ready", "ended"}
 
 // String returns the phase's name.
 func (p Phase) String() string { return names[p] }

@@ -13,6 +13,10 @@ const (
 	Alone
 	// Same: with the slot held, slot and checkpoint are as they were before.
 	Same
+	// Lacking: as Same, and the slot was made anew after a loss.
+	Lacking
+	// Repaired: everything before the slot's first position is published.
+	Repaired
 	// Passed: another process, or an operator, used the slot in between.
 	Passed
 	// Saved: the first checkpoint of the epoch is.
@@ -55,6 +59,8 @@ const (
 	Claim
 	// Compare slot and checkpoint with those seen before the slot was held.
 	Compare
+	// Repair: compare the rows with Kafka, and publish the missing ones.
+	Repair
 	// Save the first checkpoint of an epoch.
 	Save
 	// Replay: read the log until recognised. New rows are published, not
@@ -93,7 +99,10 @@ func protocol() *Rules {
 			Standby:    {Busy: {Standby, Wait}, Held: {Holding, Claim}},
 			// Not before the claim: until then a former holder can commit a checkpoint.
 			Holding: {Alone: {Claimed, Compare}},
-			Claimed: {Same: {Compared, Save}, Passed: {Connecting, Take}},
+			Claimed: {Same: {Compared, Save}, Lacking: {Repairing, Repair}, Passed: {Connecting, Take}},
+			// Until the save, a start finds the loss in the checkpoint, and begins the
+			// repair with another slot: nobody has this slot's first snapshot any more.
+			Repairing: {Repaired: {Compared, Save}},
 			// Everything compared counts once this save has succeeded: it proves that no
 			// other process has the transactional id.
 			Compared:  {Saved: {Replaying, Replay}},

@@ -41,6 +41,7 @@ type acquired struct {
 	predecessors []catalog.Reader
 	snapshot     *catalog.HeldSnapshot // of a new slot, if to be published; to be released
 	unbound      error                 // why events of the present tables would be bad; see bind
+	gap          *checkpoint.Gap       // to be repaired; the slot was made anew
 }
 
 // acquire becomes the slot's reader: creates slot and publication on a first
@@ -156,14 +157,16 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	}
 	durable, err := s.verify(h.found, seen)
 	if err != nil {
-		return h, store.OwnFile(err, s.opts.Checkpoint, h.found, seen.Slot)
+		err = s.remake(ctx, sql, repl, &h, &seen, store.OwnFile(err, s.opts.Checkpoint, h.found, seen.Slot))
+	} else {
+		s.reportCopied(h.found, durable)
+		h.cp = s.checkpoint(seen, durable).Succeeding(h.found)
+		err = s.recallCut(&h)
 	}
-	s.reportCopied(h.found, durable)
-	h.cp = s.checkpoint(seen, durable).Succeeding(h.found)
-	s.recall(&h, seen.Slot)
-	if err := s.recallCut(&h); err != nil {
+	if err != nil {
 		return h, err
 	}
+	s.recall(&h, seen.Slot)
 	if err := s.makeFailover(ctx, sql, repl, seen.Slot); err != nil {
 		return h, err
 	}

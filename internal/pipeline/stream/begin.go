@@ -39,6 +39,8 @@ func (s *source) take(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.Ev
 		return phase.Alone, s.alone(ctx, sql, h)
 	case phase.Compare:
 		return s.again(ctx, sql, h)
+	case phase.Repair:
+		return phase.Repaired, s.repair(ctx, sql, h)
 	case phase.Save:
 		return phase.Saved, s.enter(ctx, sql, h)
 	}
@@ -53,9 +55,8 @@ func (s *source) alone(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	return s.outlive(ctx, sql, h.predecessors)
 }
 
-// enter saves the first, numbered checkpoint of an epoch. A loss showing before is
-// in the checkpoint.
-func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
+// lead begins the lease.
+func (s *source) lead(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	until, err := h.tenure.asked(func() (catalog.Slot, error) {
 		slot, _, err := catalog.ReadSlot(ctx, sql, s.opts.Slot)
 		return slot, err
@@ -66,13 +67,26 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	case !errors.Is(err, errNotReader): // or the stream says why
 		return err
 	}
+	return nil
+}
+
+// enter saves the first, numbered checkpoint of an epoch. A loss showing before is
+// in the checkpoint.
+func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
+	if err := s.lead(ctx, sql, h); err != nil {
+		return err
+	}
 	if err := s.number(ctx, sql, &h.cp); err != nil {
 		return err
 	}
 	if err := s.fitsTransactions(&h.cp); err != nil {
 		return err
 	}
-	if err := s.tables.begin(h.found, s.scope(), h.confirmed); err != nil {
+	earlier := h.found
+	if h.gap != nil {
+		earlier = nil // the slot has nothing of the log before
+	}
+	if err := s.tables.begin(earlier, s.scope(), h.confirmed); err != nil {
 		return s.noteLoss(ctx, h.cp, err)
 	}
 	if err := s.compareEnds(ctx, h.found); err != nil {
@@ -145,11 +159,14 @@ func (s *source) again(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.E
 	if err != nil {
 		return phase.Lost, err
 	}
-	if now != nil {
+	if now != nil && h.gap == nil { // a new slot's position confirms nothing
 		*now = now.Confirmed(slot.ConfirmedFlush)
 	}
 	if slot.ConfirmedFlush > ours || !sameCheckpoint(h.found, now, s.epoch) {
 		return phase.Passed, nil
+	}
+	if h.gap != nil {
+		return phase.Lacking, nil
 	}
 	return phase.Same, nil
 }

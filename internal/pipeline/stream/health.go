@@ -45,13 +45,15 @@ type Health struct {
 	// storeErr is why the checkpoint store does not answer a spare or a
 	// session.
 	storeErr string
-	claimErr string          // while the transactional id is asked for
-	unfit    string          // why a spare could not take over, but for storeErr
-	unbound  string          // why the next event of the present tables would be bad
-	remedy   string          // of the five errors above
-	holder   *catalog.Holder // while the role is standby
-	orphan   int32           // the holder's pid, if without an instance; else 0
-	orphaned time.Time       // since when the orphan has not moved
+	claimErr string              // while the transactional id is asked for
+	unfit    string              // why a spare could not take over, but for storeErr
+	lacking  string              // why the session repairs
+	repair   func() RepairStatus // nil: no repair
+	unbound  string              // why the next event of the present tables would be bad
+	remedy   string              // of the five errors above
+	holder   *catalog.Holder     // while the role is standby
+	orphan   int32               // the holder's pid, if without an instance; else 0
+	orphaned time.Time           // since when the orphan has not moved
 	// Of all sessions:
 	progress   progress
 	standstill standstill
@@ -114,7 +116,7 @@ func (h *Health) active(unbound error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.role.Set(session.Active)
-	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.looked = "", "", "", "", time.Now()
+	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.lacking, h.looked = "", "", "", "", "", time.Now()
 	h.holder, h.trend, h.awaited, h.sender = nil, trend{}, catalog.StandbyWait{}, silentSender{}
 	h.bound(unbound)
 	h.forget()
@@ -150,7 +152,7 @@ func (h *Health) rebind(look func() error) error {
 func (h *Health) standby(unfit error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr, h.storeErr, h.claimErr, h.unfit = "", "", "", ""
+	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.lacking = "", "", "", "", ""
 	switch {
 	case ofStore(unfit):
 		h.storeErr, h.remedy = unfit.Error(), failure.RemedyOf(unfit)
@@ -192,7 +194,7 @@ func (h *Health) down(err error) {
 	}
 	h.role.Set(session.Starting)
 	h.forget()
-	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.remedy, h.holder = err.Error(), "", "", "", failure.RemedyOf(err), nil
+	h.pgErr, h.storeErr, h.claimErr, h.unfit, h.lacking, h.remedy, h.holder = err.Error(), "", "", "", "", failure.RemedyOf(err), nil
 	if ofStore(err) {
 		h.pgErr, h.storeErr = "", err.Error()
 		return

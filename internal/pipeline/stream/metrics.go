@@ -66,4 +66,7 @@ type checkpointMetrics interface {
 	// ObserveCheckpoint hands over the age of the oldest acknowledged position not
 	// saved; 0 if all are.
 	ObserveCheckpoint(age func() time.Duration)
+	// ObserveRepair hands over what a repair has still to do: records to be read, and
+	// events to be published; 0 without a repair.
+	ObserveRepair(ahead func() (records, events int64))
 }

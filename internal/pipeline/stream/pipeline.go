@@ -67,6 +67,8 @@ type Parts struct {
 	Transactions *Transactions
 	Store        checkpoint.Store
 	Metrics      Metrics
+	// Repairer mends losses of log. nil: such a loss ends the pipeline.
+	Repairer Repairer
 	// Routes tells why events would find no topic, or another cluster than that of ends.
 	// Optional.
 	Routes func(ctx context.Context, ends checkpoint.Ends) error
@@ -129,6 +131,8 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		opts:         p.Options,
 		checkpointer: r.checkpointer,
 		kept:         p.Store,
+		repairer:     p.Repairer,
+		deliverer:    r.delivery,
 		transactions: p.Transactions,
 		health:       r.health,
 		metrics:      p.Metrics,
@@ -155,6 +159,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	p.Metrics.ObserveStandstill(h.failures)
 	p.Metrics.ObserveCheckpoint(h.checkpointAge)
 	p.Metrics.ObserveInvisible(seen.waiting)
+	p.Metrics.ObserveRepair(h.repairAhead)
 	return r
 }
 
@@ -168,7 +173,7 @@ var errDrained = errors.New("drained")
 // flight for at most errors.drain_timeout, confirms the last position and returns
 // nil. Run returns early with a permanent error; the worst error's failure.Class
 // is the process's exit code. After ErrBeginAnew, a transient error, a new
-// Pipeline may stand by.
+// Pipeline may stand by; after ErrToRepair, a loss, it may repair.
 func (r *Pipeline) Run(ctx context.Context) error {
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()

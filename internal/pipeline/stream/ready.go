@@ -39,6 +39,9 @@ func (h *Health) Ready() (ok bool, reasons []string) {
 	if h.claimErr != "" {
 		reasons = append(reasons, h.claimErr)
 	}
+	if h.lacking != "" {
+		reasons = append(reasons, "repairing: "+h.lacking)
+	}
 	if h.unfit != "" {
 		reasons = append(reasons, "this spare could not take over: "+h.unfit)
 	}

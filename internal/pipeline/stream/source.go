@@ -42,6 +42,8 @@ type source struct {
 	tables       *outboxTables
 	checkpointer *checkpointer
 	kept         checkpoint.Store // for questions beside loads and saves
+	repairer     Repairer         // nil: a loss ends the pipeline
+	deliverer    *deliverer       // for the repairer's events
 	transactions *Transactions    // nil: delivery is at least once
 	health       *Health
 	// compare compares earlier acknowledgements with the brokers' records; see acknowledged.
@@ -94,7 +96,7 @@ func (s *source) run(ctx context.Context) error {
 		_, late := s.phase.On(phase.Lost)
 		return cmp.Or(err, late)
 	}
-	return session.Keep(ctx, one, ErrBeginAnew, func(err error, wait time.Duration) {
+	return s.toRepair(session.Keep(ctx, one, ErrBeginAnew, func(err error, wait time.Duration) {
 		s.health.down(err)
 		side, what := "postgres", "PostgreSQL session ended, will reconnect"
 		if ofStore(err) {
@@ -104,7 +106,7 @@ func (s *source) run(ctx context.Context) error {
 			s.health.tellStandstill(s.log)
 		}
 		s.metrics.Reconnected(side)
-	})
+	}))
 }
 
 // session is the life of a connection, and returns the reason of the end.

@@ -173,6 +173,9 @@ func (s *source) comparable(ctx context.Context, sql *pgx.Conn, found *checkpoin
 		}
 	}
 	_, err = checkpoint.Verify(found, seen)
+	if err != nil && s.repairer != nil && found.GapIn(err, seen) != nil {
+		return nil // this instance would repair it
+	}
 	return err
 }
 
@@ -241,6 +244,9 @@ var errElsewhere = errors.New("the checkpoint of the instance that reads the slo
 // for long.
 func (s *source) sharesStore(ctx context.Context, sql *pgx.Conn, slot catalog.Slot, found *checkpoint.Checkpoint) error {
 	if s.opts.Checkpoint.Store == store.StoreNone || s.epoch != 0 {
+		return nil
+	}
+	if found != nil && found.Lost != nil && found.Lost.Gap != nil { // a repair saves none until it has ended
 		return nil
 	}
 	e, now := &s.elsewhere, time.Now()

@@ -58,6 +58,8 @@ type Status struct {
 	CheckpointError          string  `json:"checkpoint_error,omitempty"`
 	// Quarantine is there while events are parked.
 	Quarantine *QuarantineStatus `json:"quarantine,omitempty"`
+	// Repair is there while a repair is at work.
+	Repair *RepairStatus `json:"repair,omitempty"`
 	// Retention is by table; empty while retention is off.
 	Retention map[string]RetentionStatus `json:"retention,omitempty"`
 }
@@ -110,6 +112,7 @@ func (h *Health) Status() any {
 		Retention:      h.retention.status(),
 		Invisible:      h.delivery.visibility.status(),
 		Quarantine:     h.delivery.quarantined(),
+		Repair:         h.repairStatus(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

@@ -1,0 +1,219 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// fakeRepairer takes the rows of the snapshot that are not in the topic for missing.
+type fakeRepairer struct {
+	d       *database
+	asked   []Lacking
+	looks   int   // comparisons only
+	unready error // of Ready
+	unknown error // of Repair
+	torn    error // of Repair, after the first event
+}
+
+func (r *fakeRepairer) Ready(context.Context, *pgx.Conn) error { return r.unready }
+
+func (r *fakeRepairer) Repair(ctx context.Context, conn *pgx.Conn, of Lacking, publish func(context.Context, []delivery.Item) error, observe func(func() RepairStatus)) (st RepairStatus, err error) {
+	observe(func() RepairStatus { return RepairStatus{Missing: 1} })
+	defer observe(nil)
+	r.asked = append(r.asked, of)
+	if publish == nil {
+		r.looks++
+	}
+	if r.unknown != nil || publish == nil {
+		return st, r.unknown
+	}
+	router := must.Get(transform.New(r.d.event, r.d.route))(r.d.t)
+	table := pg.Table{Schema: "public", Name: "outbox"}
+	rel, _, err := catalog.ReadSent(ctx, conn, table, r.d.opts.Publication)
+	if err != nil {
+		return st, err
+	}
+	charset, err := catalog.ReadCharset(ctx, conn)
+	if err != nil {
+		return st, err
+	}
+	var missing []delivery.Item
+	err = catalog.ReadSnapshot(ctx, conn, catalog.Snapshot{Name: of.Snapshot, Table: table, Relation: rel, Charset: charset}, func(row *pg.Row) error {
+		ev, err := router.Route(row)
+		if !slices.Contains(r.d.topic.ids(), string(ev.ID)) {
+			missing = append(missing, delivery.Item{Event: ev, Size: ev.Size()})
+		}
+		return err
+	})
+	for n := 0; n < len(missing) && err == nil; n++ {
+		if err = publish(ctx, missing[n:n+1]); err == nil {
+			st.Published++
+			err = r.torn
+		}
+	}
+	return st, err
+}
+
+// lossy is a database whose slot is lost once some events are published, and others not.
+func lossy(t *testing.T) (*database, *fakeRepairer) {
+	d := outbox(t)
+	i := d.run().streams()
+	d.publish(3, 1)
+	i.stop()
+	d.insert(2, 1)
+	return d, &fakeRepairer{d: d}
+}
+
+func (d *database) repairing(r *fakeRepairer) *instance {
+	return d.startWith(Parts{Store: d.store, Sink: d.gate, Repairer: r})
+}
+
+func (d *database) dropSlot() {
+	d.t.Helper()
+	eventually(d.t, "the drop of the slot", func() bool {
+		_, err := d.conn.Exec(d.t.Context(), "SELECT pg_drop_replication_slot($1)", d.opts.Slot)
+		return err == nil
+	})
+}
+
+// advanceSlot moves the slot past everything.
+func (d *database) advanceSlot() {
+	d.t.Helper()
+	eventually(d.t, "the advance of the slot", func() bool {
+		_, err := d.conn.Exec(d.t.Context(), "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", d.opts.Slot)
+		return err == nil
+	})
+}
+
+func (d *database) slotAt() string {
+	d.t.Helper()
+	return d.text("SELECT coalesce(max(confirmed_flush_lsn)::text, 'none') FROM pg_replication_slots WHERE slot_name = '" + d.opts.Slot + "'")
+}
+
+// wantsOnce waits for all events, and wants each once.
+func (d *database) wantsOnce() {
+	d.t.Helper()
+	eventually(d.t, "all events", func() bool { return len(d.topic.ids()) >= len(d.ids) })
+	d.wantOnce()
+}
+
+// Failure mode 188.
+func TestALossOfLogIsRepaired(t *testing.T) {
+	for name, lose := range map[string]func(*database){"gone": (*database).dropSlot, "advanced": (*database).advanceSlot} {
+		t.Run(name, func(t *testing.T) {
+			d, r := lossy(t)
+			lose(d)
+			i := d.repairing(r).streams()
+			d.insert(1, 1)
+			d.wantsOnce()
+			if cp, _, _ := d.store.Load(t.Context()); cp.Lost != nil {
+				t.Errorf("the checkpoint has the loss still: %+v", cp.Lost)
+			}
+			i.stop()
+			if of := r.asked[len(r.asked)-1]; !of.Known || of.Snapshot == "" {
+				t.Errorf("asked for %+v", of)
+			}
+			i = d.run().streams() // nothing is left to be repaired
+			i.stop()
+		})
+	}
+}
+
+// A slot with log is not dropped before it is known that the repair can do without.
+func TestASlotWithLogIsKeptIfNoRepairCanMendTheLoss(t *testing.T) {
+	d, r := lossy(t)
+	d.advanceSlot()
+	before := d.slotAt()
+	r.unknown = failure.Lossf("look", "the topic is compacted")
+	d.repairing(r).wantEnd(failure.Loss, `advanced .* errors.on_loss: repair cannot mend it: the topic is compacted`)
+	if after := d.slotAt(); after != before {
+		t.Errorf("the slot is at %s, and was at %s", after, before)
+	}
+	if r.looks != 1 || len(r.asked) != 1 || len(d.topic.ids()) != 3 {
+		t.Errorf("%d looks, %d questions, %d events", r.looks, len(r.asked), len(d.topic.ids()))
+	}
+}
+
+// Nor is one dropped, or made, that a repair would need rights for.
+func TestALossIsNotRepairedWithoutRights(t *testing.T) {
+	d, r := lossy(t)
+	d.dropSlot()
+	r.unready = failure.Configf("GRANT", "no right")
+	d.repairing(r).wantEnd(failure.Config, "no right")
+	d.wantNoSlot()
+}
+
+// An interrupted repair begins again, with another slot: nobody has the first snapshot of
+// the half-made one.
+func TestAnInterruptedRepairBeginsAgain(t *testing.T) {
+	d, r := lossy(t)
+	d.dropSlot()
+	r.torn = failure.Configf("repeat it", "interrupted")
+	d.repairing(r).wantEnd(failure.Config, "interrupted")
+	half := d.slotAt()
+	cp, _, _ := d.store.Load(t.Context())
+	if lost := cp.Lost; lost == nil || lost.Gap == nil || half == "none" {
+		t.Fatalf("the slot is at %s, the checkpoint has the loss %+v", half, lost)
+	}
+	d.insert(1, 1) // in the half-made slot's log
+	d.start(d.store, d.gate).wantEnd(failure.Loss, "is not accepted yet")
+	r.torn = nil
+	i := d.repairing(r).streams()
+	d.wantsOnce()
+	i.stop()
+	if d.slotAt() == half {
+		t.Error("the half-made slot was trusted")
+	}
+}
+
+// A running pipeline hands the loss to the next.
+func TestARunningPipelineIsRepairedByTheNext(t *testing.T) {
+	d := outbox(t)
+	r := &fakeRepairer{d: d}
+	i := d.repairing(r).streams()
+	d.publish(1, 1)
+	eventually(t, "the drop of the slot", func() bool {
+		d.exec(fmt.Sprintf("SELECT pg_terminate_backend(%d)", d.walsender()))
+		_, err := d.conn.Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", d.opts.Slot)
+		return err == nil
+	})
+	if err := i.wait(); !errors.Is(err, ErrToRepair) || len(r.asked) > 0 {
+		t.Fatalf("Run = %v, and the repairer was asked %d times", err, len(r.asked))
+	}
+	d.insert(1, 1)
+	d.repairing(r).streams()
+	d.wantsOnce()
+}
+
+// An operator's repair has the lock: both would publish the same.
+func TestARepairWaitsForAnOperators(t *testing.T) {
+	d, r := lossy(t)
+	d.dropSlot()
+	operator := must.Get(pgx.Connect(t.Context(), d.url))(t)
+	if alone := must.Get(catalog.LockVerb(t.Context(), operator, catalog.RepairVerb, d.opts.Slot))(t); !alone {
+		t.Fatal("somebody has the lock")
+	}
+	i := d.repairing(r)
+	eventually(t, "the wait", func() bool { return i.status().Phase == "standby" })
+	d.wantNoSlot()
+	ready, reasons := i.health.Ready()
+	if ready || !strings.Contains(strings.Join(reasons, "; "), "made anew after a loss") {
+		t.Errorf("ready %t, reasons %q", ready, reasons)
+	}
+	must.OK(t, operator.Close(t.Context()))
+	i.streams()
+	d.wantsOnce()
+}
