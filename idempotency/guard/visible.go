@@ -22,7 +22,8 @@ var ErrNoPosition = errors.New("the record has no position: its headers cdc-lsn 
 	"polled, repaired and replayed events have none, as their rows were read from the primary")
 
 // ErrOtherLog reports a primary without the event in its log, whose row will never
-// be there.
+// be there. A standby promoted without the event, with a log grown past it since,
+// cannot be told from one with the event: the headers have no timeline.
 var ErrOtherLog = errors.New("the server does not have the event: it is another one, or was promoted without it")
 
 // PGXConn is a connection or a pool of pgx. W is pgx's row, inferred by Go.
@@ -51,8 +52,10 @@ type Header interface {
 // pool, all connections lead to the same server.
 //
 // Call Visible before the transaction: one of REPEATABLE READ would keep its old
-// view. ctx needs a deadline; the error then wraps ctx's cause and says what is
-// missing. Other errors are ErrNoPosition, ErrOtherLog, or the database's.
+// view, and is refused. ctx needs a deadline; the error then wraps ctx's cause and
+// says what is missing. Other errors are ErrNoPosition, ErrOtherLog, or the
+// database's. For a row of source.snapshot: initial, with cdc-xid 0, a standby is
+// judged, not a primary: nothing tells the transaction.
 func Visible[W interface{ Scan(dest ...any) error }, H Header](ctx context.Context, conn PGXConn[W], headers []H) error {
 	return visible(ctx, conn, headers, func(ctx context.Context, query string, args ...any) row { return conn.QueryRow(ctx, query, args...) })
 }
@@ -64,6 +67,9 @@ func VisibleSQL[H Header](ctx context.Context, conn SQLConn, headers []H) error 
 	})
 }
 
+// errWithin reports a transaction, which may have a view from before the event.
+var errWithin = fmt.Errorf("%w: give the connection or the pool, before the transaction begins", errUnusable)
+
 type row interface{ Scan(dest ...any) error }
 
 func visible[H Header](ctx context.Context, conn any, headers []H, ask func(ctx context.Context, query string, args ...any) row) error {
@@ -74,7 +80,7 @@ func visible[H Header](ctx context.Context, conn any, headers []H, ask func(ctx 
 	case usercode.IsNil(conn):
 		return fmt.Errorf("wait for the row of an event: %w: there is no connection", errUnusable)
 	case pgx, std:
-		return fmt.Errorf("wait for the row of an event: %w: give the connection or the pool, before the transaction begins", errUnusable)
+		return fmt.Errorf("wait for the row of an event: %w", errWithin)
 	case !bounded:
 		return fmt.Errorf("wait for the row of an event: %w: the context has no deadline, use context.WithTimeout", errUnusable)
 	}
@@ -132,9 +138,11 @@ func positionOf[H Header](headers []H) (p position, err error) {
 
 // sightSQL looks at the server, with the age of the transaction $1: not above 0 for
 // an id that is not in use yet, or was in use thousands of millions of transactions
-// ago. The text of a standby's snapshot lacks the running transactions.
+// ago. The text of a standby's snapshot lacks the running transactions. The view of a
+// transaction that keeps one is as old as the transaction.
 const sightSQL = `SELECT jsonb_build_object(
 	'version', current_setting('server_version_num')::int,
+	'view', CASE WHEN current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN now()::text END,
 	'replayed', CASE WHEN pg_is_in_recovery() THEN (COALESCE(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn)::text END,
 	'end', CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::text END,
 	'age', CASE WHEN NOT pg_is_in_recovery() THEN age($1::text::xid) END,
@@ -143,6 +151,7 @@ const sightSQL = `SELECT jsonb_build_object(
 // server is an answer to sightSQL.
 type server struct {
 	Version  int               `json:"version"`
+	View     string            `json:"view"`     // the age of one that is kept
 	Replayed *catchup.Position `json:"replayed"` // nil on a primary
 	End      catchup.Position  `json:"end"`      // of a primary's log
 	Age      int64             `json:"age"`
@@ -161,7 +170,7 @@ const (
 // await looks until the row is visible. It returns what was missing at the last look.
 func (p position) await(ctx context.Context, ask func(ctx context.Context, query string, args ...any) row) (missing string, err error) {
 	pause, alone := firstPause, false // alone: the server does not wait by itself
-	for {
+	for view := ""; ; {
 		var answer string
 		var now server
 		if err = ask(ctx, sightSQL, strconv.FormatUint(uint64(p.xid), 10)).Scan(&answer); err == nil {
@@ -170,10 +179,15 @@ func (p position) await(ctx context.Context, ask func(ctx context.Context, query
 		if err != nil {
 			return missing, err
 		}
-		if missing, err = p.missing(&now); missing == "" || err != nil {
+		if now.View != "" && now.View == view {
+			return "", errWithin
+		}
+		kept := now.View != "" && view == "" // the next look tells whether this one's view stays
+		view = now.View
+		if missing, err = p.missing(&now); missing == "" && !kept || err != nil {
 			return missing, err
 		}
-		if now.Replayed != nil && now.Version >= waits && !alone {
+		if !kept && now.Replayed != nil && now.Version >= waits && !alone {
 			left := time.Until(deadline(ctx)).Milliseconds()
 			err = ask(ctx, fmt.Sprintf(`WAIT FOR LSN '%s' WITH (TIMEOUT '%dms', NO_THROW)`, p.target(), max(1, min(chunk.Milliseconds(), left)))).Scan(&answer)
 			if alone = err != nil; alone && pgsql.State(err) == "" && ctx.Err() == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
 
 // Versions supported by the connector.
@@ -226,6 +227,8 @@ func (d *doctor) synchronous(ctx context.Context) {
 	switch {
 	case err != nil:
 		d.fail(name, err)
+	case d.cfg.Source.Visibility == config.VisibilityWait && sync.Ours():
+		d.fail(name, sync.Circular())
 	case sync.Ours():
 		d.warn(name, catalog.CommitsWaitRemedy, "%s (it is %q, the application_name %q)", catalog.CommitsWait, sync.Setting, sync.Application)
 	default:

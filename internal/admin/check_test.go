@@ -222,6 +222,9 @@ func TestCheckWarnsOfCommitsThatWait(t *testing.T) {
 	f := newFixture(t, server.NewDatabase(t))
 	got := f.wantCheck("postgresql.synchronous_standby_names", Warn, "commits wait")
 	must.Contain(t, got.Remedy, "application_name")
+	f.Source.Visibility = config.VisibilityWait
+	got = f.wantCheck("postgresql.synchronous_standby_names", Fail, "wait for ever")
+	must.Contain(t, got.Remedy, "application_name")
 }
 
 func TestCheckWithoutServers(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
 // SyncStandbys is the server's setting for the confirmations a commit waits for.
@@ -50,6 +52,16 @@ func (s SyncStandbys) Ours() bool {
 		}
 	}
 	return false
+}
+
+// Circular is why the connector cannot wait for commits to be visible: the commits
+// wait for the connector. Otherwise nil.
+func (s SyncStandbys) Circular() error {
+	if !s.Ours() {
+		return nil
+	}
+	return failure.Configf(CommitsWaitRemedy, "source.visibility: wait would wait for ever: commits wait until the connector "+
+		"has confirmed them (synchronous_standby_names is %s, application_name %s), and the connector until they can be read", s.Setting, s.Application)
 }
 
 // Text for an operator.

@@ -111,10 +111,10 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 func (s *source) replay(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	cp := h.cp
 	past := checkpoint.Past{Slot: h.confirmed, Start: h.start, Known: cp.LSN, Since: cp.Landmark, Cut: cp.Cut, Skip: cp.Skip}
+	s.visibility.meet(s.server, &cp)
 	if err := s.intake.resume(past); err != nil {
 		return err
 	}
-	s.visibility.follow(s.server, &cp)
 	s.unfit.Over()
 	level := zap.DebugLevel // of a session failing like those before
 	if !s.health.fallsBack() {
@@ -137,6 +137,7 @@ func (s *source) recognised() error {
 	}
 	_, err := s.phase.On(phase.Recognised)
 	if err == nil {
+		s.visibility.follow()
 		s.checkpointer.attach(s.tenure.stream)
 	}
 	return err

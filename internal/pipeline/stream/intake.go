@@ -28,6 +28,7 @@ type intake struct {
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
 	tables       *outboxTables
+	visibility   *visibility // nil: events go at once
 	onUpdate     string
 	skipRemedy   func(at pg.LSN) string // see Options
 	metrics      intakeMetrics
@@ -249,6 +250,7 @@ func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, m
 	if err := it.carry(ev, in.passOver(&msg.Row, routed)); err != nil {
 		return err
 	}
+	in.visibility.follow()    // a new event is beyond all that was compared
 	it.memory += msg.Retain() // the deliverer releases it
 	if err := in.enter(ctx, it); err != nil {
 		return err

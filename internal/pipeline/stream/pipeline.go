@@ -125,6 +125,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	}
 	tables := newOutboxTables(p.Tables, r.checkpointer)
 	in := newIntake(p, tables, r.queue, r.tracker, r.checkpointer, r.digest)
+	in.visibility = seen
 	r.intake = in
 	r.health = newHealth(p, r, in, l)
 	r.source = &source{

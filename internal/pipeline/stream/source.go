@@ -131,6 +131,7 @@ func (s *source) session(ctx context.Context) error {
 		return nil
 	}
 	s.checkpointer.attach(nil)
+	s.visibility.leave()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if closeErr := h.stream.Close(closing); closeErr != nil {

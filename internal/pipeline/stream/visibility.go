@@ -30,11 +30,16 @@ import (
 // in the queue. In a backlog one snapshot lasts for many batches. An event is never
 // published unseen: without an answer, the events wait, and all else goes on.
 //
-// The deliverer calls await, public and close; the source follow; health the rest. A nil
-// visibility holds nothing back.
+// Only a server whose log has proven to be the log read before is asked: another log
+// gives the same transaction ids to other transactions.
+//
+// The deliverer calls await, public and close; the source meet, follow and leave, the
+// intake follow; health the rest. A nil visibility holds nothing back.
 type visibility struct {
 	witness *witness
 	outage  *digest.Outage
+
+	met *place // the source's: not proven yet; nil: no place, or a proven one
 
 	now   sight.Snapshot       // the last answer
 	waits catalog.SyncStandbys // likewise
@@ -69,8 +74,11 @@ func newVisibility(o *Options, log *zap.Logger) *visibility {
 }
 
 // public reports whether the last answer sees the event's row. A snapshot's row was read,
-// and a message of no transaction has no row.
-func (v *visibility) public(ev *transform.Event) bool { return ev.XID == 0 || v.now.Sees(ev.XID) }
+// and a message of no transaction has no row. After a crash, ids come again, so an answer
+// from before counts no more.
+func (v *visibility) public(ev *transform.Event) bool {
+	return ev.XID == 0 || !v.witness.behind() && v.now.Sees(ev.XID)
+}
 
 // await returns once the event is public, or the cause of ctx.
 func (v *visibility) await(ctx context.Context, ev *transform.Event) error {
@@ -127,10 +135,27 @@ func (v *visibility) close() {
 	}
 }
 
-// follow notes the server of a stream that goes on where everything before was read.
-func (v *visibility) follow(server net.Addr, cp *checkpoint.Checkpoint) {
+// meet notes the server of a new stream.
+func (v *visibility) meet(server net.Addr, cp *checkpoint.Checkpoint) {
 	if v != nil {
-		v.witness.place.Store(&place{server, cp.SystemID, cp.Timeline})
+		v.met = &place{server, cp.SystemID, cp.Timeline}
+	}
+}
+
+// follow has the server asked, from the proof of its log on: at the latest with the
+// stream's first event, as more than the queue's bound may come before a commit.
+func (v *visibility) follow() {
+	if v != nil && v.met != nil {
+		v.witness.place.Store(v.met)
+		v.met = nil
+	}
+}
+
+// leave has no new connection made until another stream's server has proven its log.
+func (v *visibility) leave() {
+	if v != nil {
+		v.met = nil
+		v.witness.place.Store(nil)
 	}
 }
 
@@ -210,10 +235,10 @@ func (v *visibility) unready() (reason, remedy string, ok bool) {
 // witness asks the server of the present stream.
 type witness struct {
 	url   string
-	place atomic.Pointer[place] // of the present stream; nil before the first
+	place atomic.Pointer[place] // of the present stream; nil: none, or not proven
 
 	// The deliverer's:
-	at   *place // of conn
+	at   *place // of conn, and of the last answer
 	conn *pgx.Conn
 }
 
@@ -224,21 +249,26 @@ type place struct {
 	timeline int32
 }
 
-// moved reports whether there is another place than at the last question, and ends the
-// connection to that.
+// behind reports whether there is another place than at the last question.
+func (w *witness) behind() bool {
+	now := w.place.Load()
+	return now != nil && now != w.at
+}
+
+// moved is behind, and ends the connection to the former place.
 func (w *witness) moved() bool {
-	if now := w.place.Load(); now != w.at {
-		w.close()
-		w.at = now
-		return true
+	if !w.behind() {
+		return false
 	}
-	return false
+	w.close()
+	w.at = w.place.Load()
+	return true
 }
 
 func (w *witness) ask(ctx context.Context) (now sight.Snapshot, waits catalog.SyncStandbys, err error) {
 	w.moved()
 	if w.conn == nil {
-		if w.conn, err = w.at.connect(ctx, w.url); err != nil {
+		if w.conn, err = w.place.Load().connect(ctx, w.url); err != nil {
 			return now, waits, err
 		}
 	}
@@ -257,7 +287,7 @@ func (w *witness) close() {
 // ids.
 func (p *place) connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	if p == nil {
-		return nil, errors.New("there is no stream yet")
+		return nil, errors.New("there is no stream of the log read before")
 	}
 	conn, err := catalog.ConnectBeside(ctx, url, p.server)
 	if err != nil {
@@ -299,9 +329,8 @@ func (s *source) publicSnapshot(ctx context.Context, sql *pgx.Conn, snapshot *ca
 
 // refuseOwnConfirmation refuses to wait for commits that wait for us.
 func (s *source) refuseOwnConfirmation(sync catalog.SyncStandbys) error {
-	if s.visibility == nil || !sync.Ours() {
+	if s.visibility == nil {
 		return nil
 	}
-	return failure.Configf(catalog.CommitsWaitRemedy, "source.visibility: wait would wait for ever: commits wait until the connector "+
-		"has confirmed them (synchronous_standby_names is %s, application_name %s), and the connector until they can be read", sync.Setting, sync.Application)
+	return sync.Circular()
 }

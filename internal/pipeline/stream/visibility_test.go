@@ -13,11 +13,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -529,4 +532,53 @@ func (d *database) commits(n int) {
 		END LOOP;
 	END $$`, first, d.next))
 	d.local()
+}
+
+// Another log gives the id of a held event's transaction to another transaction. While
+// the log has not proven to be the log read before, the event stays.
+func TestE2EVisibilityOfAnotherLog(t *testing.T) {
+	t.Parallel()
+	f := newFailover(t)
+	f.d.opts.Visible = true
+	f.d.opts.DrainTimeout = time.Millisecond
+	f.d.local()
+	p, behind := behindProxy(t, f.d)
+	i := behind.run().streams()
+	f.d.waitFor("absent")
+	join := f.d.commitWaiting()
+	i.holds()
+	held := i.status().Invisible
+	p.Refuse(true)
+	p.Cut()
+	f.putBack()
+	join()
+	release := f.d.occupySlot()
+	eventually(t, "the log to grow past what was read, and the id to come again", func() bool {
+		f.d.exec("INSERT INTO outbox SELECT 'other ' || gen_random_uuid(), 'order', 'o-1', 'Placed', '{}'")
+		return f.d.text("SELECT (pg_current_wal_flush_lsn() > '"+held.LSN+"' AND age('"+strconv.FormatUint(uint64(held.XID), 10)+"'::xid) > 1)::text") == "true"
+	})
+	p.Refuse(false)
+	eventually(t, "a look at the slot, which another reader has", func() bool { return i.status().Role == session.Standby })
+	eventually(t, "a question about the event", func() bool {
+		h := i.status().Invisible
+		return len(f.d.topic.ids()) > 0 || h != nil && strings.Contains(h.Reason, "no stream of the log read before")
+	})
+	release()
+	i.wantEnd(failure.Loss, `not the one that was read`)
+	if got := f.d.topic.ids(); len(got) > 0 {
+		t.Errorf("published %q, whose row is gone", got)
+	}
+}
+
+// occupySlot has another process read the slot until release.
+func (d *database) occupySlot() (release func()) {
+	d.t.Helper()
+	conn := must.Get(pgconn.Connect(d.t.Context(), d.url+"?replication=database"))(d.t)
+	d.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION SLOT " + d.opts.Slot + " LOGICAL 0/0 (proto_version '1', publication_names 'cdc_outbox')"})
+	must.OK(d.t, conn.Frontend().Flush())
+	eventually(d.t, "the other reader", func() bool {
+		return d.text("SELECT active::text FROM pg_replication_slots WHERE slot_name = '"+d.opts.Slot+"'") == "true"
+	})
+	return func() { _ = conn.Close(context.Background()) }
 }

@@ -146,6 +146,21 @@ func (r *replicated) waits(url string, headers []kgo.RecordHeader, text string, 
 	waiting.Wait()
 }
 
+// oldViews are ways to wait within transactions that keep their view of the rows.
+func (r *replicated) oldViews(url string) map[string]func(ctx context.Context, headers []kgo.RecordHeader) error {
+	r.t.Helper()
+	conn, db := must.Get(pgx.Connect(limited(r.t), url))(r.t), must.Get(sql.Open("pgx", url))(r.t)
+	one := must.Get(db.Conn(limited(r.t)))(r.t)
+	r.t.Cleanup(func() { _, _, _ = conn.Close(context.Background()), one.Close(), db.Close() })
+	const begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM outbox"
+	must.Get(conn.Exec(limited(r.t), begin))(r.t)
+	must.Get(one.ExecContext(limited(r.t), begin))(r.t)
+	return map[string]func(context.Context, []kgo.RecordHeader) error{
+		"pgx, in a transaction":          func(ctx context.Context, h []kgo.RecordHeader) error { return guard.Visible(ctx, conn, h) },
+		"database/sql, in a transaction": func(ctx context.Context, h []kgo.RecordHeader) error { return guard.VisibleSQL(ctx, one, h) },
+	}
+}
+
 var errPatience = errors.New("patience is over")
 
 // On the primary, while the commit waits for a synchronous standby.
@@ -176,9 +191,16 @@ func TestVisibleOnAStandby(t *testing.T) {
 		must.OK(t, conn.QueryRow(limited(t), "SELECT pg_get_wal_replay_pause_state()").Scan(&state))
 		return state == "paused"
 	})
+	old := r.oldViews(r.standby)
 	headers, join := r.commit()
 	join()
 	r.waits(r.standby, headers, "the standby has replayed the log up to", func() { r.Standby.Exec(t, "SELECT pg_wal_replay_resume()") })
+
+	for name, wait := range old {
+		if err := wait(limited(t), headers); err == nil || !strings.Contains(err.Error(), "before the transaction") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 
 	r.Standby.Exec(t, "SELECT pg_promote()")
 	for name, wait := range visible(t, r.standby) {
@@ -209,6 +231,10 @@ func TestVisibleWithoutAWait(t *testing.T) {
 		if err := guard.Visible(limited(t), pool, headers); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	kept := newPool(t, url+"?default_transaction_isolation=repeatable%20read")
+	if err := guard.Visible(limited(t), kept, headersOf(before, next)); err != nil {
+		t.Errorf("where each statement has a view of its own, and keeps it: %v", err)
 	}
 }
 
