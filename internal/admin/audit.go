@@ -101,8 +101,8 @@ type auditor struct {
 	result *Audit
 	// waiting and twins count rows that are unknown by themselves; see limits.
 	waiting, twins int64
-	asked          map[string]bool // ids that no row has had yet
-	xids           XIDs            // full; zero: all
+	asked          unseen // ids
+	xids           XIDs   // full; zero: all
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error
@@ -135,12 +135,7 @@ func newAuditor(ctx context.Context, verb string, cfg *config.Config, opts Audit
 		Since: opts.Since, Until: opts.Until, Topics: []MissingTopic{}, Events: []MissingEvent{}, Limits: []string{},
 		Order: map[string]string{},
 	}}
-	for _, id := range opts.IDs {
-		if a.asked == nil {
-			a.asked = make(map[string]bool)
-		}
-		a.asked[id] = true
-	}
+	a.asked = setOf(opts.IDs)
 	if err := a.open(ctx, cfg); err != nil {
 		a.close()
 		return nil, err

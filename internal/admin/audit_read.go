@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -100,9 +99,10 @@ func (a *auditor) judge() error {
 	if err != nil {
 		return err
 	}
-	if compacted := a.topics.Compacted(); a.again != nil && counts.Records > 0 && compacted != "" {
-		return failure.Configf("choose another --name, and what is still to be published by --since, --id or --key",
-			"topic %q is compacted, so nobody knows all that replay %q has published", compacted, a.again.name)
+	if a.again != nil && counts.Records > 0 {
+		if err := forgets(a.topics, a.readOptions(), a.again.name, "--since, --id or --key"); err != nil {
+			return err
+		}
 	}
 	r := a.result
 	apart := a.rows.Nameless + a.rows.Unrouted + a.waiting
@@ -173,11 +173,15 @@ func (a *auditor) allow(topic string) string {
 
 // everywhere are the topics that may have the event of any row.
 func (a *auditor) everywhere() []string {
-	topics := a.opts.Topics
-	if a.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
-		topics = append(topics[:len(topics):len(topics)], a.cfg.Errors.DeadLetterTopic)
+	return slices.Concat(a.opts.Topics, letterTopics(a.cfg))
+}
+
+// letterTopics has the topic of the dead letters, if the connector writes any.
+func letterTopics(cfg *config.Config) []string {
+	if cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
+		return []string{cfg.Errors.DeadLetterTopic}
 	}
-	return topics
+	return nil
 }
 
 // fixEnd notes the end of the log behind the snapshot, and refuses to wait for a
@@ -266,9 +270,17 @@ func (a *auditor) readRows(ctx context.Context) error {
 	if a.xids != (XIDs{}) && a.rows.Count()+a.rows.Nameless+a.rows.Unrouted == 0 {
 		return failure.Configf("a row written behind a SAVEPOINT has the number of the subtransaction, and an updated row that of the update: choose rows by --since and --until", "no row is of transaction %s", a.opts.XIDs)
 	}
+	if a.again != nil && len(a.again.topics) > 0 {
+		return failure.Configf("write the topic as `cdc-outbox tail --from-table` shows it, and take rows of any time",
+			"no row, of those chosen, is routed to topic %s", a.again.topics)
+	}
+	if a.again != nil && len(a.again.keys) > 0 {
+		return failure.Configf("write the key as `cdc-outbox tail --from-table` shows it, and take rows of any time and topic",
+			"no row, of those chosen, has the key %s", a.again.keys)
+	}
 	if len(a.asked) > 0 {
-		return failure.Configf("write the id as `cdc-outbox tail --from-table` shows it, and take rows of any time",
-			"no row has the id %q", slices.Min(slices.Collect(maps.Keys(a.asked))))
+		return failure.Configf("write the id as `cdc-outbox tail --from-table` shows it, and take rows of any time, key and topic",
+			"no row has the id %s", a.asked)
 	}
 	return nil
 }
@@ -281,19 +293,21 @@ func (a *auditor) count(ctx context.Context, t *auditedTable) error {
 		Where: strings.Join(where, " AND "), AnyOrder: true, Only: t.Identity,
 	}, func(row *pg.Row, _ [][]byte) error {
 		ev, _ := a.router.Route(row) // a bad event has an id, too
-		delete(a.asked, string(ev.ID))
-		ev.Release()
-		a.waiting++
+		defer ev.Release()
+		if a.again.passes(ev, ev.Record.Topic) {
+			a.asked.saw(ev.ID)
+			a.waiting++
+		}
 		return nil
 	})
 }
 
 // row adds a row, whose other columns are not read.
 func (a *auditor) row(row *audit.Row) error {
-	if a.again != nil && !a.again.chooses(row.Topic) {
+	if !a.again.passes(row.Event, row.Topic) {
 		return nil
 	}
-	delete(a.asked, string(row.Event.ID))
+	a.asked.saw(row.Event.ID)
 	if a.again != nil && row.Topic != "" {
 		row.Topic = a.again.topic(row.Topic)
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -82,13 +83,13 @@ func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Red
 	r := &redrive{letters: l, opts: opts, places: make(map[int32][]chosen)}
 	r.report = &Redriven{DeadLetterTopic: l.topic, Listed: []DeadLetter{}, Refusals: []Refusal{}, Limits: []string{}, publish: opts.Publish}
 	if opts.Publish {
-		unlock, err := lockOut(ctx, cfg, redriveVerb)
+		held, unlock, err := lockOut(ctx, cfg, redriveVerb)
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
 		r.out, err = openWriter(ctx, cfg, writerOptions{
-			suffix: redriveSuffix, policy: transform.BadEventSkip, metrics: uncounted{}, rate: opts.Rate, within: opts.Timeout, note: r.note,
+			suffix: redriveSuffix, policy: transform.BadEventSkip, metrics: uncounted{}, rate: opts.Rate, within: opts.Timeout, note: r.note, held: held,
 		})
 		if err != nil {
 			return nil, err
@@ -115,8 +116,9 @@ func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Red
 }
 
 // lockOut refuses a second command of the verb that publishes: both would publish the
-// same.
-func lockOut(ctx context.Context, cfg *config.Config, verb string) (unlock func(), err error) {
+// same. held is the error of a lock lost with its connection: a second command may be
+// at work.
+func lockOut(ctx context.Context, cfg *config.Config, verb string) (held func(context.Context) error, unlock func(), err error) {
 	s, err := open(ctx, cfg)
 	if err == nil {
 		err = s.primary(ctx)
@@ -128,10 +130,22 @@ func lockOut(ctx context.Context, cfg *config.Config, verb string) (unlock func(
 		if s != nil {
 			s.close()
 		}
-		return nil, err
+		return nil, nil, err
 	}
-	return s.close, nil
+	held = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lockAnswer)
+		defer cancel()
+		if err := s.conn.Ping(ctx); err != nil {
+			return &failure.Error{Class: failure.Transient, Remedy: "repeat the command, which finds what was published until now",
+				Err: fmt.Errorf("PostgreSQL has the lock against a second %s no more: %w", verb, err)}
+		}
+		return nil
+	}
+	return held, s.close, nil
 }
+
+// lockAnswer is how long the session with the lock may take to answer.
+const lockAnswer = 30 * time.Second
 
 const (
 	redriveVerb   = "dead-letters redrive"

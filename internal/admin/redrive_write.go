@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -114,13 +115,16 @@ func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen
 		if err != nil {
 			return err
 		}
-		size := len(rec.Key) + len(rec.Value)
+		if letter, _ := sink.ReadLetter(rec); identityOf(letter.Topic, letter.Key, letter.ID) != c.identity {
+			return &failure.Error{Class: failure.Transient, Remedy: "repeat the command", Err: fmt.Errorf("topic %q was deleted and made again meanwhile", r.topic)}
+		}
+		size := sizeOf(rec)
 		if len(group) >= most || len(group) > 0 && bytes+size > audit.GroupBytes {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
-		group, records, bytes = append(group, c), append(records, rec), bytes+size
+		group, records, bytes = append(group, c), append(records, own(rec)), bytes+size
 		if c.key != 0 {
 			keys[c.key] = true
 		}

@@ -2,10 +2,12 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -31,8 +33,8 @@ type ReplayOptions struct {
 // is left out.
 func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*RepairReport, error) {
 	if opts.To != "" {
-		if err := cfg.Route.CheckTopic(opts.To); err != nil {
-			return nil, failure.Configf("choose another topic", "--to %q: %w", opts.To, err)
+		if err := fitFor(cfg, "--to", opts.To); err != nil {
+			return nil, err
 		}
 	}
 	only := opts.Topics
@@ -43,7 +45,7 @@ func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*Repai
 	}
 	defer a.close()
 	a.result.replay = opts.Name
-	a.again = &replayed{name: opts.Name, to: opts.To, only: only}
+	a.again = &replayed{name: opts.Name, to: opts.To, only: only, topics: setOf(only), keys: setOf(opts.Keys)}
 	if opts.Rate > 0 {
 		a.rows.Group = min(a.rows.Group, opts.Rate) // so that a second has no more
 	}
@@ -51,15 +53,52 @@ func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*Repai
 	return r.run(ctx, opts.Publish)
 }
 
+// fitFor refuses a flag's topic that holds no events.
+func fitFor(cfg *config.Config, flag, topic string) error {
+	err := cfg.Route.CheckTopic(topic)
+	if err == nil && topic == cfg.Errors.DeadLetterTopic {
+		err = errors.New("dead letters are kept there (errors.dead_letter_topic)")
+	}
+	if err != nil {
+		return failure.Configf("choose another topic", "%s %q: %w", flag, topic, err)
+	}
+	return nil
+}
+
+// forgets is the error of a replay, some of whose records may be gone from their topic.
+// rest are the flags to choose the remaining events.
+func forgets(topics *audit.Topics, opts audit.ReadOptions, name, rest string) error {
+	switch topic, told := topics.Compacted(); {
+	case topic == "":
+		return nil
+	case !told:
+		return failure.Configf(opts.Allow(topic), "brokers do not tell whether topic %q is compacted, and so whether it has all that replay %q has published", topic, name)
+	default:
+		return failure.Configf("choose another --name, and what is still to be published by "+rest,
+			"topic %q is compacted, so nobody knows all that replay %q has published", topic, name)
+	}
+}
+
 // replayed are the events of a replay that was begun before.
 type replayed struct {
 	name, to string
 	only     []string // topics of the only rows; empty: all
+	topics   unseen   // of only
+	keys     unseen   // of the only rows
 }
 
-// chooses tells whether rows that are routed to the topic are looked at.
-func (r *replayed) chooses(topic string) bool {
-	return len(r.only) == 0 || slices.Contains(r.only, topic)
+// passes tells whether a row, of an event routed to the topic, is looked at, and
+// notes its topic and key. Without a replay all are.
+func (r *replayed) passes(ev *transform.Event, topic string) bool {
+	switch {
+	case r == nil:
+		return true
+	case len(r.only) > 0 && !slices.Contains(r.only, topic):
+		return false
+	}
+	delete(r.topics, topic)
+	r.keys.saw(ev.Record.Key)
+	return true
 }
 
 // made tells whether the replay has published the record.

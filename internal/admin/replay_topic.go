@@ -1,11 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -97,11 +97,11 @@ type topicReplay struct {
 	cluster *cluster
 	logs    []*kafkalog.Partition
 	ids     *audit.Audit
-	to      uint16          // the index of the topic for the records
-	asked   map[string]bool // ids that no record has had yet
-	keys    map[string]bool // likewise
-	lost    []string        // partitions that may have had more of the range
-	without int64           // records without a position, where one is asked for
+	to      uint16 // the index of the topic for the records
+	asked   unseen // ids
+	keys    unseen
+	lost    []string // partitions that may have had more of the range
+	without int64    // records without a position, where one is asked for
 	out     *writer
 	report  *TopicReplay
 }
@@ -120,10 +120,8 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 	case opts.From == cfg.Errors.DeadLetterTopic:
 		return nil, failure.Configf("cdc-outbox dead-letters redrive", "--from-topic %q has the dead letters, which are no records of events", opts.From)
 	}
-	for flag, topic := range map[string]string{"--from-topic": opts.From, "--to": opts.To} {
-		if err := cfg.Route.CheckTopic(topic); err != nil {
-			return nil, failure.Configf("choose another topic", "%s %q: %w", flag, topic, err)
-		}
+	if err := cmp.Or(fitFor(cfg, "--from-topic", opts.From), fitFor(cfg, "--to", opts.To)); err != nil {
+		return nil, err
 	}
 	r := &topicReplay{notes: &notes{to: opts.Notes}, cfg: cfg, opts: opts, cluster: newCluster(cfg), asked: setOf(opts.IDs), keys: setOf(opts.Keys)}
 	r.report = &TopicReplay{From: opts.From, To: opts.To, Name: opts.Name, Listed: []ReplayRecord{}, Limits: []string{}, publish: opts.Publish}
@@ -137,13 +135,13 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 	}
 	defer r.ids.Close()
 	if opts.Publish {
-		unlock, err := lockOut(ctx, cfg, "replay")
+		held, unlock, err := lockOut(ctx, cfg, "replay")
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
 		r.out, err = openWriter(ctx, cfg, writerOptions{
-			suffix: "/replay", policy: cfg.Errors.OnBadEvent, metrics: replayedAgain{report: r.report}, rate: opts.Rate, within: opts.Timeout, note: r.note,
+			suffix: "/replay", policy: cfg.Errors.OnBadEvent, metrics: replayedAgain{report: r.report}, rate: opts.Rate, within: opts.Timeout, note: r.note, held: held,
 		})
 		if err != nil {
 			return nil, err
@@ -160,14 +158,6 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 		return r.report, err
 	}
 	return r.report, r.report.err()
-}
-
-func setOf(texts []string) map[string]bool {
-	set := make(map[string]bool)
-	for _, text := range texts {
-		set[text] = true
-	}
-	return set
 }
 
 // reading says how topics are read.
@@ -194,8 +184,10 @@ func (r *topicReplay) choose(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	made := audit.NewTopics(ctx, r.cluster.client, r.ids, r.reading())
-	r.to, _ = made.Index(r.opts.To) // the first of them all
+	made := audit.NewTopics(ctx, r.cluster.client, r.ids, r.reading(), letterTopics(r.cfg)...)
+	if r.to, err = made.Index(r.opts.To); err != nil {
+		return err
+	}
 	readErr := r.read(made.Context())
 	ended := made.Context().Err() != nil // by the error of the other topic, the cause of readErr
 	if readErr != nil {
@@ -214,9 +206,10 @@ func (r *topicReplay) choose(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if compacted := made.Compacted(); compacted != "" && counts.Records > 0 {
-		return failure.Configf("choose another --name, and what is still to be published by --offsets, --since, --id or --key",
-			"topic %q is compacted, so nobody knows all that replay %q has published", compacted, r.opts.Name)
+	if counts.Records > 0 {
+		if err := forgets(made, r.reading(), r.opts.Name, "--offsets, --since, --id or --key"); err != nil {
+			return err
+		}
 	}
 	r.report.Records, r.report.Before, r.report.ToPublish, r.report.Repeated = counts.Rows, counts.Found, counts.Missing, counts.Twins
 	return r.limits(ctx)
@@ -238,33 +231,14 @@ func (r *topicReplay) read(ctx context.Context) error {
 	}
 	for _, left := range []struct {
 		what string
-		of   map[string]bool
+		of   unseen
 	}{{"id", r.asked}, {"key", r.keys}} {
 		if len(left.of) > 0 {
-			names := slices.Sorted(maps.Keys(left.of))
 			return failure.Configf("write it as the record has it; of records that the topic has no more, the table may have the rows: leave out --from-topic",
-				"topic %q has no record, of those chosen, with the %s %s%s", r.opts.From, left.what, quoted(names[:min(len(names), mostNamed)]), further(len(names)-mostNamed))
+				"topic %q has no record, of those chosen, with the %s %s", r.opts.From, left.what, left.of)
 		}
 	}
 	return nil
-}
-
-// mostNamed is how many ids an error names.
-const mostNamed = 10
-
-func quoted(names []string) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = fmt.Sprintf("%q", shortened(name))
-	}
-	return strings.Join(texts, ", ")
-}
-
-func further(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(" and %d more", n)
 }
 
 // readPartition chooses records of a partition. The order among partitions is that of
@@ -419,14 +393,17 @@ func (r *topicReplay) groups(ctx context.Context, use func([]*kgo.Record) error)
 		if err != nil {
 			return err
 		}
-		size := len(rec.Key) + len(rec.Value)
+		if id, _ := transform.Header(rec.Headers, transform.HeaderID); audit.KeyOf(id) != e.Key {
+			return &failure.Error{Class: failure.Transient, Remedy: "repeat the command", Err: fmt.Errorf("topic %q was deleted and made again meanwhile", r.opts.From)}
+		}
+		size := sizeOf(rec)
 		if len(group) >= most || len(group) > 0 && bytes+size > audit.GroupBytes {
 			if err := use(group); err != nil {
 				return err
 			}
 			group, bytes = nil, 0
 		}
-		group, bytes = append(group, rec), bytes+size
+		group, bytes = append(group, own(rec)), bytes+size
 		return nil
 	})
 	if err != nil || len(group) == 0 {

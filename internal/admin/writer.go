@@ -26,9 +26,10 @@ type writer struct {
 	delivery *delivery.Delivery
 	rate     int           // how many events a second are written at most; 0: no limit
 	within   time.Duration // how long brokers may take for a group
+	held     func(context.Context) error
 }
 
-// writerOptions are a writer's. All but rate are required.
+// writerOptions are a writer's. All but rate and held are required.
 type writerOptions struct {
 	suffix  string // of the transactional id
 	policy  string // errors.on_bad_event
@@ -36,12 +37,15 @@ type writerOptions struct {
 	rate    int
 	within  time.Duration
 	note    func(string)
+	// held is asked before each group whether the command is still alone; nil where the
+	// session with the lock also reads each group.
+	held func(context.Context) error
 }
 
 // openWriter ends what an earlier command, left for dead, may still have on its way:
 // with exactly_once it cannot commit any more.
 func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*writer, error) {
-	w := &writer{rate: opts.rate, within: opts.within, delivery: delivery.New(delivery.Options{
+	w := &writer{rate: opts.rate, within: opts.within, held: opts.held, delivery: delivery.New(delivery.Options{
 		Policy: opts.policy, Remedy: func(*transform.Event, *transform.BadEvent) string {
 			return "set errors.on_bad_event to dead_letter or skip, by --set, and repeat the command"
 		},
@@ -73,6 +77,11 @@ func (w *writer) close() {
 func (w *writer) write(ctx context.Context, items []delivery.Item) error {
 	if w.rate > 0 {
 		if err := backoff.Sleep(ctx, time.Duration(len(items))*time.Second/time.Duration(w.rate)); err != nil {
+			return err
+		}
+	}
+	if w.held != nil {
+		if err := w.held(ctx); err != nil {
 			return err
 		}
 	}

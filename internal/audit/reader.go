@@ -191,11 +191,14 @@ func (o ReadOptions) persist(ctx context.Context, topic string, try func() error
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, kerr.OffsetOutOfRange):
-			return failure.Configf("repeat the command", "records of topic %q were deleted while they were read: %w", topic, err)
+			return &failure.Error{Class: failure.Transient, Remedy: "repeat the command", Err: fmt.Errorf("records of topic %q were deleted while they were read: %w", topic, err)}
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return failure.Configf(o.Allow(topic), "the broker does not allow to read topic %q: %w", topic, err)
 		case settled, !errors.Is(err, kafkalog.ErrOpenTransaction) && !errors.Is(err, errSilent) && !broker.MayPass(err):
 			return fmt.Errorf("read topic %q: %w", topic, err)
+		case time.Since(since) > o.Patience && errors.Is(err, kafkalog.ErrOpenTransaction):
+			return &failure.Error{Class: failure.Transient, Remedy: "see `cdc-outbox check` (kafka.open_transactions), which names a transaction that does not end and the way to end it; then repeat the command",
+				Err: fmt.Errorf("read topic %q: for %s: %w", topic, o.Patience, err)}
 		case time.Since(since) > o.Patience:
 			return fmt.Errorf("read topic %q: for %s: %w", topic, o.Patience, err)
 		}

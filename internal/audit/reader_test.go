@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
@@ -51,4 +53,25 @@ func TestAnEmptyAnswerIsNoEnd(t *testing.T) {
 	if n, err := read(); n != 0 || err == nil {
 		t.Errorf("%d records, %v, want an error", n, err)
 	}
+}
+
+// Records deleted during a read, and a transaction left open, are errors with the way
+// on; both may pass.
+func TestReadsThatMayPass(t *testing.T) {
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "open", "short")))(t)
+	defer cluster.Close()
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("open"), kgo.TransactionalID("writer")))(t)
+	defer client.Close()
+	must.OK(t, client.BeginTransaction())
+	must.OK(t, client.ProduceSync(t.Context(), kgo.StringRecord("event")).FirstErr())
+	opts := ReadOptions{Note: func(string) {}}
+	for topic, words := range map[string]string{"open": "a transaction is open", "short": "were deleted while they were read"} {
+		logs := must.Get(Open(t.Context(), client, topic, opts))(t)
+		_, _, err := NewReader(client, logs[0], topic, opts).Read(t.Context(), int64(len(topic)-4))
+		if err == nil || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) == "" {
+			t.Errorf("%v, %v: %s", failure.ClassOf(err), err, failure.RemedyOf(err))
+		}
+		must.Contain(t, fmt.Sprint(err), words)
+	}
+	must.OK(t, client.EndTransaction(t.Context(), kgo.TryAbort))
 }

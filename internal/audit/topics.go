@@ -83,6 +83,7 @@ type topicLog struct {
 	// were deleted; zero: none were.
 	begins    time.Time
 	compacted bool
+	untold    bool // brokers do not say: compacted is assumed
 	// keeps is how long records stay at least, where nothing but time deletes them.
 	keeps time.Duration
 }
@@ -121,12 +122,6 @@ func (t *Topics) add(name string, counts uint16) *topicLog {
 	t.logs = append(t.logs, l)
 	t.group.Go(func() error { return t.read(t.ctx, l) })
 	return l
-}
-
-// Read returns the number of a topic that is read.
-func (t *Topics) Read(name string) (n uint16, ok bool) {
-	n, ok = t.index[name]
-	return n, ok
 }
 
 // Name is the topic with the number.
@@ -176,14 +171,14 @@ func (t *Topics) known(l *topicLog, e *Entry) bool {
 }
 
 // Compacted is the name of a topic that loses records of a key to later ones; ""
-// for none. It follows Wait.
-func (t *Topics) Compacted() string {
+// for none. told is false where brokers do not say. Compacted follows Wait.
+func (t *Topics) Compacted() (name string, told bool) {
 	for _, l := range t.logs {
-		if l.compacted {
-			return l.name
+		if l.compacted && (name == "" || !l.untold) {
+			name, told = l.name, !l.untold
 		}
 	}
-	return ""
+	return name, told
 }
 
 // Limits say of which topics not all is known, one line for a topic.
@@ -192,6 +187,8 @@ func (t *Topics) Limits() (lines []string) {
 		switch {
 		case l.absent:
 			lines = append(lines, fmt.Sprintf("topic %q does not exist", l.name))
+		case l.untold:
+			lines = append(lines, fmt.Sprintf("brokers do not tell whether topic %q is compacted, so that an event without a record may have been there; %s", l.name, t.opts.Allow(l.name)))
 		case l.compacted:
 			lines = append(lines, fmt.Sprintf("topic %q is compacted: an event without a record may have been there", l.name))
 		case !l.begins.IsZero() && l.begins.After(t.opts.Since.Add(-Skew)):
@@ -253,7 +250,7 @@ func (t *Topics) open(ctx context.Context, l *topicLog) ([]*kafkalog.Partition, 
 	case len(logs) == 0:
 		return nil, kerr.UnknownTopicOrPartition
 	case len(l.next) > 0 && id != l.id:
-		return nil, failure.Configf("repeat the command", "topic %q was deleted and made again meanwhile", l.name)
+		return nil, &failure.Error{Class: failure.Transient, Remedy: "repeat the command", Err: fmt.Errorf("topic %q was deleted and made again meanwhile", l.name)}
 	}
 	l.absent, l.id = false, id
 	if err := t.policy(ctx, l); err != nil {
@@ -269,11 +266,12 @@ func (t *Topics) policy(ctx context.Context, l *topicLog) error {
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		t.opts.Note(fmt.Sprintf("brokers do not tell the settings of topic %q: it counts as compacted", l.name))
-		l.compacted = true
+		l.compacted, l.untold = true, true
 		return nil
 	case err != nil:
 		return err
 	}
+	l.untold = false
 	l.compacted = strings.Contains(settings["cleanup.policy"], "compact")
 	if keeps, err := settings.Number("retention.ms"); err == nil && keeps > 0 && settings["retention.bytes"] == "-1" {
 		l.keeps = time.Duration(min(keeps, math.MaxInt64/int(time.Millisecond))) * time.Millisecond
