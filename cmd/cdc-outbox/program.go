@@ -65,6 +65,7 @@ func (p *program) line() *cli.Program[*program] {
 			verifyVerb(),
 			repairVerb(),
 			replayVerb(),
+			snapshotVerb(),
 			lettersListVerb(),
 			lettersShowVerb(),
 			lettersRedriveVerb(),
@@ -82,6 +83,7 @@ func (p *program) line() *cli.Program[*program] {
 		Synonyms:  map[string]string{"config": "c", "config-file": "c", "file": "c", "dry-run": "print"},
 		Hints: map[string]string{
 			"dead-letters redrive dry-run": "leave it out: without --publish dead-letters redrive publishes nothing",
+			"snapshot dry-run":             "leave it out: without --publish snapshot publishes nothing",
 			"replay dry-run":               "leave it out: without --publish replay publishes nothing",
 			"repair dry-run":               "leave it out: without --publish repair publishes nothing",
 			"run dry-run":                  "cdc-outbox check looks at all that run needs, cdc-outbox tail prints what it would publish; neither changes anything",

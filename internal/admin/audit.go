@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,6 +28,10 @@ type AuditOptions struct {
 	Since, Until time.Time
 	// IDs and Keys are the ids and the keys of the only rows looked at; empty: all.
 	IDs, Keys []string
+	// Where is the SQL condition of the only rows looked at; "": all.
+	Where string
+	// Tables are the only ones looked at, of source.tables; empty: all.
+	Tables []pg.Table
 	// XIDs are the transactions of the only rows looked at; zero: all.
 	XIDs XIDs
 	// Topics may have events beside those that rows are routed to.
@@ -199,7 +204,13 @@ func (a *auditor) readTables(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := a.configured(a.opts.Tables); err != nil {
+		return err
+	}
 	for _, name := range a.cfg.Source.Tables {
+		if len(a.opts.Tables) > 0 && !slices.Contains(a.opts.Tables, name) {
+			continue
+		}
 		if err := a.mayRead(ctx, name, a.verb+" reads the rows"); err != nil {
 			return err
 		}
@@ -254,7 +265,9 @@ func (a *auditor) readTable(ctx context.Context, name pg.Table) (*auditedTable, 
 	if polled != nil {
 		t.Order.Prefer(t.Relation, polled.Order.Columns)
 	}
-	t.chosen, err = a.chosen(t)
+	if t.chosen, err = a.chosen(t); err == nil && a.opts.Where != "" {
+		err = a.bounded(ctx, t)
+	}
 	return t, err
 }
 

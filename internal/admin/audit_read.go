@@ -34,7 +34,7 @@ func (a *auditor) compare(ctx context.Context) (err error) {
 	a.topics = audit.NewTopics(ctx, a.cluster.client, a.ids, a.readOptions(), a.everywhere()...)
 	defer a.tell()()
 	a.rows.Snapshot, a.rows.Topics = a.held.Name, a.topics
-	rowsErr := a.readRows(a.topics.Context())
+	rowsErr := a.ofCondition(a.readRows(a.topics.Context()))
 	ended := a.topics.Context().Err() != nil // by a topic's error, the cause of rowsErr
 	if rowsErr != nil {
 		cancel(rowsErr)
