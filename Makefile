@@ -147,6 +147,10 @@ campaign: postgres ## exactly once on three Apache Kafka brokers, with N kills a
 mutants: postgres ## programs with known mistakes: the end-to-end tests must find each
 	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout 2h -run TestE2EMutants $(ARGS) ./e2e
 
+.PHONY: upgrades
+upgrades: kafka ## all drills of major upgrades of PostgreSQL (needs Python with pip, for pg_upgrade)
+	@CDC_OUTBOX_UPGRADES=1 go test -count=1 -v -timeout 30m -run '^TestE2E(MajorUpgrade|BlueGreen)' $(ARGS) ./e2e
+
 .PHONY: bench
 bench: postgres ## throughput against pg_recvlogical's, the server's limit (5 minutes); ARGS="-scenarios all" (20 to 40 minutes)
 	@go run -buildvcs=false ./bench/drain $(ARGS)

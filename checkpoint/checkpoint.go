@@ -94,6 +94,8 @@ type Checkpoint struct {
 	Made bool `json:"made,omitempty"`
 	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
+	// Upgrade is the preparation of a major upgrade; nil: none.
+	Upgrade *Upgrade `json:"upgrade,omitempty"`
 	// Creating is set in a Beginning, which is no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
 }

@@ -101,9 +101,9 @@ func sameDatabase(stored *Checkpoint, seen *Server) error {
 			"setup made the slot in database %q of system identifier %s, and the connection is to %q of %s", stored.Database, stored.SystemID, seen.Database, seen.SystemID)
 	}
 	if stored.SystemID != seen.SystemID {
-		return failure.Lossf(wrongDatabase,
+		return stored.upgraded(failure.Lossf(wrongDatabase,
 			"wrong database cluster: the checkpoint at %s is of system identifier %s, the server is %s",
-			stored.LSN, stored.SystemID, seen.SystemID)
+			stored.LSN, stored.SystemID, seen.SystemID))
 	}
 	if stored.Database != seen.Database {
 		return failure.Lossf(wrongDatabase,

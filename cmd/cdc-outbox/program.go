@@ -66,6 +66,8 @@ func (p *program) line() *cli.Program[*program] {
 			repairVerb(),
 			replayVerb(),
 			snapshotVerb(),
+			upgradePrepareVerb(),
+			upgradeFinishVerb(),
 			lettersListVerb(),
 			lettersShowVerb(),
 			lettersRedriveVerb(),

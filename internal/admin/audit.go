@@ -108,6 +108,9 @@ type auditor struct {
 	waiting, twins int64
 	asked          unseen // ids
 	xids           XIDs   // full; zero: all
+	// behind is the snapshot at the first position of an unread slot: only rows of
+	// the snapshot may be missing. "": the present.
+	behind string
 	// settle is called where the slot cannot be read, before the last records are:
 	// it ends what an instance may still have on its way. nil: nothing does.
 	settle func(context.Context) error

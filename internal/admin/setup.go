@@ -394,24 +394,35 @@ func (s *setup) promiseDelivery(ctx context.Context, server catalog.Server) erro
 // createSlot creates the configured slot and returns the first position. After
 // too long a wait for other transactions, the error names them.
 func (s *session) createSlot(ctx context.Context) (pg.LSN, error) {
+	at, _, err := s.createSlotWith(ctx, false)
+	return at, err
+}
+
+// createSlotWith is createSlot, if asked for with the snapshot of the position, to
+// be released.
+func (s *session) createSlotWith(ctx context.Context, snapshot bool) (pg.LSN, *catalog.HeldSnapshot, error) {
 	server, err := catalog.ReadServer(ctx, s.conn)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	repl, err := s.replication(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer catalog.Close(repl)
 
 	waiting, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
 	defer s.patient(waiting, repl, nil)()
-	at, _, err := catalog.CreateSlot(waiting, repl, s.cfg.Source.Slot, server.Version, catalog.SlotOptions{Failover: true})
+	at, name, err := catalog.CreateSlot(waiting, repl, s.cfg.Source.Slot, server.Version, catalog.SlotOptions{ExportSnapshot: snapshot, Failover: true})
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return 0, slotBlocked(ctx, s.conn, s.cfg.Source.Slot)
+		return 0, nil, slotBlocked(ctx, s.conn, s.cfg.Source.Slot)
 	}
-	return at, err
+	if err != nil || !snapshot {
+		return at, nil, err
+	}
+	held, err := catalog.HoldSnapshot(ctx, s.cfg.Source.URL.Reveal(), name)
+	return at, held, err
 }
 
 func slotBlocked(ctx context.Context, conn *pgx.Conn, name string) error {

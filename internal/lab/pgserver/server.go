@@ -185,7 +185,7 @@ func (s *Server) fillData(ctx context.Context) error {
 }
 
 // initdb creates a data directory with UTF8 and password authentication.
-func initdb(ctx context.Context, binDir string, runAs account, data, password string) error {
+func initdb(ctx context.Context, binDir string, runAs account, data, password string, more ...string) error {
 	secret, err := verifier(password)
 	if err != nil {
 		return err
@@ -195,9 +195,9 @@ func initdb(ctx context.Context, binDir string, runAs account, data, password st
 	if err := runAs.write(pwfile, []byte(secret)); err != nil {
 		return err
 	}
-	cmd := runAs.command(ctx, filepath.Dir(data), filepath.Join(binDir, "initdb"),
-		"--pgdata", data, "--username", superuser, "--pwfile", pwfile,
-		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	args := append([]string{"--pgdata", data, "--username", superuser, "--pwfile", pwfile,
+		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync"}, more...)
+	cmd := runAs.command(ctx, filepath.Dir(data), filepath.Join(binDir, "initdb"), args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run %s: %w: %s", cmd.Path, err, child.LastLines(string(out)))
 	}

@@ -1,0 +1,303 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// FinishReport says how the connector goes on with the server after a major
+// upgrade.
+type FinishReport struct {
+	Version int       `json:"version"`         // of the server
+	Marked  time.Time `json:"marked,omitzero"` // when the marker was written
+	// Proven: the server has the marker, and was made by pg_upgrade of the old server.
+	// Otherwise it is a copy, as by logical replication.
+	Proven bool `json:"proven"`
+	// Slot is its fate: kept, created, recreated.
+	Slot string `json:"slot"`
+	From string `json:"from,omitempty"` // the position for run to go on from
+	// Later counts the rows of transactions that may have ended after the marker;
+	// only with Proven.
+	Later int64 `json:"later_rows"`
+	// Repair has the events missing in Kafka before the new slot, now published; nil:
+	// nothing was compared.
+	Repair *RepairReport `json:"repair,omitempty"`
+	// Known: the checkpoint is of this server already.
+	Known bool     `json:"known"`
+	Done  bool     `json:"done"`
+	Next  []string `json:"next"`
+}
+
+// finish is a FinishUpgrade at work.
+type finish struct {
+	*decision
+	opts AuditOptions
+	r    *FinishReport
+}
+
+// FinishUpgrade has the next run go on with the server after a major upgrade. A
+// slot kept by pg_upgrade is adopted. Otherwise a new slot is made, and the events
+// missing in Kafka as of the first position are published. Without yes nothing is
+// changed. A repetition goes on at any point.
+func FinishUpgrade(ctx context.Context, cfg *config.Config, opts AuditOptions, yes bool) (*FinishReport, error) {
+	if err := upgradable(cfg, "upgrade finish"); err != nil {
+		return nil, err
+	}
+	d, err := openDecision(ctx, cfg, "upgrade finish")
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	f := &finish{decision: d, opts: opts, r: &FinishReport{Version: d.server.Version}}
+	if known, err := f.known(); known || err != nil {
+		return f.r, err
+	}
+	if err := f.plan(ctx); err != nil {
+		return f.r, err
+	}
+	if !yes {
+		return f.r, failure.Configf("repeat it with --yes", "nothing was changed")
+	}
+	if err := d.ready(ctx); err != nil {
+		return f.r, err
+	}
+	if f.r.Slot == slotKept {
+		err = f.adopt(ctx)
+	} else {
+		err = f.anew(ctx)
+	}
+	return f.r, err
+}
+
+// The fates of a slot.
+const (
+	slotKept      = "kept"
+	slotCreated   = "created"
+	slotRecreated = "recreated"
+)
+
+// known reports whether there is nothing to finish, or why nothing can be.
+func (f *finish) known() (bool, error) {
+	cp := f.stored
+	switch {
+	case cp == nil:
+		return false, failure.Configf("`cdc-outbox setup` makes a slot; if there was a checkpoint, name its checkpoint.key or checkpoint.topic",
+			"there is no checkpoint of slot %q: no upgrade was prepared", f.cfg.Source.Slot)
+	case cp.SystemID == f.server.SystemID && f.mismatch != nil:
+		return false, f.mismatch
+	case cp.SystemID == f.server.SystemID && cp.Upgrade != nil:
+		f.r.Marked, f.r.Next = cp.Upgrade.At, nextUpgrade(f.server.Major())
+		return false, failure.Configf("correct source.url", "this is the server of the preparation still, with PostgreSQL %d", f.server.Major())
+	case cp.SystemID == f.server.SystemID:
+		f.r.Known, f.r.From, f.r.Slot, f.r.Next = true, f.decision.known().String(), slotKept, afterUpgrade
+		return true, nil
+	case cp.Upgrade == nil:
+		return false, failure.Lossf("start the old server, and there: `cdc-outbox upgrade prepare`. If it is gone: `cdc-outbox setup --accept-gap --yes`, start the connector, and beside it: `cdc-outbox repair --publish`",
+			"no upgrade was prepared, or a connector went on with the old server since: nothing proves what is published up to %s of system identifier %s", cp.LSN, cp.SystemID)
+	case cp.Database != f.server.Database:
+		return false, failure.Configf("correct the database in source.url", "the upgrade was prepared for database %q, and the connection is to %q", cp.Database, f.server.Database)
+	}
+	f.r.Marked = cp.Upgrade.At
+	return false, nil
+}
+
+// plan proves the server, and decides about the slot.
+func (f *finish) plan(ctx context.Context) (err error) {
+	if f.Exists {
+		if err := refuseSlot(ctx, f.conn, f.Slot, f.server.Database); err != nil {
+			return err
+		}
+	}
+	if err := f.Unfit(); err != nil {
+		return fmt.Errorf("the tables cannot be read through the publication: %w", err)
+	}
+	note := f.stored.Upgrade
+	if f.r.Proven, err = note.Marker.Carried(ctx, f.conn); err != nil {
+		return err
+	}
+	_, lost := f.Slot.Lost()
+	switch {
+	case f.r.Proven && f.server.FlushLSN < f.stored.LSN:
+		return failure.Lossf("connect to the server that pg_upgrade made of the prepared one",
+			"the log ends at %s, before the marker at %s: this server was copied earlier", f.server.FlushLSN, f.stored.LSN)
+	case !f.Exists:
+		f.r.Slot = slotCreated
+	case f.r.Proven && note.Version/10000 >= 17 && !note.Creating && !lost && f.Publication != nil:
+		f.r.Slot, f.r.From = slotKept, f.Slot.ConfirmedFlush.String()
+	default:
+		f.r.Slot = slotRecreated
+	}
+	if !f.r.Proven {
+		return f.copied(ctx)
+	}
+	for _, t := range f.cfg.Source.Tables {
+		n, err := note.Marker.RowsSince(ctx, f.conn, t)
+		if err != nil {
+			return err
+		}
+		f.r.Later += n
+	}
+	return nil
+}
+
+// copied refuses a copy still written to by the old server, or about to repeat ids.
+func (f *finish) copied(ctx context.Context) error {
+	var errs []error
+	for _, t := range f.cfg.Source.Tables {
+		subscribed, err := catalog.Subscribed(ctx, f.conn, t)
+		if err != nil {
+			return err
+		}
+		if len(subscribed) > 0 {
+			errs = append(errs, failure.Configf("once the copy has everything: ALTER SUBSCRIPTION "+subscribed[0]+" DISABLE;",
+				"subscription %s writes into table %s: the new slot would have its rows once more", strings.Join(subscribed, ", "), t))
+		}
+		behind, err := catalog.SequencesBehind(ctx, f.conn, t)
+		if err != nil {
+			return err
+		}
+		if len(behind) > 0 {
+			errs = append(errs, failure.Configf(strings.Join(behind, " "), "a sequence of table %s would give numbers that rows have already: consumers would take new events for repetitions", t))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adopt goes on from the slot kept by pg_upgrade, with all of the old log confirmed.
+func (f *finish) adopt(ctx context.Context) error {
+	return f.goOn(ctx, f.Slot.ConfirmedFlush)
+}
+
+// anew makes a new slot, and publishes the missing events from before.
+func (f *finish) anew(ctx context.Context) error {
+	if f.Publication == nil {
+		infos, err := catalog.ReadTables(ctx, f.conn, f.cfg.Source.Tables)
+		if err == nil {
+			err = catalog.CreatePublication(ctx, f.conn, f.cfg.Source.Publication, infos)
+		}
+		if err == nil {
+			err = f.ReadPublication(ctx, f.conn, f.source())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	cp, note := *f.stored, *f.stored.Upgrade
+	note.Creating = true
+	cp.Upgrade = &note
+	cp.Epoch++
+	if err := f.save(ctx, cp); err != nil {
+		return err
+	}
+	f.stored = &cp
+	if f.Exists {
+		if err := catalog.DropSlot(ctx, f.conn, f.cfg.Source.Slot); err != nil {
+			return err
+		}
+	}
+	at, held, err := f.createSlotWith(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	if len(f.cfg.Source.Tables) > 0 && f.cfg.Sink.Kafka != nil {
+		if f.r.Repair, err = repairBehind(ctx, f.cfg, f.opts, held.Name); err != nil {
+			return fmt.Errorf("not finished: %w", err)
+		}
+	}
+	return f.goOn(ctx, at)
+}
+
+// repairBehind publishes the events missing as of the snapshot of a new slot.
+func repairBehind(ctx context.Context, cfg *config.Config, opts AuditOptions, snapshot string) (*RepairReport, error) {
+	a, err := newAuditor(ctx, "repair", cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	a.behind = snapshot
+	a.settle = func(ctx context.Context) error { return fence(ctx, cfg, "") }
+	r := &repair{auditor: a, header: transform.HeaderRepair, mark: time.Now().UTC().AppendFormat(nil, time.RFC3339)}
+	return r.run(ctx, true)
+}
+
+// goOn saves the checkpoint of the new server.
+func (f *finish) goOn(ctx context.Context, at pg.LSN) error {
+	cp := f.checkpointAt(at)
+	cp.Epoch, cp.Ends = f.stored.Epoch+1, f.stored.Ends
+	if err := f.save(ctx, cp); err != nil {
+		return err
+	}
+	f.r.From, f.r.Done, f.r.Next = at.String(), true, afterUpgrade
+	return nil
+}
+
+// afterUpgrade is the way on with the new server.
+var afterUpgrade = []string{
+	"start the connector, then the writers",
+	"beside it: `cdc-outbox verify`; if it finds missing events: `cdc-outbox repair --publish`",
+}
+
+// WriteText prints the report for a person.
+func (r *FinishReport) WriteText(w io.Writer) error {
+	var l lines
+	l.line("server", "PostgreSQL %d.%d", r.Version/10000, r.Version%10000)
+	switch {
+	case r.Known:
+		l.line("finished", "the checkpoint is of this server: run goes on from %s", r.From)
+	case r.Slot == "":
+	case r.Proven:
+		l.line("proven", "it has the marker of %s: it is the old server, upgraded", r.Marked.Format(time.RFC3339))
+	default:
+		l.line("a copy", "it has not the marker of %s: it is no result of pg_upgrade, but for example of logical replication", r.Marked.Format(time.RFC3339))
+	}
+	if r.Later > 0 {
+		l.line("writes", "%d rows are of transactions that may have ended after the marker", r.Later)
+	}
+	r.fate(&l)
+	if err := l.to(w); err != nil {
+		return err
+	}
+	if r.Repair != nil {
+		if err := r.Repair.WriteText(w); err != nil {
+			return err
+		}
+	}
+	l.Reset()
+	if r.Done && r.Slot != slotKept {
+		l.line("not known", "a row written after the marker and deleted since")
+	}
+	if r.Done {
+		l.line("done", "run goes on from %s", r.From)
+	}
+	for i, step := range r.Next {
+		l.line("next", "%d. %s", i+1, step)
+	}
+	return l.to(w)
+}
+
+// fate tells about the slot.
+func (r *FinishReport) fate(l *lines) {
+	switch r.Slot {
+	case slotCreated, slotRecreated:
+		if r.Done {
+			l.line("slot", "%s; what was in the table and not in Kafka is published", r.Slot)
+			return
+		}
+		l.line("slot", "would be %s, and what is in the table and not in Kafka published", r.Slot)
+	case slotKept:
+		if !r.Known {
+			l.line("slot", "kept by pg_upgrade, which wants all of the old log confirmed")
+		}
+	}
+}
