@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/quarantine"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -74,7 +75,7 @@ func (a *auditor) parked(ctx context.Context) error {
 	defer log.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Timeout, fmt.Errorf("no answer within %s", a.opts.Timeout))
 	defer cancel()
-	contents, err := log.Read(ctx, false)
+	contents, err := log.Read(ctx, quarantine.None)
 	if err != nil {
 		return err
 	}

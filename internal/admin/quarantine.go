@@ -70,8 +70,8 @@ type parked struct {
 	first []*quarantine.Entry // of each key, by number
 }
 
-// openParked reads the topic.
-func openParked(ctx context.Context, cfg *config.Config, opts QuarantineOptions) (*parked, error) {
+// openParked reads the topic, with the values of the events that whole chooses.
+func openParked(ctx context.Context, cfg *config.Config, opts QuarantineOptions, whole func(uint64) bool) (*parked, error) {
 	if cfg.Sink.Kafka == nil {
 		return nil, failure.Configf("set sink.kafka", "the quarantine is in Kafka, and the sink is stdout")
 	}
@@ -85,7 +85,7 @@ func openParked(ctx context.Context, cfg *config.Config, opts QuarantineOptions)
 		return nil, err
 	}
 	p := &parked{cfg: cfg, opts: opts, log: log, units: make(map[quarantine.Unit][]*quarantine.Entry)}
-	if p.Contents, err = p.read(ctx); err != nil {
+	if p.Contents, err = p.read(ctx, whole); err != nil {
 		log.Close()
 		return nil, err
 	}
@@ -100,10 +100,10 @@ func openParked(ctx context.Context, cfg *config.Config, opts QuarantineOptions)
 
 func (p *parked) close() { p.log.Close() }
 
-func (p *parked) read(ctx context.Context) (*quarantine.Contents, error) {
+func (p *parked) read(ctx context.Context, whole func(uint64) bool) (*quarantine.Contents, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("no answer within %s", p.opts.Timeout))
 	defer cancel()
-	c, err := p.log.Read(ctx, true)
+	c, err := p.log.Read(ctx, whole)
 	switch {
 	case err != nil:
 		return nil, sink.Unreachable(*p.cfg.Sink.Kafka, err)
@@ -128,7 +128,7 @@ func (p *parked) key(e *quarantine.Entry) ParkedKey {
 
 // ListQuarantine lists the keys that are parked, the oldest first.
 func ListQuarantine(ctx context.Context, cfg *config.Config, opts QuarantineOptions) (*QuarantineList, error) {
-	p, err := openParked(ctx, cfg, opts)
+	p, err := openParked(ctx, cfg, opts, quarantine.None)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ type ParkedEvent struct {
 
 // ShowParked returns a parked event.
 func ShowParked(ctx context.Context, cfg *config.Config, opts QuarantineOptions) (*ParkedEvent, error) {
-	p, err := openParked(ctx, cfg, opts)
+	p, err := openParked(ctx, cfg, opts, func(number uint64) bool { return number == opts.Numbers[0] })
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ type QuarantineCommand struct {
 // CommandQuarantine has the active instance carry out a command, if yes; otherwise it says
 // about what the command would be.
 func CommandQuarantine(ctx context.Context, cfg *config.Config, opts QuarantineOptions, c quarantine.Command, yes bool) (*QuarantineCommand, error) {
-	p, err := openParked(ctx, cfg, opts)
+	p, err := openParked(ctx, cfg, opts, quarantine.None)
 	if err != nil {
 		return nil, err
 	}

@@ -41,14 +41,14 @@ func (c *Contents) set(topic string, limit int) (set *Set, pending []*Command) {
 
 // fold sums up the records of a topic: the last record of a key counts.
 type fold struct {
-	whole    bool
+	whole    func(number uint64) bool // keeps value and headers
 	entries  map[uint64]*Entry
 	commands map[string]*Command
 	others   int
 	last     uint64
 }
 
-func newFold(whole bool) *fold {
+func newFold(whole func(number uint64) bool) *fold {
 	return &fold{whole: whole, entries: make(map[uint64]*Entry), commands: make(map[string]*Command)}
 }
 
@@ -57,7 +57,7 @@ func (f *fold) add(rec *kgo.Record) {
 	number, event := numberOf(rec)
 	if e, ok := ReadEntry(rec); ok {
 		f.last = max(f.last, number)
-		if !f.whole {
+		if !f.whole(number) {
 			e.Value, e.Headers = nil, nil
 		}
 		f.entries[e.Number] = e

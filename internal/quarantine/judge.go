@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -16,6 +17,7 @@ type Round struct {
 	command *Command
 	named   map[uint64]bool
 	open    map[Unit]bool // keys with more to do
+	asked   map[Unit]bool // keys that the command is about
 	Answer  Answer
 }
 
@@ -33,7 +35,7 @@ func (s *Set) Halfway() bool {
 // Begin judges the command's numbers. Numbers without a sense are refused, and the rest is
 // done. Keys that are halfway go on, also without a word about them.
 func (s *Set) Begin(c *Command) *Round {
-	r := &Round{set: s, command: c, named: make(map[uint64]bool), open: make(map[Unit]bool)}
+	r := &Round{set: s, command: c, named: make(map[uint64]bool), open: make(map[Unit]bool), asked: make(map[Unit]bool)}
 	for unit, of := range s.units {
 		if !of[0].bad {
 			r.open[unit] = true
@@ -44,7 +46,8 @@ func (s *Set) Begin(c *Command) *Round {
 			r.Answer.Refuse(number, why, remedy)
 			continue
 		}
-		r.named[number], r.open[s.live[number]] = true, true
+		unit := s.live[number]
+		r.named[number], r.open[unit], r.asked[unit] = true, true, true
 	}
 	return r
 }
@@ -92,7 +95,7 @@ func (r *Round) Take(e *Entry) (Step, *transform.Event) {
 	}
 	named := r.named[e.Number]
 	switch {
-	case named && r.command.Verb == Skip, e.Reason != "" && r.command.Verb == Release:
+	case named && r.command.Verb == Skip, r.command.Verb == Release && r.asked[e.unit] && (e.Reason != "" || r.set.refused(e)):
 		return Drop, nil
 	case named && r.command.Verb == Edit:
 		ev := e.Event()
@@ -112,9 +115,29 @@ func (r *Round) Take(e *Entry) (Step, *transform.Event) {
 }
 
 // Refused ends the round for the event's key: Kafka does not take the event.
-func (r *Round) Refused(e *Entry, bad *transform.BadEvent, remedy string) {
-	r.Answer.Refuse(e.Number, "Kafka does not take it: "+bad.Error(), remedy)
+func (r *Round) Refused(e *Entry, bad *transform.BadEvent) {
+	r.Answer.Refuse(e.Number, "Kafka does not take it: "+bad.Error(), failure.RemedyOf(bad.Err))
 	delete(r.open, e.unit)
+	if i := r.set.index(e.unit, e.Number); i >= 0 {
+		r.set.units[e.unit][i].bad = true // so that it waits for a command, as bad ones do
+	}
+}
+
+// refused tells that the event, or Kafka's answer to a command about it, is bad.
+func (s *Set) refused(e *Entry) bool {
+	i := s.index(e.unit, e.Number)
+	return i >= 0 && s.units[e.unit][i].bad
+}
+
+// Missed ends the round after the last record of the topic. Keys of the command with more to do
+// have events without a record.
+func (r *Round) Missed() {
+	for unit := range r.open {
+		if r.asked[unit] {
+			r.Answer.Refuse(r.set.units[unit][0].number, "its record is not in the topic any more", "restart the instance, which forgets the event; `cdc-outbox repair` publishes it from its row")
+		}
+	}
+	clear(r.open)
 }
 
 // Settled notes a step that is durable. The key flows once its last event is settled.
@@ -130,8 +153,7 @@ func (r *Round) Settled(e *Entry, step Step) {
 	}
 }
 
-// Group takes entries while they fit: see Round.Take. An entry of a key that was refused
-// within the group is left to a later one.
+// Group takes entries while they fit: see Round.Take.
 type Group struct {
 	Round   *Round
 	Entries []*Entry
@@ -161,11 +183,18 @@ func (g *Group) Add(e *Entry) {
 // Full tells that the group should be written.
 func (g *Group) Full() bool { return g.bytes >= GroupBytes || len(g.Entries) >= groupEvents }
 
-// Without removes the entries of keys with no more to do, after a refusal.
-func (g *Group) Without() {
+// Refused ends the round for the keys of events that Kafka does not take, by their places in
+// the group. Events of a key before a refused event stay in the group.
+func (g *Group) Refused(bad map[int]*transform.BadEvent) {
 	kept := &Group{Round: g.Round}
+	closed := make(map[Unit]bool)
 	for i, e := range g.Entries {
-		if g.Round.open[e.unit] {
+		switch {
+		case closed[e.unit]:
+		case bad[i] != nil:
+			closed[e.unit] = true
+			g.Round.Refused(e, bad[i])
+		default:
 			kept.Entries, kept.Steps, kept.Events = append(kept.Entries, e), append(kept.Steps, g.Steps[i]), append(kept.Events, g.Events[i])
 		}
 	}

@@ -117,8 +117,12 @@ func (l *Log) read(ctx context.Context, log *kafkalog.Partition, from int64) (re
 	}
 }
 
-// Read reads the topic. whole keeps values and headers of events.
-func (l *Log) Read(ctx context.Context, whole bool) (*Contents, error) {
+// None has Read keep no value.
+func None(uint64) bool { return false }
+
+// Read reads the topic. Only the events that whole chooses keep value and headers: all values
+// together may be more than the memory.
+func (l *Log) Read(ctx context.Context, whole func(number uint64) bool) (*Contents, error) {
 	f := newFold(whole)
 	end, exists, err := l.Walk(ctx, func(rec *kgo.Record) (bool, error) {
 		f.add(rec)
@@ -132,7 +136,7 @@ func (l *Log) Read(ctx context.Context, whole bool) (*Contents, error) {
 // Load returns what is parked, the commands to be carried out, and the offset to follow from.
 // The caller alone writes events to the topic.
 func (l *Log) Load(ctx context.Context, limit int) (set *Set, pending []*Command, from int64, err error) {
-	c, err := l.Read(ctx, false)
+	c, err := l.Read(ctx, None)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -141,8 +145,8 @@ func (l *Log) Load(ctx context.Context, limit int) (set *Set, pending []*Command
 }
 
 // Follow calls take with each command, and each answer, from the offset on, until ctx ends. It
-// looks every so often. failed is told
-// why the topic cannot be read, and nil once it can.
+// looks every so often, and begins again in a topic created anew. failed is told why the topic
+// cannot be read, and nil once it can.
 func (l *Log) Follow(ctx context.Context, from int64, every time.Duration, take func(*Command), failed func(error)) {
 	for backoff.Sleep(ctx, every) == nil {
 		end, exists, err := l.walk(ctx, from, func(rec *kgo.Record) (bool, error) {
@@ -157,6 +161,15 @@ func (l *Log) Follow(ctx context.Context, from int64, every time.Duration, take 
 		}
 		if err == nil && !exists {
 			err = l.explain(kerr.UnknownTopicOrPartition)
+		}
+		if err == nil && end < from {
+			var c *Contents
+			if c, err = l.Read(ctx, None); err == nil {
+				end, from = c.End, c.End
+				for _, command := range c.Commands {
+					take(command)
+				}
+			}
 		}
 		if failed(err); err == nil {
 			from = max(from, end)

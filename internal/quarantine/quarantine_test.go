@@ -1,6 +1,7 @@
 package quarantine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -54,7 +57,7 @@ func (w *world) write(events ...*transform.Event) {
 
 // restart forgets the memory, as another instance that takes over has none.
 func (w *world) restart() []*Command {
-	f := newFold(false)
+	f := newFold(None)
 	for _, rec := range w.log {
 		f.add(rec)
 	}
@@ -241,7 +244,7 @@ func parked(t *testing.T, a *Attempt, ev *transform.Event, bad *transform.BadEve
 }
 
 func TestRecordsOfOthersAreNoEntries(t *testing.T) {
-	f := newFold(true)
+	f := newFold(func(uint64) bool { return true })
 	for _, rec := range []*kgo.Record{
 		{Key: []byte("event/1"), Value: []byte("v")},
 		{Key: []byte("event/1"), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: header, Value: []byte(`{"number":2}`)}}},
@@ -364,5 +367,160 @@ func TestAnEditedEvent(t *testing.T) {
 	c.Edit = &Edits{Value: true, Null: true}
 	if _, ev := s.Begin(c).Take(e); ev.Record.Value != nil || ev.Record.Topic != "orders" {
 		t.Errorf("without a value: %+v", ev.Record)
+	}
+}
+
+// After a crash with at least once, an event from before the parked ones of its key comes again.
+// Parked behind them, it would be the last of the key.
+func TestAnEventFromBeforeTheParkedOnesIsNotHeld(t *testing.T) {
+	at := func(seq, xid int, committed time.Time) *transform.Event {
+		ev := event("k", seq)
+		ev.XID, ev.CommitTime = uint32(xid), committed
+		return ev
+	}
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	parked(t, a, at(5, 9, now), refused)
+	parked(t, a, at(6, 9, now), nil)
+	a.Done()
+	for name, c := range map[string]struct {
+		event *transform.Event
+		held  bool
+	}{
+		"before":                   {at(4, 8, now.Add(-time.Second)), false},
+		"the parked event":         {at(5, 9, now), true},
+		"behind":                   {at(7, 10, now.Add(time.Second)), true},
+		"of another server, later": {at(4, 8, now.Add(time.Second)), true},
+		"of a snapshot":            {at(4, 0, time.Time{}), true},
+	} {
+		if held := s.Try(now).Holds(c.event); held != c.held {
+			t.Errorf("%s: held %t", name, held)
+		}
+	}
+	again := s.Try(now)
+	parked(t, again, at(3, 7, now.Add(-time.Minute)), refused)
+	if !again.Holds(at(4, 8, now.Add(-time.Second))) {
+		t.Error("an event flows past one that is parked before it")
+	}
+	again.Done()
+	if !s.Try(now).Holds(at(4, 8, now.Add(-time.Second))) {
+		t.Error("an event flows past one that was parked before it")
+	}
+}
+
+// walked takes all records through a round, in one group.
+func walked(r *Round, log ...*transform.Event) *Group {
+	g := &Group{Round: r}
+	for _, ev := range log {
+		if e, ok := ReadEntry(&ev.Record); ok && r.Wants(e.Number) {
+			g.Add(e)
+		}
+	}
+	return g
+}
+
+// A key whose good event Kafka refused is not halfway: a command about another key leaves it
+// alone. Above all, release drops bad events of its own keys only.
+func TestACommandIsAboutItsOwnKeys(t *testing.T) {
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	log := []*transform.Event{
+		parked(t, a, event("k", 1), nil), parked(t, a, event("k", 2), refused), // halfway: an instance died
+		parked(t, a, event("j", 3), refused),
+	}
+	a.Done()
+	number := func(i int) uint64 { n, _ := numberOf(&log[i].Record); return n }
+	r := s.Begin(&Command{Verb: Release, Numbers: []uint64{number(2)}})
+	if g := walked(r, log...); !slices.Equal(g.Steps, []Step{Publish, Drop}) || g.Entries[0].Number != number(0) || g.Entries[1].Number != number(2) {
+		t.Fatalf("steps %v of %d entries", g.Steps, len(g.Entries))
+	}
+	r = s.Begin(&Command{})
+	walked(r, log...).Refused(map[int]*transform.BadEvent{0: refused})
+	if s.Halfway() {
+		t.Error("a key waits for Kafka, and is halfway")
+	}
+	r = s.Begin(&Command{Verb: Release, Numbers: []uint64{number(2)}})
+	if g := walked(r, log...); len(g.Entries) != 1 || g.Entries[0].Number != number(2) || len(r.Answer.Refusals) != 0 {
+		t.Errorf("%d entries, %v", len(g.Entries), r.Answer.Refusals)
+	}
+	r = s.Begin(&Command{Verb: Release, Numbers: []uint64{number(0)}})
+	if g := walked(r, log...); !slices.Equal(g.Steps, []Step{Drop, Drop}) {
+		t.Errorf("release of an event refused: steps %v", g.Steps)
+	}
+}
+
+// Kafka refuses an event behind the one that a command names: what is before it goes, otherwise
+// no command could ever settle the key.
+func TestEventsBeforeARefusedOneGo(t *testing.T) {
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	log := []*transform.Event{
+		parked(t, a, event("k", 1), refused), parked(t, a, event("k", 2), nil), parked(t, a, event("k", 3), nil),
+		parked(t, a, event("j", 4), refused), parked(t, a, event("j", 5), nil), parked(t, a, event("j", 6), refused),
+	}
+	a.Done()
+	number := func(i int) uint64 { n, _ := numberOf(&log[i].Record); return n }
+	r := s.Begin(&Command{Verb: Skip, Numbers: []uint64{number(0), number(3)}})
+	g := walked(r, log...)
+	g.Refused(map[int]*transform.BadEvent{1: refused, 2: refused})
+	var left []uint64
+	for _, e := range g.Entries {
+		left = append(left, e.Number)
+	}
+	if want := []uint64{number(0), number(3), number(4)}; !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+	why := fmt.Sprint(r.Answer.Refusals)
+	if len(r.Answer.Refusals) != 2 || r.Answer.Refusals[1].Number != number(1) {
+		t.Errorf("refusals %s", why)
+	}
+	for i, e := range g.Entries {
+		r.Settled(e, g.Steps[i])
+	}
+	r.Missed()
+	if len(r.Answer.Refusals) != 2 || s.units[g.Entries[0].unit][0].number != number(1) {
+		t.Errorf("refusals %v", r.Answer.Refusals)
+	}
+}
+
+// A parked event without a record is no success.
+func TestAnEventWithoutARecordIsRefused(t *testing.T) {
+	s := NewSet("q", 10)
+	a := s.Try(now)
+	parked(t, a, event("k", 1), refused)
+	a.Done()
+	r := s.Begin(&Command{Verb: Retry, Numbers: []uint64{a.last}})
+	if r.Missed(); len(r.Answer.Refusals) != 1 || r.Answer.Refusals[0].Number != a.last || !r.Over() {
+		t.Errorf("%+v", r.Answer)
+	}
+}
+
+// A topic created anew begins at 0 again, and has commands.
+func TestFollowBeginsAgainInANewTopic(t *testing.T) {
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "q")))(t)
+	t.Cleanup(cluster.Close)
+	log := must.Get(Open([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)}, "q", broker.Tools{}))(t)
+	t.Cleanup(log.Close)
+	ev := must.Get((&Command{ID: "c", Verb: Retry, Numbers: []uint64{1}}).Record("q"))(t)
+	must.OK(t, log.client.ProduceSync(t.Context(), &ev.Record).FirstErr())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var taken []string
+	log.Follow(ctx, 100, time.Millisecond, func(c *Command) { taken = append(taken, c.ID); cancel() }, func(error) {})
+	if !slices.Equal(taken, []string{"c"}) {
+		t.Errorf("took %q", taken)
+	}
+}
+
+// None keeps no values, so that a list of many large events fits in memory.
+func TestOnlyValuesAskedForAreKept(t *testing.T) {
+	a := NewSet("q", 10).Try(now)
+	one, two := parked(t, a, event("k", 1), refused), parked(t, a, event("k", 2), nil)
+	number, _ := numberOf(&two.Record)
+	f := newFold(func(n uint64) bool { return n == number })
+	f.add(&one.Record)
+	f.add(&two.Record)
+	if c := f.contents(); c.Entries[0].Value != nil || c.Entries[1].Value == nil {
+		t.Errorf("values %q, %q", c.Entries[0].Value, c.Entries[1].Value)
 	}
 }

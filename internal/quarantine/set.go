@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -27,6 +28,25 @@ type member struct {
 	bad      bool
 	whole    bool
 	identity identity
+
+	position  pg.Position
+	committed int64 // Unix time in nanoseconds; 0: the positions of others are not comparable
+}
+
+// memberOf is the entry's.
+func memberOf(e *Entry) member {
+	m := member{number: e.Number, bad: e.Reason != "", whole: e.Whole, identity: e.identity, position: pg.Position{CommitLSN: e.LSN, Seq: e.Seq}}
+	if e.Committed != nil && e.XID != 0 {
+		m.committed = e.Committed.UnixNano()
+	}
+	return m
+}
+
+// follows tells that the event is certainly before the member in the stream. Positions of
+// snapshots change between two reads, and positions of another server may be lower, but with
+// later times.
+func (m *member) follows(ev *transform.Event) bool {
+	return m.committed != 0 && ev.XID != 0 && ev.Position.Compare(m.position) < 0 && ev.CommitTime.UnixNano() <= m.committed
 }
 
 // NewSet returns an empty set. limit is the most events parked.
@@ -52,8 +72,7 @@ func (s *Set) add(e *Entry) {
 		return
 	}
 	of := s.units[e.unit]
-	of = append(of, member{e.Number, e.Reason != "", e.Whole, e.identity})
-	s.units[e.unit] = of
+	s.units[e.unit] = append(of, memberOf(e))
 	s.live[e.Number] = e.unit
 	s.known[e.identity] = e.Number
 	s.last = max(s.last, e.Number)
@@ -66,18 +85,25 @@ func (s *Set) settle(number uint64) {
 	if !ok {
 		return
 	}
-	of := s.units[unit]
-	i := slices.IndexFunc(of, func(m member) bool { return m.number == number })
+	of, i := s.units[unit], s.index(unit, number)
 	if s.known[of[i].identity] == number {
 		delete(s.known, of[i].identity)
 	}
 	delete(s.live, number)
-	if of = slices.Delete(of, i, i+1); len(of) == 0 {
+	switch {
+	case len(of) == 1:
 		delete(s.units, unit)
-	} else {
-		s.units[unit] = of
+	case i == 0: // always, but for an event that was not found in the topic
+		s.units[unit] = of[1:]
+	default:
+		s.units[unit] = slices.Delete(of, i, i+1)
 	}
 	s.count()
+}
+
+// index is the place of an event among those of the unit.
+func (s *Set) index(unit Unit, number uint64) int {
+	return slices.IndexFunc(s.units[unit], func(m member) bool { return m.number == number })
 }
 
 // End is the event that settles an entry in the topic.
@@ -106,7 +132,9 @@ func (s *Set) Try(now time.Time) *Attempt {
 // Idle tells that nothing is parked: every good event flows.
 func (a *Attempt) Idle() bool { return len(a.set.units) == 0 && len(a.entries) == 0 }
 
-// Holds tells whether the event's unit is parked.
+// Holds tells whether an event of the event's unit, before it in the stream, is parked. After a
+// crash, events come again with at least once: an event from before all parked ones of the unit
+// would come after them if it was parked.
 func (a *Attempt) Holds(ev *transform.Event) bool {
 	if a.Idle() {
 		return false
@@ -115,7 +143,10 @@ func (a *Attempt) Holds(ev *transform.Event) bool {
 	if alone {
 		return false
 	}
-	return len(a.set.units[unit]) > 0 || a.units[unit]
+	if a.units[unit] {
+		return true
+	}
+	return slices.ContainsFunc(a.set.units[unit], func(m member) bool { return !m.follows(ev) })
 }
 
 // Fate is what became of an event to be parked.

@@ -110,6 +110,7 @@ func (p *parking) take(it *Item) error {
 
 // put parks an event, and returns the record to write; nil: the event was parked before.
 func (p *parking) put(ev *transform.Event, bad *transform.BadEvent, whole bool) (*transform.Event, error) {
+	mark := p.attempt.Mark()
 	rec, fate, err := p.attempt.Park(ev, bad, whole)
 	switch {
 	case err != nil:
@@ -117,6 +118,7 @@ func (p *parking) put(ev *transform.Event, bad *transform.BadEvent, whole bool) 
 	case fate == quarantine.Full:
 		return nil, p.d.full(ev, bad)
 	case rec != nil && rec.Size() > p.d.opts.Quarantine.Largest:
+		p.attempt.Back(mark) // the run goes on without it
 		return nil, p.d.unparkable(ev, fmt.Errorf("%d bytes are more than a request to Kafka may have", rec.Size()))
 	case rec != nil:
 		if p.parked == nil {

@@ -112,3 +112,31 @@ func TestAFullQuarantineStops(t *testing.T) {
 		t.Errorf("wrote %q", out.written)
 	}
 }
+
+// taker is a sink that takes everything.
+type taker struct {
+	sink.Sink
+	written int
+}
+
+func (s *taker) Deliver(_ context.Context, events []*transform.Event, _ sink.Reject) error {
+	s.written += len(events)
+	return nil
+}
+
+// An event too large for the quarantine stops the pipeline, also behind good events: it is not
+// taken for parked by the next run.
+func TestAnEventTooLargeToParkStops(t *testing.T) {
+	d, c, parked := parkingIn(10)
+	batch := items(0, "ab")
+	batch[1].Bad = bad
+	batch[1].Event.Record.Value = make([]byte, d.opts.Quarantine.Largest)
+	out := &taker{}
+	done, err := d.Deliver(t.Context(), out, len(batch), func(i int) *Item { return &batch[i] })
+	if done != 1 || failure.ClassOf(err) != failure.Config || !strings.Contains(err.Error(), "cannot be parked") {
+		t.Errorf("%d, %v", done, err)
+	}
+	if len(*parked) != 0 || d.opts.Quarantine.Set().Events() != 0 || out.written != 1 || len(c.published) != 1 {
+		t.Errorf("parked %q, %d in the set, %d written", *parked, d.opts.Quarantine.Set().Events(), out.written)
+	}
+}

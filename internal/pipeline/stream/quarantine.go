@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
@@ -44,6 +45,7 @@ type warden struct {
 
 	mu      sync.Mutex
 	pending []*quarantine.Command
+	taken   map[string]bool // ids of commands that were pending: a topic may be read again
 }
 
 func newWarden(q *Quarantine, queue *queue, log *zap.Logger) *warden {
@@ -52,7 +54,7 @@ func newWarden(q *Quarantine, queue *queue, log *zap.Logger) *warden {
 	}
 	return &warden{
 		Quarantine: q, queue: queue, log: log, loaded: make(chan struct{}),
-		outage: digest.NewOutage(log, "commands to the quarantine are read again"),
+		outage: digest.NewOutage(log, "commands to the quarantine are read again"), taken: make(map[string]bool),
 	}
 }
 
@@ -75,6 +77,9 @@ func (w *warden) load(ctx context.Context) error {
 	}
 	w.Parks.Use(set)
 	w.pending, w.from = pending, from
+	for _, c := range pending {
+		w.taken[c.ID] = true
+	}
 	return nil
 }
 
@@ -121,9 +126,14 @@ func (w *warden) take(c *quarantine.Command) {
 		return
 	}
 	w.mu.Lock()
-	w.pending = append(w.pending, c)
+	again := w.taken[c.ID]
+	if !again {
+		w.taken[c.ID], w.pending = true, append(w.pending, c)
+	}
 	w.mu.Unlock()
-	w.queue.interrupt()
+	if !again {
+		w.queue.interrupt()
+	}
 }
 
 // quarantined counts what is parked; nil: nothing is.
@@ -185,6 +195,9 @@ const readPatience = 30 * time.Second
 
 // command carries out a command, and answers. An error ends the pipeline: it is of a write.
 func (d *deliverer) command(ctx context.Context, c *quarantine.Command) error {
+	if err := d.upTo(ctx); err != nil {
+		return err
+	}
 	round := d.warden.Parks.Set().Begin(c)
 	written, err := d.walk(ctx, round)
 	if written != nil {
@@ -211,6 +224,23 @@ func (d *deliverer) command(ctx context.Context, c *quarantine.Command) error {
 	return d.keep(ctx, []*transform.Event{ev})
 }
 
+// upTo saves a checkpoint behind the parked events, as far as their transactions are dealt with,
+// so that settled events do not come again after a crash. With exactly once, the checkpoint is
+// in the transaction that parked them. A failure that may pass costs a repetition at worst.
+func (d *deliverer) upTo(ctx context.Context) error {
+	if d.transactions != nil {
+		return nil
+	}
+	err := d.checkpointer.advance(ctx)
+	switch {
+	case errors.Is(err, store.ErrSuperseded):
+		return fmt.Errorf("%w: %w", ErrTakenOver, err)
+	case err != nil && failure.ClassOf(err) != failure.Transient:
+		return err
+	}
+	return nil
+}
+
 // walk takes the parked events through the round. written is the error of a write.
 func (d *deliverer) walk(ctx context.Context, round *quarantine.Round) (written, err error) {
 	if round.Over() {
@@ -235,7 +265,10 @@ func (d *deliverer) walk(ctx context.Context, round *quarantine.Round) (written,
 			return written, nil
 		}
 		if err == nil {
-			return d.release(ctx, group), nil
+			if written = d.release(ctx, group); written == nil {
+				round.Missed()
+			}
+			return written, nil
 		}
 		group = &quarantine.Group{Round: round}
 		if failure.ClassOf(err) != failure.Transient || retry.Pause(reading) != nil {
@@ -267,7 +300,7 @@ func (d *deliverer) release(ctx context.Context, g *quarantine.Group) error {
 		err := d.sink.Deliver(ctx, events, func(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
 			left[of[ev]] = true
 			if !errors.Is(bad.Err, sink.ErrHeld) {
-				g.Round.Refused(of[ev], bad, failure.RemedyOf(bad.Err))
+				g.Round.Refused(of[ev], bad)
 				parks.Hold(of[ev].Unit())
 			}
 			return nil
@@ -293,10 +326,10 @@ func (d *deliverer) release(ctx context.Context, g *quarantine.Group) error {
 func (d *deliverer) releaseOnce(ctx context.Context, g *quarantine.Group) error {
 	for len(g.Entries) > 0 {
 		var entries []sink.Entry
-		var of []*quarantine.Entry
+		var of []int
 		for i, ev := range g.Events {
 			if ev != nil {
-				entries, of = append(entries, sink.Entry{Event: ev}), append(of, g.Entries[i])
+				entries, of = append(entries, sink.Entry{Event: ev}), append(of, i)
 			}
 		}
 		for _, e := range g.Entries {
@@ -310,13 +343,14 @@ func (d *deliverer) releaseOnce(ctx context.Context, g *quarantine.Group) error 
 			d.released(g, nil)
 			return nil
 		}
+		bad := make(map[int]*transform.BadEvent)
 		for _, r := range refused {
 			if r.Index >= len(of) {
 				return d.refused(r.Bad)
 			}
-			g.Round.Refused(of[r.Index], r.Bad, failure.RemedyOf(r.Bad.Err))
+			bad[of[r.Index]] = r.Bad
 		}
-		g.Without()
+		g.Refused(bad)
 	}
 	return nil
 }
