@@ -114,13 +114,15 @@ func (w *world) fitting(bytes string) {
 // parkedList is the answer of quarantine list --json.
 type parkedList struct {
 	Events, Keys int
-	Listed       []struct {
-		Number      uint64
-		Key, Reason string
-		Events      int
-		Retry       bool
-	}
-	Waiting []any `json:"waiting_commands"`
+	Listed       []listedKey
+	Waiting      []any `json:"waiting_commands"`
+}
+
+type listedKey struct {
+	Number      uint64
+	Key, Reason string
+	Events      int
+	Retry       bool
 }
 
 // parked is what is in the quarantine.
@@ -242,4 +244,89 @@ func commanded(t *testing.T, w *world) {
 	arrives(`b{"n":5}`, `b{"n":8}`)
 	await.Until(t, "the last bad event, parked after the others were released", func() bool { l := w.parked(); return l.Events == 1 && len(l.Waiting) == 0 })
 	c.stop()
+}
+
+// place writes an event of an order.
+func (w *world) place(key, payload string) {
+	w.t.Helper()
+	w.exec(fmt.Sprintf(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES (gen_random_uuid(), 'order', '%s', 'Placed', '%s')`, key, payload))
+}
+
+// TestE2EQuarantineAfterAKill kills an instance with a parked key before its checkpoint: an
+// event from before the bad one comes again, and must not become the last of the key (failure
+// mode 186).
+func TestE2EQuarantineAfterAKill(t *testing.T) {
+	w := newWorld(t, options{unread: true, config: "errors:\n  on_bad_event: quarantine\ncheckpoint:\n  interval: 1m\n"})
+	text := string(must.Get(os.ReadFile(w.config))(t))
+	must.OK(t, os.WriteFile(w.config, []byte(strings.Replace(text, "event:\n", "event:\n  payload_format: json_expanded\n", 1)), 0o600))
+	reader := w.broker.Client(t, kgo.ConsumeTopics(topicOf("order")))
+	var got []string
+	arrives := func(want string) {
+		t.Helper()
+		await.Until(t, want, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			reader.PollFetches(ctx).EachRecord(func(r *kgo.Record) { got = append(got, string(r.Key)+string(r.Value)) })
+			return slices.Contains(got, want)
+		})
+	}
+	c := w.start()
+	w.place("a", `{"n":1}`)
+	w.place("a", `{bad`)
+	w.place("a", `{"n":3}`)
+	await.Until(t, "parked events", func() bool { return w.parked().Events == 2 })
+	c.kill()
+	c = startConnector(t, w.config)
+	w.place("b", `{"n":4}`)
+	arrives(`b{"n":4}`)
+	l := w.parked()
+	if l.Events != 2 || l.Keys != 1 {
+		t.Fatalf("%+v", l)
+	}
+	must.Contain(t, w.wantExit(0, w.config, "quarantine", "skip", "--all", "--yes"), "published 1 events, left out 1")
+	arrives(`a{"n":3}`)
+	c.kill() // the checkpoint is behind what was settled
+	c = startConnector(t, w.config)
+	w.place("b", `{"n":5}`)
+	arrives(`b{"n":5}`)
+	if l := w.parked(); l.Events != 0 {
+		t.Errorf("%+v", l)
+	}
+	var of []string
+	for _, record := range got {
+		if strings.HasPrefix(record, "a") {
+			of = append(of, record)
+		}
+	}
+	if want := []string{`a{"n":1}`, `a{"n":1}`, `a{"n":3}`}; !slices.Equal(of, want) {
+		t.Errorf("arrived %q, want %q", of, want)
+	}
+	c.stop()
+}
+
+// TestE2EQuarantineRefusedTwice works through a key with a second event that Kafka refuses
+// (failure mode 187).
+func TestE2EQuarantineRefusedTwice(t *testing.T) {
+	for name, o := range map[string]options{"at_least_once": {}, "exactly_once": {exactlyOnce: true}} {
+		t.Run(name, func(t *testing.T) {
+			o.unread = true
+			w := newWorld(t, o.parking(50_000))
+			c := w.start()
+			large := strings.Repeat("x", 60_000)
+			w.place("a", large)
+			w.place("a", large)
+			w.place("b", large)
+			await.Until(t, "parked events", func() bool { return w.parked().Events == 3 })
+			a := fmt.Sprint(w.parked().Listed[0].Number)
+			must.Contain(t, w.wantExit(2, w.config, "quarantine", "skip", "--event", a, "--yes"), "published 0 events, left out 1", "Kafka does not take it")
+			l := w.parked()
+			if l.Events != 2 || l.Keys != 2 {
+				t.Fatalf("%+v", l)
+			}
+			b := l.Listed[slices.IndexFunc(l.Listed, func(k listedKey) bool { return k.Key == "b" })].Number
+			must.Contain(t, w.wantExit(0, w.config, "quarantine", "skip", "--event", fmt.Sprint(b), "--yes"), "published 0 events, left out 1")
+			must.Contain(t, w.wantExit(0, w.config, "quarantine", "release", "--all", "--yes"), "published 0 events, left out 1")
+			c.stop()
+		})
+	}
 }
