@@ -70,7 +70,7 @@ type parked struct {
 	first []*quarantine.Entry // of each key, by number
 }
 
-// openParked reads the topic, with the values of the events that whole chooses.
+// openParked reads the topic, with the values of the events chosen by whole.
 func openParked(ctx context.Context, cfg *config.Config, opts QuarantineOptions, whole func(uint64) bool) (*parked, error) {
 	if cfg.Sink.Kafka == nil {
 		return nil, failure.Configf("set sink.kafka", "the quarantine is in Kafka, and the sink is stdout")

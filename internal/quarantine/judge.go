@@ -17,7 +17,7 @@ type Round struct {
 	command *Command
 	named   map[uint64]bool
 	open    map[Unit]bool // keys with more to do
-	asked   map[Unit]bool // keys that the command is about
+	asked   map[Unit]bool // keys of the command
 	Answer  Answer
 }
 
@@ -119,11 +119,11 @@ func (r *Round) Refused(e *Entry, bad *transform.BadEvent) {
 	r.Answer.Refuse(e.Number, "Kafka does not take it: "+bad.Error(), failure.RemedyOf(bad.Err))
 	delete(r.open, e.unit)
 	if i := r.set.index(e.unit, e.Number); i >= 0 {
-		r.set.units[e.unit][i].bad = true // so that it waits for a command, as bad ones do
+		r.set.units[e.unit][i].bad = true // waits for a command, like other bad events
 	}
 }
 
-// refused tells that the event, or Kafka's answer to a command about it, is bad.
+// refused reports whether the event is bad, by the log or by Kafka's answer to a command.
 func (s *Set) refused(e *Entry) bool {
 	i := s.index(e.unit, e.Number)
 	return i >= 0 && s.units[e.unit][i].bad
@@ -183,8 +183,8 @@ func (g *Group) Add(e *Entry) {
 // Full tells that the group should be written.
 func (g *Group) Full() bool { return g.bytes >= GroupBytes || len(g.Entries) >= groupEvents }
 
-// Refused ends the round for the keys of events that Kafka does not take, by their places in
-// the group. Events of a key before a refused event stay in the group.
+// Refused ends the round for the keys of events refused by Kafka, by their places in the
+// group. Events of a key before a refused event stay in the group.
 func (g *Group) Refused(bad map[int]*transform.BadEvent) {
 	kept := &Group{Round: g.Round}
 	closed := make(map[Unit]bool)

@@ -120,8 +120,8 @@ func (l *Log) read(ctx context.Context, log *kafkalog.Partition, from int64) (re
 // None has Read keep no value.
 func None(uint64) bool { return false }
 
-// Read reads the topic. Only the events that whole chooses keep value and headers: all values
-// together may be more than the memory.
+// Read reads the topic. Only events chosen by whole keep value and headers: all values
+// together may exceed the memory.
 func (l *Log) Read(ctx context.Context, whole func(number uint64) bool) (*Contents, error) {
 	f := newFold(whole)
 	end, exists, err := l.Walk(ctx, func(rec *kgo.Record) (bool, error) {

@@ -371,7 +371,7 @@ func TestAnEditedEvent(t *testing.T) {
 }
 
 // After a crash with at least once, an event from before the parked ones of its key comes again.
-// Parked behind them, it would be the last of the key.
+// Parked behind them, the event would be the last of the key.
 func TestAnEventFromBeforeTheParkedOnesIsNotHeld(t *testing.T) {
 	at := func(seq, xid int, committed time.Time) *transform.Event {
 		ev := event("k", seq)
@@ -449,8 +449,8 @@ func TestACommandIsAboutItsOwnKeys(t *testing.T) {
 	}
 }
 
-// Kafka refuses an event behind the one that a command names: what is before it goes, otherwise
-// no command could ever settle the key.
+// Kafka refuses an event behind the event of a command: the events before go, otherwise no
+// command could ever settle the key.
 func TestEventsBeforeARefusedOneGo(t *testing.T) {
 	s := NewSet("q", 10)
 	a := s.Try(now)

@@ -42,7 +42,7 @@ func memberOf(e *Entry) member {
 	return m
 }
 
-// follows tells that the event is certainly before the member in the stream. Positions of
+// follows reports whether the event is certainly before the member in the stream. Positions of
 // snapshots change between two reads, and positions of another server may be lower, but with
 // later times.
 func (m *member) follows(ev *transform.Event) bool {
@@ -93,7 +93,7 @@ func (s *Set) settle(number uint64) {
 	switch {
 	case len(of) == 1:
 		delete(s.units, unit)
-	case i == 0: // always, but for an event that was not found in the topic
+	case i == 0: // always, but for an event without a record in the topic
 		s.units[unit] = of[1:]
 	default:
 		s.units[unit] = slices.Delete(of, i, i+1)
@@ -133,8 +133,8 @@ func (s *Set) Try(now time.Time) *Attempt {
 func (a *Attempt) Idle() bool { return len(a.set.units) == 0 && len(a.entries) == 0 }
 
 // Holds tells whether an event of the event's unit, before it in the stream, is parked. After a
-// crash, events come again with at least once: an event from before all parked ones of the unit
-// would come after them if it was parked.
+// crash, events come again with at least once: an event from before all parked ones of the unit,
+// once parked, would come after them.
 func (a *Attempt) Holds(ev *transform.Event) bool {
 	if a.Idle() {
 		return false

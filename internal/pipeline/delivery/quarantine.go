@@ -118,7 +118,7 @@ func (p *parking) put(ev *transform.Event, bad *transform.BadEvent, whole bool) 
 	case fate == quarantine.Full:
 		return nil, p.d.full(ev, bad)
 	case rec != nil && rec.Size() > p.d.opts.Quarantine.Largest:
-		p.attempt.Back(mark) // the run goes on without it
+		p.attempt.Back(mark) // the run goes on without the event
 		return nil, p.d.unparkable(ev, fmt.Errorf("%d bytes are more than a request to Kafka may have", rec.Size()))
 	case rec != nil:
 		if p.parked == nil {

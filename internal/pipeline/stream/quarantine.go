@@ -32,7 +32,7 @@ type Quarantine struct {
 	Limit int
 }
 
-// warden loads what is parked, and has the commands of operators carried out by the
+// warden loads the parked events, and has the commands of operators carried out by the
 // deliverer. follow is its goroutine.
 type warden struct {
 	*Quarantine
@@ -45,7 +45,7 @@ type warden struct {
 
 	mu      sync.Mutex
 	pending []*quarantine.Command
-	taken   map[string]bool // ids of commands that were pending: a topic may be read again
+	taken   map[string]bool // ids of commands once pending: a topic may be read again
 }
 
 func newWarden(q *Quarantine, queue *queue, log *zap.Logger) *warden {
@@ -58,7 +58,7 @@ func newWarden(q *Quarantine, queue *queue, log *zap.Logger) *warden {
 	}
 }
 
-// load finds what is parked. This instance alone writes to Kafka by now, and has delivered
+// load finds the parked events. This instance alone writes to Kafka by now, and has delivered
 // nothing. Later sessions of the pipeline find everything known.
 func (w *warden) load(ctx context.Context) error {
 	if w == nil || w.Parks.Set() != nil {
@@ -225,8 +225,8 @@ func (d *deliverer) command(ctx context.Context, c *quarantine.Command) error {
 }
 
 // upTo saves a checkpoint behind the parked events, as far as their transactions are dealt with,
-// so that settled events do not come again after a crash. With exactly once, the checkpoint is
-// in the transaction that parked them. A failure that may pass costs a repetition at worst.
+// and settled events do not come again after a crash. With exactly once, parked events share
+// the transaction of their checkpoint. A transient failure costs a repetition at worst.
 func (d *deliverer) upTo(ctx context.Context) error {
 	if d.transactions != nil {
 		return nil
@@ -355,7 +355,7 @@ func (d *deliverer) releaseOnce(ctx context.Context, g *quarantine.Group) error 
 	return nil
 }
 
-// released counts what is settled, but for the entries left.
+// released counts settled events, but for the entries left.
 func (d *deliverer) released(g *quarantine.Group, left map[*quarantine.Entry]bool) {
 	var events []*transform.Event
 	for i, e := range g.Entries {
