@@ -27,8 +27,15 @@ type LaterRows struct {
 	// zero without any.
 	Untimed bool
 	First   time.Time
-	// Before are the places of the last rows of earlier transactions.
-	Before []Place
+	// Before are the last rows of earlier transactions, the last first.
+	Before []EarlierRow
+}
+
+// EarlierRow is a row of a transaction before those of LaterRows.
+type EarlierRow struct {
+	Place
+	XID uint64    // of the transaction
+	At  time.Time // zero: the row has no time
 }
 
 // ReadLaterRows reads which rows of a table are of transactions from xid on.
@@ -56,17 +63,21 @@ func ReadLaterRows(ctx context.Context, conn *pgx.Conn, snapshot string, xid uin
 		if first != nil {
 			rows.First = time.UnixMicro(*first)
 		}
-		found, err := tx.Query(ctx, fmt.Sprintf("SELECT tableoid, (ctid::text::point)[0]::int8, (ctid::text::point)[1]::int4%sNOT (%s) ORDER BY %s LIMIT %d",
-			from, rows.Where, age, most))
+		found, err := tx.Query(ctx, fmt.Sprintf("SELECT tableoid, (ctid::text::point)[0]::int8, (ctid::text::point)[1]::int4, %s, %s%sNOT (%s) ORDER BY 4 LIMIT %d",
+			age, micros, from, rows.Where, most))
 		if err != nil {
 			return err
 		}
-		rows.Before, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (p Place, err error) {
-			var block int64
+		rows.Before, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (r EarlierRow, err error) {
+			var block, ago int64
 			var offset int32
-			err = row.Scan(&p.Table, &block, &offset)
-			p.Block, p.Offset = uint32(block), uint16(offset)
-			return p, err
+			var at *int64
+			err = row.Scan(&r.Table, &block, &offset, &ago, &at)
+			r.Block, r.Offset, r.XID = uint32(block), uint16(offset), uint64(int64(next)-ago)
+			if at != nil {
+				r.At = time.UnixMicro(*at)
+			}
+			return r, err
 		})
 		return err
 	})

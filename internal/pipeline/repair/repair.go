@@ -120,7 +120,7 @@ func (r *Repairer) tables(ctx context.Context, conn *pgx.Conn) (tables []*audit.
 
 // Repair implements stream.Repairer.
 func (r *Repairer) Repair(ctx context.Context, conn *pgx.Conn, of stream.Lacking, publish func(context.Context, []delivery.Item) error, observe func(func() stream.RepairStatus)) (stream.RepairStatus, error) {
-	c := &comparison{Repairer: r, of: of, evidence: make(map[audit.Place]bool)}
+	c := &comparison{Repairer: r, of: of, evidence: make(map[audit.Place]uint64)}
 	c.rows = audit.Rows{Conn: conn, Snapshot: of.Snapshot, Router: r.router, DeadLetters: r.opts.DeadLetters, Group: audit.MostGroup}
 	observe(c.status)
 	defer observe(nil)
@@ -138,11 +138,14 @@ type comparison struct {
 	topics atomic.Pointer[audit.Topics]
 
 	missing, published atomic.Int64
-	// evidence are rows from before of.Before, published as far as known. proofs count
-	// the rows with an id, absent the proofs without a record, and forgotten the absent
-	// with a record perhaps taken by retention.
-	evidence                  map[audit.Place]bool
+	// evidence are rows from before of.Before with their transactions, published as far
+	// as known. proofs count the rows with an id, absent the proofs without a record, and
+	// forgotten the absent with a record perhaps taken by retention.
+	evidence                  map[audit.Place]uint64
 	proofs, absent, forgotten int64
+	// last is the proof of the last transaction; lastAbsent: it never had a record.
+	last       audit.Place
+	lastAbsent bool
 }
 
 // status is the progress, for any goroutine.
@@ -250,8 +253,11 @@ func (c *comparison) compare(ctx context.Context, client *kgo.Client) error {
 
 // row adds a row to the comparison.
 func (c *comparison) row(row *audit.Row) error {
-	if c.evidence[row.Entry.Place] && row.Topic != "" && row.Event.ID != nil {
+	if xid := c.evidence[row.Entry.Place]; xid != 0 && row.Topic != "" && row.Event.ID != nil {
 		c.proofs++
+		if xid > c.evidence[c.last] {
+			c.last = row.Entry.Place
+		}
 	}
 	return c.rows.Add(row)
 }
@@ -271,10 +277,12 @@ func (c *comparison) judge() error {
 	topics := c.rows.Topics
 	counts, err := c.rows.Audit.Compare(func(e *audit.Entry) bool {
 		known := topics.Known(e)
-		if c.evidence[e.Place] {
+		if c.evidence[e.Place] != 0 {
 			c.absent++
 			if !known {
 				c.forgotten++
+			} else if e.Place == c.last {
+				c.lastAbsent = true
 			}
 			return false
 		}
@@ -300,8 +308,10 @@ func (c *comparison) judge() error {
 // keeps returns an error unless published rows stay in the tables: otherwise deleted
 // rows may be missing, too.
 func (c *comparison) keeps(counts audit.Counts) error {
-	switch {
-	case counts.Found > c.proofs-c.absent: // others are there, too
+	switch found := c.proofs - c.absent; {
+	case c.of.Known && c.lastAbsent && found > 0 && c.opts.OnBadEvent != transform.BadEventSkip:
+		return unknowable("the last row that was published before has no record, and rows before it have: the server's log is not the one that was read")
+	case counts.Found > found: // others are there, too
 		return nil
 	case c.proofs > c.absent-c.forgotten: // one was published, or may have been
 		return nil

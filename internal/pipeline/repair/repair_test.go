@@ -213,12 +213,32 @@ func TestWithoutKnowledgeNothingIsPublished(t *testing.T) {
 			f.write(1, 2)
 			return stream.Lacking{Before: f.horizon(), Known: true}
 		}, "is not the one that was read"},
+		"a backup was put back, and wrote past the position read": {nil, func(f *fixture) stream.Lacking {
+			f.write(1)
+			f.send(1)
+			f.write(2) // with the id of a transaction that was read
+			before := f.horizon()
+			f.write(3)
+			return stream.Lacking{Before: before, Known: true}
+		}, "is not the one that was read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, c.settings)
 			f.refuses(c.prepare(f), c.because)
 		})
 	}
+}
+
+// The record of the last published row is read, however long ago that is.
+func TestAQuietOutboxIsRepaired(t *testing.T) {
+	f := newFixture(t, nil)
+	f.write(1, 2)
+	f.send(1, 2)
+	f.exec(`UPDATE outbox SET created_at = now() - interval '9 days' WHERE n = 1`, `UPDATE outbox SET created_at = now() - interval '2 days' WHERE n = 2`)
+	before := f.horizon()
+	f.write(3)
+	f.exec(`UPDATE outbox SET created_at = now() + interval '2 hours' WHERE n = 3`)
+	f.wants(stream.Lacking{Before: before, Known: true}, "3")
 }
 
 // The connector's own retention deletes published rows only.

@@ -41,6 +41,7 @@ type acquired struct {
 	predecessors []catalog.Reader
 	snapshot     *catalog.HeldSnapshot // of a new slot, if to be published; to be released
 	unbound      error                 // why events of the present tables would be bad; see bind
+	horizon      uint64                // of a view from before the slot was made; 0: it was there
 	gap          *checkpoint.Gap       // to be repaired; the slot was made anew
 }
 
@@ -161,6 +162,7 @@ func (s *source) tryAcquire(ctx context.Context, sql *pgx.Conn) (h acquired, err
 	} else {
 		s.reportCopied(h.found, durable)
 		h.cp = s.checkpoint(seen, durable).Succeeding(h.found)
+		h.cp.Horizon = max(h.cp.Horizon, h.horizon)
 		err = s.recallCut(&h)
 	}
 	if err != nil {
@@ -227,7 +229,7 @@ func (s *source) find(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, h
 	case seen.Exists:
 		return seen, s.withoutCheckpoint(ctx, sql, seen)
 	}
-	if h.snapshot, err = s.create(ctx, sql, repl); err != nil {
+	if err := s.create(ctx, sql, repl, h); err != nil {
 		return seen, err
 	}
 	seen, _, err = s.inspect(ctx, sql)

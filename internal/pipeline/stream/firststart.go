@@ -78,33 +78,35 @@ func (s *source) unread(ctx context.Context, sql *pgx.Conn, seen checkpoint.Serv
 }
 
 // create makes first the publication, then the slot, for a first start: a slot's
-// position must not lie before its publication. It returns the snapshot at the
+// position must not lie before its publication. It holds the snapshot at the
 // slot's position if configured. For a snapshot or exactly-once delivery, the
 // store notes first, before the slot exists, that nobody has read the slot.
-func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn) (*catalog.HeldSnapshot, error) {
+func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, h *acquired) error {
 	opts := s.opts
 	if !opts.Create {
 		remedy := "run `cdc-outbox setup`, or set source.create: true"
 		if opts.Snapshot {
 			remedy = catalog.SnapshotWithSlot
 		}
-		return nil, failure.Configf(remedy, "slot %s does not exist, and source.create is false", opts.Slot)
+		return failure.Configf(remedy, "slot %s does not exist, and source.create is false", opts.Slot)
 	}
 	server, err := catalog.ReadServer(ctx, sql)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.ensurePublication(ctx, sql); err != nil {
-		return nil, yieldTo(err)
+		return yieldTo(err)
 	}
-	if _, _, err := s.inspect(ctx, sql); err != nil {
-		return nil, err
+	_, view, err := s.inspect(ctx, sql)
+	if err != nil {
+		return err
 	}
+	h.horizon = view.Horizon
 	snapshot := opts.Snapshot
 	if snapshot || s.transactions != nil {
 		begun := checkpoint.Beginning(server, opts.Slot)
 		if err := s.checkpointer.note(ctx, begun); err != nil {
-			return nil, err
+			return err
 		}
 		s.begun = &begun
 	}
@@ -113,13 +115,14 @@ func (s *source) create(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn)
 		catalog.SlotOptions{ExportSnapshot: snapshot, Failover: true})
 	created()
 	if err != nil {
-		return nil, yieldTo(err)
+		return yieldTo(err)
 	}
 	s.log.Info("created slot", zap.String("slot", opts.Slot), zap.Stringer("start", start))
 	if !snapshot {
-		return nil, nil
+		return nil
 	}
-	return catalog.HoldSnapshot(ctx, opts.URL, name)
+	h.snapshot, err = catalog.HoldSnapshot(ctx, opts.URL, name)
+	return err
 }
 
 // yieldTo turns the error of a creation, lost to a faster instance, into that of a

@@ -151,6 +151,10 @@ func (s *source) createAnew(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 	if err != nil {
 		return err
 	}
+	_, before, err := s.inspect(ctx, sql)
+	if err != nil {
+		return err
+	}
 	created := s.waitForCreation(ctx, repl)
 	start, name, err := catalog.CreateSlot(ctx, repl, s.opts.Slot, server.Version, catalog.SlotOptions{ExportSnapshot: true, Failover: true})
 	created()
@@ -175,7 +179,7 @@ func (s *source) createAnew(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 	identify(&now, id)
 	*seen = now
 	h.cp = s.checkpoint(now, start)
-	h.cp.Epoch, h.cp.Snapshot = h.found.Epoch+1, false
+	h.cp.Epoch, h.cp.Snapshot, h.cp.Horizon = h.found.Epoch+1, false, before.Horizon
 	return nil
 }
 

@@ -132,6 +132,30 @@ func TestALossOfLogIsRepaired(t *testing.T) {
 	}
 }
 
+// Rows from before the first start were never to be published, nor are they by a repair
+// right after it, or right after another: already the first checkpoint of a slot knows
+// the transactions before.
+func TestTheFirstCheckpointOfASlotKnowsTheTransactionsBefore(t *testing.T) {
+	d := outbox(t)
+	r := &fakeRepairer{d: d}
+	i := d.repairing(r).streams()
+	wants := func() {
+		t.Helper()
+		if cp, _, err := d.store.Load(t.Context()); err != nil || cp.Horizon == 0 {
+			t.Errorf("the horizon is %d, error %v", cp.Horizon, err)
+		}
+	}
+	wants()
+	d.publish(1, 1)
+	i.stop()
+	d.dropSlot()
+	d.insert(1, 1)
+	i = d.repairing(r).streams()
+	d.wantsOnce()
+	wants()
+	i.stop()
+}
+
 // A slot with log is not dropped before it is known that the repair can do without.
 func TestASlotWithLogIsKeptIfNoRepairCanMendTheLoss(t *testing.T) {
 	d, r := lossy(t)
