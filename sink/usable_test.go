@@ -3,6 +3,7 @@ package sink
 import (
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -52,4 +53,19 @@ func TestUsableAsksWithoutAClaim(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the owner commits one transaction after another, brokers may answer each question
+// with CONCURRENT_TRANSACTIONS. The spare could claim the id all the same.
+func TestUsableWhileTheOwnerCommits(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, marks))
+	c.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+		resp.ErrorCode = kerr.ConcurrentTransactions.Code
+		return resp, nil, true
+	})
+	spare := must.Get(NewTransactions(c.config(), "tx"))(t)
+	defer spare.Close()
+	must.OK(t, spare.Usable(t.Context()))
 }

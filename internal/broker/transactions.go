@@ -30,6 +30,7 @@ const nobody = math.MaxInt64
 // Claimable returns the reason against writes with the transactional id, or nil. Coordinated
 // requires the right to Describe only. So Claimable asks for the abort of a transaction of an
 // unknown producer: brokers look at the right to Write first, and then at the producer.
+// While the owner's transaction ends, they look no further, and the right is there.
 func Claimable(ctx context.Context, of kmsg.Requestor, id string) error {
 	req := kmsg.NewPtrEndTxnRequest()
 	req.TransactionalID, req.ProducerID = id, nobody
@@ -37,7 +38,7 @@ func Claimable(ctx context.Context, of kmsg.Requestor, id string) error {
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
-	if errors.Is(err, kerr.InvalidProducerIDMapping) {
+	if errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.ConcurrentTransactions) {
 		return nil
 	}
 	return err
