@@ -16,10 +16,11 @@ const longestPage = 1500
 // reference pages are tables to look things up in.
 var reference = []string{"configuration.md", "errors.md", "failure-modes.md", "metrics.md", "records.md", "glossary.md", "tables.md", "consumers.md"}
 
-// The bounds of all pages together. They may only shrink; the goals are 32,000
-// words, 50 pronouns in 1,000 words, and 15 sentences in 1,000 that begin so.
+// The bounds of all pages together. A new verb or option brings its words; else the
+// bounds only shrink. The goals are 32,000 words, 50 pronouns in 1,000 words, and 15
+// sentences in 1,000 that begin so.
 const (
-	words     = 41_000
+	words     = 40_500
 	pronouns  = 35.0
 	beginning = 6.5
 )
