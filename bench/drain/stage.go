@@ -45,11 +45,7 @@ func newStage(ctx context.Context, o options) (s *stage, err error) {
 	if s.connector, err = rig.NewConnector(ctx, o.binary); err != nil {
 		return nil, err
 	}
-	start := rig.StartFake
-	if o.kafka {
-		start = func(ctx context.Context) (*rig.Broker, error) { return rig.StartKafka(ctx, 1) }
-	}
-	if s.broker, err = start(ctx); err != nil {
+	if s.broker, err = rig.StartBroker(ctx, o.kafka); err != nil {
 		s.connector.Remove()
 		return nil, err
 	}

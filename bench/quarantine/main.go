@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
@@ -76,12 +77,7 @@ func run(ctx context.Context, o options) (err error) {
 	if s.db, err = rig.StartDatabase(ctx, map[string]string{"wal_level": "logical", "max_replication_slots": "50", "max_wal_senders": "50"}); err != nil {
 		return err
 	}
-	if o.kafka {
-		s.broker, err = rig.StartKafka(ctx, 1)
-	} else {
-		s.broker, err = rig.StartFake(ctx)
-	}
-	if err != nil {
+	if s.broker, err = rig.StartBroker(ctx, o.kafka); err != nil {
 		return err
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -108,11 +104,6 @@ func run(ctx context.Context, o options) (err error) {
 		fmt.Printf("round %d: backlog %.0f and %.0f events/s, ratio %.2f; p99 of good keys %.2f and %.2f ms, ratio %.2f\n",
 			n+1, rate[0], rate[1], rate[1]/rate[0], p99[0], p99[1], p99[1]/p99[0])
 	}
-	fmt.Printf("median of %d, with bad events to without: throughput %.2f, p99 of good keys %.2f\n", o.rounds, median(throughput), median(late))
+	fmt.Printf("median of %d, with bad events to without: throughput %.2f, p99 of good keys %.2f\n", o.rounds, figures.Median(throughput), figures.Median(late))
 	return nil
-}
-
-func median(of []float64) float64 {
-	slices.Sort(of)
-	return of[len(of)/2]
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
@@ -124,7 +125,7 @@ func (s *stage) steady(ctx context.Context, every int) (p99 float64, err error) 
 		return 0, fmt.Errorf("only %d events arrived", len(times))
 	}
 	slices.Sort(times)
-	return times[len(times)*99/100], s.db.DropSlot(slot)
+	return figures.Percentile(times, 99), s.db.DropSlot(slot)
 }
 
 // write commits transactions at the rate.

@@ -71,12 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 	if s.db, err = rig.StartDatabase(ctx, map[string]string{"wal_level": "logical"}); err != nil {
 		return err
 	}
-	if o.kafka {
-		s.broker, err = rig.StartKafka(ctx, 1)
-	} else {
-		s.broker, err = rig.StartFake(ctx)
-	}
-	if err != nil {
+	if s.broker, err = rig.StartBroker(ctx, o.kafka); err != nil {
 		return err
 	}
 	if err := s.fill(ctx); err != nil {

@@ -45,6 +45,14 @@ type Broker struct {
 // fakeRole makes of a benchmark's program a broker.
 const fakeRole = "rig-broker"
 
+// StartBroker starts a broker of Apache Kafka, or kfake.
+func StartBroker(ctx context.Context, kafka bool) (*Broker, error) {
+	if kafka {
+		return StartKafka(ctx, 1)
+	}
+	return StartFake(ctx)
+}
+
 // StartFake starts kfake, cheap enough to show the connector's own limit. The
 // program's main must be Main.
 func StartFake(ctx context.Context) (*Broker, error) {
