@@ -26,7 +26,7 @@ func quarantineListVerb() verb {
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareQuarantine(flags)
 			o.limit = flags.Uint("limit", 20, "list at most `N` keys")
-			return quarantineOf(o, admin.ListQuarantine)
+			return reported(o.adminFlags, o.options, admin.ListQuarantine)
 		},
 	}
 }
@@ -40,7 +40,7 @@ func quarantineShowVerb() verb {
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareQuarantine(flags)
 			flags.Var(&o.numbers, "event", "the `NUMBER` of the event")
-			show := quarantineOf(o, admin.ShowParked)
+			show := reported(o.adminFlags, o.options, admin.ShowParked)
 			return func(ctx context.Context, p *program) error {
 				if len(o.numbers) != 1 {
 					return failure.Configf("take it from `cdc-outbox quarantine list`", "quarantine show needs one --event")
@@ -199,26 +199,7 @@ func (o *quarantineFlags) options(p *program) (admin.QuarantineOptions, error) {
 
 // commandOf is the action of a command.
 func commandOf(o *quarantineFlags, c quarantine.Command, yes *bool) action {
-	return quarantineOf(o, func(ctx context.Context, cfg *config.Config, opts admin.QuarantineOptions) (*admin.QuarantineCommand, error) {
+	return reported(o.adminFlags, o.options, func(ctx context.Context, cfg *config.Config, opts admin.QuarantineOptions) (*admin.QuarantineCommand, error) {
 		return admin.CommandQuarantine(ctx, cfg, opts, c, *yes)
 	})
-}
-
-// quarantineOf is the action of a verb about the quarantine of a pipeline.
-func quarantineOf[R interface {
-	comparable
-	report
-}](o *quarantineFlags, look func(context.Context, *config.Config, admin.QuarantineOptions) (R, error)) action {
-	return func(ctx context.Context, p *program) error {
-		opts, err := o.options(p)
-		if err != nil {
-			return err
-		}
-		cfg, err := o.loadOne(p)
-		if err != nil {
-			return err
-		}
-		r, err := look(ctx, cfg, opts)
-		return decided(p, *o.asJSON, r, err)
-	}
 }

@@ -80,22 +80,39 @@ func prepareReplay(flags *flag.FlagSet) action {
 // replayFlags are the flags of replay.
 type replayFlags struct {
 	*auditFlags
-	keys                texts
-	offsets             offsets
-	fromLSN, toLSN      position
-	name, to, fromTopic *string
-	rate                *uint
-	publish             *bool
+	*onceMoreFlags
+	keys            texts
+	offsets         offsets
+	fromLSN, toLSN  position
+	name, fromTopic *string
+}
+
+// onceMoreFlags are the flags of verbs that publish rows once more.
+type onceMoreFlags struct {
+	to      *string
+	rate    *uint
+	publish *bool
+}
+
+func declareOnceMore(flags *flag.FlagSet) *onceMoreFlags {
+	return &onceMoreFlags{
+		to:      flags.String("to", "", "publish all to this `TOPIC`; otherwise each to its own"),
+		rate:    flags.Uint("rate", 0, "publish at most `N` events a second; 0 means no limit"),
+		publish: flags.Bool("publish", false, "publish the events; otherwise only list them"),
+	}
+}
+
+// named are the flags' for a replay with the name.
+func (o *onceMoreFlags) named(name string) admin.ReplayOptions {
+	return admin.ReplayOptions{Name: name, To: *o.to, Rate: int(min(*o.rate, math.MaxInt32)), Publish: *o.publish}
 }
 
 func declareReplay(flags *flag.FlagSet) *replayFlags {
 	o := &replayFlags{
-		auditFlags: declareAudit(flags, "only rows that are routed to this `TOPIC`; repeatable"),
-		name:       flags.String("name", "", "the `NAME` of the replay, the value of cdc-replay"),
-		to:         flags.String("to", "", "publish all to this `TOPIC`; otherwise each to its own"),
-		fromTopic:  flags.String("from-topic", "", "take the records of this `TOPIC`, not the rows of the table"),
-		rate:       flags.Uint("rate", 0, "publish at most `N` events a second; 0 means no limit"),
-		publish:    flags.Bool("publish", false, "publish the events; otherwise only list them"),
+		auditFlags:    declareAudit(flags, "only rows that are routed to this `TOPIC`; repeatable"),
+		onceMoreFlags: declareOnceMore(flags),
+		name:          flags.String("name", "", "the `NAME` of the replay, the value of cdc-replay"),
+		fromTopic:     flags.String("from-topic", "", "take the records of this `TOPIC`, not the rows of the table"),
 	}
 	flags.Var(&o.keys, "key", "only events with this `KEY`; repeatable")
 	flags.Var(&o.fromLSN, "from-lsn", "with --from-topic: only transactions from this commit `LSN` on, as in cdc-lsn")
@@ -113,7 +130,7 @@ func (o *replayFlags) ofTable(p *program) (opts admin.ReplayOptions, err error) 
 	case o.since.IsZero() && o.until.IsZero() && len(o.ids)+len(o.keys)+len(o.topics) == 0 && o.xids.XIDs == (admin.XIDs{}):
 		return opts, failure.Configf("for all rows until now: --until 0s", "replay needs --since, --until, --id, --key, --topic or --xid")
 	}
-	opts = admin.ReplayOptions{Name: *o.name, To: *o.to, Rate: int(min(*o.rate, math.MaxInt32)), Publish: *o.publish}
+	opts = o.named(*o.name)
 	opts.AuditOptions, err = o.options(p)
 	opts.Keys = o.keys
 	return opts, err

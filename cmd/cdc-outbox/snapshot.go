@@ -2,7 +2,6 @@ package main
 
 import (
 	"flag"
-	"math"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
@@ -30,20 +29,17 @@ func snapshotVerb() verb {
 // snapshotFlags are the flags of snapshot.
 type snapshotFlags struct {
 	*auditFlags
-	where, name, to *string
-	tables          texts
-	rate            *uint
-	publish         *bool
+	*onceMoreFlags
+	where, name *string
+	tables      texts
 }
 
 func declareSnapshot(flags *flag.FlagSet) *snapshotFlags {
 	o := &snapshotFlags{
-		auditFlags: declareAudit(flags, "only rows that are routed to this `TOPIC`; repeatable"),
-		where:      flags.String("where", "", "only rows that fulfil this `CONDITION`, in SQL; true means all"),
-		name:       flags.String("name", "", "the `NAME`, the value of cdc-replay; the default is snapshot and the time"),
-		to:         flags.String("to", "", "publish all to this `TOPIC`; otherwise each to its own"),
-		rate:       flags.Uint("rate", 0, "publish at most `N` events a second; 0 means no limit"),
-		publish:    flags.Bool("publish", false, "publish the events; otherwise only list them"),
+		auditFlags:    declareAudit(flags, "only rows that are routed to this `TOPIC`; repeatable"),
+		onceMoreFlags: declareOnceMore(flags),
+		where:         flags.String("where", "", "only rows that fulfil this `CONDITION`, in SQL; true means all"),
+		name:          flags.String("name", "", "the `NAME`, the value of cdc-replay; the default is snapshot and the time"),
 	}
 	flags.Var(&o.tables, "table", "only rows of this `TABLE`, of those in source.tables; repeatable")
 	return o
@@ -54,7 +50,7 @@ func (o *snapshotFlags) replay(p *program) (opts admin.ReplayOptions, err error)
 	if *o.where == "" {
 		return opts, failure.Configf("for all rows: --where true", "snapshot needs --where")
 	}
-	opts = admin.ReplayOptions{Name: *o.name, To: *o.to, Rate: int(min(*o.rate, math.MaxInt32)), Publish: *o.publish}
+	opts = o.named(*o.name)
 	if opts.Name == "" {
 		opts.Name = "snapshot " + time.Now().UTC().Format(time.RFC3339)
 	}
