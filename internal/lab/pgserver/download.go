@@ -37,14 +37,20 @@ const downloadAttempts = 3
 
 var retryWaits = backoff.Range{First: 5 * time.Second, Longest: 20 * time.Second}
 
+// downloadOf returns the release of a major version, and the cache's directory.
+func downloadOf(version int) (release embeddedpostgres.PostgresVersion, cache string, err error) {
+	release, ok := releases[version]
+	if !ok {
+		return "", "", fmt.Errorf("no download of PostgreSQL %d, only of %d to %d", version, MinVersion, MaxVersion)
+	}
+	cache, err = cachedir.Path()
+	return release, cache, err
+}
+
 // download fetches and unpacks the binaries of a major version, unless they are
 // in the cache. The caller holds the cache's lock.
 func download(ctx context.Context, version int, progress io.Writer) (string, error) {
-	release, ok := releases[version]
-	if !ok {
-		return "", fmt.Errorf("no download of PostgreSQL %d, only of %d to %d", version, MinVersion, MaxVersion)
-	}
-	cache, err := cachedir.Path()
+	release, cache, err := downloadOf(version)
 	if err != nil {
 		return "", err
 	}
