@@ -315,31 +315,12 @@ func (a *auditor) row(row *audit.Row) error {
 	return a.rows.Add(row)
 }
 
-// tellEvery is the time between two lines about the progress.
-const tellEvery = 10 * time.Second
-
-// tell writes lines about the progress until stop is called, which waits for its
-// goroutine.
+// tell writes lines about the progress until stop is called.
 func (a *auditor) tell() (stop func()) {
 	began := time.Now()
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticks := time.NewTicker(tellEvery)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-ticks.C:
-				records, ahead := a.topics.Progress()
-				a.note(fmt.Sprintf("%s: read %d rows and %d records; %d records of the topics are ahead",
-					time.Since(began).Round(time.Second), a.rows.Count(), records, ahead))
-			}
-		}
-	}()
-	return func() {
-		close(end)
-		<-ended
-	}
+	return audit.Telling(func() {
+		records, ahead := a.topics.Progress()
+		a.note(fmt.Sprintf("%s: read %d rows and %d records; %d records of the topics are ahead",
+			time.Since(began).Round(time.Second), a.rows.Count(), records, ahead))
+	})
 }

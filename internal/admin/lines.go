@@ -31,6 +31,18 @@ func (l *lines) remedy(remedy string) {
 	}
 }
 
+// server prints a server's version.
+func (l *lines) server(version int) {
+	l.line("server", "PostgreSQL %d.%d", version/10000, version%10000)
+}
+
+// next prints steps that are still to be taken, in order.
+func (l *lines) next(steps []string) {
+	for i, step := range steps {
+		l.line("next", "%d. %s", i+1, step)
+	}
+}
+
 // to writes all at once.
 func (l *lines) to(w io.Writer) error {
 	_, err := io.WriteString(w, l.String())

@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -160,216 +157,6 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 	return r.report, r.report.err()
 }
 
-// reading says how topics are read.
-func (r *topicReplay) reading() audit.ReadOptions {
-	return audit.ReadOptions{
-		Patience: r.opts.Timeout, Note: r.note, Counts: (&replayed{name: r.opts.Name}).made,
-		Allow: func(topic string) string {
-			return r.cluster.cfg.Tools().Allow("Read --operation DescribeConfigs", topic)
-		},
-	}
-}
-
-// choose finds the records, and those that an earlier replay of the name has
-// published.
-func (r *topicReplay) choose(ctx context.Context) (err error) {
-	if r.logs, err = audit.Open(ctx, r.cluster.client, r.opts.From, r.reading()); err != nil {
-		return err
-	}
-	if len(r.logs) == 0 {
-		return failure.Configf("correct --from-topic", "topic %q does not exist", r.opts.From)
-	}
-	if err := within(r.opts.From, r.logs, r.opts.Offsets); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	made := audit.NewTopics(ctx, r.cluster.client, r.ids, r.reading(), letterTopics(r.cfg)...)
-	if r.to, err = made.Index(r.opts.To); err != nil {
-		return err
-	}
-	readErr := r.read(made.Context())
-	ended := made.Context().Err() != nil // by the error of the other topic, the cause of readErr
-	if readErr != nil {
-		cancel()
-	}
-	if err := made.Wait(); err != nil && (readErr == nil || ended) {
-		return err
-	}
-	if readErr != nil {
-		return readErr
-	}
-	if err := made.Finish(ctx); err != nil {
-		return err
-	}
-	counts, err := r.ids.Compare(func(*audit.Entry) bool { return true })
-	if err != nil {
-		return err
-	}
-	if counts.Records > 0 {
-		if err := forgets(made, r.reading(), r.opts.Name, "--offsets, --since, --id or --key"); err != nil {
-			return err
-		}
-	}
-	r.report.Records, r.report.Before, r.report.ToPublish, r.report.Repeated = counts.Rows, counts.Found, counts.Missing, counts.Twins
-	return r.limits(ctx)
-}
-
-// read reads the topic that has the records.
-func (r *topicReplay) read(ctx context.Context) error {
-	var starts map[int32]int64
-	if !r.opts.Since.IsZero() {
-		var err error
-		if starts, err = audit.Since(ctx, r.logs, r.opts.From, r.opts.Since, r.reading()); err != nil {
-			return err
-		}
-	}
-	for _, log := range r.logs {
-		if err := r.readPartition(ctx, log, starts[log.Number()]); err != nil {
-			return err
-		}
-	}
-	for _, left := range []struct {
-		what string
-		of   unseen
-	}{{"id", r.asked}, {"key", r.keys}} {
-		if len(left.of) > 0 {
-			return failure.Configf("write it as the record has it; of records that the topic has no more, the table may have the rows: leave out --from-topic",
-				"topic %q has no record, of those chosen, with the %s %s", r.opts.From, left.what, left.of)
-		}
-	}
-	return nil
-}
-
-// readPartition chooses records of a partition. The order among partitions is that of
-// the times, and within one that of the offsets, so a record has the latest time of
-// those up to it.
-func (r *topicReplay) readPartition(ctx context.Context, log *kafkalog.Partition, from int64) error {
-	start, end := log.Bounds()
-	low, high := int64(0), end
-	if len(r.opts.Offsets) > 0 {
-		low, high = end, 0
-		for _, o := range r.opts.Offsets {
-			if o.Partition == log.Number() {
-				low, high = min(low, o.From), max(high, min(o.To, end-1)+1)
-			}
-		}
-		if low >= high {
-			return nil
-		}
-	}
-	if start > 0 && low < start {
-		if err := r.deleted(ctx, log, start); err != nil {
-			return err
-		}
-	}
-	var latest int64
-	_, err := audit.NewReader(r.cluster.client, log, r.opts.From, r.reading()).Walk(ctx, max(start, low, from), high, func(records []*kgo.Record, _ int64) error {
-		for _, rec := range records {
-			latest = max(latest, rec.Timestamp.UnixMicro())
-			id, chosen := r.chooses(rec)
-			if !chosen {
-				continue
-			}
-			err := r.ids.Row(&audit.Entry{
-				Key: audit.KeyOf(id), Order: [3]int64{latest, rec.Offset}, At: rec.Timestamp.UnixMicro(),
-				Place: audit.Place{Table: uint32(rec.Partition)}, Topic: r.to,
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return err
-}
-
-// chooses tells whether the record is one of those asked for, and its id.
-func (r *topicReplay) chooses(rec *kgo.Record) (id []byte, yes bool) {
-	id, _ = transform.Header(rec.Headers, transform.HeaderID)
-	switch {
-	case rec.Timestamp.Before(r.opts.Since), !r.opts.Until.IsZero() && !rec.Timestamp.Before(r.opts.Until),
-		len(r.opts.Keys) > 0 && (rec.Key == nil || !slices.Contains(r.opts.Keys, string(rec.Key))),
-		len(r.opts.IDs) > 0 && (id == nil || !slices.Contains(r.opts.IDs, string(id))),
-		len(r.opts.Offsets) > 0 && !slices.ContainsFunc(r.opts.Offsets, func(o OffsetRange) bool {
-			return o.Partition == rec.Partition && o.From <= rec.Offset && rec.Offset <= o.To
-		}):
-		return nil, false
-	case id == nil:
-		r.report.Others++
-		return nil, false
-	}
-	if _, again := transform.Header(rec.Headers, transform.HeaderReplay); again {
-		r.report.Replays++
-		return nil, false
-	}
-	if r.opts.LSNs != (LSNs{}) {
-		_, in, ok := r.opts.LSNs.has(rec)
-		if !ok {
-			r.without++
-		}
-		if !in {
-			return nil, false
-		}
-	}
-	delete(r.asked, string(id))
-	delete(r.keys, string(rec.Key))
-	return id, true
-}
-
-// deleted notes that records of the range may have been deleted, unless the oldest
-// records left are from before it.
-func (r *topicReplay) deleted(ctx context.Context, log *kafkalog.Partition, start int64) error {
-	if len(r.opts.IDs) > 0 {
-		return nil // those that are not found are named
-	}
-	reader := audit.NewReader(r.cluster.client, log, r.opts.From, r.reading())
-	oldest, err := audit.Oldest(ctx, reader, 0)
-	if err != nil {
-		return err
-	}
-	if !r.opts.Since.IsZero() && oldest.Before(r.opts.Since) {
-		return nil
-	}
-	if r.opts.LSNs.From != 0 {
-		records, _, err := reader.Read(ctx, start)
-		if err != nil {
-			return err
-		}
-		for _, rec := range records {
-			if at, _, ok := r.opts.LSNs.has(rec); ok && at < r.opts.LSNs.From {
-				return nil
-			}
-		}
-	}
-	r.lost = append(r.lost, fmt.Sprintf("%d (from offset %d, of %s, on)", log.Number(), start, oldest.UTC().Format(time.RFC3339)))
-	return nil
-}
-
-// limits say why the topic may have had more records of the range.
-func (r *topicReplay) limits(ctx context.Context) error {
-	settings, err := broker.TopicSettings(ctx, r.cluster.client, r.opts.From, "cleanup.policy")
-	say := func(format string, args ...any) {
-		r.report.Limits = append(r.report.Limits, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		say("brokers do not tell whether topic %q is compacted; %s", r.opts.From, r.cluster.cfg.Tools().Allow("DescribeConfigs", r.opts.From))
-	case err != nil:
-		return fmt.Errorf("ask for the settings of topic %q: %w", r.opts.From, err)
-	case strings.Contains(settings["cleanup.policy"], "compact"):
-		say("topic %q is compacted: earlier records of a key may be gone", r.opts.From)
-	}
-	if len(r.lost) > 0 {
-		say("topic %q has lost records to retention, of the range perhaps: it has those of partition %s%s", r.opts.From,
-			strings.Join(r.lost[:min(len(r.lost), mostNamed)], ", "), further(len(r.lost)-mostNamed))
-	}
-	if r.without > 0 {
-		say("%d records have no cdc-lsn, as those of repair, of a snapshot, or with event.position_headers off: they are left out", r.without)
-	}
-	return nil
-}
-
 // err tells that there may have been more records.
 func (r *TopicReplay) err() error {
 	if len(r.Limits) == 0 {
@@ -442,7 +229,7 @@ func (r *topicReplay) write(ctx context.Context) error {
 		if err := r.out.write(ctx, items); err != nil {
 			return err
 		}
-		if time.Since(told) > tellEvery {
+		if time.Since(told) > audit.TellEvery {
 			told = time.Now()
 			r.note(fmt.Sprintf("published %d of %d records", r.report.Published, r.report.ToPublish))
 		}

@@ -251,7 +251,7 @@ var afterUpgrade = []string{
 // WriteText prints the report for a person.
 func (r *FinishReport) WriteText(w io.Writer) error {
 	var l lines
-	l.line("server", "PostgreSQL %d.%d", r.Version/10000, r.Version%10000)
+	l.server(r.Version)
 	switch {
 	case r.Known:
 		l.line("finished", "the checkpoint is of this server: run goes on from %s", r.From)
@@ -280,9 +280,7 @@ func (r *FinishReport) WriteText(w io.Writer) error {
 	if r.Done {
 		l.line("done", "run goes on from %s", r.From)
 	}
-	for i, step := range r.Next {
-		l.line("next", "%d. %s", i+1, step)
-	}
+	l.next(r.Next)
 	return l.to(w)
 }
 

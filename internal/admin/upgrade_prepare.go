@@ -180,7 +180,7 @@ func nextUpgrade(major int) []string {
 // WriteText prints the report for a person.
 func (r *PrepareReport) WriteText(w io.Writer) error {
 	var l lines
-	l.line("server", "PostgreSQL %d.%d", r.Version/10000, r.Version%10000)
+	l.server(r.Version)
 	switch {
 	case r.Done:
 		l.line("prepared", "all that was committed up to %s is in Kafka, and the marker of %s is behind it", r.Published, r.Marked.Format(time.RFC3339))
@@ -192,8 +192,6 @@ func (r *PrepareReport) WriteText(w io.Writer) error {
 	if r.Open != nil {
 		l.line("open", "%s: what it commits yet is not in Kafka", r.Open)
 	}
-	for i, step := range r.Next {
-		l.line("next", "%d. %s", i+1, step)
-	}
+	l.next(r.Next)
 	return l.to(w)
 }

@@ -69,9 +69,6 @@ func New(opts Options) (*Repairer, error) {
 // patience is how long brokers may fail to answer.
 const patience = time.Minute
 
-// tellEvery is the time between two lines about the progress.
-const tellEvery = 10 * time.Second
-
 // Ready implements stream.Repairer.
 func (r *Repairer) Ready(ctx context.Context, conn *pgx.Conn) error {
 	role := pgsql.Name(conn.Config().User)
@@ -157,28 +154,13 @@ func (c *comparison) status() stream.RepairStatus {
 	return st
 }
 
-// tell logs the progress until stop is called, which joins its goroutine.
+// tell logs the progress until stop is called.
 func (c *comparison) tell() (stop func()) {
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticks := time.NewTicker(tellEvery)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-ticks.C:
-				st := c.status()
-				c.opts.Log.Info("repairing", zap.Int64("rows", st.Rows), zap.Int64("records", st.Records),
-					zap.Int64("records_ahead", st.RecordsAhead), zap.Int64("missing", st.Missing), zap.Int64("published", st.Published))
-			}
-		}
-	}()
-	return func() {
-		close(end)
-		<-ended
-	}
+	return audit.Telling(func() {
+		st := c.status()
+		c.opts.Log.Info("repairing", zap.Int64("rows", st.Rows), zap.Int64("records", st.Records),
+			zap.Int64("records_ahead", st.RecordsAhead), zap.Int64("missing", st.Missing), zap.Int64("published", st.Published))
+	})
 }
 
 func (c *comparison) run(ctx context.Context, publish func(context.Context, []delivery.Item) error) (err error) {
