@@ -17,7 +17,7 @@ const upgradesEnv = "CDC_OUTBOX_UPGRADES"
 
 // Under load, the writers stop, the server is upgraded by pg_upgrade, and the load
 // goes on: from 17 on with the slot that pg_upgrade keeps, before with a new one.
-// Nothing is lost, reordered or repeated. The standstill is in the log.
+// All events arrive, in order and once. The standstill is in the log.
 func TestE2EMajorUpgrade(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    int

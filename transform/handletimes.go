@@ -11,7 +11,7 @@ const (
 	microsPerSecond = 1_000_000
 	microsPerDay    = 24 * 60 * 60 * microsPerSecond
 
-	// What Debezium makes of the infinities: the ends of PostgreSQL's or Java's range.
+	// Debezium's form of the infinities: the ends of PostgreSQL's or Java's range.
 	infiniteDay, minusInfiniteDay       = 2146033979, -2147472691
 	infiniteMillis, minusInfiniteMillis = 9223372036825200000, -9223372036832400000
 

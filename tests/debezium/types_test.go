@@ -182,8 +182,8 @@ type entry struct {
 // userOID stands for the OIDs of types that are not built in.
 const userOID = 16400
 
-// What Debezium makes of each type, in each place and mode, is what the transformation
-// is tested against.
+// The transformation is tested against Debezium's form of each type, in each place and
+// mode.
 func TestE2ETypes(t *testing.T) {
 	url := pgtest.Shared(t).NewDatabase(t)
 	create, write := typeTables()

@@ -449,7 +449,7 @@ func (d *database) write(writers, n int) time.Duration {
 	return all[len(all)/2]
 }
 
-// What the option costs where no commit waits: without and with it by turns, live with
+// The cost of the option where no commit waits: without and with it by turns, live with
 // one writer after the other, live with a stream of commits, and in a backlog. The log
 // has the ratios, which are of this machine.
 func TestVisibilityCost(t *testing.T) {
