@@ -33,6 +33,20 @@ func event(key string, seq int) *transform.Event {
 
 var refused = &transform.BadEvent{Reason: transform.ReasonRejectedByBroker, Err: errors.New("no")}
 
+// While a key is parked, each good event is looked up: this must leave no garbage.
+func TestHoldsAllocatesNothing(t *testing.T) {
+	set := NewSet("quarantine", 10)
+	attempt := set.Try(now)
+	if _, _, err := attempt.Park(event("bad", 1), refused, true); err != nil {
+		t.Fatal(err)
+	}
+	attempt.Done()
+	good := event("good", 2)
+	if n := testing.AllocsPerRun(100, func() { attempt.Holds(good) }); n > 0 {
+		t.Errorf("%v allocations for a good event, want none", n)
+	}
+}
+
 // world is a connector with a log, and a consumer. Everything that is durable is in log and
 // seen; set is the instance's memory.
 type world struct {
