@@ -33,13 +33,13 @@ const (
 	deadlineSlack = time.Second
 )
 
-// pacedReader is the Stream as the source of its own frames: reads of the
-// connection have a liveness deadline, and a small read is followed by a pause.
+// pacedReader is the Stream as the source of its own frames, or of the TLS layer
+// above: reads of the socket have a liveness deadline, and a small read is
+// followed by a pause.
 //
 // A nap spares the walsender. The walsender sends every row by itself, and each
 // send has to wake a sleeping reader, at a cost of up to a third of its CPU
-// time. There is no nap under TLS: a read returns one TLS record, one row, and
-// does not tell how much more has arrived.
+// time.
 //
 // A rest spares us. Where transactions trickle in, one wake-up for all coming
 // in a few milliseconds costs a fraction of one for each.
@@ -79,7 +79,7 @@ func (p *pacedReader) wait(b []byte, now time.Time) (int, error) {
 		if err := p.ctx.Err(); err != nil { // looked at after the deadline was set: ctx's own deadline wins
 			return 0, err
 		}
-		n, err := p.conn.Read(b)
+		n, err := p.socket.Read(b)
 		if n > 0 || p.silence == nil || !errors.Is(err, os.ErrDeadlineExceeded) || p.ctx.Err() != nil {
 			return n, err
 		}
@@ -102,7 +102,7 @@ const (
 // pause decides by the last read.
 func (p *pacedReader) pause() pause {
 	switch {
-	case p.encrypted || p.lastRead == 0 || !p.roomy: // there may be more already
+	case p.lastRead == 0 || !p.roomy: // there may be more already
 		return none
 	case p.gather > 0 && p.between() && p.trickles():
 		if p.lastWait >= 2*p.gather {

@@ -15,14 +15,13 @@ import (
 func TestPause(t *testing.T) {
 	const gather = 4 * time.Millisecond
 	type state struct {
-		read      int
-		wait      time.Duration
-		open      bool
-		partial   bool
-		encrypted bool
-		gather    time.Duration
-		full      bool
-		flood     int // bytes arrived within 2 ms, since the last nap
+		read    int
+		wait    time.Duration
+		open    bool
+		partial bool
+		gather  time.Duration
+		full    bool
+		flood   int // bytes arrived within 2 ms, since the last nap
 	}
 	for name, c := range map[string]struct {
 		state
@@ -42,10 +41,9 @@ func TestPause(t *testing.T) {
 		"a large read":                                 {state{read: smallRead, wait: shortNap, gather: gather}, none},
 		"a small read that was all there was room for": {state{read: 700, wait: shortNap, full: true}, none},
 		"a trickle that was all there was room for":    {state{read: 3000, wait: gather, gather: gather, full: true}, none},
-		"one record of TLS":                            {state{read: 700, wait: gather, encrypted: true, gather: gather}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Stream{decoder: newDecoder(), lastRead: c.read, roomy: !c.full, lastWait: c.wait, gather: c.gather, encrypted: c.encrypted,
+			s := &Stream{decoder: newDecoder(), lastRead: c.read, roomy: !c.full, lastWait: c.wait, gather: c.gather,
 				readAt: time.Now(), sinceNap: c.flood}
 			if c.flood > 0 {
 				s.napped = s.readAt.Add(-2 * time.Millisecond)
@@ -95,7 +93,7 @@ func TestNapTime(t *testing.T) {
 func TestRest(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
-	s := &Stream{conn: client, decoder: newDecoder(), liveness: time.Minute, gather: maxRest}
+	s := &Stream{conn: client, socket: client, decoder: newDecoder(), liveness: time.Minute, gather: maxRest}
 	defer s.release()
 	ctx, cancel := context.WithCancel(t.Context())
 	s.interruptible(ctx)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -84,6 +85,7 @@ type Options struct {
 // keeps the connection (failure mode 14, docs/failure-modes.md).
 type Stream struct {
 	conn    net.Conn
+	socket  io.Reader // of the bytes received: beneath TLS, or conn
 	frames  frameReader
 	kept    kept
 	decoder *decoder
@@ -104,7 +106,6 @@ type Stream struct {
 	sinceNap    int                                        // bytes read since the last nap
 	napped      time.Time                                  // when the nap began
 	at          pg.LSN                                     // of the last message from the log
-	encrypted   bool                                       // conn reads a TLS record at a time
 	rowless     bool                                       // no rows are wanted
 	received    atomic.Uint64
 	heard       heard
@@ -137,23 +138,22 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take over replication connection: %w", err), conn.Close(ctx))
 	}
-	_, encrypted := hijacked.Conn.(*tls.Conn)
 	decoder := newDecoder()
 	decoder.prefix, decoder.wanted, decoder.keep, decoder.charset = o.Charset.Encode(o.Prefix), o.Wanted, o.Keep, o.Charset
 	s := &Stream{
-		conn:      hijacked.Conn,
-		decoder:   decoder,
-		liveness:  o.LivenessTimeout,
-		gather:    min(o.Gather, maxRest),
-		opened:    time.Now(),
-		encrypted: encrypted,
-		loopback:  catalog.OverLoopback(hijacked.Conn),
-		rowless:   o.MessagesOnly,
+		conn:     hijacked.Conn,
+		socket:   hijacked.Conn,
+		decoder:  decoder,
+		liveness: o.LivenessTimeout,
+		gather:   min(o.Gather, maxRest),
+		opened:   time.Now(),
+		loopback: catalog.OverLoopback(hijacked.Conn),
+		rowless:  o.MessagesOnly,
 	}
 	if o.Messages {
 		s.order = &sequencer{}
 	}
-	s.frames.src = (*pacedReader)(s)
+	s.frames.src = s.source()
 	s.frames.unwanted = s.unwanted
 	if o.Recycle {
 		s.frames.pool = newChunkPool()
@@ -171,6 +171,17 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	}
 	s.status = startStatusSender(s.conn, &s.received, confirmed, o.StatusInterval, s.ended)
 	return s, nil
+}
+
+// source is what frames are read from. Reads of the socket are paced; TLS is above them.
+func (s *Stream) source() io.Reader {
+	encrypted, ok := s.conn.(*tls.Conn)
+	if !ok {
+		return (*pacedReader)(s)
+	}
+	b := &beneath{src: (*pacedReader)(s), buf: make([]byte, tlsBuffer)}
+	s.socket = catalog.Beneath(encrypted, b)
+	return &records{encrypted, b}
 }
 
 // start sends START_REPLICATION and waits for the copy-both phase.

@@ -27,7 +27,7 @@ type options struct {
 	rounds, partitions int
 	load               rig.Load
 	huge, many         int
-	socket, kafka      bool
+	socket, tls, kafka bool
 	binary, json       string
 	set                rig.Settings
 }
@@ -46,6 +46,7 @@ func start(ctx context.Context) error {
 	flag.IntVar(&o.many, "size-rows", 10_000_000, "size: rows of the larger backlog; the other has a tenth")
 	flag.IntVar(&o.partitions, "partitions", 6, "partitions of the topic")
 	flag.BoolVar(&o.socket, "socket", false, "connect over the Unix socket instead of TCP loopback")
+	flag.BoolVar(&o.tls, "tls", false, "connect over TLS, and let the connector read without TLS, too")
 	flag.BoolVar(&o.kafka, "kafka", false, "write to Apache Kafka instead of kfake (needs Java 17 and, once, Maven)")
 	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
 	flag.StringVar(&o.json, "json", "", "a file for the results")
@@ -65,6 +66,9 @@ func (o options) check() error {
 		if find(name) == nil {
 			return fmt.Errorf("-scenarios: there is no %q, only %s", name, strings.Join(names(scenarios), ", "))
 		}
+	}
+	if o.socket && o.tls {
+		return errors.New("-tls: PostgreSQL has no TLS over a Unix socket")
 	}
 	l := o.load
 	if o.rounds < 1 || l.PerTx < 1 || l.Others < 0 || min(l.Rows, o.huge, o.many/10) < max(10*l.PerTx, 100) {

@@ -29,7 +29,10 @@ var metrics = []figures.Metric{
 	{Name: metricPeak, Title: "peak RSS", Unit: "MiB", Better: "less"},
 }
 
-const oursName = "cdc-outbox"
+const (
+	oursName  = "cdc-outbox"
+	plainName = "cdc-outbox without TLS"
+)
 
 // stage is shared by all scenarios. Each has a separate database.
 type stage struct {
@@ -105,14 +108,20 @@ func (s *stage) compare(ctx context.Context, name string, load rig.Load, socket 
 		return fmt.Errorf("fill the backlog: %w", err)
 	}
 	from := source{db, db.URL, b}
-	if socket {
+	var plain []figures.Turn
+	switch {
+	case socket:
 		from.url = db.SocketURL
+	case s.tls:
+		plain = []figures.Turn{{Subject: plainName, Take: s.drain(from)}}
+		from.url = db.TLSURL
+		name += ", TLS"
 	}
-	return s.play(ctx, label(name, s.broker.Name, load), []figures.Turn{
+	return s.play(ctx, label(name, s.broker.Name, load), append([]figures.Turn{
 		{Subject: oursName, Take: s.drain(from)},
 		{Subject: bareName, Take: s.readings(b.Events(), from.bare(rig.Publication))},
 		{Subject: limitName, Take: s.readings(b.Events(), from.recvlogical(rig.Publication))},
-	})
+	}, plain...))
 }
 
 // label names the load, with scenario and broker.

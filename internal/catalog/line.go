@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -36,6 +37,7 @@ var errSilent = errors.New("no answer from PostgreSQL")
 // Like every net.Conn it is safe for concurrent use; one goroutine reads.
 type line struct {
 	net.Conn
+	beneath io.Reader // unless nil, read in place of Conn; see Beneath
 
 	mu      sync.Mutex
 	silence time.Duration // the limit; 0 for none
@@ -66,6 +68,19 @@ func lineOf(conn net.Conn) *line {
 	return l
 }
 
+// Beneath makes the TLS layer of a connection of this package read from reader, and returns
+// what reader is to read from: the bytes received. It is not called during a read.
+func Beneath(conn *tls.Conn, reader io.Reader) io.Reader {
+	l := lineOf(conn)
+	l.beneath = reader
+	return received{l}
+}
+
+// received reads beneath the TLS layer.
+type received struct{ *line }
+
+func (r received) Read(b []byte) (int, error) { return r.receive(b) }
+
 // Unlimited ends the limit: the caller sets the deadlines. It is not called
 // during a read or write.
 func Unlimited(conn net.Conn) error {
@@ -81,6 +96,14 @@ func Unlimited(conn net.Conn) error {
 
 // Read implements net.Conn.
 func (l *line) Read(b []byte) (int, error) {
+	if l.beneath != nil {
+		return l.beneath.Read(b)
+	}
+	return l.receive(b)
+}
+
+// receive reads from Conn.
+func (l *line) receive(b []byte) (int, error) {
 	for {
 		if err := l.begin(&l.readUntil, l.readBySet, l.Conn.SetReadDeadline); err != nil {
 			return 0, err

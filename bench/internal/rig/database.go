@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/certificate"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgserver"
 )
 
@@ -16,6 +17,7 @@ import (
 type Database struct {
 	Conn      *pgx.Conn
 	URL       string // over TCP loopback: as a server on another machine is reached
+	TLSURL    string // as URL, over TLS
 	SocketURL string
 	Version   string
 	server    *pgserver.Server
@@ -25,9 +27,13 @@ type Database struct {
 // StartDatabase starts a server as durable as a real server, with settings of
 // postgresql.conf beside our own.
 func StartDatabase(ctx context.Context, settings map[string]string) (*Database, error) {
-	all := map[string]string{"max_wal_size": "8GB", "autovacuum": "off", "shared_buffers": "256MB"}
+	all := map[string]string{"ssl": "on", "ssl_cert_file": "bench.crt", "ssl_key_file": "bench.key", "max_wal_size": "8GB", "autovacuum": "off", "shared_buffers": "256MB"}
 	maps.Copy(all, settings)
-	server, err := pgserver.Start(ctx, pgserver.Options{Durable: true, Settings: all})
+	public, key, err := certificate.SelfSigned()
+	if err != nil {
+		return nil, err
+	}
+	server, err := pgserver.Start(ctx, pgserver.Options{Durable: true, Settings: all, Files: map[string][]byte{"bench.crt": public, "bench.key": key}})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +45,7 @@ func StartDatabase(ctx context.Context, settings map[string]string) (*Database, 
 }
 
 func open(ctx context.Context, server *pgserver.Server, name string) (*Database, error) {
-	db := &Database{server: server, URL: server.URL(name), SocketURL: server.SocketURL(name)}
+	db := &Database{server: server, URL: server.URL(name) + "?sslmode=disable", TLSURL: server.URL(name) + "?sslmode=require", SocketURL: server.SocketURL(name)}
 	var err error
 	if db.Conn, err = pgx.Connect(ctx, db.URL); err != nil {
 		return nil, err
