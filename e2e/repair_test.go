@@ -53,6 +53,10 @@ func TestE2ERepairAfterALostSlot(t *testing.T) {
 			if said := w.wantExit(0, w.config, "verify"); !strings.Contains(said, all) || strings.Contains(said, "in Kafka only") {
 				t.Errorf("verify says %s, want %s", said, all)
 			}
+			equal := fmt.Sprintf("content: %d compared, %[1]d as their rows, 0 different, 0 changed", written)
+			if said := w.wantExit(0, w.config, "verify", "--content"); !strings.Contains(said, equal) {
+				t.Errorf("verify --content says %s, want %s", said, equal)
+			}
 			if said := w.wantExit(0, w.config, "repair", "--publish"); !strings.Contains(said, " 0 missing,") {
 				t.Errorf("a second repair says %s", said)
 			}

@@ -18,8 +18,8 @@ const (
 	headerTraceparent   = "traceparent"
 	HeaderLSN           = "cdc-lsn" // of the commit
 	HeaderSeq           = "cdc-seq" // in the transaction
-	headerXID           = "cdc-xid"
-	headerTime          = "cdc-time" // of the commit
+	HeaderXID           = "cdc-xid"
+	HeaderTime          = "cdc-time" // of the commit
 	headerTotal         = "cdc-tx-total"
 	HeaderAsked         = "cdc-timestamp" // the record's, if it has another
 	HeaderRepair        = "cdc-repair"    // of a record published by repair
@@ -42,7 +42,13 @@ func Header(headers []kgo.RecordHeader, name string) (value []byte, ok bool) {
 const builtInHeaders = 9
 
 func isPositionHeader(name string) bool {
-	return name == HeaderLSN || name == HeaderSeq || name == headerXID || name == headerTime || name == headerTotal || name == HeaderAsked
+	return name == HeaderLSN || name == HeaderSeq || name == HeaderXID || name == HeaderTime || name == headerTotal || name == HeaderAsked
+}
+
+// OfPublication tells whether the header is of a publication, not of the event: the
+// position in the log, the time, or the mark of a command.
+func OfPublication(name string) bool {
+	return isPositionHeader(name) || name == HeaderRepair || name == HeaderReplay || name == HeaderRedrive
 }
 
 // maxHeaderBytes bounds a record's headers, names and values together. Kafka
@@ -75,9 +81,9 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 		b.event.Record.Headers = append(b.event.Record.Headers,
 			kgo.RecordHeader{Key: HeaderLSN, Value: lsn},
 			kgo.RecordHeader{Key: HeaderSeq, Value: sequence(b.event.Position.Seq)},
-			kgo.RecordHeader{Key: headerXID, Value: xid})
+			kgo.RecordHeader{Key: HeaderXID, Value: xid})
 		if at != nil {
-			b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerTime, Value: at})
+			b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: HeaderTime, Value: at})
 		}
 	}
 	b.checkHeaders()

@@ -38,11 +38,19 @@ func verifyVerb() verb {
 		Name:    "verify",
 		Summary: "tells whether all events of the outbox are in Kafka, for a cron job",
 		Detail: "It compares by event id, as repair does, and changes nothing. Exit code 3 if events are\n" +
-			"missing, 2 if of some of them nothing is known.",
-		Example: "cdc-outbox verify -c cdc-outbox.yaml --since 24h",
+			"missing, 2 if of some of them nothing is known. With --content it also compares what each\n" +
+			"row would publish now with what its record says.",
+		Example: "cdc-outbox verify -c cdc-outbox.yaml --since 24h\n" +
+			"cdc-outbox verify -c cdc-outbox.yaml --since 24h --content",
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareAudit(flags, formerTopic)
-			return reported(o.adminFlags, o.options, admin.Verify)
+			content := flags.Bool("content", false, "compare key, value and headers, too; 100 bytes more on disk for a row, 60 for a record")
+			options := func(p *program) (admin.AuditOptions, error) {
+				opts, err := o.options(p)
+				opts.Content = *content
+				return opts, err
+			}
+			return reported(o.adminFlags, options, admin.Verify)
 		},
 	}
 }
@@ -175,8 +183,8 @@ type auditFlags struct {
 func declareAudit(flags *flag.FlagSet, topic string) *auditFlags {
 	o := &auditFlags{
 		adminFlags: declareAdmin(flags),
-		list:       flags.Uint("list", 20, "list at most `N` missing events"),
-		dir:        flags.String("tmp", "", "the `DIRECTORY` for the ids: 60 bytes for a row, 30 for a record"),
+		list:       flags.Uint("list", 20, "list at most `N` events"),
+		dir:        flags.String("tmp", "", "the `DIRECTORY` for the ids: 60 bytes for a row, 32 for a record"),
 		timeout:    flags.Duration("timeout", 2*time.Minute, "how long to wait for the slot, and for brokers that do not answer"),
 	}
 	flags.Var(&o.since, "since", "only rows from this `TIME` on: 2026-11-01T00:00:00Z, or 24h for so long ago")

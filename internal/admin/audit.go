@@ -34,7 +34,9 @@ type AuditOptions struct {
 	Tables []pg.Table
 	// XIDs are the transactions of the only rows looked at; zero: all.
 	XIDs XIDs
-	// Topics may have events beside those that rows are routed to.
+	// Content has Verify compare key, value and headers, too.
+	Content bool
+	// Topics may have events beside the topics of rows.
 	Topics []string
 	// List is how many missing events are listed at most.
 	List int
@@ -82,7 +84,7 @@ type MissingTopic struct {
 	Missing int64  `json:"missing"`
 }
 
-// MissingEvent is an event that is not in Kafka.
+// MissingEvent is an event without a record.
 type MissingEvent struct {
 	ID    string    `json:"id"`
 	Topic string    `json:"topic"`
@@ -116,6 +118,8 @@ type auditor struct {
 	settle func(context.Context) error
 	// news is audit.ReadOptions.News.
 	news func(*kgo.Record) bool
+	// also are topics to read beside those of rows.
+	also []string
 	// again is set where a record counts only if an earlier replay of the name made it.
 	again *replayed
 }
@@ -124,10 +128,10 @@ type auditor struct {
 type auditedTable struct {
 	*audit.Table
 	waits  string   // the condition of rows that wait for a poll; "" where rows are streamed
-	chosen []string // the conditions of the rows that are looked at
+	chosen []string // the conditions of the rows looked at
 }
 
-// where is the condition of the rows that are compared; "" for all.
+// where is the condition of the rows compared; "" for all.
 func (t *auditedTable) where() string {
 	and := t.chosen
 	if t.waits != "" {
@@ -136,8 +140,7 @@ func (t *auditedTable) where() string {
 	return strings.Join(and, " AND ")
 }
 
-// newAuditor connects for the verb, and finds what would end the comparison
-// later.
+// newAuditor connects for the verb, and finds the obstacles of a later comparison.
 func newAuditor(ctx context.Context, verb string, cfg *config.Config, opts AuditOptions) (*auditor, error) {
 	a := &auditor{verb: verb, opts: opts, notes: &notes{to: opts.Notes}, rows: audit.Rows{Group: audit.MostGroup}, result: &Audit{
 		Since: opts.Since, Until: opts.Until, Topics: []MissingTopic{}, Events: []MissingEvent{}, Limits: []string{},

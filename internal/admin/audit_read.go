@@ -33,6 +33,11 @@ func (a *auditor) compare(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a.topics = audit.NewTopics(ctx, a.cluster.client, a.ids, a.readOptions(), a.everywhere()...)
+	for _, topic := range a.also {
+		if _, err := a.topics.Index(topic); err != nil {
+			return err
+		}
+	}
 	defer a.tell()()
 	a.rows.Snapshot, a.rows.Topics = a.held.Name, a.topics
 	rowsErr := a.ofCondition(a.readRows(a.topics.Context()))
@@ -90,7 +95,7 @@ func (a *auditor) parked(ctx context.Context) error {
 	return nil
 }
 
-// judge compares what was read.
+// judge compares rows and records.
 func (a *auditor) judge() error {
 	known := a.topics.Known
 	if a.again != nil {
@@ -153,7 +158,7 @@ func (a *auditor) readOptions() audit.ReadOptions {
 		return audit.ReadOptions{Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, Counts: a.again.made}
 	}
 	return audit.ReadOptions{
-		Since: a.opts.Since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, News: a.news,
+		Since: a.opts.Since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, News: a.news, Contents: a.rows.Contents,
 		Counts: func(r *kgo.Record) bool { // a replay's dead letter says nothing of the event itself
 			_, replayed := transform.Header(r.Headers, transform.HeaderReplay)
 			return r.Topic != a.cfg.Errors.DeadLetterTopic || !replayed
@@ -172,7 +177,7 @@ func (a *auditor) allow(topic string) string {
 	return a.cluster.cfg.Tools().Allow("Read --operation DescribeConfigs", topic)
 }
 
-// everywhere are the topics that may have the event of any row.
+// everywhere are the topics with events of any rows.
 func (a *auditor) everywhere() []string {
 	return slices.Concat(a.opts.Topics, letterTopics(a.cfg))
 }
@@ -186,7 +191,7 @@ func letterTopics(cfg *config.Config) []string {
 }
 
 // fixEnd notes the end of the log behind the snapshot, and refuses to wait for a
-// slot that nobody reads.
+// slot without a reader.
 func (a *auditor) fixEnd(ctx context.Context) error {
 	if a.polls() || a.behind != "" {
 		return nil // a row that was marked was published before
@@ -286,7 +291,7 @@ func (a *auditor) readRows(ctx context.Context) error {
 	return nil
 }
 
-// count counts the rows that a poll has not published.
+// count counts the rows without a mark of a poll.
 func (a *auditor) count(ctx context.Context, t *auditedTable) error {
 	where := append([]string{"(NOT (" + t.waits + ")) IS NOT TRUE"}, t.chosen...)
 	return catalog.ReadRows(ctx, a.conn, catalog.Snapshot{
@@ -320,7 +325,7 @@ func (a *auditor) tell() (stop func()) {
 	began := time.Now()
 	return audit.Telling(func() {
 		records, ahead := a.topics.Progress()
-		a.note(fmt.Sprintf("%s: read %d rows and %d records; %d records of the topics are ahead",
-			time.Since(began).Round(time.Second), a.rows.Count(), records, ahead))
+		a.note(fmt.Sprintf("%s: read %d rows and %d records; %d records of the topics are ahead%s",
+			time.Since(began).Round(time.Second), a.rows.Count(), records, ahead, a.topics.Left(time.Since(began))))
 	})
 }

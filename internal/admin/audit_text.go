@@ -66,10 +66,28 @@ func (r *RepairReport) WriteText(w io.Writer) error {
 
 // WriteText prints the report for people.
 func (v *Verification) WriteText(w io.Writer) error {
-	if err := v.Audit.WriteText(w); err != nil || v.Alone == 0 {
+	if err := v.Audit.WriteText(w); err != nil {
 		return err
 	}
 	var b lines
+	v.Content.lines(&b)
+	v.alone(&b)
+	return b.to(w)
+}
+
+// alone has the ids that are in Kafka only, and where they were looked for.
+func (v *Verification) alone(b *lines) {
+	if len(v.AloneIn) == 0 {
+		return
+	}
+	beyond := ""
+	if v.AloneBeyond {
+		beyond = "; a topic that no row is routed to any more is not looked at"
+	}
+	b.printf("ids without a row were looked for in %s%s%s\n", strings.Join(v.AloneIn[:min(len(v.AloneIn), mostTopics)], ", "), further(len(v.AloneIn)-mostTopics), beyond)
+	if v.Alone == 0 {
+		return
+	}
 	b.printf("in Kafka only: %d; %s\n", v.Alone, v.AloneWhy)
 	for _, rec := range v.AloneFirst {
 		b.printf("    %s  %s  %d/%d  %s\n", plain(rec.ID), rec.Topic, rec.Partition, rec.Offset, rec.Time.Format(time.RFC3339))
@@ -77,8 +95,6 @@ func (v *Verification) WriteText(w io.Writer) error {
 	if more := v.Alone - int64(len(v.AloneFirst)); more > 0 && len(v.AloneFirst) > 0 {
 		b.printf("    and %d more\n", more)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // plain is a text that a terminal shows as it is, in quotes where it needs them.

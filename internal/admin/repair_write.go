@@ -11,7 +11,9 @@ import (
 // write publishes the missing events. After an interruption a second repair finds
 // what the first has published.
 func (r *repair) write(ctx context.Context) error {
+	told := r.publishing("events")
 	return r.rows.Missing(ctx, func(_ []audit.Entry, items []delivery.Item) error {
+		told(r.report.Published+r.report.DeadLettered+r.report.Skipped, r.report.Missing)
 		for _, it := range items {
 			it.Event.SetMark(r.header, r.mark)
 			if r.again != nil {

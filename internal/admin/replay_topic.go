@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -99,8 +100,10 @@ type topicReplay struct {
 	keys    unseen
 	lost    []string // partitions that may have had more of the range
 	without int64    // records without a position, where one is asked for
-	out     *writer
-	report  *TopicReplay
+	// passed and ahead count offsets, for the line about the progress.
+	passed, ahead atomic.Int64
+	out           *writer
+	report        *TopicReplay
 }
 
 // ReplayTopic publishes the records of a topic once more, byte for byte, each event
@@ -219,21 +222,15 @@ func (r *topicReplay) list(ctx context.Context) error {
 
 // write publishes the records.
 func (r *topicReplay) write(ctx context.Context) error {
-	told := time.Now()
+	told := r.publishing("records")
 	return r.groups(ctx, func(group []*kgo.Record) error {
 		items := make([]delivery.Item, len(group))
 		for i, rec := range group {
 			ev := r.event(rec)
 			items[i] = delivery.Item{Event: ev, Size: ev.Size()}
 		}
-		if err := r.out.write(ctx, items); err != nil {
-			return err
-		}
-		if time.Since(told) > audit.TellEvery {
-			told = time.Now()
-			r.note(fmt.Sprintf("published %d of %d records", r.report.Published, r.report.ToPublish))
-		}
-		return nil
+		told(r.report.Published+r.report.DeadLettered+r.report.Skipped, r.report.ToPublish)
+		return r.out.write(ctx, items)
 	})
 }
 

@@ -46,6 +46,7 @@ func (r *topicReplay) choose(ctx context.Context) (err error) {
 	if r.to, err = made.Index(r.opts.To); err != nil {
 		return err
 	}
+	defer r.tell(made)()
 	readErr := r.read(made.Context())
 	ended := made.Context().Err() != nil // by the error of the other topic, the cause of readErr
 	if readErr != nil {
@@ -83,6 +84,10 @@ func (r *topicReplay) read(ctx context.Context) error {
 		}
 	}
 	for _, log := range r.logs {
+		low, high, _ := r.span(log, starts[log.Number()])
+		r.ahead.Add(max(0, high-low))
+	}
+	for _, log := range r.logs {
 		if err := r.readPartition(ctx, log, starts[log.Number()]); err != nil {
 			return err
 		}
@@ -99,12 +104,22 @@ func (r *topicReplay) read(ctx context.Context) error {
 	return nil
 }
 
-// readPartition chooses records of a partition. The order among partitions is that of
-// the times, and within one that of the offsets, so a record has the latest time of
-// those up to it.
-func (r *topicReplay) readPartition(ctx context.Context, log *kafkalog.Partition, from int64) error {
+// tell writes lines about the progress of the reads until stop is called.
+func (r *topicReplay) tell(made *audit.Topics) (stop func()) {
+	began := time.Now()
+	return audit.Telling(func() {
+		passed, ahead := r.passed.Load(), r.ahead.Load()
+		_, others := made.Progress()
+		r.note(fmt.Sprintf("%s: read %d records of topic %s, %d are ahead%s; %d records of the topics that replay %s publishes to are ahead",
+			time.Since(began).Round(time.Second), passed, r.opts.From, ahead, audit.Estimate(time.Since(began), passed, ahead), others, plain(r.opts.Name)))
+	})
+}
+
+// span has the offsets of a partition to be read, high excluded. cut tells that records
+// before low were deleted.
+func (r *topicReplay) span(log *kafkalog.Partition, from int64) (low, high int64, cut bool) {
 	start, end := log.Bounds()
-	low, high := int64(0), end
+	low, high = 0, end
 	if len(r.opts.Offsets) > 0 {
 		low, high = end, 0
 		for _, o := range r.opts.Offsets {
@@ -113,16 +128,28 @@ func (r *topicReplay) readPartition(ctx context.Context, log *kafkalog.Partition
 			}
 		}
 		if low >= high {
-			return nil
+			return 0, 0, false
 		}
 	}
-	if start > 0 && low < start {
+	return max(start, low, from), high, low < start
+}
+
+// readPartition chooses records of a partition. The order among partitions is that of
+// the times, and within one that of the offsets, so a record has the latest time of
+// those up to it.
+func (r *topicReplay) readPartition(ctx context.Context, log *kafkalog.Partition, from int64) error {
+	low, high, cut := r.span(log, from)
+	if cut {
+		start, _ := log.Bounds()
 		if err := r.deleted(ctx, log, start); err != nil {
 			return err
 		}
 	}
 	var latest int64
-	_, err := audit.NewReader(r.cluster.client, log, r.opts.From, r.reading()).Walk(ctx, max(start, low, from), high, func(records []*kgo.Record, _ int64) error {
+	_, err := audit.NewReader(r.cluster.client, log, r.opts.From, r.reading()).Walk(ctx, low, high, func(records []*kgo.Record, next int64) error {
+		r.passed.Add(next - low)
+		r.ahead.Add(low - next)
+		low = next
 		for _, rec := range records {
 			latest = max(latest, rec.Timestamp.UnixMicro())
 			id, chosen := r.chooses(rec)

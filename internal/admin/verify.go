@@ -14,19 +14,25 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Verification is an audit with the records that no row has the id of.
+// Verification is an audit with the records of ids without a row.
 type Verification struct {
 	Audit
-	// Alone counts event ids that the topics have and the table has not, each once
+	// Alone counts event ids of the topics without a row in the tables, each once
 	// for each topic. They are no error: rows may be deleted.
 	Alone int64 `json:"alone"`
 	// AloneFirst are the first of them, by topic, partition and offset.
 	AloneFirst []LoneRecord `json:"alone_first"`
 	// AloneWhy says what may have deleted the rows.
 	AloneWhy string `json:"alone_why,omitempty"`
+	// AloneIn are the topics searched for such ids; empty: none.
+	AloneIn []string `json:"alone_in"`
+	// AloneBeyond tells that route.topic may name more topics, without a row left.
+	AloneBeyond bool `json:"alone_beyond"`
+	// Content is the comparison of contents, if asked for.
+	Content *ContentReport `json:"content,omitempty"`
 }
 
-// LoneRecord is a record whose id no row has.
+// LoneRecord is a record without a row of its id.
 type LoneRecord struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
@@ -36,26 +42,35 @@ type LoneRecord struct {
 }
 
 // Verify compares the rows of the outbox with the records in Kafka, by event id,
-// as Repair does, and publishes nothing. Of all rows, or those of a time, it also
-// tells which records have no row.
+// as Repair does, and publishes nothing. Of all rows, or the rows of a time, Verify also
+// finds records without a row.
 func Verify(ctx context.Context, cfg *config.Config, opts AuditOptions) (*Verification, error) {
 	a, err := newAuditor(ctx, "verify", cfg, opts)
 	if err != nil {
 		return nil, err
 	}
 	defer a.close()
-	v := &Verification{AloneFirst: []LoneRecord{}}
+	v := &Verification{AloneFirst: []LoneRecord{}, AloneIn: []string{}}
 	lone := &lone{auditor: a}
 	if len(opts.IDs) == 0 && opts.XIDs == (XIDs{}) { // else other records are of other rows
-		if lone.rest, err = audit.New(opts.Dir); err != nil {
+		if err := lone.open(); err != nil {
 			return nil, err
 		}
 		defer lone.rest.Close()
-		a.news = lone.news(time.Now())
-		a.ids.Alone(lone.add)
+	}
+	if opts.Content {
+		if a.rows.Contents, err = audit.NewContents(opts.Dir, letterTopics(cfg), opts.List); err != nil {
+			return nil, err
+		}
+		defer a.rows.Contents.Close()
 	}
 	if err := a.compare(ctx); err != nil {
 		return nil, err
+	}
+	if opts.Content {
+		if v.Content, err = a.contents(ctx); err != nil {
+			return nil, err
+		}
 	}
 	v.Audit = *a.result
 	if err := lone.find(ctx, v); err != nil {
@@ -64,34 +79,64 @@ func Verify(ctx context.Context, cfg *config.Config, opts AuditOptions) (*Verifi
 	return v, v.verdict()
 }
 
-// verdict is nil if all events are in Kafka, for certain.
-func (r *Audit) verdict() error {
+// verdict is nil if all events are in Kafka, for certain, and, with Content, as their
+// rows are.
+func (v *Verification) verdict() error {
+	content := v.Content
+	if content == nil {
+		content = &ContentReport{}
+	}
 	switch {
-	case r.Missing > 0:
-		return failure.Lossf("cdc-outbox repair, which publishes them after --publish", "%d of %d events are not in Kafka", r.Missing, r.Rows)
-	case r.Unknown > 0:
-		return failure.Configf("narrow the time by --since to what the topics keep", "of %d of %d events nothing is known", r.Unknown, r.Rows)
+	case v.Missing > 0:
+		return failure.Lossf("cdc-outbox repair, which publishes them after --publish", "%d of %d events are not in Kafka", v.Missing, v.Rows)
+	case content.Different > 0:
+		return failure.Lossf("if the configuration or the table was changed since, that is why; otherwise find the writer of the records, and publish the rows once more: cdc-outbox replay --name NAME --id ID --publish",
+			"the records of %d of %d events say something else than their rows", content.Different, v.Rows)
+	case v.Unknown > 0:
+		return failure.Configf("narrow the time by --since to what the topics keep", "of %d of %d events nothing is known", v.Unknown, v.Rows)
+	case content.Changed > 0:
+		return failure.Configf("see which program updates rows of the outbox: an update is not published",
+			"%d of %d rows were changed since their events were published, so nobody knows whether the records are right", content.Changed, v.Rows)
 	}
 	return nil
 }
 
-// lone finds the records without a row among all rows: those of other times, and
-// those written since the snapshot, have records, too.
+// lone finds the records without a row among all rows: rows of other times, and rows
+// written since the snapshot, have records, too.
 type lone struct {
 	*auditor
-	rest *audit.Audit // its rows are the records without a row among those compared
+	rest *audit.Audit // its rows are the records without a row among those compared; nil: nobody asks
 	any  bool
+	// beyond tells that route.topic may name unknown topics.
+	beyond bool
 }
 
-// news tells which records count: those of the time asked for, from before the start,
-// as the rows of others may not be visible yet.
-func (l *lone) news(start time.Time) func(*kgo.Record) bool {
+// open has the records looked for in all topics read, and in a fixed route.topic.
+func (l *lone) open() (err error) {
+	if l.rest, err = audit.New(l.opts.Dir); err != nil {
+		return err
+	}
+	_, only, err := l.cfg.Route.Topics()
+	if err != nil {
+		return err
+	}
+	if l.beyond = only == ""; !l.beyond {
+		l.also = []string{only}
+	}
+	l.news = newsFor(l.opts, time.Now())
+	l.ids.Alone(l.add)
+	return nil
+}
+
+// newsFor chooses the records of the time asked for, from before the start, as the rows
+// of later records may not be visible yet.
+func newsFor(opts AuditOptions, start time.Time) func(*kgo.Record) bool {
 	until := start
-	if at := l.opts.Until; !at.IsZero() && at.Before(start) {
+	if at := opts.Until; !at.IsZero() && at.Before(start) {
 		until = at
 	}
 	return func(rec *kgo.Record) bool {
-		return !rec.Timestamp.Before(l.opts.Since) && rec.Timestamp.Before(until)
+		return !rec.Timestamp.Before(opts.Since) && rec.Timestamp.Before(until)
 	}
 }
 
@@ -102,10 +147,14 @@ func (l *lone) add(e *audit.Entry) error {
 
 // find asks the tables for their ids now.
 func (l *lone) find(ctx context.Context, v *Verification) error {
+	if l.rest == nil {
+		return nil
+	}
+	v.AloneIn, v.AloneBeyond = l.topics.Names(), l.beyond
 	if !l.any {
 		return nil
 	}
-	l.rows.Snapshot = ""
+	l.rows.Snapshot, l.rows.Contents = "", nil
 	for _, t := range l.tables {
 		err := l.rows.Read(ctx, t.Table, "", func(row *audit.Row) error {
 			if row.Event.ID == nil {
@@ -131,31 +180,17 @@ func (l *lone) find(ctx context.Context, v *Verification) error {
 
 // first reads the first of them again, for their ids.
 func (l *lone) first(ctx context.Context, v *Verification) error {
-	read := make(map[uint16]*pages)
+	read := l.reread()
 	err := l.rest.Missing(func(e *audit.Entry) error {
 		if len(v.AloneFirst) >= l.opts.List {
 			return errListed
 		}
-		topic := l.topics.Name(e.Topic)
-		if read[e.Topic] == nil {
-			logs, err := audit.Open(ctx, l.cluster.client, topic, l.readOptions())
-			if err != nil {
-				return err
-			}
-			read[e.Topic] = newPages(l.cluster.client, topic, logs, l.readOptions())
-		}
-		rec, err := read[e.Topic].record(ctx, LetterPlace{int32(e.Table), e.Order[1]})
-		if errors.Is(err, errGone) {
-			return nil // retention deletes records as it does rows
-		}
-		if err != nil {
+		rec, err := read.record(ctx, audit.Spot{Log: e.Topic, Partition: int32(e.Table), Offset: e.Order[1]}, e.Key)
+		if err != nil || rec == nil { // retention deletes records as it does rows
 			return err
 		}
 		id, _ := transform.Header(rec.Headers, transform.HeaderID)
-		if audit.KeyOf(id) != e.Key {
-			return nil // the topic was made again
-		}
-		v.AloneFirst = append(v.AloneFirst, LoneRecord{topic, rec.Partition, rec.Offset, shortened(string(id)), rec.Timestamp.UTC()})
+		v.AloneFirst = append(v.AloneFirst, LoneRecord{rec.Topic, rec.Partition, rec.Offset, shortened(string(id)), rec.Timestamp.UTC()})
 		return nil
 	})
 	if errors.Is(err, errListed) {

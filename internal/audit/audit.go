@@ -27,8 +27,7 @@ type Audit struct {
 }
 
 // Alone has Compare call fn with each record, but those without a spot, that counts
-// for a topic but for no row: its key, its topic, and the spot as Place.Table and
-// Order[1].
+// for no row: its key, its topic, and the spot as Place.Table and Order[1].
 func (a *Audit) Alone(fn func(*Entry) error) { a.alone = fn }
 
 // New keeps the ids in dir; "" is the system's directory for such files.
@@ -162,13 +161,17 @@ func (a *Audit) merge(c *Counts, rows []Entry, records []record, known func(*Ent
 // lone finds the records without a row.
 func (a *Audit) lone(rows []Entry, records []record) error {
 	for _, r := range records {
-		if r.topic == Anywhere || r.spot == NoSpot {
+		if r.spot == NoSpot {
 			continue
 		}
-		e := Entry{Key: r.Key, Topic: r.topic, Order: [3]int64{int64(r.topic), r.spot.Offset}, At: NoTime, Place: Place{Table: uint32(r.spot.Partition)}}
-		_, found := slices.BinarySearchFunc(rows, e, func(row, e Entry) int {
-			return cmp.Or(bytes.Compare(row.Key[:], e.Key[:]), cmp.Compare(row.Topic, e.Topic))
+		_, found := slices.BinarySearchFunc(rows, r, func(row Entry, r record) int {
+			order := bytes.Compare(row.Key[:], r.Key[:])
+			if order == 0 && r.topic != Anywhere {
+				order = cmp.Compare(row.Topic, r.topic)
+			}
+			return order
 		})
+		e := Entry{Key: r.Key, Topic: r.spot.Log, Order: [3]int64{int64(r.spot.Log), r.spot.Offset}, At: NoTime, Place: Place{Table: uint32(r.spot.Partition)}}
 		if !found {
 			if err := a.alone(&e); err != nil {
 				return err

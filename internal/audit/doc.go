@@ -1,5 +1,5 @@
 // Package audit compares the rows of an outbox with the records in Kafka, by
-// event id, in bounded memory.
+// event id, and by content where a caller asks, in bounded memory.
 //
 // Invariants:
 //
@@ -12,5 +12,5 @@
 //     number of rows or records; the rest is on disk.
 //
 // Non-goals: the moment from which a row must be in Kafka (the caller waits for
-// the slot), publishing, the content of records.
+// the slot), publishing, the times and positions of records.
 package audit

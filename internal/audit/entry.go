@@ -65,12 +65,26 @@ func (e *Entry) compare(o *Entry) int {
 
 // Spot is where a record is.
 type Spot struct {
+	Log       uint16 // the index of the topic; see Topics
 	Partition int32
 	Offset    int64
 }
 
 // NoSpot is that of a record that is no news if no row has its id.
-var NoSpot = Spot{-1, -1}
+var NoSpot = Spot{Partition: -1, Offset: -1}
+
+// spotBytes is the size of an encoded Spot.
+const spotBytes = 2 + 4 + 8
+
+func (s Spot) encode(b []byte) {
+	binary.LittleEndian.PutUint16(b, s.Log)
+	binary.LittleEndian.PutUint32(b[2:], uint32(s.Partition))
+	binary.LittleEndian.PutUint64(b[6:], uint64(s.Offset))
+}
+
+func decodeSpot(b []byte) Spot {
+	return Spot{binary.LittleEndian.Uint16(b), int32(binary.LittleEndian.Uint32(b[2:])), int64(binary.LittleEndian.Uint64(b[6:]))}
+}
 
 // record is the id of a record, with the index of the topic whose rows it counts
 // for.
@@ -84,16 +98,15 @@ type record struct {
 func (r record) same(o record) bool { return r.Key == o.Key && r.topic == o.topic }
 
 // recordBytes is the size of an encoded record.
-const recordBytes = 16 + 2 + 4 + 8
+const recordBytes = 16 + 2 + spotBytes
 
 func (r record) encode() (b [recordBytes]byte) {
 	copy(b[:], r.Key[:])
 	binary.LittleEndian.PutUint16(b[16:], r.topic)
-	binary.LittleEndian.PutUint32(b[18:], uint32(r.spot.Partition))
-	binary.LittleEndian.PutUint64(b[22:], uint64(r.spot.Offset))
+	r.spot.encode(b[18:])
 	return b
 }
 
 func decodeRecord(b []byte) record {
-	return record{Key(b[:16]), binary.LittleEndian.Uint16(b[16:]), Spot{int32(binary.LittleEndian.Uint32(b[18:])), int64(binary.LittleEndian.Uint64(b[22:]))}}
+	return record{Key(b[:16]), binary.LittleEndian.Uint16(b[16:]), decodeSpot(b[18:])}
 }

@@ -89,8 +89,10 @@ type Rows struct {
 	// DeadLetters is the topic of events without a valid topic; "": there is none.
 	DeadLetters string
 	Audit       *Audit
-	Topics      *Topics
-	Group       int // how many rows are fetched at once, at most
+	// Contents takes the contents of rows; nil: nobody asks.
+	Contents *Contents
+	Topics   *Topics
+	Group    int // how many rows are fetched at once, at most
 
 	// Nameless and Unrouted count rows without an id, and without a valid topic:
 	// of these nothing is known.
@@ -109,29 +111,45 @@ type Row struct {
 	// Topic has the record of the event; "": it has no valid topic.
 	Topic string
 	Entry Entry // without a key and a topic
+	// With Contents set: the row's transaction, the time of the commit in microseconds
+	// since 1970 or NoTime, and whether the row would be a bad event.
+	XID       uint32
+	Committed int64
+	Bad       bool
+
+	table *Table
 }
 
 // Read calls fn with the rows of a table that fulfil the SQL condition; "" for all.
-// Only the columns of the identity are read.
+// Without Contents only the columns of the identity are read.
 func (r *Rows) Read(ctx context.Context, t *Table, where string, fn func(*Row) error) error {
+	only, xid := t.Identity, "NULL"
+	if r.Contents != nil {
+		only, xid = nil, "xmin"
+	}
 	return catalog.ReadRows(ctx, r.Conn, catalog.Snapshot{
 		Name: r.Snapshot, Table: t.Name, Relation: t.Relation, Charset: t.Charset,
-		Where: where, AnyOrder: true, Only: t.Identity,
-		Also: append([]string{"tableoid::oid", "ctid", t.micros()}, t.Order.Numbers[:]...),
+		Where: where, AnyOrder: true, Only: only,
+		Also: append([]string{"tableoid::oid", "ctid", t.micros(), xid}, t.Order.Numbers[:]...),
 	}, func(row *pg.Row, also [][]byte) error {
-		read := Row{}
+		read := Row{table: t, Committed: NoTime}
 		var err error
 		if read.Entry.Place, err = place(also[0], also[1]); err != nil {
 			return err
 		}
-		for i, at := range []*int64{&read.Entry.At, &read.Entry.Order[0], &read.Entry.Order[1], &read.Entry.Order[2]} {
+		var xid int64
+		for i, at := range []*int64{&read.Entry.At, &xid, &read.Entry.Order[0], &read.Entry.Order[1], &read.Entry.Order[2]} {
 			if *at, err = number(also[2+i]); err != nil {
 				return err
 			}
 		}
+		read.XID = uint32(xid)
+		if t.Order.Exact {
+			read.Committed = read.Entry.Order[0]
+		}
 		ev, routeErr := r.Router.Route(row)
 		defer ev.Release()
-		read.Event, read.Topic = ev, ev.Record.Topic
+		read.Event, read.Topic, read.Bad = ev, ev.Record.Topic, routeErr != nil
 		if bad, ok := errors.AsType[*transform.BadEvent](routeErr); ok && (bad.Reason == transform.ReasonIllegalTopic || bad.Reason == transform.ReasonNullRoute) {
 			read.Topic = r.DeadLetters // where else it could be
 		}
@@ -158,14 +176,34 @@ func (r *Rows) Add(row *Row) (err error) {
 		return err
 	}
 	r.read.Add(1)
+	if err := r.Contents.row(row); err != nil {
+		return err
+	}
 	return r.Audit.Row(&row.Entry)
 }
 
 // Missing calls use with groups of the missing rows' events, in the order of
 // publication.
 func (r *Rows) Missing(ctx context.Context, use func([]Entry, []delivery.Item) error) error {
+	return r.groups(ctx, r.Audit.Missing, use)
+}
+
+// Fetch calls use with groups of the entries' events, in their order.
+func (r *Rows) Fetch(ctx context.Context, entries []Entry, use func([]Entry, []delivery.Item) error) error {
+	return r.groups(ctx, func(fn func(*Entry) error) error {
+		for i := range entries {
+			if err := fn(&entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, use)
+}
+
+// groups calls use with groups of the rows' events.
+func (r *Rows) groups(ctx context.Context, each func(func(*Entry) error) error, use func([]Entry, []delivery.Item) error) error {
 	var group []Entry
-	err := r.Audit.Missing(func(e *Entry) error {
+	err := each(func(e *Entry) error {
 		if len(group) >= r.Group || len(group) > 0 && r.leaves[group[0].Table] != r.leaves[e.Table] {
 			if err := r.parts(ctx, group, use); err != nil {
 				return err

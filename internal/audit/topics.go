@@ -44,11 +44,13 @@ type ReadOptions struct {
 	Patience time.Duration
 	// Note takes a line about a wait. It may be called from several goroutines.
 	Note func(string)
-	// Counts tells whether a record is one to be read; nil: all are.
+	// Counts tells whether a record is to be read; nil: all are.
 	Counts func(*kgo.Record) bool
 	// News tells whether it is news of the record that no row has its id; nil: it is
 	// of none.
 	News func(*kgo.Record) bool
+	// Contents takes the contents of records; nil: nobody asks.
+	Contents *Contents
 	// Allow is the remedy where brokers do not let the topic be read.
 	Allow func(topic string) string
 }
@@ -65,15 +67,16 @@ type Topics struct {
 
 	logs  []*topicLog // by index; written by Index only
 	index map[string]uint16
-	// everywhere are the topics that may have the event of any row.
+	// everywhere are the topics with events of any rows.
 	everywhere []*topicLog
 
-	records, ahead atomic.Int64
+	records, ahead, passed atomic.Int64
 }
 
 // topicLog is a topic, as far as it is read. Its reader owns it until Finish.
 type topicLog struct {
 	name   string
+	number uint16
 	counts uint16 // for rows of this topic, or Anywhere
 	id     [16]byte
 	absent bool
@@ -88,8 +91,8 @@ type topicLog struct {
 	keeps time.Duration
 }
 
-// NewTopics returns a reader that has read nothing. The client stays the
-// caller's. everywhere are topics that may have the event of any row.
+// NewTopics returns a reader at the beginning. The client stays the caller's.
+// everywhere are topics with events of any rows.
 func NewTopics(ctx context.Context, client *kgo.Client, audit *Audit, opts ReadOptions, everywhere ...string) *Topics {
 	t := &Topics{client: client, audit: audit, opts: opts, slots: make(chan struct{}, readers), index: make(map[string]uint16)}
 	t.group, t.ctx = errgroup.WithContext(ctx)
@@ -117,8 +120,8 @@ func (t *Topics) Index(name string) (uint16, error) {
 
 // add begins to read a topic.
 func (t *Topics) add(name string, counts uint16) *topicLog {
-	l := &topicLog{name: name, counts: counts, next: make(map[int32]int64)}
-	t.index[name] = uint16(len(t.logs))
+	l := &topicLog{name: name, number: uint16(len(t.logs)), counts: counts, next: make(map[int32]int64)}
+	t.index[name] = l.number
 	t.logs = append(t.logs, l)
 	t.group.Go(func() error { return t.read(t.ctx, l) })
 	return l
@@ -127,12 +130,20 @@ func (t *Topics) add(name string, counts uint16) *topicLog {
 // Name is the topic with the number.
 func (t *Topics) Name(n uint16) string { return t.logs[n].name }
 
+// Names are the topics, sorted.
+func (t *Topics) Names() []string { return slices.Sorted(maps.Keys(t.index)) }
+
 // Context ends with the context of the reads, and when one of them fails.
 func (t *Topics) Context() context.Context { return t.ctx }
 
 // Progress is the number of records read, and the number of those known that are
 // still to be read. It may be called at any time.
 func (t *Topics) Progress() (records, ahead int64) { return t.records.Load(), t.ahead.Load() }
+
+// Left is Estimate for the records.
+func (t *Topics) Left(since time.Duration) string {
+	return Estimate(since, t.passed.Load(), t.ahead.Load())
+}
 
 // Wait returns once each topic was read to the end that it had when its read
 // began.
@@ -327,6 +338,7 @@ func (t *Topics) readPartition(ctx context.Context, l *topicLog, log *kafkalog.P
 			return err
 		}
 		t.ahead.Add(from - next)
+		t.passed.Add(next - from)
 		from = next
 		return nil
 	})
@@ -348,9 +360,12 @@ func (t *Topics) take(l *topicLog, records []*kgo.Record) error {
 		if id, ok := idOf(r); ok && (t.opts.Counts == nil || t.opts.Counts(r)) {
 			at := NoSpot
 			if t.opts.News != nil && t.opts.News(r) {
-				at = Spot{r.Partition, r.Offset}
+				at = Spot{l.number, r.Partition, r.Offset}
 			}
 			if err := t.audit.Record(id, l.counts, at); err != nil {
+				return err
+			}
+			if err := t.opts.Contents.record(r, id, l.counts, l.number); err != nil {
 				return err
 			}
 			t.records.Add(1)
