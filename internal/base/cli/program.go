@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -42,6 +43,9 @@ type Verb[P any] struct {
 	Summary string // a single line
 	Detail  string // paragraphs for the verb's help; may be empty
 	Example string // lines, each a command or a comment
+	// Argument names the verb's single argument, FILE for example, which flags.Arg(0)
+	// is for the action. Flags may come before and behind. Empty: flags alone.
+	Argument string
 	// Prepare declares the flags and returns what to do once they are parsed.
 	Prepare func(*flag.FlagSet) Action[P]
 }
@@ -72,13 +76,20 @@ func (c *Program[P]) Parse(args []string) (Action[P], error) {
 	flags := flag.NewFlagSet(v.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors and help are ours to print
 	act := v.Prepare(flags)
-	switch err := flags.Parse(args); {
+	err = flags.Parse(args)
+	if v.Argument != "" && err == nil && flags.NArg() > 0 {
+		argument, behind := flags.Arg(0), flags.Args()[1:]
+		err = flags.Parse(append(slices.Clone(behind), "--", argument))
+	}
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return c.print(c.verbHelp(v, flags)), nil
 	case err != nil:
 		return nil, c.flagError(v, flags, err)
-	case flags.NArg() > 0:
+	case v.Argument == "" && flags.NArg() > 0:
 		return nil, c.usagef(v, "takes no arguments, only flags; got %d", flags.NArg())
+	case v.Argument != "" && (flags.NArg() != 1 || flags.Arg(0) == ""):
+		return nil, c.usagef(v, "takes one argument, %s, beside its flags", v.Argument)
 	}
 	return act, nil
 }
