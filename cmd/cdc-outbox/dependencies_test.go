@@ -33,7 +33,9 @@ var modules = map[string]string{
 	"github.com/pierrec/lz4/v4":         "franz-go: lz4",
 	"golang.org/x/oauth2":               "Kafka: tokens for SASL OAUTHBEARER",
 
-	"go.yaml.in/yaml/v3":   "the configuration's file",
+	"go.yaml.in/yaml/v3":               "the configuration's file",
+	"github.com/magiconair/properties": "import debezium: Java's properties",
+
 	"go.uber.org/zap":      "the log",
 	"go.uber.org/multierr": "zap: several errors",
 	"golang.org/x/sync":    "errgroup: goroutines that end together",

@@ -68,6 +68,7 @@ func (p *program) line() *cli.Program[*program] {
 			snapshotVerb(),
 			upgradePrepareVerb(),
 			upgradeFinishVerb(),
+			importVerb(),
 			lettersListVerb(),
 			lettersShowVerb(),
 			lettersRedriveVerb(),

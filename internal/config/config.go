@@ -15,8 +15,7 @@
 //     remedy.
 //  3. A Secret never shows its value through fmt, JSON, YAML or a log.
 //
-// Non-goals: reading a Debezium connector's configuration, reloading at run
-// time.
+// Non-goals: reloading at run time.
 package config
 
 import (
