@@ -38,8 +38,8 @@ func verifyVerb() verb {
 		Name:    "verify",
 		Summary: "tells whether all events of the outbox are in Kafka, for a cron job",
 		Detail: "It compares by event id, as repair does, and changes nothing. Exit code 3 if events are\n" +
-			"missing, 2 if of some of them nothing is known. With --content it also compares what each\n" +
-			"row would publish now with what its record says.",
+			"missing, 2 if of some of them nothing is known. With --content it also compares each row, as\n" +
+			"published now, with its record: exit code 3 if they differ, 2 if the row was changed since.",
 		Example: "cdc-outbox verify -c cdc-outbox.yaml --since 24h\n" +
 			"cdc-outbox verify -c cdc-outbox.yaml --since 24h --content",
 		Prepare: func(flags *flag.FlagSet) action {
@@ -230,8 +230,11 @@ func (m *moment) Set(text string) error {
 		return nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return errors.New("write a time with its zone, as 2026-11-01T00:00:00Z, or 24h for so long ago")
+	}
 	m.Time = at
-	return err
+	return nil
 }
 
 // String implements flag.Value.

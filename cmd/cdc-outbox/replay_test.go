@@ -22,6 +22,8 @@ func TestReplayRefusesFlags(t *testing.T) {
 		"--name n --from-topic t --offsets 0:2-1":               "PARTITION:FROM-TO",
 		"--name n --from-topic t --xid 750":                     "--from-lsn and --to-lsn",
 		"--name n --from-topic t --topic u --id 1":              "--topic chooses rows",
+		"--name n --since 2026-11-23":                           "as 2026-11-01T00:00:00Z",
+		"--name n --until soon":                                 "or 24h for so long ago",
 		"--name n --xid 750-x":                                  "header cdc-xid",
 		"--name n --until 1h --since 30m":                       "no row is from",
 		"--name n --id 1 --timeout 0s":                          "no time to wait",

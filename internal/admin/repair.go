@@ -76,7 +76,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 	if !publish {
 		return r.report, nil
 	}
-	return r.report, r.write(ctx)
+	return r.report, interrupted(r.write(ctx))
 }
 
 // alone refuses a second one that publishes: both would publish the same.

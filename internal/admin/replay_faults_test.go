@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/cli"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -94,6 +96,39 @@ func TestReplayWithoutItsLockEnds(t *testing.T) {
 	all.Rate = 0
 	r := must.Get(p.again(true, all))(t)
 	if r.Published == 0 || r.Before+r.ToPublish+r.Repeated < 6 {
+		t.Errorf("%+v", r)
+	}
+	p.broker.Consume(t, []string{"elsewhere"}, kafkatest.Count(6))
+}
+
+// A replay that ends in the middle, with its session in PostgreSQL or by a signal, names
+// the way on; a repetition finishes it.
+func TestAReplayThatIsInterrupted(t *testing.T) {
+	p := newPublished(t)
+	p.broker.CreateTopic(t, "elsewhere", 1, nil)
+	p.write(1, 2, 3, 4, 5, 6)
+	replay := func(ctx context.Context, rate int) (*RepairReport, error) {
+		return Replay(ctx, p.Config, ReplayOptions{AuditOptions: p.options(AuditOptions{Until: time.Now()}), Name: "again", To: "elsewhere", Rate: rate, Publish: true})
+	}
+	for written, interrupt := range []func(context.CancelCauseFunc){
+		func(context.CancelCauseFunc) { p.cutLock() },
+		func(stop context.CancelCauseFunc) { stop(cli.Stopped{Signal: syscall.SIGHUP}) },
+	} {
+		ctx, stop := context.WithCancelCause(p.ctx())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := replay(ctx, 1)
+			ended <- err
+		}()
+		p.broker.Consume(t, []string{"elsewhere"}, kafkatest.Count(2*written+1))
+		interrupt(stop)
+		err := <-ended
+		stop(nil)
+		wantClass(t, err, failure.Transient)
+		must.Contain(t, failure.RemedyOf(err), "repeat the command, which finds what was published until now")
+	}
+	r := must.Get(replay(p.ctx(), 0))(t)
+	if r.Found == 0 || r.Found+r.Published != 6 {
 		t.Errorf("%+v", r)
 	}
 	p.broker.Consume(t, []string{"elsewhere"}, kafkatest.Count(6))

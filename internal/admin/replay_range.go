@@ -61,6 +61,22 @@ func (l LSNs) has(rec *kgo.Record) (at pg.LSN, in, ok bool) {
 	return at, at >= l.From && (l.To == 0 || at <= l.To), true
 }
 
+// extend takes in a position.
+func (l *LSNs) extend(at pg.LSN) {
+	if l.From == 0 || at < l.From {
+		l.From = at
+	}
+	l.To = max(l.To, at)
+}
+
+// String says from where to where the positions go.
+func (l LSNs) String() string {
+	if l.To == 0 {
+		return "none has a position"
+	}
+	return fmt.Sprintf("they have %s to %s", l.From, l.To)
+}
+
 // within refuses ranges that the partitions do not have.
 func within(topic string, logs []*kafkalog.Partition, ranges []OffsetRange) error {
 	bounds := make(map[int32]int64)

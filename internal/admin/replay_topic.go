@@ -100,6 +100,8 @@ type topicReplay struct {
 	keys    unseen
 	lost    []string // partitions that may have had more of the range
 	without int64    // records without a position, where one is asked for
+	seen    LSNs     // the positions of the others
+	within  bool     // a record has a position in the range
 	// passed and ahead count offsets, for the line about the progress.
 	passed, ahead atomic.Int64
 	out           *writer
@@ -155,7 +157,7 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 		return r.report, r.list(ctx)
 	}
 	if err := r.write(ctx); err != nil {
-		return r.report, err
+		return r.report, interrupted(err)
 	}
 	return r.report, r.report.err()
 }

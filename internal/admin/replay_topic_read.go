@@ -101,6 +101,10 @@ func (r *topicReplay) read(ctx context.Context) error {
 				"topic %q has no record, of those chosen, with the %s %s", r.opts.From, left.what, left.of)
 		}
 	}
+	if r.opts.LSNs != (LSNs{}) && !r.within && len(r.lost) == 0 {
+		return failure.Configf("take the positions from cdc-lsn of its records: they are of a single server",
+			"topic %q has no record, of those chosen, with a cdc-lsn in the range: %s", r.opts.From, r.seen)
+	}
 	return nil
 }
 
@@ -189,10 +193,13 @@ func (r *topicReplay) chooses(rec *kgo.Record) (id []byte, yes bool) {
 		return nil, false
 	}
 	if r.opts.LSNs != (LSNs{}) {
-		_, in, ok := r.opts.LSNs.has(rec)
+		at, in, ok := r.opts.LSNs.has(rec)
 		if !ok {
 			r.without++
+		} else {
+			r.seen.extend(at)
 		}
+		r.within = r.within || in
 		if !in {
 			return nil, false
 		}

@@ -151,13 +151,15 @@ func TestRangesOfATopic(t *testing.T) {
 		}
 	}
 	for words, opts := range map[string]TopicReplayOptions{
-		`with the id "y", "z"`:            {IDs: []string{"a", "z", "y"}},
-		`with the key "K0"`:               {Keys: []string{"K0", "k1"}},
-		"none with the number 7":          {Offsets: []OffsetRange{{7, 0, 1}}},
-		"ends before offset 8":            {Offsets: []OffsetRange{{0, 0, 8}}},
-		`topic "mistyped" does not exist`: {From: "mistyped"},
-		"which are no records of events":  {From: p.Errors.DeadLetterTopic},
-		`--to "in valid"`:                 {To: "in valid"},
+		`with the id "y", "z"`:             {IDs: []string{"a", "z", "y"}},
+		`with the key "K0"`:                {Keys: []string{"K0", "k1"}},
+		"in the range: they have 0/100 to": {LSNs: LSNs{From: 0x900}},
+		"none has a position":              {LSNs: LSNs{From: 0x100}, Offsets: []OffsetRange{{0, 7, lastOffset}}},
+		"none with the number 7":           {Offsets: []OffsetRange{{7, 0, 1}}},
+		"ends before offset 8":             {Offsets: []OffsetRange{{0, 0, 8}}},
+		`topic "mistyped" does not exist`:  {From: "mistyped"},
+		"which are no records of events":   {From: p.Errors.DeadLetterTopic},
+		`--to "in valid"`:                  {To: "in valid"},
 	} {
 		if opts.From == "" {
 			opts.From = "source"

@@ -173,12 +173,15 @@ func TestVerifyLooksForIDsWithoutARow(t *testing.T) {
 	p.sendAs(p.Errors.DeadLetterTopic, nil, 1)
 	p.exec(`DELETE FROM outbox`)
 	v := must.Get(Verify(p.ctx(), p.Config, p.options(AuditOptions{})))(t)
+	if v.Records != 2 {
+		t.Errorf("%+v", v)
+	}
 	if want := []string{"events", p.Errors.DeadLetterTopic}; v.Alone != 2 || !slices.Equal(v.AloneIn, want) || v.AloneBeyond || v.AloneFirst[0].Topic == v.AloneFirst[1].Topic {
 		t.Errorf("%+v", v)
 	}
 	p.Route.Topic = "events.${routedByValue}"
-	v = must.Get(Verify(p.ctx(), p.Config, p.options(AuditOptions{})))(t)
-	if v.Alone != 1 || !v.AloneBeyond {
+	v = must.Get(Verify(p.ctx(), p.Config, p.options(AuditOptions{Topics: []string{"nowhere"}})))(t)
+	if want := []string{p.Errors.DeadLetterTopic}; v.Alone != 1 || !v.AloneBeyond || !slices.Equal(v.AloneIn, want) {
 		t.Errorf("%+v", v)
 	}
 	var text strings.Builder

@@ -106,6 +106,15 @@ func untaken(within time.Duration) error {
 		Err: fmt.Errorf("brokers have not taken the events within %s", within)}
 }
 
+// interrupted gives the error of a command that was interrupted the way on, unless it has
+// another.
+func interrupted(err error) error {
+	if err == nil || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
+		return err
+	}
+	return &failure.Error{Class: failure.Transient, Remedy: "repeat the command, which finds what was published until now", Err: err}
+}
+
 // waits notes what a delivery waits for.
 type waits struct {
 	sink.Observer // which does nothing

@@ -130,8 +130,17 @@ func (t *Topics) add(name string, counts uint16) *topicLog {
 // Name is the topic with the number.
 func (t *Topics) Name(n uint16) string { return t.logs[n].name }
 
-// Names are the topics, sorted.
-func (t *Topics) Names() []string { return slices.Sorted(maps.Keys(t.index)) }
+// Names are the topics that exist, sorted. Names follows Wait.
+func (t *Topics) Names() []string {
+	names := make([]string, 0, len(t.logs))
+	for _, l := range t.logs {
+		if !l.absent {
+			names = append(names, l.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Context ends with the context of the reads, and when one of them fails.
 func (t *Topics) Context() context.Context { return t.ctx }
