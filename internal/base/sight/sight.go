@@ -28,7 +28,8 @@ type Snapshot struct {
 	running    []uint64 // between the two, in rising order
 }
 
-// Parse reads the text of a pg_snapshot: xmin:xmax:running,running.
+// Parse reads the text of a pg_snapshot: xmin:xmax:running,running. The snapshot of a slot
+// may have an xmin behind its xmax, and sees everything before xmin all the same.
 func Parse(text string) (s Snapshot, err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
@@ -50,6 +51,7 @@ func Parse(text string) (s Snapshot, err error) {
 		return Snapshot{}, fmt.Errorf("%q is no snapshot: %w", text, err)
 	}
 	slices.Sort(s.running)
+	s.xmax = max(s.xmin, s.xmax)
 	return s, nil
 }
 

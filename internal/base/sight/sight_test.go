@@ -23,6 +23,7 @@ func TestSees(t *testing.T) {
 	}{
 		{"nothing runs", "100:100:", []uint32{3, 99}, []uint32{100, 101, 1 << 30}},
 		{"between", "100:110:100,105", []uint32{99, 101, 104, 106, 109}, []uint32{100, 105, 110, 111}},
+		{"a slot's, with xmin behind xmax", "102:100:", []uint32{99, 100, 101}, []uint32{102, 103}},
 		{"in any order", "100:110:105,100", []uint32{101}, []uint32{100, 105}},
 		{"a later epoch", "4294967400:4294967410:4294967405", []uint32{103, 108, epoch - 1}, []uint32{109, 114, 200}},
 		{"over the end of an epoch", "4294967290:4294967300:4294967295,4294967297",
@@ -63,6 +64,8 @@ func TestCovers(t *testing.T) {
 		{"while one that was seen waits", "104:120:104", "100:110:100,105", false},
 		{"while the last that was seen waits", "100:109:100,105", "100:110:100,105", false},
 		{"nothing", "100:110:", "0:0:", true},
+		{"a slot's, not quite", "101:101:", "102:100:", false},
+		{"a slot's", "102:102:", "102:100:", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := parse(t, tt.now).Covers(parse(t, tt.then)); got != tt.want {
