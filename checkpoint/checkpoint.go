@@ -87,6 +87,9 @@ type Checkpoint struct {
 	// Adopted is set by `adopt` while another program reads the slot, and may have
 	// moved the slot on since. The first checkpoint of our own is not Adopted.
 	Adopted bool `json:"adopted,omitempty"`
+	// Published: an event was published before the Landmark began to count, as from
+	// another slot. See HasPublished.
+	Published bool `json:"published,omitempty"`
 	// Ends are what brokers had acknowledged by then. Not to be changed.
 	Ends Ends `json:"ends,omitempty"`
 	// Made is set by setup at the creation of the slot: nobody has read the slot yet.
@@ -99,6 +102,9 @@ type Checkpoint struct {
 	// Creating is set in a Beginning, which is no checkpoint yet.
 	Creating bool `json:"creating,omitempty"`
 }
+
+// HasPublished reports whether an event was ever published, from any slot.
+func (c *Checkpoint) HasPublished() bool { return c.Published || c.Landmark.XID != 0 || c.Cut.XID != 0 }
 
 // Replaces reports whether c counts, and not old, where both are stored.
 func (c *Checkpoint) Replaces(old *Checkpoint) bool {

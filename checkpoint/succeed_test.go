@@ -13,17 +13,22 @@ func TestSucceeding(t *testing.T) {
 		Skip: Landmark{Commit: 120}, Publication: "then", Made: true, Adopted: true, Lost: &Lost{},
 	}
 	kept := Checkpoint{
-		LSN: 100, Landmark: landmark, Scope: "public.outbox", Epoch: 6, Horizon: 700, Doubtful: []Doubtful{{}},
+		LSN: 100, Landmark: landmark, Scope: "public.outbox", Epoch: 6, Horizon: 700, Published: true, Doubtful: []Doubtful{{}},
 		Skip: Landmark{Commit: 120}, Publication: "now",
 	}
 	for name, change := range map[string]func(found, want *Checkpoint){
-		"the same log":           func(_, _ *Checkpoint) {},
-		"a snapshot pending":     func(found, want *Checkpoint) { found.Snapshot, want.Snapshot = true, true },
-		"a skip not passed":      func(found, want *Checkpoint) { found.Skip.Commit, want.Skip.Commit = 100, 100 },
-		"a skip passed":          func(found, want *Checkpoint) { found.Skip.Commit, want.Skip = 99, Landmark{} },
-		"other tables":           func(found, want *Checkpoint) { found.Scope, want.Landmark = "public.other", position },
-		"behind the slot":        func(found, want *Checkpoint) { found.LSN, want.Landmark = 95, position },
-		"without a transaction":  func(found, want *Checkpoint) { found.Landmark, want.Landmark = Landmark{}, position },
+		"the same log":       func(_, _ *Checkpoint) {},
+		"a snapshot pending": func(found, want *Checkpoint) { found.Snapshot, want.Snapshot = true, true },
+		"a skip not passed":  func(found, want *Checkpoint) { found.Skip.Commit, want.Skip.Commit = 100, 100 },
+		"a skip passed":      func(found, want *Checkpoint) { found.Skip.Commit, want.Skip = 99, Landmark{} },
+		"other tables":       func(found, want *Checkpoint) { found.Scope, want.Landmark = "public.other", position },
+		"behind the slot":    func(found, want *Checkpoint) { found.LSN, want.Landmark = 95, position },
+		"without a transaction": func(found, want *Checkpoint) {
+			found.Landmark, want.Landmark, want.Published = Landmark{}, position, false
+		},
+		"published long before": func(found, want *Checkpoint) {
+			found.Landmark, found.Published, want.Landmark = Landmark{}, true, position
+		},
 		"without a known epoch":  func(found, want *Checkpoint) { found.Epoch, want.Epoch = 0, 1 },
 		"without any checkpoint": nil,
 	} {

@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// AuditOptions say which rows are compared with Kafka, and how.
+// AuditOptions are the choice of rows to compare with Kafka, and the way.
 type AuditOptions struct {
 	// Since and Until choose the rows by their time: from Since on, before Until;
 	// zero: no bound.
@@ -48,7 +48,7 @@ type AuditOptions struct {
 	Notes io.Writer
 }
 
-// Audit says which events of the outbox are missing in Kafka.
+// Audit has the events of the outbox missing in Kafka.
 type Audit struct {
 	Tables []string  `json:"tables"`
 	Since  time.Time `json:"since,omitzero"`
@@ -72,7 +72,7 @@ type Audit struct {
 	Events []MissingEvent `json:"events"`
 	// Order says what the order of publication is taken from, by table.
 	Order map[string]string `json:"order"`
-	// Limits say what cannot be known.
+	// Limits are the limits of the knowledge.
 	Limits []string `json:"limits"`
 
 	replay string // the name of the replay whose records alone count; "": all do

@@ -122,7 +122,7 @@ func (a *auditor) judge() error {
 	return nil
 }
 
-// limits say what the table and the configuration hide.
+// limits tell of everything hidden by the table and the configuration.
 func (a *auditor) limits() (lines []string) {
 	if a.rows.Nameless > 0 {
 		lines = append(lines, fmt.Sprintf("%d rows have no event id, so no record can be told to be theirs", a.rows.Nameless))
@@ -140,7 +140,7 @@ func (a *auditor) limits() (lines []string) {
 		lines = append(lines, fmt.Sprintf("rows older than %s are deleted (retention.after): of their events nothing is known", after))
 	}
 	if a.cfg.Errors.OnBadEvent == transform.BadEventQuarantine {
-		lines = append(lines, "errors.on_bad_event is quarantine: a parked event counts as found; one that an operator left out counts as missing")
+		lines = append(lines, "errors.on_bad_event is quarantine: a parked event counts as found; one that an operator left out counts as missing, and a missing one does not wait for those parked of its key")
 	}
 	if a.cfg.Errors.OnBadEvent == transform.BadEventSkip {
 		lines = append(lines, "errors.on_bad_event is skip: an event that was skipped counts as missing")
@@ -207,7 +207,7 @@ func (a *auditor) fixEnd(ctx context.Context) error {
 	a.wait = &catchup.Wait{Slot: a.cfg.Source.Slot}
 	_, err = a.look(ctx, a.wait, true)
 	if err == nil && !a.wait.Last.Slot.Active {
-		err = &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it",
+		err = &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it; if that run ends with exit code 3: first `cdc-outbox setup --accept-gap --yes`",
 			Err: fmt.Errorf("nothing is known to be missing before all is published that the slot has: %s", a.wait.Describe())}
 	}
 	return err

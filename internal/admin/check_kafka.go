@@ -52,6 +52,7 @@ func (d *doctor) kafka(ctx context.Context) {
 	}
 	d.copies(ctx, c)
 	d.transactions(ctx, c)
+	d.repairInto(ctx, c)
 }
 
 // eventTopics checks the topics of the rows in the outbox now; routes may lead

@@ -76,6 +76,9 @@ func TestCheckKafka(t *testing.T) {
 			"kafka.dead_letters", Warn, "max.message.bytes of topic \"outbox.dead-letter\" is 1048588"},
 		{"dead letters of any event", nil, deadLetters("max.message.bytes", "2000000"), "kafka.dead_letters", OK, "up to 2000000 bytes"},
 		{"compacted dead letters", nil, deadLetters("cleanup.policy", "compact"), "kafka.dead_letter_cleanup", Warn, "is compacted"},
+		{"a repair of any topic", []kfake.Opt{kfake.SeedTopics(3, event)}, repairs, "repair.topic " + event, OK, "may be read"},
+		{"a repair, exactly once", nil, func(f *fixture) { repairs(f); exactlyOnce(f) }, "repair.transactional_id", OK, "/repair\" may be used"},
+		{"a repair of a missing topic", nil, repairs, "repair.topic " + event, Skipped, "own line"},
 		{"checkpoint topic to be created", nil, func(*fixture) {}, "kafka.checkpoint_topic", OK, "run will create it"},
 		{"checkpoint topic not compacted", []kfake.Opt{kfake.SeedTopics(1, "cdc-outbox.checkpoints.a")}, func(*fixture) {},
 			"checkpoint", Fail, "not compact"},
@@ -144,6 +147,8 @@ func TestCheckCopiesAsksTheController(t *testing.T) {
 	f.wantCheck("kafka.copies", Warn, wiring.CheckpointTopic(f.Config)+": one replica")
 }
 
+func repairs(f *fixture) { f.Errors.OnLoss = config.LossRepair }
+
 func exactlyOnce(f *fixture) { f.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }
 
 // Brokers' knowledge of transactions is worth as many copies as there are.
@@ -188,6 +193,11 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	wantFinding(t, r, "checkpoint", Skipped, "see kafka.checkpoint_topic")
 	wantFinding(t, r, "kafka.topic outbox.event.parcel", OK, "may be written to")
 
+	f.Errors.OnLoss = config.LossRepair
+	compare := f.wantCheck("repair.topic outbox.event.parcel", Fail, "does not allow to read")
+	must.Contain(t, compare.Remedy, "--operation Read --operation DescribeConfigs --topic 'outbox.event.parcel'")
+	f.wantCheck("repair.topic outbox.event.secret", Fail, "does not allow to read")
+
 	exactlyOnce(f)
 	read := f.wantCheck("kafka.topic outbox.event.parcel", Warn, "but not read")
 	must.Contain(t, read.Remedy, "--operation Read --topic 'outbox.event.parcel'")
@@ -195,6 +205,8 @@ func TestCheckKafkaPrivileges(t *testing.T) {
 	id := must.Get(wiring.TransactionalID(f.Config))(t)
 	use := f.wantCheck("kafka.transactions", Fail, "write in transactions of transactional id")
 	must.Contain(t, use.Remedy, "--operation Write --operation Describe --transactional-id '"+id+"'")
+	end := f.wantCheck("repair.transactional_id", Fail, "write in transactions of transactional id")
+	must.Contain(t, end.Remedy, "--transactional-id '"+id+"/repair'")
 
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 	f.wantCheck("kafka.connection", Fail, "SASL_AUTHENTICATION_FAILED")

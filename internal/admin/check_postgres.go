@@ -60,6 +60,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.pendingRestart(ctx)
 	d.outboxTables(ctx)
 	d.retention(ctx)
+	d.repairHere()
 	d.emit(ctx)
 	d.publication(ctx)
 	d.slotState(ctx)

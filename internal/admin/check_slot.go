@@ -72,10 +72,8 @@ func beingCreated(ctx context.Context, conn *pgx.Conn, slot catalog.Slot) error 
 	if err == nil {
 		text += "; it waits for " + waits.String()
 	}
-	for _, b := range waits.For {
-		if b.PID != 0 {
-			remedy += fmt.Sprintf(", or end the transaction: SELECT pg_terminate_backend(%d);", b.PID)
-		}
+	if end := waits.Remedy(); end != "" {
+		remedy += ", or end the transaction: " + end
 	}
 	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: errors.New(text)}
 }

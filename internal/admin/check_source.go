@@ -40,7 +40,7 @@ func (d *doctor) outboxTables(ctx context.Context) {
 			d.ok(name, "%s", strings.Join(found.needed, ", "))
 			d.routes(ctx, catalog.Snapshot{Table: t, Relation: found.relation})
 		}
-		d.snapshotRights(ctx, t)
+		d.rights(ctx, t)
 	}
 }
 
@@ -92,16 +92,21 @@ func (s *session) outboxTable(ctx context.Context, t pg.Table) (*outboxTable, er
 	return found, nil
 }
 
-// snapshotRights: decoding asks for no privilege on a table, reading it does.
-func (d *doctor) snapshotRights(ctx context.Context, t pg.Table) {
-	if d.cfg.Source.Snapshot != config.SnapshotInitial {
+// rights: decoding asks for no privilege on a table, reading it does.
+func (d *doctor) rights(ctx context.Context, t pg.Table) {
+	why, purpose := "source.snapshot is initial", "the snapshot"
+	switch {
+	case d.cfg.Source.Snapshot == config.SnapshotInitial:
+	case d.repairs():
+		why, purpose = "errors.on_loss: repair compares the rows with Kafka", "a repair"
+	default:
 		return
 	}
 	name := "privileges " + t.String()
-	if err := d.mayRead(ctx, t, "source.snapshot is initial"); err != nil {
+	if err := d.mayRead(ctx, t, why); err != nil {
 		d.fail(name, err)
 	} else {
-		d.ok(name, "the role may read the table for the snapshot")
+		d.ok(name, "the role may read the table for %s", purpose)
 	}
 }
 

@@ -252,7 +252,7 @@ func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparis
 	if r.elsewhere {
 		return cp
 	}
-	cp.Owned, cp.Doubtful = d.owned().Settled(), old.Doubtful
+	cp.Owned, cp.Doubtful, cp.Published = d.owned().Settled(), old.Doubtful, old.HasPublished()
 	if old.Skip.Commit >= at {
 		cp.Skip = old.Skip
 	}

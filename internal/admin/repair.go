@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// RepairReport is an audit, and what was done about it.
+// RepairReport is an audit with the repair after it.
 type RepairReport struct {
 	Audit
 	// Published, DeadLettered and Skipped count events.
@@ -24,7 +24,7 @@ type RepairReport struct {
 	publish bool
 }
 
-// repair publishes what an audit finds missing.
+// repair publishes the missing events of an audit.
 type repair struct {
 	*auditor
 	header string
@@ -60,7 +60,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 			return nil, err
 		}
 		var err error
-		// An earlier command may live on without its lock: this ends it.
+		// An earlier command may live on without its lock, and ends here.
 		r.out, err = openWriter(ctx, r.cfg, writerOptions{
 			suffix: "/" + r.verb, policy: r.cfg.Errors.OnBadEvent, metrics: repaired{RepairReport: r.report}, rate: r.rate, within: r.opts.Timeout, note: r.note,
 		})
@@ -79,7 +79,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 	return r.report, interrupted(r.write(ctx))
 }
 
-// alone refuses a second one that publishes: both would publish the same.
+// alone refuses a second repair with --publish: both would publish the same.
 func (s *session) alone(ctx context.Context, verb string) error {
 	for until := time.Now().Add(lockPatience); ; {
 		alone, err := catalog.LockVerb(ctx, s.conn, verb, s.cfg.Source.Slot)
@@ -98,8 +98,8 @@ func (s *session) alone(ctx context.Context, verb string) error {
 	}
 }
 
-// lockPatience is how long the lock of a command that has just ended may stay: the
-// server frees it when it has heard of the end of the connection.
+// lockPatience is how long the lock of a command just ended may stay: until the server
+// hears of the end of the connection.
 const lockPatience = 2 * time.Second
 
 // fence ends what an instance that lost its slot, or an earlier repair, may still

@@ -65,11 +65,7 @@ func describeTransactions(list []catalog.Writer) string {
 func endTransactions(list []catalog.Writer) []string {
 	var sql []string
 	for _, t := range list[:min(len(list), mostTransactions)] {
-		if t.GID != "" {
-			sql = append(sql, fmt.Sprintf("ROLLBACK PREPARED %s; or COMMIT PREPARED %s; in database %s;", pgsql.Literal(t.GID), pgsql.Literal(t.GID), t.Database))
-			continue
-		}
-		sql = append(sql, fmt.Sprintf("SELECT pg_terminate_backend(%d);", t.PID))
+		sql = append(sql, t.Blocker().End())
 	}
 	return sql
 }

@@ -234,7 +234,7 @@ func repairBehind(ctx context.Context, cfg *config.Config, opts AuditOptions, sn
 // goOn saves the checkpoint of the new server.
 func (f *finish) goOn(ctx context.Context, at pg.LSN) error {
 	cp := f.checkpointAt(at)
-	cp.Epoch, cp.Ends = f.stored.Epoch+1, f.stored.Ends
+	cp.Epoch, cp.Ends, cp.Published = f.stored.Epoch+1, f.stored.Ends, f.stored.HasPublished()
 	if err := f.save(ctx, cp); err != nil {
 		return err
 	}

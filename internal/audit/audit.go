@@ -44,7 +44,7 @@ func New(dir string) (*Audit, error) {
 	return &Audit{rows: rows, records: records, missing: sorter{dir: dir, chunk: chunk}}, nil
 }
 
-// Close removes what is on disk.
+// Close removes the files.
 func (a *Audit) Close() {
 	a.rows.close()
 	a.records.close()
@@ -58,7 +58,7 @@ func (a *Audit) Row(e *Entry) error {
 	return a.rows[e.Key.share(shares)].write(item[:])
 }
 
-// Anywhere is the topic of a record that counts for a row of any topic.
+// Anywhere is the topic of a record for rows of any topic.
 const Anywhere = math.MaxUint16
 
 // Record adds the id of a record, which counts for rows of the topic. It may be
@@ -87,7 +87,7 @@ type Counts struct {
 // Sum adds ids up. Equal sums are those of equal sets, but for a chance of 2^-128.
 type Sum [2]uint64
 
-// add adds an id that is in the set once.
+// add adds an id once in the set.
 func (s *Sum) add(k Key) {
 	hash := sha256.Sum256(k[:]) // sums of the ids themselves are equal for many other sets
 	var carry uint64

@@ -219,7 +219,7 @@ func (r *Rows) groups(ctx context.Context, each func(func(*Entry) error) error, 
 	return r.parts(ctx, group, use)
 }
 
-// parts calls use with parts of the group that fit into GroupBytes.
+// parts calls use with parts of the group of at most GroupBytes.
 func (r *Rows) parts(ctx context.Context, group []Entry, use func([]Entry, []delivery.Item) error) error {
 	sizes, err := r.sizes(ctx, group)
 	if err != nil {
@@ -307,7 +307,7 @@ func (r *Rows) fetch(ctx context.Context, group []Entry) ([]delivery.Item, error
 	return items, err
 }
 
-// moved is the error of rows that are not where the snapshot had them.
+// moved is the error of rows at other places than in the snapshot.
 func moved(t *Table) error {
 	return &failure.Error{Class: failure.Transient, Remedy: "repeat the command",
 		Err: fmt.Errorf("the rows of %s were moved meanwhile, as by VACUUM FULL, CLUSTER or a change of partitions", t.Name)}

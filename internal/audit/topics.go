@@ -73,7 +73,7 @@ type Topics struct {
 	records, ahead, passed atomic.Int64
 }
 
-// topicLog is a topic, as far as it is read. Its reader owns it until Finish.
+// topicLog is a topic as far as read. Until Finish the reader owns the topicLog.
 type topicLog struct {
 	name   string
 	number uint16
@@ -279,7 +279,7 @@ func (t *Topics) open(ctx context.Context, l *topicLog) ([]*kafkalog.Partition, 
 	return logs, t.begin(ctx, l, logs)
 }
 
-// policy finds out what deletes records of the topic. Where brokers do not say,
+// policy finds the rules for the deletion of records. Where brokers do not say,
 // the topic counts as compacted.
 func (t *Topics) policy(ctx context.Context, l *topicLog) error {
 	settings, err := broker.TopicSettings(ctx, t.client, l.name, "cleanup.policy", "retention.ms", "retention.bytes")
@@ -299,7 +299,7 @@ func (t *Topics) policy(ctx context.Context, l *topicLog) error {
 	return nil
 }
 
-// begin finds where to begin to read the partitions that are new.
+// begin finds the beginning of the read in new partitions.
 func (t *Topics) begin(ctx context.Context, l *topicLog, logs []*kafkalog.Partition) error {
 	fresh := slices.DeleteFunc(slices.Clone(logs), func(p *kafkalog.Partition) bool {
 		_, seen := l.next[p.Number()]

@@ -9,12 +9,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 )
 
-// askEvery is how often the server is asked what a long statement waits for.
+// askEvery is how often the server is asked for the cause of a long wait.
 const askEvery = 5 * time.Second
 
-// Waiting is what a statement waits for, as the server says.
+// Waiting is the cause of a statement's wait, by the server's word.
 type Waiting struct {
 	Event string    // wait_event_type and wait_event of pg_stat_activity; empty while working
 	For   []Blocker // the sessions in its way
@@ -22,7 +24,9 @@ type Waiting struct {
 
 // Blocker is a session, or a prepared transaction, in a statement's way.
 type Blocker struct {
-	PID         int32 // 0 for a prepared transaction
+	PID         int32  // 0 for a prepared transaction
+	GID         string // of a prepared transaction, if known
+	Database    string // of a prepared transaction: the only place to end it
 	Application string
 	User        string
 	// Age is that of its transaction; 0 where the role may not see it
@@ -47,11 +51,14 @@ func (w Waiting) String() string {
 
 // String is for a log or a message.
 func (b Blocker) String() string {
-	if b.PID == 0 {
-		return "a prepared transaction (see pg_prepared_xacts)"
-	}
 	text := fmt.Sprintf("pid %d", b.PID)
 	var details []string
+	switch {
+	case b.GID != "":
+		text, details = "the prepared transaction "+pgsql.Literal(b.GID), []string{"database " + b.Database}
+	case b.PID == 0:
+		return "a prepared transaction (see pg_prepared_xacts)"
+	}
 	if b.Application != "" {
 		details = append(details, "application "+b.Application)
 	}
@@ -65,6 +72,29 @@ func (b Blocker) String() string {
 		text += " (" + strings.Join(details, ", ") + ")"
 	}
 	return text
+}
+
+// End has the statements to end the blocker; "" for an unknown name.
+func (b Blocker) End() string {
+	switch {
+	case b.GID != "":
+		gid := pgsql.Literal(b.GID)
+		return "COMMIT PREPARED " + gid + "; or ROLLBACK PREPARED " + gid + "; in database " + b.Database + ";"
+	case b.PID == 0:
+		return ""
+	}
+	return fmt.Sprintf("SELECT pg_terminate_backend(%d);", b.PID)
+}
+
+// Remedy has the statements to end the wait; "" without any.
+func (w Waiting) Remedy() string {
+	var ends []string
+	for _, b := range w.For {
+		if end := b.End(); end != "" {
+			ends = append(ends, end)
+		}
+	}
+	return strings.Join(ends, " ")
 }
 
 // Patient lets the statements on conn take as long as they need, until end is
@@ -93,7 +123,7 @@ func Patient(ctx context.Context, url string, conn *pgconn.PgConn, tell func(Wai
 	return func() { l.replace(before, nil) }
 }
 
-// replace sets the limit, and what is called when it is exceeded.
+// replace sets the limit, and the question after it.
 func (l *line) replace(silence time.Duration, ask func() error) (before time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,18 +136,19 @@ var errForgotten = errors.New("the server does not know of the connection any mo
 
 // A role sees wait_event of its own sessions, and the age of the others'
 // transactions only with pg_read_all_stats. A session waiting for a prepared
-// transaction is blocked by pid 0.
+// transaction is blocked by pid 0, and the awaited lock has its transaction.
 const waitingQuery = `
-SELECT concat_ws(' ', a.wait_event_type, a.wait_event), b.pid, COALESCE(o.application_name, ''),
-       COALESCE(o.usename::text, ''), COALESCE(extract(epoch FROM clock_timestamp() - o.xact_start), 0)::float8
+SELECT concat_ws(' ', a.wait_event_type, a.wait_event), b.pid, COALESCE(p.gid, ''), COALESCE(p.database::text, ''), COALESCE(o.application_name, ''),
+       COALESCE(o.usename::text, p.owner::text, ''), COALESCE(extract(epoch FROM clock_timestamp() - COALESCE(o.xact_start, p.prepared)), 0)::float8
   FROM pg_stat_activity a
   LEFT JOIN LATERAL (SELECT DISTINCT unnest(pg_blocking_pids(a.pid))) b(pid) ON true
   LEFT JOIN pg_stat_activity o ON o.pid = b.pid
+  LEFT JOIN pg_locks l ON b.pid = 0 AND l.pid = a.pid AND NOT l.granted
+  LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
  WHERE a.pid = $1
- ORDER BY 5 DESC`
+ ORDER BY 7 DESC`
 
-// askBeside asks on a separate connection what the server process pid waits
-// for.
+// askBeside is ReadWaiting on a separate connection.
 func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -129,17 +160,17 @@ func askBeside(ctx context.Context, url string, pid uint32) (w Waiting, err erro
 	return ReadWaiting(ctx, conn, int32(pid))
 }
 
-// ReadWaiting asks what the server process pid waits for.
+// ReadWaiting asks for the cause of the wait of the server process pid.
 func ReadWaiting(ctx context.Context, conn *pgx.Conn, pid int32) (w Waiting, err error) {
 	known := false
-	var event, application, user string
+	var event, gid, database, application, user string
 	var blocker *int32
 	var age float64
 	rows, _ := conn.Query(ctx, waitingQuery, pid) // ForEachRow returns the error
-	_, err = pgx.ForEachRow(rows, []any{&event, &blocker, &application, &user, &age}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&event, &blocker, &gid, &database, &application, &user, &age}, func() error {
 		known, w.Event = true, event
 		if blocker != nil {
-			w.For = append(w.For, Blocker{PID: *blocker, Application: application, User: user,
+			w.For = append(w.For, Blocker{PID: *blocker, GID: gid, Database: database, Application: application, User: user,
 				Age: time.Duration(age * float64(time.Second))})
 		}
 		return nil

@@ -54,7 +54,7 @@ func ReadWriters(ctx context.Context, conn *pgx.Conn) ([]Writer, error) {
 
 // Blocker is the writer as the cause of a wait.
 func (w Writer) Blocker() Blocker {
-	b := Blocker{PID: w.PID, Application: w.Application, User: w.User}
+	b := Blocker{PID: w.PID, GID: w.GID, Database: w.Database, Application: w.Application, User: w.User}
 	if w.Age != nil {
 		b.Age = *w.Age
 	}

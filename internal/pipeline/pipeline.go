@@ -41,8 +41,8 @@ type pipeline struct {
 }
 
 // run runs the pipeline. After another instance has taken over the slot, run starts the
-// pipeline anew, to stand by. Every other end of the pipeline is the end of run. A probe
-// asks the brokers all the time.
+// pipeline anew, to stand by; after a loss of log, to repair. Every other end of the
+// pipeline is the end of run. A probe asks the brokers all the time.
 func (p *pipeline) run(ctx context.Context) error {
 	p.metrics.Connected("postgres", false)
 	for _, ignored := range catalog.NeedlessParameters(p.cfg.Source.URL.Reveal()) {
@@ -66,40 +66,29 @@ func (p *pipeline) run(ctx context.Context) error {
 	if p.cfg.Source.Mode == config.ModePoll {
 		return p.poll(ctx, down, probe)
 	}
-	retry := backoff.Series{Range: anewWaits}
 	var past stream.Past
-	for {
+	for rounds := newRounds(); ; {
 		began := time.Now()
 		err := p.stream(ctx, down, probe, &past)
-		repair := errors.Is(err, stream.ErrToRepair)
-		if !repair && (!errors.Is(err, stream.ErrBeginAnew) || failure.ClassOf(err) != failure.Transient) {
+		wait, again := rounds.after(err, time.Since(began))
+		if !again {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil // everything in flight is sent after the next start, or by another instance; a loss shows again
 		}
 		p.health.waitFor(err)
-		if repair {
-			p.log.Warn("log was lost; beginning anew, to repair", zap.Error(err))
-			continue
+		what := "log was lost; beginning anew, to repair"
+		if !errors.Is(err, stream.ErrToRepair) {
+			what = "dropped what was in flight, standing by"
+			p.metrics.BeganAnew(errors.Is(err, sink.ErrFenced))
 		}
-		p.metrics.BeganAnew(errors.Is(err, sink.ErrFenced))
-		if time.Since(began) > anewReset {
-			retry.Reset()
-		}
-		wait := retry.Next()
-		p.log.Warn("dropped what was in flight, standing by", zap.Error(err), zap.Duration("wait", wait))
+		p.log.Warn(what, zap.Error(err), zap.Duration("wait", wait))
 		if backoff.Sleep(ctx, wait) != nil {
 			return nil
 		}
 	}
 }
-
-// anewWaits are the waits until a pipeline begins anew; a pipeline running for anewReset
-// starts them from the first, too.
-var anewWaits = backoff.Range{First: 50 * time.Millisecond, Longest: 5 * time.Second}
-
-const anewReset = 30 * time.Second
 
 // stream opens the parts for a slot, and runs them. past is of the pipeline before, and
 // then of the present one.

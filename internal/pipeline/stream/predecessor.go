@@ -49,7 +49,7 @@ func (s *source) outlive(ctx context.Context, sql *pgx.Conn, all []catalog.Reade
 			told = true
 			const what = "another instance shows that it reads the slot, and may not know yet that it does not: waiting until it cannot write any more"
 			s.log.Warn(what, zap.Int32("pid", all[0].PID), zap.Duration("at_most", lasts))
-			s.health.waiting(what)
+			s.health.waiting(what, "")
 		}
 		if err := backoff.Sleep(ctx, predecessorPoll); err != nil {
 			return err

@@ -179,14 +179,14 @@ func (s *source) createAnew(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 	identify(&now, id)
 	*seen = now
 	h.cp = s.checkpoint(now, start)
-	h.cp.Epoch, h.cp.Snapshot, h.cp.Horizon = h.found.Epoch+1, false, before.Horizon
+	h.cp.Epoch, h.cp.Snapshot, h.cp.Horizon, h.cp.Published = h.found.Epoch+1, false, before.Horizon, h.found.HasPublished()
 	return nil
 }
 
 // lacking is the knowledge of the checkpoint found of the rows. A pending snapshot was to
 // publish all of them. The ids of transactions count in the log that was read only.
 func (h *acquired) lacking(held *catalog.HeldSnapshot) Lacking {
-	of := Lacking{Snapshot: held.Name, Known: h.found.Landmark.XID != 0}
+	of := Lacking{Snapshot: held.Name, Known: h.found.HasPublished()}
 	if !h.gap.Diverged && !h.found.Snapshot {
 		of.Before = h.found.Horizon
 	}
@@ -210,6 +210,9 @@ func (s *source) repair(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	}
 	h.cp.Doubtful = nil // the records of each are compared
 	s.health.repairing("events that a lost slot left out are looked for in Kafka, and published")
+	if err := s.publicSnapshot(ctx, sql, h.snapshot); err != nil {
+		return err
+	}
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
 	began := time.Now()
 	done, err := s.repairer.Repair(ctx, sql, h.lacking(h.snapshot), s.publishMissing, s.health.observeRepair)
@@ -217,6 +220,7 @@ func (s *source) repair(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 		lost := h.found.Lost
 		return unmended(failure.Lossf(lost.Remedy, "%s", lost.Text), fmt.Errorf("repair: %w", err))
 	}
+	h.cp.Published = h.cp.Published || done.Published > 0
 	s.log.Info("repaired: everything committed before the slot was made is published", zap.Stringer("lsn", h.cp.LSN),
 		zap.Int64("rows", done.Rows), zap.Int64("records", done.Records), zap.Int64("published", done.Published), zap.Duration("took", time.Since(began)))
 	return nil

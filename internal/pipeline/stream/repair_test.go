@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -220,6 +221,82 @@ func TestARunningPipelineIsRepairedByTheNext(t *testing.T) {
 	d.insert(1, 1)
 	d.repairing(r).streams()
 	d.wantsOnce()
+}
+
+// A slot lost before its first event is lost after a publication all the same: only then
+// is it noticed that published rows were deleted, so others may be, too.
+func TestASecondLossRightAfterARepair(t *testing.T) {
+	d, r := lossy(t)
+	d.dropSlot()
+	i := d.repairing(r).streams()
+	d.wantsOnce()
+	i.stop()
+	for range 2 {
+		d.dropSlot()
+		i = d.repairing(r).streams()
+		i.stop()
+		if of := r.asked[len(r.asked)-1]; !of.Known || of.Before == 0 {
+			t.Errorf("asked for %+v", of)
+		}
+	}
+	d.run().streams().stop()
+	if cp, _, _ := d.store.Load(t.Context()); !cp.HasPublished() {
+		t.Errorf("forgotten by a start: %+v", cp)
+	}
+	d.wantOnce()
+}
+
+// A reader with another checkpoint has published what the slot has passed. Whether it has
+// is known only from Kafka: without a repair the slot's advance is a loss.
+func TestASlotReadWithAnotherCheckpoint(t *testing.T) {
+	d := outbox(t)
+	i := d.run().streams()
+	d.publish(2, 1)
+	i.stop()
+	elsewhere := &fakeStore{}
+	i = d.start(elsewhere, d.gate).streams()
+	d.publish(2, 1)
+	i.stop()
+	d.insert(1, 1)
+	d.run().wantEnd(failure.Loss, "was advanced or recreated by somebody else")
+	r := &fakeRepairer{d: d}
+	i = d.repairing(r).streams()
+	d.wantsOnce()
+	i.stop()
+	d.insert(1, 1)
+	i = d.startWith(Parts{Store: elsewhere, Sink: d.gate, Repairer: r}).streams() // back again
+	d.wantsOnce()
+	i.stop()
+	if len(r.asked) != 4 || r.looks != 2 {
+		t.Errorf("%d questions, %d of them looks", len(r.asked), r.looks)
+	}
+}
+
+// Failure mode 191. The new slot waits for a prepared transaction. Readiness names it with its end, in its
+// own database.
+func TestARepairWaitsForAPreparedTransaction(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Setting("max_prepared_transactions", "2"))
+	d := newDatabase(t, server.NewDatabase(t))
+	r := &fakeRepairer{d: d}
+	i := d.repairing(r).streams()
+	d.publish(3, 1)
+	i.stop()
+	d.dropSlot()
+	other := newDatabase(t, server.NewDatabase(t))
+	other.exec("BEGIN; INSERT INTO outbox VALUES ('other', 'order', 'o-1', 'Placed', '{}'); PREPARE TRANSACTION 'it''s theirs'")
+	i = d.repairing(r)
+	name := other.text("SELECT current_database()")
+	i.unready("the creation of slot " + d.opts.Slot + " waits for the prepared transaction 'it''s theirs' (database " + name + ", role ")
+	if want, all := "COMMIT PREPARED 'it''s theirs'; or ROLLBACK PREPARED 'it''s theirs'; in database "+name+";", i.health.Remedies(); !slices.Contains(all, want) {
+		t.Errorf("remedies %q, want %q", all, want)
+	}
+	eventually(t, "the log", func() bool { return i.logs.FilterMessage("creating the slot takes long").Len() > 0 })
+	d.insert(2, 1) // before the consistent point, and in no log of a slot
+	other.exec("ROLLBACK PREPARED 'it''s theirs'")
+	i.streams()
+	d.wantsOnce()
+	i.stop()
 }
 
 // An operator's repair has the lock: both would publish the same.

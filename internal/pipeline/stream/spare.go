@@ -34,12 +34,13 @@ func (s *source) beingCreated(ctx context.Context, sql *pgx.Conn, slot catalog.S
 		return false
 	}
 	a.fit = false
-	text := fmt.Sprintf("slot %q is still being created by pid %d", slot.Name, slot.ActivePID)
+	text, remedy := fmt.Sprintf("slot %q is still being created by pid %d", slot.Name, slot.ActivePID), ""
 	if w, err := catalog.ReadWaiting(ctx, sql, slot.ActivePID); err == nil {
 		text += ", which waits for " + w.String()
+		remedy = w.Remedy()
 		a.creating(w)
 	}
-	s.health.waiting(text)
+	s.health.waiting(text, remedy)
 	return true
 }
 

@@ -320,7 +320,7 @@ func (s *source) publicSnapshot(ctx context.Context, sql *pgx.Conn, snapshot *ca
 		if !told {
 			s.log.Info("the rows that are in the outbox wait until all of them can be read", zap.String("synchronous_standby_names", waits.Setting))
 		}
-		s.health.waiting("rows of the outbox wait until they can be read: a commit waits for a standby of synchronous_standby_names (" + waits.Setting + ")")
+		s.health.waiting("rows of the outbox wait until they can be read: a commit waits for a standby of synchronous_standby_names ("+waits.Setting+")", remedySynchronous)
 		if err := wait.Pause(ctx); err != nil {
 			return err
 		}

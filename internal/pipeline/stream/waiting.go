@@ -23,7 +23,7 @@ func (s *source) waitForSnapshot(ctx context.Context, conn *pgconn.PgConn) (end 
 // in readiness.
 func (s *source) waitForCreation(ctx context.Context, repl *pgconn.PgConn) (end func()) {
 	return catalog.Patient(ctx, s.opts.URL, repl, s.reporting("creating the slot takes long", func(w catalog.Waiting) {
-		s.health.waiting("the creation of slot " + s.opts.Slot + " waits for " + w.String())
+		s.health.waiting("the creation of slot "+s.opts.Slot+" waits for "+w.String(), w.Remedy())
 	}))
 }
 
@@ -36,15 +36,20 @@ func (s *source) reporting(what string, tell func(catalog.Waiting)) func(catalog
 			return
 		}
 		next = time.Now().Add(reportEvery)
-		s.log.Info(what, zap.Stringer("waits_for", w))
+		fields := []zap.Field{zap.Stringer("waits_for", w)}
+		if end := w.Remedy(); end != "" {
+			fields = append(fields, zap.String("remedy", end))
+		}
+		s.log.Info(what, fields...)
 	}
 }
 
-// waiting notes the cause of a wait at the start of a session, until the wait is over.
-func (h *Health) waiting(what string) {
+// waiting notes the cause of a wait at the start of a session, with a remedy if known,
+// until the wait is over.
+func (h *Health) waiting(what, remedy string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pgErr = what
+	h.pgErr, h.remedy = what, remedy
 }
 
 // missingTopics are the topics the deliverer waits for.
