@@ -207,7 +207,6 @@ func (o *importFlags) undecided(result *debezium.Result) error {
 	if len(names) == 0 {
 		return nil
 	}
-	file := cmp.Or(*o.out, "the configuration")
-	return failure.Configf(fmt.Sprintf("edit %s, whose comments tell the reasons, then: cdc-outbox check -c FILE", file),
+	return failure.Configf(fmt.Sprintf("edit %s, whose comments tell the reasons, then: cdc-outbox check -c %s", cmp.Or(*o.out, "the configuration"), cmp.Or(*o.out, "FILE")),
 		"to decide before a start: %s", strings.Join(names, ", "))
 }

@@ -78,11 +78,11 @@ func (t *translation) snapshot() {
 	case "when_needed":
 		t.say(mode, Differs, key, "a lost slot is exit code 3; errors.on_loss: repair publishes the missing rows instead, and needs source.create: true")
 	case "always":
-		t.say(mode, None, key, "no row is published at each start; cdc-outbox snapshot publishes rows again")
+		t.say(mode, None, key, "no row is published at each start; the verb snapshot publishes rows again")
 	case "initial_only":
-		t.say(mode, None, key, "cdc-outbox snapshot publishes rows and ends; run follows the log")
+		t.say(mode, None, key, "the verb snapshot publishes rows and ends; run follows the log")
 	default:
-		t.say(mode, None, key, "cdc-outbox snapshot publishes rows by a condition")
+		t.say(mode, None, key, "the verb snapshot publishes rows by a condition")
 	}
 }
 

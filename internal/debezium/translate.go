@@ -117,7 +117,7 @@ func (t *translation) findRouter() error {
 		}
 		return nil
 	}
-	const remedy = "cdc-outbox publishes outbox tables only: stay with Debezium for change events, or add transforms=outbox and transforms.outbox.type=" + routerClass
+	const remedy = "stay with Debezium for change events: only outbox tables are published here, by transforms=outbox and transforms.outbox.type=" + routerClass
 	if len(others) == 0 {
 		return failure.Configf(remedy, "the connector has no transforms, so no outbox event router: it publishes change events")
 	}

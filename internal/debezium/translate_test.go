@@ -19,7 +19,7 @@ func TestRefusals(t *testing.T) {
 		{"a sink connector", `{"name":"x","config":{"connector.class":"io.confluent.connect.jdbc.JdbcSinkConnector"}}`, "PostgreSQL only", "import a connector"},
 		{"Confluent Cloud", `{"connector.class":"PostgresCdcSourceV2",` + router + `}`, "options of its own", "under Debezium's names"},
 		{"no connector", `{"bootstrap.servers":"k:9092"}`, "no connector.class", "name the file"},
-		{"change events", `{"connector.class":"io.debezium.connector.postgresql.PostgresConnector"}`, "no transforms", "outbox tables only"},
+		{"change events", `{"connector.class":"io.debezium.connector.postgresql.PostgresConnector"}`, "no transforms", "only outbox tables"},
 		{"another transform", `{"connector.class":"io.debezium.connector.postgresql.PostgresConnector","transforms":"unwrap","transforms.unwrap.type":"io.debezium.transforms.ExtractNewRecordState"}`, "but io.debezium.transforms.ExtractNewRecordState", "stay with Debezium"},
 		{"another sink", "debezium.sink.type=kinesis\ndebezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector", "publishes to kinesis", "debezium.sink.type=kafka"},
 		{"no sink", "debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector", "names no sink", "debezium.sink.type=kafka"},

@@ -42,6 +42,10 @@ var badInputs = []badInput{
 	{input: "missing secret file", offline: true, prepare: func(e *environment) { e.url = "${file:/run/secrets/no-such-url}" }},
 	{input: "regex that Go cannot express", offline: true, prepare: func(e *environment) { e.more = "route:\n  regex: '(?!x).*'\n" }},
 
+	{input: "`import` of another database's connector", offline: true, args: []string{"import", "debezium", "testdata/import/mysql.json"}},
+	{input: "`import` of a connector without the outbox event router", offline: true, args: []string{"import", "debezium", "testdata/import/changes.json"}},
+	{input: "`import` of keys in JSON", offline: true, args: []string{"import", "debezium", "testdata/import/keys.json", "--no-check"}},
+
 	{input: "wrong password", prepare: func(e *environment) {
 		e.change(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") })
 	}},
