@@ -101,8 +101,10 @@ test-kafka: postgres kafka ## the tests that use Kafka, against Apache Kafka 4.4
 	@CDC_OUTBOX_TEST_KAFKA=real CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
 .PHONY: test-debezium
-test-debezium: postgres ## what the real Debezium makes of rows, against the recording that transform is tested with; ARGS=-update records (2 minutes; needs JDK 17, Maven)
-	@go test -count=1 -v -timeout $(TIMEOUT) -run '^TestE2E' ./tests/debezium $(ARGS)
+test-debezium: ## records of the real Debezium against ours, on PostgreSQL 15 and 18, and its forms of each type against the recording that transform is tested with; ARGS=-update records (15 minutes; needs JDK 17, Maven)
+	@for version in 15 18; do \
+		bin=$$($(POSTGRES) -version $$version) && CDC_OUTBOX_PG_BIN=$$bin go test -count=1 -v -timeout $(TIMEOUT) -run '^TestE2E' ./tests/debezium $(ARGS) || exit 1; \
+	done
 
 .PHONY: test-docker
 test-docker: ## both tiers with PostgreSQL, Apache Kafka, Redis and DynamoDB Local in containers (needs a Docker engine)

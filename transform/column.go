@@ -17,6 +17,22 @@ type column struct {
 	oid     uint32
 	name    string
 	as      *conversion // Debezium's, or nil
+	compat  *columnCompat
+}
+
+// columnCompat is, under CompatDebezium, more of a column's form; nil otherwise.
+type columnCompat struct {
+	standard []byte // the text shown for NULL; nil: none
+	schema   []byte // JSON of the Connect schema; nil without schemas
+}
+
+// value is the column's conversion of a text. A value without a form is as NULL.
+func (c column) value(text []byte) (connectValue, error) {
+	v, err := c.as.convert(text)
+	if err == nil && v == nil && c.compat.standard != nil {
+		return c.as.convert(c.compat.standard)
+	}
+	return v, err
 }
 
 var (

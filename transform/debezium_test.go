@@ -41,6 +41,9 @@ var putColumn = map[string]func(*EventOptions){
 	"envelope": func(ev *EventOptions) { ev.Additional, ev.PayloadFormat = []string{"c:envelope:e"}, FormatJSON },
 	"payload":  func(ev *EventOptions) { ev.Payload = "c" },
 	"json":     func(ev *EventOptions) { ev.Payload, ev.PayloadFormat = "c", FormatJSON },
+	"schema": func(ev *EventOptions) {
+		ev.Payload, ev.PayloadFormat, ev.Debezium.ValueSchemas = "c", FormatJSON, true
+	},
 }
 
 // debeziumEvent are the options of an imported configuration.
@@ -105,6 +108,9 @@ func TestCompatMakesOfEachTypeWhatDebeziumDoes(t *testing.T) {
 	}
 }
 
+// enums are the labels of types that tests/debezium creates.
+var enums = map[string]string{"mood": "sad,ok", "_mood": "sad,ok"}
+
 func shown(s *string) string {
 	if s == nil {
 		return "NULL"
@@ -118,7 +124,8 @@ func (v *recordedValue) route(t *testing.T, ev EventOptions, place string) (*str
 	router := must.Get(New(ev, DefaultRoute()))(t)
 	rel := &pg.Relation{Columns: []pg.Column{
 		{Name: "id", Type: pgtype.TextOID}, {Name: "aggregatetype", Type: pgtype.TextOID}, {Name: "aggregateid", Type: pgtype.TextOID},
-		{Name: "payload", Type: pgtype.TextOID}, {Name: "c", Type: v.OID, TypeName: v.TypeName, Modifier: v.Modifier},
+		{Name: "payload", Type: pgtype.TextOID},
+		{Name: "c", Type: v.OID, TypeName: v.TypeName, Modifier: v.Modifier, Details: pg.ColumnDetails{Labels: enums[v.TypeName]}},
 	}}
 	if err := router.Bind(rel); err != nil {
 		return nil, err

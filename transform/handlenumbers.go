@@ -46,7 +46,7 @@ func (h Handling) numeric(modifier int32) *conversion {
 		}}
 	}
 	variable := modifier < numericHeader
-	scale := int(int32(uint32(modifier-numericHeader)<<21) >> 21) // eleven bits, signed
+	_, scale := numericModifier(modifier)
 	return &conversion{textual: !variable, convert: func(text []byte) (connectValue, error) {
 		if _, ok := special[string(text)]; ok {
 			return nil, nil
@@ -61,6 +61,13 @@ func (h Handling) numeric(modifier int32) *conversion {
 		d = d.strip()
 		return object{{"scale", int64(d.scale)}, {"value", twosComplement(d.unscaled)}}, nil
 	}}
+}
+
+// numericModifier reads a modifier: sixteen bits of precision, and eleven of the scale,
+// signed.
+func numericModifier(modifier int32) (precision, scale int) {
+	modifier -= numericHeader
+	return int(uint32(modifier) >> 16), int(int32(uint32(modifier)<<21) >> 21)
 }
 
 // money is a decimal in the locale C or en_US; other locales fail here and there.

@@ -3,6 +3,7 @@ package transform
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -14,8 +15,8 @@ import (
 // Handling are the handling modes of Debezium's PostgreSQL connector, under
 // CompatDebezium, by the names there.
 type Handling struct {
-	// TopicPrefix is topic.prefix there, for the context headers; empty: no such
-	// headers, as with extended.headers.enabled=false.
+	// TopicPrefix is topic.prefix there, for the context headers and the names of
+	// schemas; empty: no such headers.
 	TopicPrefix string `yaml:"topic_prefix"`
 
 	Decimal  string `yaml:"decimal_handling_mode"`
@@ -25,6 +26,12 @@ type Handling struct {
 	HStore   string `yaml:"hstore_handling_mode"`
 	// MoneyDigits is the number of digits behind the point of money.
 	MoneyDigits int `yaml:"money_fraction_digits"`
+
+	// ExtendedHeaders false leaves out the context headers, whatever the TopicPrefix.
+	ExtendedHeaders bool `yaml:"extended_headers_enabled"`
+	// KeySchemas and ValueSchemas are schemas.enable of a JsonConverter.
+	KeySchemas   bool `yaml:"key_converter_schemas_enable"`
+	ValueSchemas bool `yaml:"value_converter_schemas_enable"`
 }
 
 // Values of the handling modes.
@@ -61,6 +68,8 @@ func DefaultHandling() Handling {
 		Interval:    IntervalNumeric,
 		HStore:      HStoreJSON,
 		MoneyDigits: 2,
+
+		ExtendedHeaders: true,
 	}
 }
 
@@ -87,6 +96,9 @@ func (h *Handling) validate(report setting.Report, compat string) {
 		{"event.debezium.interval_handling_mode", h.Interval != usual.Interval},
 		{"event.debezium.hstore_handling_mode", h.HStore != usual.HStore},
 		{"event.debezium.money_fraction_digits", h.MoneyDigits != usual.MoneyDigits},
+		{"event.debezium.extended_headers_enabled", h.ExtendedHeaders != usual.ExtendedHeaders},
+		{"event.debezium.key_converter_schemas_enable", h.KeySchemas},
+		{"event.debezium.value_converter_schemas_enable", h.ValueSchemas},
 	} {
 		if mode.changed {
 			report.Problem(mode.key, "has no effect without event.compat: debezium", "set event.compat to debezium, or remove the key")
@@ -135,7 +147,12 @@ func (h Handling) of(c pg.Column) (*conversion, error) {
 		return h.list(pg.Column{Name: c.Name, Type: element, Modifier: c.Modifier})
 	}
 	switch {
-	case plainTypes[c.Type], c.TypeName != "" && c.TypeName[0] != '_' && c.TypeName != "hstore":
+	case plainTypes[c.Type]:
+		return nil, nil
+	case unlike(c):
+		return nil, failure.Configf("name another column, or leave event.compat out",
+			"event.compat: column %q is of the type %s, which Debezium leaves out or writes in a way that is not known here", c.Name, c.TypeName)
+	case c.TypeName != "" && c.TypeName[0] != '_' && c.TypeName != "hstore":
 		return nil, nil
 	case c.TypeName == "hstore":
 		return h.hstore(), nil
@@ -174,6 +191,22 @@ func (h Handling) of(c pg.Column) (*conversion, error) {
 	}
 	return nil, failure.Configf("name another column, or leave event.compat out",
 		"event.compat: column %q is of the type with OID %d, which Debezium leaves out or writes in a way that is not known here", c.Name, c.Type)
+}
+
+// textTypes are the base types of extensions with PostgreSQL's text here and there.
+var textTypes = []string{"citext", "ltree", "hstore"}
+
+// unlike reports whether a type of the database's own has no form of Debezium's here. A
+// stream does not tell enums, which have a form, from others.
+func unlike(c pg.Column) bool {
+	name := strings.TrimPrefix(c.TypeName, "_")
+	switch {
+	case name == "", slices.Contains(textTypes, name):
+		return false
+	case c.Details.Kind == 0, name != c.TypeName && c.Details.Labels != "":
+		return false
+	}
+	return c.Details.Kind != 'e'
 }
 
 // errForm is a text that is not PostgreSQL's for the type.

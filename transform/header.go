@@ -69,7 +69,7 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 	if p.eventType.present {
 		b.header(p.eventType, r.event.TypeHeader)
 	}
-	if p.version.present {
+	if p.version.present && r.event.Compat != CompatDebezium {
 		b.header(p.version, headerSchemaVersion)
 	}
 	b.objectHeaders(b.trace())

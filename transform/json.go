@@ -17,7 +17,7 @@ func (c column) appendJSON(dst []byte, v pg.Value) ([]byte, error) {
 	if c.as == nil || v.Kind != pg.Text { // NULL, or the bytes of a message
 		return appendJSON(dst, c.oid, v)
 	}
-	value, err := c.as.convert(v.Data)
+	value, err := c.value(v.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,6 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // appendQuoted appends s, valid UTF-8, as a JSON string, escaping what RFC 8259
 // §7 requires and no more, as Jackson does.
 func appendQuoted[T ~string | ~[]byte](dst []byte, s T) []byte {
-	const hexDigits = "0123456789ABCDEF"
 	dst = append(dst, '"')
 	copied := 0
 	for i := range len(s) {
@@ -81,25 +80,31 @@ func appendQuoted[T ~string | ~[]byte](dst []byte, s T) []byte {
 		if c >= ' ' && c != '"' && c != '\\' {
 			continue
 		}
-		dst = append(dst, s[copied:i]...)
+		dst = appendEscaped(append(dst, s[copied:i]...), c)
 		copied = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
 	}
 	dst = append(dst, s[copied:]...)
 	return append(dst, '"')
+}
+
+// appendEscaped appends an ASCII character of a JSON string.
+func appendEscaped(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\t':
+		return append(dst, '\\', 't')
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\f':
+		return append(dst, '\\', 'f')
+	case '\r':
+		return append(dst, '\\', 'r')
+	}
+	if c < ' ' {
+		return appendEscape(dst, rune(c))
+	}
+	return append(dst, c)
 }

@@ -28,6 +28,8 @@ type EventOptions struct {
 	// AdditionalMissing is MissingError or MissingIgnore: the meaning of a missing
 	// additional column.
 	AdditionalMissing string `yaml:"additional_missing"`
+	// KeyFormat is KeyRaw or KeyJSON: the key's text, or JSON.
+	KeyFormat string `yaml:"key_format"`
 	// PayloadFormat is FormatRaw, FormatJSON or FormatJSONExpanded.
 	PayloadFormat           string `yaml:"payload_format"`
 	TombstoneOnEmptyPayload bool   `yaml:"tombstone_on_empty_payload"`
@@ -66,6 +68,9 @@ const (
 	FormatRaw          = "raw"
 	FormatJSON         = "json"
 	FormatJSONExpanded = "json_expanded"
+
+	KeyRaw  = "raw"
+	KeyJSON = "json"
 
 	MissingError  = "error"
 	MissingIgnore = "ignore"
@@ -124,6 +129,7 @@ func DefaultEvent() EventOptions {
 	return EventOptions{
 		RecordTime:         RecordTimePublished,
 		AdditionalMissing:  MissingError,
+		KeyFormat:          KeyRaw,
 		PayloadFormat:      FormatRaw,
 		NullBehavior:       NullIgnore,
 		EmptyArrayBehavior: EmptyArrayIgnore,

@@ -40,6 +40,10 @@ type plan struct {
 	detected                    []string // the columns no option names
 	headerCount                 int      // the most a row can have, without object's
 
+	schemaName  string // begins the name of an envelope's schema
+	schemaBytes int
+	perMilli    int64 // Debezium's units of timestamp in a millisecond; 0: timestamp is ours
+
 	unfit error // why no row of the table becomes an event; the columns are then those found
 }
 
@@ -57,6 +61,8 @@ type options struct {
 	table   string // the table's name in errors: "table public.outbox"
 	// expected are columns detected before, and must not be gone.
 	expected []string
+	// described are details of columns beyond the relation's.
+	described map[string]pg.ColumnDetails
 }
 
 // binder looks up columns and collects the faults.
@@ -68,12 +74,14 @@ type binder struct {
 	expected []string
 	detected []string // optional columns no option names
 	handling Handling
+
+	described map[string]pg.ColumnDetails
 }
 
 // bind makes the plan of a table. With an error, its unfit, the plan serves for
 // dead letters only.
 func bind(rel *pg.Relation, o options) (*plan, error) {
-	b := &binder{rel: rel, table: o.table, expected: o.expected, handling: o.event.Debezium}
+	b := &binder{rel: rel, table: o.table, expected: o.expected, handling: o.event.Debezium, described: o.described}
 	p := &plan{
 		rel:       rel,
 		id:        b.required("event.id", o.event.ID, idNames),

@@ -50,12 +50,19 @@ var refusedSyntax = []struct {
 	{`{`, 4, "repetition"},
 }
 
-// compileRegex compiles a regex that matches as java.util.regex does, for
-// values that are readAlike. An error names the obstacle, and the offset in
+// javaRegex matches as java.util.regex does.
+type javaRegex struct {
+	whole *regexp.Regexp // the whole value
+	first *regexp.Regexp // the first place
+	folds bool           // the case of letters is ignored somewhere
+}
+
+// compileRegex reads Java's syntax. An error names the obstacle, and the offset in
 // bytes.
-func compileRegex(pattern string) (*regexp.Regexp, error) {
+func compileRegex(pattern string) (*javaRegex, error) {
 	flag := regexFlag.FindString(pattern)
 	folds := flag != ""
+	translated := flag
 	for pos := len(flag); pos < len(pattern); {
 		rest := pattern[pos:]
 		token := regexToken.FindString(rest)
@@ -66,6 +73,7 @@ func compileRegex(pattern string) (*regexp.Regexp, error) {
 			return nil, fmt.Errorf("possessive quantifier %s at offset %d is not supported", token, pos)
 		}
 		folds = folds || token == "(?i:"
+		translated += translate(token)
 		pos += len(token)
 	}
 	if folds && strings.IndexFunc(pattern, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0 {
@@ -75,11 +83,68 @@ func compileRegex(pattern string) (*regexp.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
+	if endsEarly(tree, true) {
+		return nil, errors.New("a $ before the end of the regex is not supported: Java takes the place before a last line break for the end")
+	}
 	if part := repeatsNothing(tree); part != "" {
 		return nil, fmt.Errorf("the repetition %s of what may be empty is not supported", part)
 	}
-	return regexp.Compile(pattern)
+	first, err := regexp.Compile(translated)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := regexp.Compile(`\A(?:` + translated + `)\z`)
+	if err != nil {
+		return nil, err
+	}
+	return &javaRegex{whole, first, folds}, nil
 }
+
+// Java's . stops at more line breaks than RE2's, and \s has the vertical tab.
+const (
+	anyButBreak = `[^\n\r\x{85}\x{2028}\x{2029}]`
+	spaces      = `\t-\r `
+	noSpaces    = `\x00-\x08\x0E-\x1F!-\x{10FFFF}`
+)
+
+var classSpace = strings.NewReplacer(`\\`, `\\`, `\s-]`, spaces+`-]`, `\S-]`, noSpaces+`-]`, `\s-`, spaces+`\-`, `\S-`, noSpaces+`\-`, `\s`, spaces, `\S`, noSpaces)
+
+// translate gives a token of Java's the same meaning in RE2.
+func translate(token string) string {
+	switch {
+	case token == ".":
+		return anyButBreak
+	case token == `\s`:
+		return "[" + spaces + "]"
+	case token == `\S`:
+		return "[" + noSpaces + "]"
+	case token[0] == '[':
+		return classSpace.Replace(token)
+	}
+	return token
+}
+
+// endsEarly reports whether a $ is not at the end of the regex. last: nothing follows
+// re.
+func endsEarly(re *syntax.Regexp, last bool) bool {
+	for i, sub := range re.Sub {
+		if endsEarly(sub, last && (re.Op == syntax.OpCapture || re.Op == syntax.OpAlternate || re.Op == syntax.OpConcat && i == len(re.Sub)-1)) {
+			return true
+		}
+	}
+	return re.Op == syntax.OpEndText && !last
+}
+
+// legible is the value for matching: ſ and the Kelvin sign, which only RE2 takes for
+// ASCII letters, are replaced by letters as long.
+func (r *javaRegex) legible(value string) string {
+	if !r.folds || !strings.ContainsAny(value, "ſ\u212A") {
+		return value
+	}
+	return foldless.Replace(value)
+}
+
+var foldless = strings.NewReplacer("ſ", "ƀ", "\u212A", "\u2C60")
 
 func refusal(rest string, pos int) error {
 	for _, s := range refusedSyntax {
@@ -105,12 +170,4 @@ func repeatsNothing(re *syntax.Regexp) string {
 		}
 	}
 	return ""
-}
-
-// readAlike reports whether the two read a value alike. They differ in the line
-// breaks . and $ heed, in the vertical tab for \s, in the folding of ſ and the
-// Kelvin sign by (?i), and in invalid UTF-8. No topic's name has such a
-// character.
-func readAlike(value string) bool {
-	return utf8.ValidString(value) && !strings.ContainsAny(value, "\n\v\r\u0085\u2028\u2029ſ\u212A")
 }

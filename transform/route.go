@@ -114,6 +114,10 @@ func (b *builder) get(c column) pg.Value {
 	}
 	v := b.values[c.index]
 	switch v.Kind {
+	case pg.Null:
+		if c.compat != nil && c.compat.standard != nil {
+			return pg.Value{Kind: pg.Text, Data: c.compat.standard}
+		}
 	case pg.UnchangedToast:
 		b.reject(ReasonUnreadableContents, fmt.Errorf("the value of column %q was not sent", c.name))
 		return pg.Value{Kind: pg.Null}
@@ -147,7 +151,7 @@ func (b *builder) form(c column, write func([]byte, connectValue) []byte) []byte
 	if v.Kind != pg.Text { // NULL, or the bytes of a message
 		return b.text(c)
 	}
-	value, err := c.as.convert(v.Data)
+	value, err := c.value(v.Data)
 	if err != nil {
 		b.reject(ReasonUnreadableContents, fmt.Errorf("column %q: %w", c.name, err))
 		return v.Data
@@ -163,8 +167,15 @@ func (b *builder) form(c column, write func([]byte, connectValue) []byte) []byte
 var errEmptyKey = errors.New("without a key its order among others would be lost; event.null_key: publish allows it")
 
 func (b *builder) key() {
-	b.event.Record.Key = b.form(b.plan.key, connectText)
-	if len(b.event.Record.Key) == 0 && b.router.event.NullKey != NullKeyPublish {
+	empty := false
+	if b.router.event.KeyFormat == KeyJSON {
+		empty = len(b.get(b.plan.key).Data) == 0
+		b.event.Record.Key = b.jsonKey()
+	} else {
+		b.event.Record.Key = b.form(b.plan.key, connectText)
+		empty = len(b.event.Record.Key) == 0
+	}
+	if empty && b.router.event.NullKey != NullKeyPublish {
 		b.reject(ReasonNullKey, fmt.Errorf("column %q is NULL or empty: %w", b.plan.key.name, errEmptyKey))
 	}
 }
@@ -200,6 +211,10 @@ func (b *builder) partition() {
 func (b *builder) timestamp() {
 	v := b.get(b.plan.timestamp)
 	if v.Kind == pg.Null {
+		return
+	}
+	if b.plan.perMilli != 0 {
+		b.debeziumTime(v)
 		return
 	}
 	t, err := b.router.moment.parse(b.plan.timestamp.oid, v.Data)

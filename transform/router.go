@@ -28,12 +28,15 @@ type Router struct {
 	last  *plan
 	// expected are Expect's columns, by the table's OID.
 	expected map[uint32][]string
+	// described are the details of columns, by name and the table's OID.
+	described map[uint32]map[string]pg.ColumnDetails
 	// messages is for logical messages, without a table.
 	messages messages
 
 	tx     transactionHeaders
 	names  interned
 	moment moment
+	shaper shaper
 	pool   sync.Pool // of *pooledEvent released
 }
 
@@ -55,7 +58,9 @@ func New(ev EventOptions, route RouteOptions) (*Router, error) {
 		context:  contextHeaders(ev),
 		plans:    make(map[uint32]*plan),
 		expected: make(map[uint32][]string),
-		names:    make(interned),
+
+		described: make(map[uint32]map[string]pg.ColumnDetails),
+		names:     make(interned),
 	}
 	for _, f := range fields {
 		r.envelope = r.envelope || f.placement == placeEnvelope
@@ -80,6 +85,20 @@ func (r *Router) Expect(oid uint32, columns []string) {
 			r.expected[oid] = append(r.expected[oid], name)
 		}
 	}
+}
+
+// Describes tells whether the router wants a Describe of each new definition in a
+// stream, where neither defaults nor NOT NULL are told.
+func (r *Router) Describes() bool { return r.event.Compat == CompatDebezium }
+
+// Describe has the catalogs' details of columns count for a table with the OID, from
+// the next definition on.
+func (r *Router) Describe(rel *pg.Relation) {
+	details := make(map[string]pg.ColumnDetails, len(rel.Columns))
+	for _, c := range rel.Columns {
+		details[c.Name] = c.Details
+	}
+	r.described[rel.OID] = details
 }
 
 // Detected returns the table's columns that become headers although no option
@@ -132,7 +151,7 @@ func (r *Router) plan(rel *pg.Relation) *plan {
 	p := r.plans[rel.OID]
 	if p == nil || p.rel != rel {
 		o := r.options(rel)
-		o.expected = r.expected[rel.OID]
+		o.expected, o.described = r.expected[rel.OID], r.described[rel.OID]
 		p, _ = bind(rel, o) // the plan has the error
 		p.table = pg.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 		r.plans[rel.OID] = p

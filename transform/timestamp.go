@@ -2,10 +2,13 @@ package transform
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
 var (
@@ -65,4 +68,20 @@ func (m *moment) parse(oid uint32, text []byte) (time.Time, error) {
 		return time.Time{}, errTimestampRange
 	}
 	return m.at, nil
+}
+
+// debeziumTime is timestamp for a column of Debezium's units. Unlike others, a time beyond
+// the year 9999 counts, and infinity is a number.
+func (b *builder) debeziumTime(v pg.Value) {
+	value, err := b.plan.timestamp.as.convert(v.Data)
+	units, ok := value.(int64)
+	switch {
+	case err == nil && !ok: // beyond the units: as NULL
+	case err != nil:
+		b.reject(ReasonInvalidTimestamp, fmt.Errorf("column %q is %q: %w", b.plan.timestamp.name, v.Data, err))
+	case units < 0:
+		b.reject(ReasonInvalidTimestamp, fmt.Errorf("column %q is %q: %w", b.plan.timestamp.name, v.Data, errTimestampRange))
+	default:
+		b.event.Asked = time.UnixMilli(units / b.plan.perMilli).UTC()
+	}
 }

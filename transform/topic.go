@@ -2,9 +2,9 @@ package transform
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
@@ -20,8 +20,7 @@ const maxCachedTopics = 4096
 // replaced (Java's Matcher.matches, then replaceFirst; they differ for a
 // reluctant regex such as (.*?)); otherwise the value is the topic.
 type topics struct {
-	whole       *regexp.Regexp
-	first       *regexp.Regexp
+	regex       *javaRegex
 	replacement replacement
 	internal    []string // RouteOptions.Internal
 	underscores bool     // RouteOptions.Underscores
@@ -36,15 +35,11 @@ type topic struct {
 const regexRemedy = `write it with characters, . \d \w \s, classes such as [a-z_], groups (…) (?:…) (?<name>…), |, * + ? {2,3}, ^ $ and (?i)`
 
 func newTopics(route RouteOptions) (*topics, error) {
-	first, err := compileRegex(route.Regex)
+	regex, err := compileRegex(route.Regex)
 	if err != nil {
 		return nil, failure.Configf(regexRemedy, "route.regex %#q: %w", route.Regex, err)
 	}
-	whole, err := regexp.Compile(`\A(?:` + route.Regex + `)\z`)
-	if err != nil {
-		return nil, failure.Configf("write a shorter regex", "route.regex %#q: %w", route.Regex, err)
-	}
-	replacement, err := parseReplacement(route.Topic, first)
+	replacement, err := parseReplacement(route.Topic, regex.first)
 	if err != nil {
 		return nil, failure.Configf("write groups of route.regex as ${name} or $1, and a $ or \\ with a \\ before it",
 			"route.topic %#q: %w", route.Topic, err)
@@ -57,7 +52,7 @@ func newTopics(route RouteOptions) (*topics, error) {
 		return nil, failure.Configf("name another topic for events, or another checkpoint.topic",
 			"route.topic %#q: checkpoints are kept there, and an event could pass for one", route.Topic)
 	}
-	return &topics{whole: whole, first: first, replacement: replacement, internal: route.Internal, underscores: route.Underscores, cache: make(map[string]topic)}, nil
+	return &topics{regex: regex, replacement: replacement, internal: route.Internal, underscores: route.Underscores, cache: make(map[string]topic)}, nil
 }
 
 // lookup returns the topic for a route value, with an error where Kafka or we
@@ -78,10 +73,11 @@ func (t *topics) lookup(value []byte) (string, error) {
 }
 
 func (t *topics) route(value string) string {
-	if !readAlike(value) || !t.whole.MatchString(value) {
+	legible := t.regex.legible(value)
+	if !utf8.ValidString(value) || !t.regex.whole.MatchString(legible) {
 		return value
 	}
-	match := t.first.FindStringSubmatchIndex(value)
+	match := t.regex.first.FindStringSubmatchIndex(legible)
 	if match == nil {
 		return value
 	}

@@ -21,6 +21,8 @@ type session struct {
 	cfg    *config.Config
 	router *transform.Router
 	conn   *pgx.Conn // nil: not connected
+	// described are the tables of a stream that the router knows the columns of, by OID.
+	described map[uint32]*pg.Relation
 }
 
 func newSession(cfg *config.Config) (*session, error) {

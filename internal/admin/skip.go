@@ -182,6 +182,9 @@ func (s *skip) find(ctx context.Context, stream *wal.Stream) (*SkipReport, error
 				continue
 			}
 			s.router.Expect(msg.Row.Relation.OID, s.owned.Missed(msg.Row.Relation.OID, msg.Row.Position.CommitLSN))
+			if err := s.describeColumns(ctx, msg.Row.Relation); err != nil {
+				return nil, err
+			}
 			ev, err := s.router.Route(&msg.Row)
 			if err := s.event(r, &msg.Row, ev, err); err != nil {
 				return nil, err

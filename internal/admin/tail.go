@@ -184,6 +184,9 @@ func (t *tail) fromStream(ctx context.Context) error {
 			if !t.ours(msg.Row.Relation) || t.moves.Inserted(t.router, &msg.Row) == transform.Moved {
 				continue
 			}
+			if err := t.describeColumns(ctx, msg.Row.Relation); err != nil {
+				return err
+			}
 			if err := t.row(ctx, &msg.Row); err != nil {
 				return err
 			}
@@ -206,6 +209,23 @@ func (t *tail) fromStream(ctx context.Context) error {
 			stream.Confirm(msg.End) // otherwise the temporary slot would retain WAL
 		}
 	}
+}
+
+// describeColumns has the router know the columns of a table in a stream.
+func (s *session) describeColumns(ctx context.Context, rel *pg.Relation) error {
+	if !s.router.Describes() || s.described[rel.OID] == rel {
+		return nil
+	}
+	known, err := catalog.DescribeColumns(ctx, s.conn, rel.OID)
+	if err != nil {
+		return err
+	}
+	s.router.Describe(known)
+	if s.described == nil {
+		s.described = make(map[uint32]*pg.Relation)
+	}
+	s.described[rel.OID] = rel
+	return nil
 }
 
 // ours tells whether run reads events from the table.

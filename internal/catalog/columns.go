@@ -31,8 +31,15 @@ SELECT a.attname::text,
            SELECT FROM pg_index x
             WHERE x.indrelid = c.oid AND a.attnum = ANY (x.indkey::int2[])
               AND CASE c.relreplident WHEN 'd' THEN x.indisprimary WHEN 'i' THEN x.indisreplident ELSE false END),
-       a.attgenerated::text
+       a.attgenerated::text,
+       a.attnotnull OR t.typtype = 'd' AND t.typnotnull,
+       t.typname::text,
+       b.typtype::text,
+       COALESCE((SELECT string_agg(e.enumlabel, ',' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid IN (b.oid, b.typelem)), ''),
+       CASE WHEN a.attgenerated = '' THEN COALESCE(pg_get_expr(d.adbin, d.adrelid), '') ELSE '' END
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+  JOIN pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
   JOIN pg_type b ON b.oid = COALESCE((SELECT base.oid FROM base JOIN pg_type t ON t.oid = base.oid
                                        WHERE base.domain = a.atttypid AND t.typtype <> 'd'), a.atttypid)
  WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -112,14 +119,41 @@ func readColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (*pg.Relat
 	if err != nil || !ok {
 		return nil, nil, err
 	}
-	rows, err := conn.Query(ctx, columnsQuery, info.OID)
+	columns, err := columnsOf(ctx, conn, info.OID)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read columns of %s: %w", table, err)
 	}
-	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c tableColumn, err error) {
+	return &pg.Relation{OID: info.OID, Namespace: table.Schema, Name: table.Name}, columns, nil
+}
+
+// DescribeColumns reads the columns of the table with the OID, with their details;
+// none if the table is gone.
+func DescribeColumns(ctx context.Context, conn *pgx.Conn, oid uint32) (*pg.Relation, error) {
+	columns, err := columnsOf(ctx, conn, oid)
+	if err != nil {
+		return nil, fmt.Errorf("read columns of the table with OID %d: %w", oid, err)
+	}
+	rel := &pg.Relation{OID: oid}
+	for _, c := range columns {
+		rel.Columns = append(rel.Columns, c.Column)
+	}
+	return rel, nil
+}
+
+func columnsOf(ctx context.Context, conn *pgx.Conn, oid uint32) ([]tableColumn, error) {
+	rows, err := conn.Query(ctx, columnsQuery, oid)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c tableColumn, err error) {
 		var base uint32
-		var name string
-		err = row.Scan(&c.Name, &c.Type, &base, &name, &c.Modifier, &c.Identity, &c.generated)
+		var name, kind string
+		details := &c.Details
+		err = row.Scan(&c.Name, &c.Type, &base, &name, &c.Modifier, &c.Identity, &c.generated,
+			&details.NotNull, &details.TypeName, &kind, &details.Labels, &details.Default)
+		if kind != "" {
+			details.Kind = kind[0]
+		}
 		switch {
 		case base >= firstUserOID:
 			c.TypeName = name
@@ -128,8 +162,4 @@ func readColumns(ctx context.Context, conn *pgx.Conn, table pg.Table) (*pg.Relat
 		}
 		return c, err
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("read columns of %s: %w", table, err)
-	}
-	return &pg.Relation{OID: info.OID, Namespace: table.Schema, Name: table.Name}, columns, nil
 }

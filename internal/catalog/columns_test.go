@@ -21,7 +21,7 @@ func TestReadColumns(t *testing.T) {
 		`CREATE DOMAIN shorter AS short CHECK (length(VALUE) < 5)`,
 		`CREATE DOMAIN moody AS mood`,
 		`CREATE TABLE "Événements"."Out Box" (
-			gone int, "Id" uuid, payload jsonb, a shorter, b mood, c moody,
+			gone int, "Id" uuid, payload jsonb DEFAULT '{"a": 1}', a shorter, b mood, c moody,
 			d int GENERATED ALWAYS AS (1) STORED, PRIMARY KEY ("Id", a))`,
 		`ALTER TABLE "Événements"."Out Box" DROP COLUMN gone`)
 	rel, ok, err := ReadSent(pgtest.Context(t), conn, pg.Table{Schema: "Événements", Name: "Out Box"}, "none")
@@ -34,11 +34,11 @@ func TestReadColumns(t *testing.T) {
 		return oid
 	}
 	want := []pg.Column{
-		{Name: "Id", Type: pgtype.UUIDOID, Modifier: -1, Identity: true},
-		{Name: "payload", Type: pgtype.JSONBOID, Modifier: -1, Identity: false},
-		{Name: "a", Type: pgtype.VarcharOID, Modifier: pg.UnknownModifier, Identity: true},
-		{Name: "b", Type: user("mood"), TypeName: "mood", Modifier: -1, Identity: false},
-		{Name: "c", Type: user("moody"), TypeName: "mood", Modifier: -1, Identity: false},
+		{Name: "Id", Type: pgtype.UUIDOID, Modifier: -1, Identity: true, Details: pg.ColumnDetails{NotNull: true, TypeName: "uuid", Kind: 'b'}},
+		{Name: "payload", Type: pgtype.JSONBOID, Modifier: -1, Details: pg.ColumnDetails{TypeName: "jsonb", Kind: 'b', Default: `'{"a": 1}'::jsonb`}},
+		{Name: "a", Type: pgtype.VarcharOID, Modifier: pg.UnknownModifier, Identity: true, Details: pg.ColumnDetails{NotNull: true, TypeName: "shorter", Kind: 'b'}},
+		{Name: "b", Type: user("mood"), TypeName: "mood", Modifier: -1, Details: pg.ColumnDetails{TypeName: "mood", Kind: 'e', Labels: "sad,happy"}},
+		{Name: "c", Type: user("moody"), TypeName: "mood", Modifier: -1, Details: pg.ColumnDetails{TypeName: "moody", Kind: 'e', Labels: "sad,happy"}},
 	}
 	if !slices.Equal(rel.Columns, want) {
 		t.Errorf("got  %+v\nwant %+v", rel.Columns, want)

@@ -57,6 +57,22 @@ type Column struct {
 	Modifier int32
 	// Identity tells whether the column is part of the replica identity.
 	Identity bool
+	// Details are for columns read from the catalogs; the stream has none.
+	Details ColumnDetails
+}
+
+// ColumnDetails are in the catalogs, and not in the stream. The zero value is unknown.
+type ColumnDetails struct {
+	NotNull bool
+	// TypeName is the type's name, the domain's for a domain.
+	TypeName string
+	// Kind is pg_type.typtype of the type or, for a domain, of its base type: b, c, e, m, p, r.
+	Kind byte
+	// Labels are an enum's, or those of an array's elements, with commas between; ""
+	// for other types.
+	Labels string
+	// Default is the expression of the column's DEFAULT; "" for none.
+	Default string
 }
 
 // ValueKind tells NULL and unsent values from text.

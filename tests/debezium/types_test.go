@@ -165,6 +165,7 @@ var places = map[string]set{
 	"payload":  {properties{"table.field.event.payload": "c"}, stringConverter, stringConverter},
 	"bytes":    {properties{"table.field.event.payload": "c"}, stringConverter, bytesConverter},
 	"json":     {properties{"table.field.event.payload": "c"}, stringConverter, jsonConverter},
+	"schema":   {properties{"table.field.event.payload": "c"}, stringConverter, schemaConverter},
 }
 
 // entry is a value of a column with Debezium's forms. A place that is missing has

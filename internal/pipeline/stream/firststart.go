@@ -56,6 +56,17 @@ func (s *source) suffice(ctx context.Context, sql *pgx.Conn) error {
 	return nil
 }
 
+// describe reads the columns of a table in the stream, on a connection of its own: the
+// monitor has the session's.
+func (s *source) describe(ctx context.Context, oid uint32) (*pg.Relation, error) {
+	sql, err := catalog.Connect(ctx, s.opts.URL)
+	if err != nil {
+		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	defer catalog.Close(sql)
+	return catalog.DescribeColumns(ctx, sql, oid)
+}
+
 // unread is why a slot without a checkpoint is not to be read, or not to be made:
 // the Beginning is of another server, the slot was read and is gone, or another
 // slot has the same events.

@@ -44,6 +44,9 @@ type intake struct {
 	moves   transform.Moves // of the present transaction
 
 	recognised func() error // called at each position known to be of the log read before
+	// describe asks the catalogs for the columns of a table in the stream; nil where the
+	// router does not want to know.
+	describe func(ctx context.Context, oid uint32) (*pg.Relation, error)
 }
 
 func newIntake(p Parts, tables *outboxTables, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
@@ -196,7 +199,9 @@ func (in *intake) insert(ctx context.Context, msg *wal.Message) error {
 		return err
 	}
 	if row.Relation != in.relation {
-		in.bind(row)
+		if err := in.bind(ctx, row); err != nil {
+			return err
+		}
 	}
 	ev, err := in.router.Route(row)
 	return in.take(ctx, ev, err, msg)
@@ -214,17 +219,26 @@ func (in *intake) known(row *pg.Row) (bool, error) {
 
 // bind looks after the columns of a new definition: columns detected before must
 // not be gone, nor columns detected now be gone later.
-func (in *intake) bind(row *pg.Row) {
+func (in *intake) bind(ctx context.Context, row *pg.Row) error {
 	rel, commit := row.Relation, row.Position.CommitLSN
-	in.relation = rel
 	if in.bound[rel.OID] == rel {
-		return
+		in.relation = rel
+		return nil
 	}
+	if in.describe != nil {
+		known, err := in.describe(ctx, rel.OID)
+		if err != nil {
+			return err
+		}
+		in.router.Describe(known)
+	}
+	in.relation = rel
 	in.bound[rel.OID] = rel
 	in.router.Expect(rel.OID, in.tables.missed(rel.OID, commit))
 	detected := in.router.Detected(rel)
 	in.router.Expect(rel.OID, detected)
 	in.tables.bound(rel.OID, detected, commit)
+	return nil
 }
 
 func (in *intake) message(ctx context.Context, msg *wal.Message) error {

@@ -153,6 +153,9 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		warden:       r.delivery.warden,
 	}
 	in.recognised = r.source.recognised
+	if p.Router.Describes() {
+		in.describe = r.source.describe
+	}
 	h := r.health
 	p.Metrics.Observe(h.received, h.confirmed, h.inFlight, r.queue.bytes)
 	p.Metrics.Capacity(p.MaxBufferedBytes)
