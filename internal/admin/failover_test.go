@@ -77,6 +77,27 @@ func TestCheckNamesACopyThatIsTemporary(t *testing.T) {
 	f.wantFailover(OK, "has a copy of the slot")
 }
 
+// PostgreSQL copies no slot to a standby of a standby, whatever the settings there.
+func TestCheckNamesAStandbyOfAStandby(t *testing.T) {
+	pair := pgtest.StartPair(t)
+	f := newFixture(t, pair.Primary.NewDatabase(t))
+	above, below := hostOf(t, pair.Standby), hostOf(t, pair.Below(t))
+	f.Source.Standbys = []string{above, below}
+	f.setup()
+	there := must.Get(catalog.Connect(f.ctx(), pair.Standby.URL("postgres")))(t)
+	t.Cleanup(func() { catalog.Close(there) })
+	f.copied(there)
+	f.wantFailover(OK, above+" has a copy of the slot")
+	f.wantFailover(Warn, below+" has no copy of the slot: it reads the log of another standby, "+above)
+	f.Source.Standbys = []string{below}
+	f.wantFailover(Warn, "no slot \"below\", its primary_slot_name")
+}
+
+func hostOf(t *testing.T, s *pgtest.Server) string {
+	t.Helper()
+	return must.Get(url.Parse(s.URL("postgres")))(t).Host
+}
+
 // Another program's slot may be no failover slot.
 func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
 	f := newFixture(t, pgtest.Start(t, pgtest.Since(t, 17)).NewDatabase(t))
@@ -84,6 +105,12 @@ func TestCheckNamesASlotThatIsNotCopied(t *testing.T) {
 	f.exec(dropSlot(f), `SELECT pg_create_logical_replication_slot('`+f.Source.Slot+`', 'pgoutput')`)
 	f.Source.Failover = config.FailoverAlways
 	f.wantFailover(OK, "the next start of run makes it one")
+	f.forget()
+	steps := must.Get(Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium}))(t)
+	must.Contain(t, text(t, steps), "no failover slot yet: the next start of run makes it one")
+	if slot, _ := f.slot(); slot.Failover {
+		t.Error("setup has altered the slot")
+	}
 	f.Source.Failover = config.FailoverNew
 	got := f.wantFailover(Warn, "no failover slot")
 	_, command, _ := strings.Cut(got.Remedy, "-c '")

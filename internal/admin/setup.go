@@ -287,7 +287,7 @@ func (s *setup) ensureSlot(ctx context.Context) error {
 		v.stored, v.mismatch = nil, nil // of a database that was only set up
 	}
 	if v.Exists {
-		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String()+s.unnoted(v))
+		s.done("slot", name, "exists", "confirmed up to "+v.Slot.ConfirmedFlush.String()+s.unnoted(v)+s.notCopied(v))
 	}
 	switch {
 	case v.mismatch != nil: // run would refuse it
@@ -340,6 +340,15 @@ func (s *setup) unnoted(v *view) string {
 		return ""
 	}
 	return "; no checkpoint knows it: `cdc-outbox adopt --yes` notes it, so that the first run notices if it is dropped until then"
+}
+
+// notCopied is the remark on a slot that run will make a failover slot. Setup alters no
+// slot: somebody else may read it.
+func (s *setup) notCopied(v *view) string {
+	if s.cfg.Source.Failover != config.FailoverAlways || v.server.Major() < catalog.FailoverSlots || v.Slot.Failover {
+		return ""
+	}
+	return "; no failover slot yet: the next start of run makes it one (source.failover: always)"
 }
 
 // leaveSlot leaves the slot to the first run, which publishes a snapshot. The

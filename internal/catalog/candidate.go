@@ -60,6 +60,8 @@ type original struct {
 
 // standing is the answer of a possible new primary about itself.
 type standing struct {
+	host     string
+	err      error // there is no answer
 	server   Server
 	instance Instance
 	slot     Slot
@@ -71,6 +73,8 @@ type standing struct {
 	dbname          *bool    // whether primary_conninfo names a database; nil: the role may not know
 	conninfoFile    string   // where primary_conninfo is set, where the role may know
 	awaited         []string // in synchronized_standby_slots, without such a slot there
+	physical        []string // slots for standbys
+	above           string   // the standby with the slot slotName, another one asked; "": none has
 }
 
 // judge says how a failover to the server would find the slot.
@@ -218,9 +222,12 @@ func (p original) hindrance(s standing) (text, remedy string) {
 		return "hot_standby_feedback is off there", set("hot_standby_feedback", "on")
 	case s.slotName == "":
 		return "primary_slot_name is empty there", "on the primary: SELECT pg_create_physical_replication_slot('…', true); " + set("primary_slot_name", "'…'")
+	case !slices.Contains(p.physical, s.slotName) && s.above != "":
+		return fmt.Sprintf("it reads the log of another standby, %s, which has slot %q, its primary_slot_name, and PostgreSQL copies slots from the primary only", s.above, s.slotName),
+			"have it read the primary's log (primary_conninfo, and a slot there in primary_slot_name), or fail over to " + s.above
 	case !slices.Contains(p.physical, s.slotName):
 		return fmt.Sprintf("the primary has no slot %q, its primary_slot_name", s.slotName),
-			"on the primary: SELECT pg_create_physical_replication_slot(" + pgsql.Literal(s.slotName) + ", true);"
+			"if it reads the primary's log, on the primary: SELECT pg_create_physical_replication_slot(" + pgsql.Literal(s.slotName) + ", true); PostgreSQL copies no slot to a standby of a standby"
 	case s.dbname != nil && !*s.dbname:
 		add := "add it, as it is otherwise: " + set("primary_conninfo", "'… dbname="+p.server.Database+"'")
 		if s.conninfoFile != "" && path.Base(s.conninfoFile) != "postgresql.auto.conf" { // takes precedence over later writes of a tool

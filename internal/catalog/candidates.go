@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,35 +54,49 @@ func (c *Candidates) Read(ctx context.Context, conn *pgx.Conn, slot string) (lis
 	if err != nil {
 		return nil, err
 	}
-	for _, host := range c.hosts {
-		found, err := c.look(ctx, host, own)
+	answers := make([]standing, len(c.hosts))
+	for i, host := range c.hosts {
+		answers[i] = c.look(ctx, host, slot)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err != nil {
-			found = Candidate{State: CandidateUnknown, Text: "cannot be asked for its copy of the slot: " + err.Error(),
-				Remedy: cmp.Or(failure.RemedyOf(err), "start it, or let the connector's role in; if it is to be no more, take it out of source.url and source.standbys")}
+	}
+	for i, s := range answers {
+		s.above = above(answers, i)
+		found := Candidate{}
+		if s.err == nil {
+			found = own.judge(s)
+		} else {
+			found = Candidate{State: CandidateUnknown, Text: "cannot be asked for its copy of the slot: " + s.err.Error(),
+				Remedy: cmp.Or(failure.RemedyOf(s.err), "start it, or let the connector's role in; if it is to be no more, take it out of source.url and source.standbys")}
 		}
-		found.Host = net.JoinHostPort(host.Host, strconv.Itoa(int(host.Port)))
+		found.Host = s.host
 		list = append(list, found)
 	}
 	return list, nil
 }
 
+// above is the standby with the slot for the ith server, "" for none.
+func above(answers []standing, i int) string {
+	for j, s := range answers {
+		if j != i && s.err == nil && s.server.InRecovery && slices.Contains(s.physical, answers[i].slotName) {
+			return s.host
+		}
+	}
+	return ""
+}
+
 // look asks a server.
-func (c *Candidates) look(ctx context.Context, host *pgconn.Config, own original) (found Candidate, err error) {
+func (c *Candidates) look(ctx context.Context, host *pgconn.Config, slot string) (s standing) {
 	ctx, cancel := context.WithTimeout(ctx, candidatePatience)
 	defer cancel()
 	conn, err := openAny(ctx, c.cfg, c.env, []*pgconn.Config{host})
-	if err != nil {
-		return found, err
+	if err == nil {
+		defer Close(conn)
+		s, err = readStanding(ctx, conn, slot)
 	}
-	defer Close(conn)
-	s, err := readStanding(ctx, conn, own.name)
-	if err != nil {
-		return found, err
-	}
-	return own.judge(s), nil
+	s.host, s.err = net.JoinHostPort(host.Host, strconv.Itoa(int(host.Port))), err
+	return s
 }
 
 // candidateHosts are the addresses of the URL's hosts, and of standbys. A server of any
@@ -156,11 +171,17 @@ func readOriginal(ctx context.Context, conn *pgx.Conn, slot string) (p original,
 	if p.slot, p.exists, err = ReadSlot(ctx, conn, slot); err != nil {
 		return p, err
 	}
+	p.physical, err = physicalSlots(ctx, conn)
+	return p, err
+}
+
+func physicalSlots(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, _ := conn.Query(ctx, `SELECT slot_name::text FROM pg_replication_slots WHERE slot_type = 'physical'`)
-	if p.physical, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-		return p, fmt.Errorf("read slots: %w", err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read slots: %w", err)
 	}
-	return p, nil
+	return names, nil
 }
 
 // hasDatabaseName tells whether a connection string, a URI or pairs with values
@@ -179,6 +200,9 @@ func readStanding(ctx context.Context, conn *pgx.Conn, slot string) (s standing,
 		return s, err
 	}
 	if s.patroni, err = Patroni(ctx, conn); err != nil {
+		return s, err
+	}
+	if s.physical, err = physicalSlots(ctx, conn); err != nil {
 		return s, err
 	}
 	wait, err := ReadStandbySlots(ctx, conn)

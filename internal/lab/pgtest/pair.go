@@ -15,7 +15,11 @@ import (
 )
 
 // Pair is a primary and a standby. In containers they share a separate network.
-type Pair struct{ Primary, Standby *Server }
+type Pair struct {
+	Primary, Standby *Server
+
+	network *container.Network
+}
 
 // StartPair starts both, of PostgreSQL 17 or later, with a standby copying the logical
 // slots, and returns once the standby reads the primary's log. All of the log reaches the
@@ -55,6 +59,7 @@ func startPair(t testing.TB, opts ...Option) *Pair {
 	t.Helper()
 	network := startNetwork(t)
 	p := &Pair{
+		network: network,
 		Primary: Start(t, append(opts, in(network, "primary"))...),
 		Standby: Start(t, append(opts, in(network, "standby"))...),
 	}
@@ -67,6 +72,26 @@ func startPair(t testing.TB, opts ...Option) *Pair {
 	p.Primary.Resume(t)
 	p.Standby.Resume(t)
 	return p
+}
+
+// Below starts a standby of the standby, with the slot "below" there.
+func (p *Pair) Below(t testing.TB) *Server {
+	t.Helper()
+	below := Start(t, Since(t, 17), in(p.network, "below"))
+	p.Standby.Exec(t, "SELECT pg_create_physical_replication_slot('below')")
+	p.Standby.Stop(t, Fast)
+	below.Stop(t, Fast)
+	below.Become(t, p.Standby.Files(t))
+	below.StandBy(t)
+	p.Standby.Resume(t)
+	below.Resume(t)
+	below.follow(t, p.Standby)
+	below.Exec(t, "ALTER SYSTEM SET primary_slot_name = 'below'", "SELECT pg_reload_conf()")
+	connected(t, p.Standby.URL("postgres"), func(_ context.Context, conn *pgx.Conn) error {
+		Await(t, conn, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'below' AND active)")
+		return nil
+	})
+	return below
 }
 
 // receive has a standby read the log of another server, after the next reload.
