@@ -10,7 +10,7 @@ func TestSucceeding(t *testing.T) {
 	seen := Checkpoint{LSN: 100, Landmark: position, Scope: "public.outbox", Snapshot: true, Publication: "now"}
 	found := Checkpoint{
 		LSN: 100, Landmark: landmark, Scope: "public.outbox", Epoch: 5, Horizon: 700, Doubtful: []Doubtful{{}},
-		Skip: Landmark{Commit: 120}, Publication: "then", Made: true, Adopted: true, Lost: &Lost{},
+		Skip: Landmark{Commit: 120}, Publication: "then", Made: true, Adopted: true, Lost: &Lost{}, Upgrade: &Upgrade{},
 	}
 	kept := Checkpoint{
 		LSN: 100, Landmark: landmark, Scope: "public.outbox", Epoch: 6, Horizon: 700, Published: true, Doubtful: []Doubtful{{}},

@@ -46,6 +46,16 @@ type AuditOptions struct {
 	Timeout time.Duration
 	// Notes takes messages about the progress.
 	Notes io.Writer
+
+	// marked chooses the rows from behind a marker; nil: earlier rows, too.
+	marked *marked
+}
+
+// marked are the rows of transactions perhaps ended behind the marker of an upgrade.
+// Their records are not older than the marker.
+type marked struct {
+	rows string // the SQL condition
+	at   time.Time
 }
 
 // Audit has the events of the outbox missing in Kafka.
@@ -295,6 +305,9 @@ func (a *auditor) chosen(t *auditedTable) (and []string, err error) {
 	}
 	if a.xids != (XIDs{}) {
 		and = append(and, a.xids.where())
+	}
+	if a.opts.marked != nil {
+		and = append(and, a.opts.marked.rows)
 	}
 	for _, bound := range []struct {
 		at time.Time

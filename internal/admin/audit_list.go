@@ -34,7 +34,7 @@ func (a *auditor) list(ctx context.Context) error {
 			}
 			ev := it.Event
 			missing := MissingEvent{ID: string(ev.ID), Topic: a.topics.Name(group[i].Topic), Key: string(ev.Record.Key)}
-			if at := group[i].At; at != audit.NoTime {
+			if at := group[i].At; at != audit.NoTime && a.opts.marked == nil {
 				missing.At = time.UnixMicro(at).UTC()
 			}
 			a.result.Events = append(a.result.Events, missing)

@@ -157,8 +157,12 @@ func (a *auditor) readOptions() audit.ReadOptions {
 	if a.again != nil {
 		return audit.ReadOptions{Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, Counts: a.again.made}
 	}
+	since := a.opts.Since
+	if a.opts.marked != nil {
+		since = a.opts.marked.at
+	}
 	return audit.ReadOptions{
-		Since: a.opts.Since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, News: a.news, Contents: a.rows.Contents,
+		Since: since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, News: a.news, Contents: a.rows.Contents,
 		Counts: func(r *kgo.Record) bool { // a replay's dead letter says nothing of the event itself
 			_, replayed := transform.Header(r.Headers, transform.HeaderReplay)
 			return r.Topic != a.cfg.Errors.DeadLetterTopic || !replayed
@@ -169,7 +173,7 @@ func (a *auditor) readOptions() audit.ReadOptions {
 // timed tells whether a record is never older than its row, but for the clocks. A
 // column without a zone may be of any.
 func (a *auditor) timed() bool {
-	return a.cfg.Event.Timestamp == "" && !slices.ContainsFunc(a.tables, func(t *auditedTable) bool { return !t.Zoned })
+	return a.cfg.Event.Timestamp == "" && (a.opts.marked != nil || !slices.ContainsFunc(a.tables, func(t *auditedTable) bool { return !t.Zoned }))
 }
 
 // allow is the remedy where brokers do not let a topic be read.
@@ -316,6 +320,9 @@ func (a *auditor) row(row *audit.Row) error {
 	a.asked.saw(row.Event.ID)
 	if a.again != nil && row.Topic != "" {
 		row.Topic = a.again.topic(row.Topic)
+	}
+	if a.opts.marked != nil {
+		row.Entry.At = a.opts.marked.at.UnixMicro()
 	}
 	return a.rows.Add(row)
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -55,10 +56,13 @@ func (r *RepairReport) WriteText(w io.Writer) error {
 	for _, table := range r.Tables {
 		fmt.Fprintf(&b, "order of %s: %s\n", table, r.Order[table])
 	}
-	if r.publish {
+	switch {
+	case r.publish && r.Parked > 0:
+		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d, parked %d\n", r.Published, r.DeadLettered, r.Skipped, r.Parked)
+	case r.publish:
 		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
-	} else {
-		fmt.Fprintln(&b, "nothing was published; to publish these events, repeat the command with --publish")
+	default:
+		fmt.Fprintf(&b, "nothing was published; to publish these events, repeat the command with %s\n", cmp.Or(r.flag, "--publish"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -70,6 +70,16 @@ func (d *decision) look(ctx context.Context) error {
 	return nil
 }
 
+// only locks out a second operator with the verb, and looks again: another may have
+// changed the state until then.
+func (d *decision) only(ctx context.Context, verb string) (err error) {
+	if err := d.alone(ctx, verb); err != nil {
+		return err
+	}
+	d.view, err = d.session.view(ctx, d.store)
+	return err
+}
+
 // checkpointAt is a first checkpoint at the position, of the view's database
 // and slot.
 func (d *decision) checkpointAt(at pg.LSN) checkpoint.Checkpoint {

@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -20,8 +21,11 @@ type RepairReport struct {
 	Published    int64 `json:"published"`
 	DeadLettered int64 `json:"dead_lettered"`
 	Skipped      int64 `json:"skipped"`
+	// Parked counts events put into the quarantine: bad ones, and those behind them.
+	Parked int64 `json:"parked,omitempty"`
 
 	publish bool
+	flag    string // has the command publish; "": --publish
 }
 
 // repair publishes the missing events of an audit.
@@ -31,8 +35,14 @@ type repair struct {
 	mark   []byte // the value of the header
 	// rate is how many events a second are published at most; 0: as many as go.
 	rate   int
+	flag   string // RepairReport.flag
 	out    *writer
 	report *RepairReport
+	// refuse returns the reason for publishing nothing, after the comparison; nil: there
+	// is none.
+	refuse func(*Audit) error
+	// parks has bad events parked, while no connector does; nil: none are.
+	parks *delivery.Quarantine
 }
 
 // Repair compares the rows of the outbox with the records in Kafka, by event id,
@@ -54,7 +64,7 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 
 // run compares, and publishes or not.
 func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
-	r.report = &RepairReport{publish: publish}
+	r.report = &RepairReport{publish: publish, flag: r.flag}
 	if publish {
 		if err := r.alone(ctx, r.verb); err != nil {
 			return nil, err
@@ -62,7 +72,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 		var err error
 		// An earlier command may live on without its lock, and ends here.
 		r.out, err = openWriter(ctx, r.cfg, writerOptions{
-			suffix: "/" + r.verb, policy: r.cfg.Errors.OnBadEvent, metrics: repaired{RepairReport: r.report}, rate: r.rate, within: r.opts.Timeout, note: r.note,
+			suffix: "/" + r.verb, policy: r.cfg.Errors.OnBadEvent, metrics: repaired{RepairReport: r.report}, rate: r.rate, within: r.opts.Timeout, note: r.note, parks: r.parks,
 		})
 		if err != nil {
 			return nil, err
@@ -73,6 +83,11 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 		return nil, err
 	}
 	r.report.Audit = *r.result
+	if r.refuse != nil {
+		if err := r.refuse(r.result); err != nil {
+			return r.report, err
+		}
+	}
 	if !publish {
 		return r.report, nil
 	}
@@ -90,7 +105,7 @@ func (s *session) alone(ctx context.Context, verb string) error {
 			return nil
 		case time.Now().After(until):
 			return failure.Configf("wait for its end, or end it: SELECT pid, usename, client_addr FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE locktype = 'advisory';",
-				"another %s --publish of slot %q is at work", verb, s.cfg.Source.Slot)
+				"another %s of slot %q is at work", verb, s.cfg.Source.Slot)
 		}
 		if err := backoff.Sleep(ctx, lockPatience/20); err != nil {
 			return err

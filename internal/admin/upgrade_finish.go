@@ -8,10 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -29,9 +33,11 @@ type FinishReport struct {
 	// Later counts the rows of transactions that may have ended after the marker;
 	// only with Proven.
 	Later int64 `json:"later_rows"`
-	// Repair has the events missing in Kafka before the new slot, now published; nil:
+	// Repair has the events missing in Kafka before the slot, published if Done; nil:
 	// nothing was compared.
 	Repair *RepairReport `json:"repair,omitempty"`
+	// NotCompared is why the rows before a new slot cannot be compared; "": they can.
+	NotCompared string `json:"not_compared,omitempty"`
 	// Known: the checkpoint is of this server already.
 	Known bool     `json:"known"`
 	Done  bool     `json:"done"`
@@ -43,12 +49,15 @@ type finish struct {
 	*decision
 	opts AuditOptions
 	r    *FinishReport
+	// early counts rows from behind the marker, but before the slot: a kept slot has
+	// none.
+	early int64
 }
 
 // FinishUpgrade has the next run go on with the server after a major upgrade. A
 // slot kept by pg_upgrade is adopted. Otherwise a new slot is made, and the events
 // missing in Kafka as of the first position are published. Without yes nothing is
-// changed. A repetition goes on at any point.
+// changed, and the missing events are named. A repetition goes on at any point.
 func FinishUpgrade(ctx context.Context, cfg *config.Config, opts AuditOptions, yes bool) (*FinishReport, error) {
 	if err := upgradable(cfg, "upgrade finish"); err != nil {
 		return nil, err
@@ -59,11 +68,21 @@ func FinishUpgrade(ctx context.Context, cfg *config.Config, opts AuditOptions, y
 	}
 	defer d.close()
 	f := &finish{decision: d, opts: opts, r: &FinishReport{Version: d.server.Version}}
+	if yes {
+		if err := d.only(ctx, "upgrade finish"); err != nil {
+			return f.r, err
+		}
+	}
 	if known, err := f.known(); known || err != nil {
 		return f.r, err
 	}
 	if err := f.plan(ctx); err != nil {
 		return f.r, err
+	}
+	if !yes || !f.r.Proven { // nothing is changed on a server that is none of ours
+		if err := f.foresee(ctx); err != nil {
+			return f.r, err
+		}
 	}
 	if !yes {
 		return f.r, failure.Configf("repeat it with --yes", "nothing was changed")
@@ -91,7 +110,7 @@ func (f *finish) known() (bool, error) {
 	cp := f.stored
 	switch {
 	case cp == nil:
-		return false, failure.Configf("`cdc-outbox setup` makes a slot; if there was a checkpoint, name its checkpoint.key or checkpoint.topic",
+		return false, failure.Configf(f.whereItIs()+"; if no connector has read that slot yet: `cdc-outbox setup`",
 			"there is no checkpoint of slot %q: no upgrade was prepared", f.cfg.Source.Slot)
 	case cp.SystemID == f.server.SystemID && f.mismatch != nil:
 		return false, f.mismatch
@@ -106,9 +125,23 @@ func (f *finish) known() (bool, error) {
 			"no upgrade was prepared, or a connector went on with the old server since: nothing proves what is published up to %s of system identifier %s", cp.LSN, cp.SystemID)
 	case cp.Database != f.server.Database:
 		return false, failure.Configf("correct the database in source.url", "the upgrade was prepared for database %q, and the connection is to %q", cp.Database, f.server.Database)
+	case cp.Scope != "" && cp.Scope != f.scope():
+		return false, failure.Configf("set source.tables, source.mode and source.message_prefix as they were; they can be changed once the connector has read the new server",
+			"the upgrade was prepared for %s, and the configuration reads %s: events of the rest would be left out", cp.Scope, f.scope())
 	}
 	f.r.Marked = cp.Upgrade.At
 	return false, nil
+}
+
+// whereItIs is where the checkpoint of a preparation may be.
+func (f *finish) whereItIs() string {
+	switch f.cfg.Checkpoint.Store {
+	case store.StorePostgres:
+		return "a copy of the server needs the checkpoint of the old one: copy its table " + f.cfg.Checkpoint.Table + ", or prepare with checkpoint.store: kafka"
+	case store.StoreFile:
+		return "take over the file " + f.cfg.Checkpoint.Path + " of the preparation, or correct checkpoint.path"
+	}
+	return "name the checkpoint.topic and checkpoint.key of the preparation"
 }
 
 // plan proves the server, and decides about the slot.
@@ -132,20 +165,52 @@ func (f *finish) plan(ctx context.Context) (err error) {
 			"the log ends at %s, before the marker at %s: this server was copied earlier", f.server.FlushLSN, f.stored.LSN)
 	case !f.Exists:
 		f.r.Slot = slotCreated
+		err = roomForSlot(f.server, f.cfg.Source.Slot)
 	case f.r.Proven && note.Version/10000 >= 17 && !note.Creating && !lost && f.Publication != nil:
 		f.r.Slot, f.r.From = slotKept, f.Slot.ConfirmedFlush.String()
 	default:
 		f.r.Slot = slotRecreated
 	}
+	if err := errors.Join(err, logs(f.server)); err != nil {
+		return err
+	}
+	f.r.NotCompared = f.notCompared()
 	if !f.r.Proven {
 		return f.copied(ctx)
 	}
+	return f.later(ctx)
+}
+
+// notCompared is why the rows before a new slot cannot be compared; "": they can.
+func (f *finish) notCompared() string {
+	switch {
+	case f.r.Slot == slotKept:
+	case len(f.cfg.Source.Tables) == 0:
+		return "messages are in the log only"
+	case f.cfg.Sink.Kafka == nil:
+		return "sink.stdout keeps nothing"
+	}
+	return ""
+}
+
+// later counts the rows from behind the marker.
+func (f *finish) later(ctx context.Context) error {
+	marker := f.stored.Upgrade.Marker
 	for _, t := range f.cfg.Source.Tables {
-		n, err := note.Marker.RowsSince(ctx, f.conn, t)
+		n, err := marker.RowsSince(ctx, f.conn, t, 0)
+		if err != nil {
+			return err
+		}
+		early, err := marker.RowsSince(ctx, f.conn, t, f.Slot.CatalogXmin)
 		if err != nil {
 			return err
 		}
 		f.r.Later += n
+		f.early += early
+	}
+	if f.r.NotCompared != "" && f.r.Later > 0 {
+		return failure.Lossf("find out in the application's own data whether they are published; then "+catalog.AcceptGap,
+			"%d rows are of transactions that may have ended after the marker, and nothing tells whether they are published: %s", f.r.Later, f.r.NotCompared)
 	}
 	return nil
 }
@@ -173,8 +238,40 @@ func (f *finish) copied(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// compares reports whether rows from before the slot are in question.
+func (f *finish) compares() bool {
+	if f.r.Slot == slotKept {
+		return f.early > 0 && f.cfg.Sink.Kafka != nil
+	}
+	return f.r.NotCompared == ""
+}
+
+// foresee compares without publishing.
+func (f *finish) foresee(ctx context.Context) error {
+	if !f.compares() {
+		return nil
+	}
+	held, err := catalog.HoldSnapshot(ctx, f.cfg.Source.URL.Reveal(), "")
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	return f.repair(ctx, held.Name, false)
+}
+
 // adopt goes on from the slot kept by pg_upgrade, with all of the old log confirmed.
+// An operator may have made the slot instead, and rows be before the slot.
 func (f *finish) adopt(ctx context.Context) error {
+	if f.compares() {
+		held, err := catalog.HoldSnapshot(ctx, f.cfg.Source.URL.Reveal(), "")
+		if err != nil {
+			return err
+		}
+		defer held.Release()
+		if err := f.repair(ctx, held.Name, true); err != nil {
+			return err
+		}
+	}
 	return f.goOn(ctx, f.Slot.ConfirmedFlush)
 }
 
@@ -210,25 +307,92 @@ func (f *finish) anew(ctx context.Context) error {
 		return err
 	}
 	defer held.Release()
-	if len(f.cfg.Source.Tables) > 0 && f.cfg.Sink.Kafka != nil {
-		if f.r.Repair, err = repairBehind(ctx, f.cfg, f.opts, held.Name); err != nil {
-			return fmt.Errorf("not finished: %w", err)
+	if f.compares() {
+		if err := f.repair(ctx, held.Name, true); err != nil {
+			return err
 		}
 	}
 	return f.goOn(ctx, at)
 }
 
-// repairBehind publishes the events missing as of the snapshot of a new slot.
-func repairBehind(ctx context.Context, cfg *config.Config, opts AuditOptions, snapshot string) (*RepairReport, error) {
-	a, err := newAuditor(ctx, "repair", cfg, opts)
+// repair finds the events missing as of a snapshot, and publishes them, if asked for.
+// Of a proven server, all rows from before the marker are published, or never were to
+// be.
+func (f *finish) repair(ctx context.Context, snapshot string, publish bool) error {
+	opts := f.opts
+	if f.r.Proven {
+		opts.marked = &marked{rows: f.stored.Upgrade.Marker.Rows(f.before()), at: f.stored.Upgrade.At}
+	}
+	a, err := newAuditor(ctx, catalog.RepairVerb, f.cfg, opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer a.close()
 	a.behind = snapshot
-	a.settle = func(ctx context.Context) error { return fence(ctx, cfg, "") }
-	r := &repair{auditor: a, header: transform.HeaderRepair, mark: time.Now().UTC().AppendFormat(nil, time.RFC3339)}
-	return r.run(ctx, true)
+	r := &repair{
+		auditor: a, header: transform.HeaderRepair, mark: time.Now().UTC().AppendFormat(nil, time.RFC3339), flag: "--yes", refuse: func(found *Audit) error {
+			return f.refuse(found, a)
+		},
+	}
+	if publish {
+		a.settle = func(ctx context.Context) error { return fence(ctx, f.cfg, "") }
+		if r.parks, err = openParks(ctx, f.cfg, func() { r.report.Parked++ }); err != nil {
+			return err
+		}
+	}
+	if f.r.Repair, err = r.run(ctx, publish); err != nil {
+		return fmt.Errorf("not finished: %w", err)
+	}
+	return nil
+}
+
+// before is the first transaction of a kept slot; 0: there is no kept slot.
+func (f *finish) before() uint32 {
+	if f.r.Slot == slotKept {
+		return f.Slot.CatalogXmin
+	}
+	return 0
+}
+
+// refuse returns why missing events are not to be published, or may be missing without
+// being found.
+func (f *finish) refuse(found *Audit, a *auditor) error {
+	unknown := found.Unknown
+	if f.cfg.Errors.OnBadEvent == transform.BadEventSkip {
+		unknown -= a.rows.Unrouted
+	}
+	switch {
+	case !f.r.Proven && found.Found == 0 && found.Missing > 0:
+		return failure.Configf("correct source.url; if this is the copy all the same: `cdc-outbox setup --accept-gap --yes`, start the connector, and beside it: `cdc-outbox repair --publish`",
+			"none of the %d rows is in Kafka: nothing shows that this server is a copy of the prepared one", found.Rows)
+	case f.r.Proven && unknown > 0:
+		return failure.Lossf("find out in the application's own data whether they are published; then "+catalog.AcceptGap+"; with the connector at work, `cdc-outbox repair --publish` publishes those that are missing for sure",
+			"%d rows of transactions that may have ended after the marker may be missing: %s", unknown, strings.Join(found.Limits, "; "))
+	}
+	return nil
+}
+
+// openParks reads the parked events, to park the later events of their keys; nil: bad
+// events are not parked. No connector may be at work.
+func openParks(ctx context.Context, cfg *config.Config, parked func()) (*delivery.Quarantine, error) {
+	if cfg.Errors.OnBadEvent != transform.BadEventQuarantine {
+		return nil, nil
+	}
+	log, err := wiring.OpenQuarantine(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if err := wiring.EnsureQuarantine(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	set, _, _, err := log.Load(ctx, cfg.Errors.QuarantineLimit)
+	if err != nil {
+		return nil, err
+	}
+	parks := &delivery.Quarantine{Parked: func(transform.Reason) { parked() }, Largest: sink.LargestParked(*cfg.Sink.Kafka)}
+	parks.Use(set)
+	return parks, nil
 }
 
 // goOn saves the checkpoint of the new server.
@@ -286,16 +450,17 @@ func (r *FinishReport) WriteText(w io.Writer) error {
 
 // fate tells about the slot.
 func (r *FinishReport) fate(l *lines) {
-	switch r.Slot {
-	case slotCreated, slotRecreated:
-		if r.Done {
-			l.line("slot", "%s; what was in the table and not in Kafka is published", r.Slot)
-			return
-		}
-		l.line("slot", "would be %s, and what is in the table and not in Kafka published", r.Slot)
-	case slotKept:
-		if !r.Known {
-			l.line("slot", "kept by pg_upgrade, which wants all of the old log confirmed")
-		}
+	switch {
+	case r.Slot == slotKept && !r.Known:
+		l.line("slot", "kept by pg_upgrade, which wants all of the old log confirmed")
+	case r.Slot == "" || r.Slot == slotKept:
+	case r.NotCompared != "" && r.Done:
+		l.line("slot", "%s; nothing is compared with what was published: %s", r.Slot, r.NotCompared)
+	case r.NotCompared != "":
+		l.line("slot", "would be %s, and nothing is compared with what was published: %s", r.Slot, r.NotCompared)
+	case r.Done:
+		l.line("slot", "%s; rows for certain missing in Kafka are published", r.Slot)
+	default:
+		l.line("slot", "would be %s, and rows for certain missing in Kafka published", r.Slot)
 	}
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -54,12 +55,21 @@ func PrepareUpgrade(ctx context.Context, cfg *config.Config, opts PrepareOptions
 	}
 	defer d.close()
 	r := &PrepareReport{Version: d.server.Version, Slot: cfg.Source.Slot}
+	if opts.Yes {
+		if err := d.only(ctx, "upgrade prepare"); err != nil {
+			return r, err
+		}
+	}
 	switch {
 	case d.mismatch != nil:
 		return nil, fmt.Errorf("before an upgrade, something else is to be decided: %w", d.mismatch)
 	case d.stored == nil:
 		return nil, failure.Configf("start the connector once, and let it publish; if it never has, upgrade, and then `cdc-outbox setup`",
 			"there is no checkpoint: nothing was read of slot %q", r.Slot)
+	case d.stored.Snapshot && !d.Slot.Active:
+		r.Next = []string{"start the connector", "repeat this command beside it"}
+		return r, &failure.Error{Class: failure.Transient, Remedy: "start the connector, and repeat the command beside it",
+			Err: errors.New("not prepared: the rows of the tables are still to be published, as a snapshot")}
 	}
 	if d.Slot.Active {
 		return r, r.running(ctx, cfg, opts)

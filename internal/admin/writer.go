@@ -29,7 +29,7 @@ type writer struct {
 	held     func(context.Context) error
 }
 
-// writerOptions are a writer's. All but rate and held are required.
+// writerOptions are a writer's. All but rate, held and parks are required.
 type writerOptions struct {
 	suffix  string // of the transactional id
 	policy  string // errors.on_bad_event
@@ -40,6 +40,8 @@ type writerOptions struct {
 	// held is asked before each group whether the command is still alone; nil where the
 	// session with the lock also reads each group.
 	held func(context.Context) error
+	// parks is for the policy to park bad events; nil where a connector may park, too.
+	parks *delivery.Quarantine
 }
 
 // openWriter ends what an earlier command, left for dead, may still have on its way:
@@ -49,9 +51,12 @@ func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*w
 		Policy: opts.policy, Remedy: func(*transform.Event, *transform.BadEvent) string {
 			return "set errors.on_bad_event to dead_letter or skip, by --set, and repeat the command"
 		},
-		Metrics: opts.metrics, Digest: digest.New(zap.NewNop()),
+		Metrics: opts.metrics, Digest: digest.New(zap.NewNop()), Quarantine: opts.parks,
 	})}
 	with := []sink.Option{sink.WithDeadLetterTopic(cfg.Errors.DeadLetterTopic), sink.WithObserver(waits{sink.Unobserved, cfg, opts.note})}
+	if opts.parks != nil {
+		with = append(with, sink.WithQuarantine(wiring.QuarantineTopic(cfg), opts.parks.Holds))
+	}
 	var err error
 	if wiring.ExactlyOnce(cfg) {
 		w.once, err = claimed(ctx, cfg, opts.suffix, with...)

@@ -63,7 +63,7 @@ func (c *Candidates) Read(ctx context.Context, conn *pgx.Conn, slot string) (lis
 	}
 	for i, s := range answers {
 		s.above = above(answers, i)
-		found := Candidate{}
+		var found Candidate
 		if s.err == nil {
 			found = own.judge(s)
 		} else {

@@ -93,12 +93,25 @@ func decimals(numbers []uint64) []string {
 	return texts
 }
 
-// RowsSince counts the visible rows of a table of transactions perhaps ended
-// behind the marker, on a server with the marker. A row deleted since is not
-// counted.
-func (m Marker) RowsSince(ctx context.Context, conn *pgx.Conn, table pg.Table) (n int64, err error) {
-	err = conn.QueryRow(ctx, `SELECT count(*) FROM `+table.Quoted()+` WHERE age(xmin) <= age($1::text::xid)`,
-		strconv.FormatUint(m.Horizon&(1<<32-1), 10)).Scan(&n)
+// Rows is the SQL condition of the rows of transactions perhaps ended behind the
+// marker, on a server with the marker; before, if not 0, is the 32 bits of the id of
+// the first transaction to leave out. Of all transactions with the 32 bits of a row
+// the last counts.
+func (m Marker) Rows(before uint32) string {
+	const next = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::int8)"
+	age := func(xid string) string { return "((" + next + " - " + xid + ") & 4294967295)" }
+	const row = "xmin::text::int8"
+	where := fmt.Sprintf("%s > 2 AND %s - %s >= %d", row, next, age(row), m.Horizon)
+	if before != 0 {
+		where += " AND " + age(row) + " > " + age(strconv.FormatUint(uint64(before), 10))
+	}
+	return "(" + where + ")"
+}
+
+// RowsSince counts the visible rows of a table that fulfil Rows. A row deleted since
+// is not counted.
+func (m Marker) RowsSince(ctx context.Context, conn *pgx.Conn, table pg.Table, before uint32) (n int64, err error) {
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM `+table.Quoted()+` WHERE `+m.Rows(before)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the rows of %s written after the marker: %w", table, err)
 	}

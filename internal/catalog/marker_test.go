@@ -48,7 +48,7 @@ func TestRowsSinceTheMarker(t *testing.T) {
 	m := must.Get(SetMarker(t.Context(), conn))(t)
 	table := pg.Table{Schema: "public", Name: "outbox"}
 	for want := range int64(3) {
-		if n := must.Get(m.RowsSince(t.Context(), conn, table))(t); n != want {
+		if n := must.Get(m.RowsSince(t.Context(), conn, table, 0))(t); n != want {
 			t.Errorf("%d rows, want %d", n, want)
 		}
 		exec(`INSERT INTO public.outbox SELECT max(id) + 1 FROM public.outbox`)

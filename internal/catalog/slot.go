@@ -44,6 +44,9 @@ type Slot struct {
 	TwoPhase    bool   `json:"two_phase"`
 	Failover    bool   `json:"failover"` // 17
 	Synced      bool   `json:"synced"`   // 17: copied from a primary, not to be read here
+	// CatalogXmin has the 32 bits of a transaction's id: the slot has no earlier
+	// transaction. 0: not known.
+	CatalogXmin uint32 `json:"catalog_xmin,string"`
 	// SyncSkipped says why a standby's last look at the primary's slot did not
 	// bring its copy up to date (19), e.g. wal_not_flushed.
 	SyncSkipped string `json:"slotsync_skip_reason"`
