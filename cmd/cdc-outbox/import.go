@@ -59,6 +59,8 @@ type imported struct {
 	Open          int                `json:"to_decide"`
 	Configuration string             `json:"configuration"`
 	Check         *admin.CheckReport `json:"check,omitempty"`
+	// Refused is the reason why the configuration does not load.
+	Refused string `json:"refused,omitempty"`
 }
 
 func (o *importFlags) run(ctx context.Context, p *program, source string) error {
@@ -74,11 +76,14 @@ func (o *importFlags) run(ctx context.Context, p *program, source string) error 
 		return err
 	}
 	report := &imported{Result: result, Open: len(result.Open()), Configuration: string(text)}
-	loadErr := o.check(ctx, p, report)
+	faults := o.check(ctx, p, report)
 	if err := o.show(p, report); err != nil {
 		return err
 	}
-	return errors.Join(o.undecided(result), loadErr)
+	if err := o.undecided(result); err != nil {
+		return err
+	}
+	return faults
 }
 
 // translate reads and translates the input.
@@ -174,8 +179,12 @@ func (o *importFlags) check(ctx context.Context, p *program, report *imported) e
 	cfg, err := config.Load(config.Options{
 		File: file, Text: []byte(report.Configuration), Environ: append(report.Environ(), p.environ...),
 	})
-	if err != nil || *o.noCheck {
+	if err != nil {
+		report.Refused = err.Error()
 		return err
+	}
+	if *o.noCheck {
+		return nil
 	}
 	report.Check = admin.Check(ctx, cfg)
 	return report.Check.Err()
@@ -191,6 +200,9 @@ func (o *importFlags) show(p *program, report *imported) error {
 	if report.Check != nil {
 		b.WriteString("\n")
 		err = errors.Join(err, report.Check.WriteText(&b))
+	}
+	if report.Refused != "" && report.Open > 0 { // or it is the error
+		b.WriteString("\n" + report.Refused + "\n")
 	}
 	_, writeErr := io.WriteString(p.stderr, p.command.In(b.String()))
 	return errors.Join(err, writeErr)

@@ -96,8 +96,16 @@ func (t *translation) judge(side string, c converter, kind Kind, key string, ope
 				meant = "did you mean " + side + ".converter." + near + "?"
 			}
 			t.say(option, Unknown, "", "no option of the converter, which ignores it", meant)
+		case own == "schemas.enable" && c.class == "json" && side != "header":
+			t.say(option, Same, "event.debezium."+side+"_converter_schemas_enable")
 		default:
 			t.say(option, kind, "", "an option of the converter")
+		}
+	}
+	if enabled := (Option{Name: side + ".converter.schemas.enable", Value: "true"}); c.given && c.class == "json" && c.schemas && side != "header" {
+		if _, done := t.judged[enabled.Name]; !done {
+			enabled.Written = t.written(enabled.Name)
+			t.say(enabled, Same, "event.debezium."+side+"_converter_schemas_enable", "on by default in the JsonConverter")
 		}
 	}
 }
@@ -112,10 +120,12 @@ func (t *translation) keyConverter() {
 		t.judge("key", c, None, "", true, byWorker+"; keys are the column's text here, as by the StringConverter")
 	case c.class == "string":
 		t.judge("key", c, Same, "", false)
-	case c.class == "json" && c.schemas:
-		t.judge("key", c, None, "", true, "keys with a schema around them have no counterpart: here a key is the column's text, and may go to another partition")
 	case c.class == "json":
-		t.judge("key", c, None, "", true, "keys in JSON (text in quotes) have no counterpart: here a key is the column's text, and may go to another partition")
+		t.put("event.key_format", "json")
+		if c.schemas {
+			t.put("event.debezium.key_converter_schemas_enable", "true")
+		}
+		t.judge("key", c, Same, "event.key_format", false)
 	case c.class == "bytearray", c.class == "binarydata", c.class == "bytebuffer":
 		t.judge("key", c, Differs, "", false, "the bytes of a text; of a bytea column there, which is refused here")
 	default:
@@ -149,12 +159,11 @@ func (t *translation) valueConverter() {
 		refuse("struct", "the StringConverter writes an object as Struct{…}, which no consumer reads: choose raw or json_expanded")
 	case c.class == "string":
 		accept("raw", Same)
-	case c.class == "json" && c.schemas:
-		refuse("json_schemas", "values with a schema around them (schemas.enable, on by default in the JsonConverter) have no counterpart")
-	case c.class == "json" && expands:
-		accept("json_expanded", Same)
 	case c.class == "json":
-		accept("json", Same)
+		if c.schemas {
+			t.put("event.debezium.value_converter_schemas_enable", "true")
+		}
+		accept(map[bool]string{true: "json_expanded", false: "json"}[expands], Same)
 	case c.class == "binarydata" || c.class == "bytebuffer" || c.class == "bytearray":
 		t.binaryConverter(c, expands, accept, refuse)
 	default:

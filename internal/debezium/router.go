@@ -23,7 +23,7 @@ var routerRules = []routerRule{
 	{name: "table.field.event.type", key: "event.type", kind: Same, note: "no part of the record, there and here", set: putText},
 	{name: "table.field.event.payload", key: "event.payload", kind: Same, set: putText},
 	{name: "table.field.event.timestamp", key: "event.timestamp", kind: Same, set: putTimestamp},
-	{name: "table.field.event.schema.version", kind: Same, note: "only the version of Connect's schema, not in the record; event.schema_version makes a header of it"},
+	{name: "table.field.event.schema.version", key: "event.schema_version", kind: Same, note: "the version of an envelope's schema", set: putText},
 	{name: "table.fields.additional.placement", key: "event.additional", kind: Same, set: putAdditional},
 	{name: "table.field.additional.missing", key: "event.additional_missing", kind: Same, set: putLower},
 	{name: "table.op.invalid.behavior", key: "event.on_update", kind: Same, set: putLower},

@@ -87,7 +87,7 @@ var relays = []relay{
 		connector: "exchange-by-tls",
 		sql: []string{`CREATE TABLE outbox_events (id uuid PRIMARY KEY, partition_key text, message jsonb, occurred_at timestamptz, topic text)`,
 			`INSERT INTO outbox_events VALUES ('` + id + `', 'BTC', '{"price": 1.50, "note": null, "tags": []}', now(), 'exchange.trades')`},
-		topic: "exchange.trades", key: "BTC", value: `{"note":null,"tags":[],"price":1.50}`, headers: with("exchange.cdc", "id="+id), partition: -1,
+		topic: "exchange.trades", key: "BTC", value: `{"note":null,"tags":[],"price":1.5}`, headers: with("exchange.cdc", "id="+id), partition: -1,
 	},
 	{
 		connector: "strimzi-secrets",
@@ -146,6 +146,26 @@ var relays = []relay{
 			`INSERT INTO outboxevent VALUES ('` + id + `', 'User', '1', 'Joined', '{ "phones": [ {"type": "mobile"} ] }')`},
 		topic: "users.events", key: "1", value: `{"phones":[{"type":"mobile"}]}`, headers: with("users", "id="+id), partition: -1,
 		set: []string{"source.tables=public.outboxevent"},
+	},
+	{
+		connector: "json-keys",
+		sql: []string{`CREATE TABLE outboxevent (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`,
+			`INSERT INTO outboxevent VALUES ('` + id + `', 'Invoice', 'i-4', 'Paid', '{"n": 1}')`},
+		topic: "outbox.event.Invoice", key: `"i-4"`, value: `"{\"n\": 1}"`, headers: with("invoices", "id="+id, "eventType=Paid"), partition: -1,
+	},
+	{
+		connector: "server-by-environment",
+		sql: []string{`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)`,
+			`INSERT INTO outbox VALUES ('` + id + `', 'booking', 'b-2', 'Booked', 'text')`},
+		topic: "outbox.event.booking", key: `"b-2"`, value: `"text"`, headers: with("bookings", "id="+id), partition: -1,
+	},
+	{
+		connector: "with-schemas",
+		sql: []string{`CREATE SCHEMA cart_schema`, `CREATE TABLE cart_schema.outbox (id text PRIMARY KEY, destination text, aggregateid text, type text, payload text)`,
+			`INSERT INTO cart_schema.outbox VALUES ('c-8', 'carts', 'c', 'Filled', '{"n": "one"}')`},
+		topic: "outbox.event.carts", key: `{"schema":{"type":"string","optional":false},"payload":"c-8"}`,
+		value:   `{"schema":{"type":"struct","fields":[{"type":"string","optional":true,"field":"n"}],"optional":true,"name":"payload"},"payload":{"n":"one"}}`,
+		headers: with("carts", "id=c-8"), partition: -1,
 	},
 }
 

@@ -96,32 +96,27 @@ func (t *translation) routed(prefix string, table pg.Table) bool {
 }
 
 // contextHeaders makes event.debezium.topic_prefix, for headers of Debezium from 3.2.1
-// on.
+// on, and for the names of schemas.
 func (t *translation) contextHeaders(prefix Option, given bool) {
-	const key = "event.debezium.topic_prefix"
+	const key, headers = "event.debezium.topic_prefix", "event.debezium.extended_headers_enabled"
 	enabled, told := t.get("extended.headers.enabled", "true")
-	old := t.version != "" && (before(t.version, 3, 2) || strings.HasPrefix(t.version, "3.2.0."))
-	switch {
-	case !isTrue(enabled.Value):
-		t.say(enabled, Same, key, "no context headers")
-		if given {
-			t.say(prefix, Same, "", "only in the context headers, which are off")
-		}
-		return
-	case old:
-		if given {
-			t.say(prefix, Same, "", "version "+t.version+" writes no context headers")
-		}
-		return
-	case prefix.Value != "":
+	if prefix.Value != "" {
 		r := t.resolve(prefix, "CDC_TOPIC_PREFIX")
 		t.put(key, r.text)
 		if given {
 			t.say(prefix, Same, key, r.notes...)
 		}
 	}
-	if told || prefix.Value != "" {
-		t.say(enabled, Differs, key, "without runId, which is random; versions before 3.2.1 write no context headers: then remove the key")
+	switch old := t.version != "" && (before(t.version, 3, 2) || strings.HasPrefix(t.version, "3.2.0.")); {
+	case !isTrue(enabled.Value):
+		t.put(headers, "false")
+		t.say(enabled, Same, headers)
+	case old:
+		t.put(headers, "false")
+		t.say(enabled, Same, headers, "version "+t.version+" writes no context headers")
+	case told || prefix.Value != "":
+		t.put(headers, "true")
+		t.say(enabled, Differs, headers, "without runId, which is random; versions before 3.2.1 write no context headers: then set it to false")
 	}
 }
 

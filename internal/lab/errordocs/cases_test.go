@@ -44,7 +44,7 @@ var badInputs = []badInput{
 
 	{input: "`import` of another database's connector", offline: true, args: []string{"import", "debezium", "testdata/import/mysql.json"}},
 	{input: "`import` of a connector without the outbox event router", offline: true, args: []string{"import", "debezium", "testdata/import/changes.json"}},
-	{input: "`import` of keys in JSON", offline: true, args: []string{"import", "debezium", "testdata/import/keys.json", "--no-check"}},
+	{input: "`import` of Avro", offline: true, args: []string{"import", "debezium", "testdata/import/avro.json", "--no-check"}},
 
 	{input: "wrong password", prepare: func(e *environment) {
 		e.change(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") })
