@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -23,6 +24,7 @@ var routePatience = 3 * time.Second
 // role without the right to read the table is no failure: streaming needs no
 // such right.
 func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
+	d.stricter(s)
 	name := "rows " + s.Table.String()
 	bad := map[transform.Reason]int{}
 	n := 0
@@ -47,6 +49,14 @@ func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 			"of %d rows looked at, these would be bad events: %s", n, countReasons(bad))
 	default:
 		d.ok(name, "%d rows looked at, all can be published", n)
+	}
+}
+
+// stricter names rows that end the connector here, and not Debezium.
+func (d *doctor) stricter(s catalog.Snapshot) {
+	if rows := d.router.Stricter(s.Relation); len(rows) > 0 {
+		d.ok("bad events "+s.Table.String(), "published by Debezium, and bad events here (errors.on_bad_event: %s): %s",
+			d.cfg.Errors.OnBadEvent, strings.Join(rows, "; "))
 	}
 }
 
