@@ -97,6 +97,13 @@ type Checkpoint struct {
 	Made bool `json:"made,omitempty"`
 	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
+	// Quarantine is the topic of parked events in use; "": none. No other setting may forget
+	// its events.
+	Quarantine string `json:"quarantine,omitempty"`
+	// Settled are parked events published or left out by the checkpoint's own Kafka
+	// transaction: they count as settled, also with a record in the quarantine's topic.
+	// Not to be changed.
+	Settled []uint64 `json:"settled,omitempty"`
 	// Upgrade is the preparation of a major upgrade; nil: none.
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 	// Creating is set in a Beginning, which is no checkpoint yet.

@@ -30,9 +30,10 @@ type Doubtful struct {
 func (c Checkpoint) Confirmed(slot pg.LSN) Checkpoint {
 	for _, d := range c.Doubtful {
 		if d.Committed && d.Saved.LSN > c.LSN && d.Saved.LSN <= slot {
-			all, ends := c.Doubtful, c.Ends
+			all, ends, settled := c.Doubtful, c.Ends, c.Settled
 			c = d.Saved
 			c.Ends = ends
+			c.Settled = append(slices.Clip(c.Settled), settled...) // both transactions count
 			c.Doubtful = within(c, append(slices.Clip(c.Doubtful), all...))
 		}
 	}
@@ -75,18 +76,32 @@ func ParseWritten(header []byte) (w Written, err error) {
 	return w, nil
 }
 
-// within returns the transactions not passed by c.
+// within returns the transactions not passed by c. A transaction with parked events is not
+// passed by any position: see Resolved.
 func within(c Checkpoint, doubtful []Doubtful) []Doubtful {
-	passed := func(d Doubtful) bool {
+	return without(doubtful, func(d Doubtful) bool {
 		s := &d.Saved
-		return s.LSN <= c.LSN && (s.Cut.IsZero() || s.Cut.Commit < c.LSN || !s.Cut.beyond(c.Cut))
-	}
-	if !slices.ContainsFunc(doubtful, passed) {
+		return len(s.Settled) == 0 && s.LSN <= c.LSN && (s.Cut.IsZero() || s.Cut.Commit < c.LSN || !s.Cut.beyond(c.Cut))
+	})
+}
+
+// Resolved returns c without the doubtful transactions whose parked events are all settled
+// since. parked reports whether an event is parked.
+func (c Checkpoint) Resolved(parked func(number uint64) bool) Checkpoint {
+	c.Doubtful = without(c.Doubtful, func(d Doubtful) bool {
+		return len(d.Saved.Settled) > 0 && !slices.ContainsFunc(d.Saved.Settled, parked)
+	})
+	return c
+}
+
+// without returns the transactions not over.
+func without(doubtful []Doubtful, over func(Doubtful) bool) []Doubtful {
+	if !slices.ContainsFunc(doubtful, over) {
 		return doubtful // the caller's, and shared: not to be changed
 	}
 	var left []Doubtful
 	for _, d := range doubtful {
-		if !passed(d) {
+		if !over(d) {
 			left = append(left, d)
 		}
 	}

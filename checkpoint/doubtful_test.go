@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -40,5 +41,30 @@ func TestDoubtIsOverOnceItIsPassed(t *testing.T) {
 		if got := at.Reached(tt.lsn, Landmark{}, tt.cut); len(got.Doubtful) != tt.left || len(at.Doubtful) != 2 {
 			t.Errorf("at %s and %d: %+v, want %d in doubt", tt.lsn, tt.cut.Seq, got.Doubtful, tt.left)
 		}
+	}
+}
+
+// What a Kafka transaction of parked events did is in doubt until all of them are settled,
+// whatever the position.
+func TestADoubtfulReleaseIsPassedByItsEventsOnly(t *testing.T) {
+	torn := Doubtful{Saved: Checkpoint{LSN: 20, Settled: []uint64{1, 2}}}
+	c := Checkpoint{LSN: 20, Doubtful: []Doubtful{torn}}.Reached(30, Landmark{}, Cut{})
+	if len(c.Doubtful) != 1 {
+		t.Error("passed by the position")
+	}
+	if left := c.Resolved(func(number uint64) bool { return number == 2 }).Doubtful; len(left) != 1 {
+		t.Error("passed with an event parked")
+	}
+	if left := c.Resolved(func(uint64) bool { return false }).Doubtful; len(left) != 0 || len(c.Doubtful) != 1 {
+		t.Errorf("%d left, %d of the original", len(left), len(c.Doubtful))
+	}
+}
+
+// Both checkpoints count: the later one, and the one that the slot confirms.
+func TestAConfirmedCheckpointKeepsWhatIsSettled(t *testing.T) {
+	whole := Doubtful{Saved: Checkpoint{LSN: 30, Settled: []uint64{1}}, Committed: true}
+	c := Checkpoint{LSN: 20, Settled: []uint64{2}, Doubtful: []Doubtful{whole}}.Confirmed(30)
+	if c.LSN != 30 || !slices.Equal(c.Settled, []uint64{1, 2}) {
+		t.Errorf("%d, settled %v", c.LSN, c.Settled)
 	}
 }

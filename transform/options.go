@@ -1,5 +1,7 @@
 package transform
 
+import "fmt"
+
 // EventOptions name the columns that make the record; the Debezium Outbox Event
 // Router's options under plain names. An empty column name is detected:
 // Debezium's names first, then the snake-case ones.
@@ -113,6 +115,11 @@ type RouteOptions struct {
 	// names of more such topics, behind a dot. No event goes there. Package config
 	// sets it.
 	Internal []string `yaml:"-"`
+}
+
+// Rules name the settings behind topic and key of an event, for a comparison with others.
+func Rules(ev EventOptions, route RouteOptions) string {
+	return fmt.Sprintf("event.key %q, event.compat %q, route.by %q, route.regex %q, route.topic %q", ev.Key, ev.Compat, route.By, route.Regex, route.Topic)
 }
 
 // Values of errors.on_bad_event: the treatment of an event that can never be

@@ -84,6 +84,17 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.sameLog(ctx, own, v)
 	}
 	d.acknowledged(ctx, v.stored)
+	d.leftParked(ctx, v.stored)
+}
+
+// leftParked fails where events are parked in a topic out of use.
+func (d *doctor) leftParked(ctx context.Context, stored *checkpoint.Checkpoint) {
+	if stored == nil || d.cfg.Sink.Kafka == nil || d.kafkaDown {
+		return
+	}
+	if err := wiring.LeftParked(ctx, d.cfg, stored.Quarantine); err != nil {
+		d.fail("kafka.quarantine", err)
+	}
 }
 
 // newSlot judges the slot a first start without a checkpoint store would make.

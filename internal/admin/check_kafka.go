@@ -152,6 +152,8 @@ func (d *doctor) quarantineTopic(ctx context.Context, c *cluster) {
 	switch {
 	case err != nil:
 		d.fail("kafka.quarantine", err)
+	case list.changed != nil:
+		d.fail("kafka.quarantine", list.changed)
 	case list.Keys > 0:
 		d.warn("kafka.quarantine", "cdc-outbox quarantine list", "%d keys are parked, with %d events of at most %d: they do not flow", list.Keys, list.Events, list.Limit)
 	default:

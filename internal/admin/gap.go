@@ -246,6 +246,7 @@ func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparis
 		return cp
 	}
 	cp.Epoch, cp.Ends = old.Epoch+1, old.Ends
+	cp.Quarantine, cp.Settled = old.Quarantine, old.Settled
 	if acknowledged != nil {
 		cp.Ends = acknowledged.Now()
 	}

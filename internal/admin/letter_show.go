@@ -96,26 +96,52 @@ func whole(topic string, rec *kgo.Record, letter *sink.Letter) *WholeLetter {
 
 // WriteText prints the letter for people.
 func (l *WholeLetter) WriteText(w io.Writer) error {
-	var b strings.Builder
-	line := func(name, text string) { fmt.Fprintf(&b, "%-9s %s\n", name, text) }
-	line("letter", fmt.Sprintf("%s of topic %s, written %s", l.LetterPlace, l.DeadLetterTopic, l.Time.Format(time.RFC3339Nano)))
-	line("reason", plain(l.Reason))
-	line("error", plain(l.Error))
-	line("table", plain(l.Table))
+	position, cut := "", ""
 	if l.LSN != "" {
-		line("position", plain(l.LSN+"/"+l.Seq))
-	}
-	line("time", l.EventTime.Format(time.RFC3339Nano))
-	line("topic", plain(l.Topic))
-	line("id", showText(l.ID))
-	line("key", showText(l.Key))
-	for _, h := range l.Headers {
-		line("header", plain(h.Name)+"="+showText(h.Value))
+		position = l.LSN + "/" + l.Seq
 	}
 	if l.Cut != "" {
-		line("cut", plain(l.Cut)+": the lengths before; the whole event is in the table")
+		cut = plain(l.Cut) + ": the lengths before; the whole event is in the table"
 	}
-	showValue(&b, l.Value)
+	return (&unpublished{
+		reason: l.Reason, err: l.Error, table: l.Table, position: position, time: l.EventTime,
+		topic: l.Topic, id: l.ID, key: l.Key, headers: l.Headers, value: l.Value,
+	}).write(w, "letter", fmt.Sprintf("%s of topic %s, written %s", l.LetterPlace, l.DeadLetterTopic, l.Time.Format(time.RFC3339Nano)), "cut", cut)
+}
+
+// unpublished is an unpublished event, as shown of a dead letter or a parked event.
+type unpublished struct {
+	reason, err, table, position string // position is empty where unknown
+	time                         time.Time
+	topic                        string
+	id, key                      Content
+	headers                      []LetterHeader
+	value                        Content
+}
+
+// write prints the event for people: first its name and place, then its parts. The last has a
+// name of its own, and may be empty.
+func (u *unpublished) write(w io.Writer, name, place, lastName, last string) error {
+	var b strings.Builder
+	line := func(name, text string) { fmt.Fprintf(&b, "%-9s %s\n", name, text) }
+	line(name, place)
+	line("reason", plain(u.reason))
+	line("error", plain(u.err))
+	line("table", plain(u.table))
+	if u.position != "" {
+		line("position", plain(u.position))
+	}
+	line("time", u.time.Format(time.RFC3339Nano))
+	line("topic", plain(u.topic))
+	line("id", showText(u.id))
+	line("key", showText(u.key))
+	for _, h := range u.headers {
+		line("header", plain(h.Name)+"="+showText(h.Value))
+	}
+	if last != "" {
+		line(lastName, last)
+	}
+	showValue(&b, u.value)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

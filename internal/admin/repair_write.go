@@ -12,7 +12,7 @@ import (
 // what the first has published.
 func (r *repair) write(ctx context.Context) error {
 	told := r.publishing("events")
-	return r.rows.Missing(ctx, func(_ []audit.Entry, items []delivery.Item) error {
+	err := r.rows.Missing(ctx, func(_ []audit.Entry, items []delivery.Item) error {
 		told(r.report.Published+r.report.DeadLettered+r.report.Skipped, r.report.Missing)
 		for _, it := range items {
 			it.Event.SetMark(r.header, r.mark)
@@ -22,6 +22,10 @@ func (r *repair) write(ctx context.Context) error {
 		}
 		return r.out.write(ctx, items)
 	})
+	if err != nil {
+		return err
+	}
+	return r.out.parked.unpublished()
 }
 
 // repaired counts for the report.

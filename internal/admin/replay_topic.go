@@ -225,7 +225,7 @@ func (r *topicReplay) list(ctx context.Context) error {
 // write publishes the records.
 func (r *topicReplay) write(ctx context.Context) error {
 	told := r.publishing("records")
-	return r.groups(ctx, func(group []*kgo.Record) error {
+	err := r.groups(ctx, func(group []*kgo.Record) error {
 		items := make([]delivery.Item, len(group))
 		for i, rec := range group {
 			ev := r.event(rec)
@@ -234,6 +234,10 @@ func (r *topicReplay) write(ctx context.Context) error {
 		told(r.report.Published+r.report.DeadLettered+r.report.Skipped, r.report.ToPublish)
 		return r.out.write(ctx, items)
 	})
+	if err != nil {
+		return err
+	}
+	return r.out.parked.unpublished()
 }
 
 // event is that of a record. It asks for a time if the records of the pipeline do.

@@ -336,7 +336,7 @@ func (f *finish) repair(ctx context.Context, snapshot string, publish bool) erro
 	}
 	if publish {
 		a.settle = func(ctx context.Context) error { return fence(ctx, f.cfg, "") }
-		if r.parks, err = openParks(ctx, f.cfg, func() { r.report.Parked++ }); err != nil {
+		if r.parks, err = openParks(ctx, f.cfg, f.stored.Settled, func() { r.report.Parked++ }); err != nil {
 			return err
 		}
 	}
@@ -372,9 +372,9 @@ func (f *finish) refuse(found *Audit, a *auditor) error {
 	return nil
 }
 
-// openParks reads the parked events, to park the later events of their keys; nil: bad
-// events are not parked. No connector may be at work.
-func openParks(ctx context.Context, cfg *config.Config, parked func()) (*delivery.Quarantine, error) {
+// openParks reads the parked events, but for those settled by the checkpoint, to park the
+// later events of their keys; nil: bad events are not parked. No connector may be at work.
+func openParks(ctx context.Context, cfg *config.Config, settled []uint64, parked func()) (*delivery.Quarantine, error) {
 	if cfg.Errors.OnBadEvent != transform.BadEventQuarantine {
 		return nil, nil
 	}
@@ -386,12 +386,13 @@ func openParks(ctx context.Context, cfg *config.Config, parked func()) (*deliver
 	if err := wiring.EnsureQuarantine(ctx, cfg, log); err != nil {
 		return nil, err
 	}
-	set, _, _, err := log.Load(ctx, cfg.Errors.QuarantineLimit)
+	loaded, err := log.Load(ctx, cfg.Errors.QuarantineLimit, wiring.Rules(cfg), nil)
 	if err != nil {
 		return nil, err
 	}
+	loaded.Set.Settle(settled)
 	parks := &delivery.Quarantine{Parked: func(transform.Reason) { parked() }, Largest: sink.LargestParked(*cfg.Sink.Kafka)}
-	parks.Use(set)
+	parks.Use(loaded.Set)
 	return parks, nil
 }
 
@@ -399,6 +400,7 @@ func openParks(ctx context.Context, cfg *config.Config, parked func()) (*deliver
 func (f *finish) goOn(ctx context.Context, at pg.LSN) error {
 	cp := f.checkpointAt(at)
 	cp.Epoch, cp.Ends, cp.Published = f.stored.Epoch+1, f.stored.Ends, f.stored.HasPublished()
+	cp.Quarantine, cp.Settled = f.stored.Quarantine, f.stored.Settled
 	if err := f.save(ctx, cp); err != nil {
 		return err
 	}

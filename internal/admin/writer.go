@@ -27,6 +27,7 @@ type writer struct {
 	rate     int           // how many events a second are written at most; 0: no limit
 	within   time.Duration // how long brokers may take for a group
 	held     func(context.Context) error
+	parked   *parkedKeys // nil: the delivery parks
 }
 
 // writerOptions are a writer's. All but rate, held and parks are required.
@@ -54,7 +55,9 @@ func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*w
 		Metrics: opts.metrics, Digest: digest.New(zap.NewNop()), Quarantine: opts.parks,
 	})}
 	with := []sink.Option{sink.WithDeadLetterTopic(cfg.Errors.DeadLetterTopic), sink.WithObserver(waits{sink.Unobserved, cfg, opts.note})}
-	if opts.parks != nil {
+	if opts.parks == nil {
+		w.parked = &parkedKeys{cfg: cfg}
+	} else {
 		with = append(with, sink.WithQuarantine(wiring.QuarantineTopic(cfg), opts.parks.Holds))
 	}
 	var err error
@@ -77,8 +80,8 @@ func (w *writer) close() {
 	}
 }
 
-// write writes a group, at the rate, within the time. An item that is refused becomes
-// bad.
+// write writes a group, at the rate, within the time. A refused item becomes bad, and so does
+// an item of a parked key, without being written.
 func (w *writer) write(ctx context.Context, items []delivery.Item) error {
 	if w.rate > 0 {
 		if err := backoff.Sleep(ctx, time.Duration(len(items))*time.Second/time.Duration(w.rate)); err != nil {
@@ -92,16 +95,23 @@ func (w *writer) write(ctx context.Context, items []delivery.Item) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, w.within, untaken(w.within))
 	defer cancel()
-	at := func(i int) *delivery.Item { return &items[i] }
+	if err := w.parked.look(ctx); err != nil {
+		return err
+	}
+	flowing := w.parked.flowing(items)
+	n, at := len(flowing), func(i int) *delivery.Item { return &items[flowing[i]] }
+	if n == 0 {
+		return nil
+	}
 	if w.once == nil {
-		_, err := w.delivery.Deliver(ctx, w.plain, len(items), at)
+		_, err := w.delivery.Deliver(ctx, w.plain, n, at)
 		return err
 	}
 	// Transactions are one for each run up to a bad event that stops.
-	if err := w.delivery.Await(ctx, w.once, len(items), at, func() error { return nil }); err != nil {
+	if err := w.delivery.Await(ctx, w.once, n, at, func() error { return nil }); err != nil {
 		return err
 	}
-	_, err := w.delivery.Transact(ctx, w.once, len(items), at, func(int) (*kgo.Record, error) { return nil, nil })
+	_, err := w.delivery.Transact(ctx, w.once, n, at, func(int) (*kgo.Record, error) { return nil, nil })
 	return err
 }
 

@@ -165,6 +165,10 @@ func (l *loader) validateQuarantine() {
 	case l.cfg.Checkpoint.Store == store.StoreKafka && e.QuarantineTopic == l.cfg.Checkpoint.Topic:
 		l.report("errors.quarantine_topic", "is checkpoint.topic too", "name two topics")
 	}
+	if l.cfg.Source.Snapshot == SnapshotInitial && l.cfg.Sink.Kafka != nil {
+		l.report("source.snapshot", "cannot be initial with errors.on_bad_event: quarantine: a crash meanwhile would publish rows from before a parked one behind it",
+			"publish the snapshot with on_bad_event stop, dead_letter or skip; then set source.snapshot to never, and quarantine")
+	}
 }
 
 // validateDelivery refuses options unfit for exactly-once delivery. The

@@ -128,6 +128,9 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 			return probe.Routes(ctx, p.cfg.Route, ends)
 		}
 	}
+	if p.cfg.Sink.Kafka != nil {
+		parts.Left = func(ctx context.Context, topic string) error { return wiring.LeftParked(ctx, p.cfg, topic) }
+	}
 	if p.cfg.Errors.OnLoss == config.LossRepair {
 		if parts.Repairer, err = p.newRepairer(); err != nil {
 			return err
@@ -277,7 +280,7 @@ func (p *pipeline) openQuarantine(ctx context.Context, parts *stream.Parts) (end
 	}
 	outage.Over()
 	parks := &delivery.Quarantine{Parked: p.metrics.Quarantined, Largest: sink.LargestParked(*p.cfg.Sink.Kafka)}
-	parts.Quarantine = &stream.Quarantine{Log: log, Parks: parks, Limit: p.cfg.Errors.QuarantineLimit}
+	parts.Quarantine = &stream.Quarantine{Log: log, Parks: parks, Limit: p.cfg.Errors.QuarantineLimit, Rules: wiring.Rules(p.cfg)}
 	p.metrics.ObserveQuarantine(func() (events, keys int64) {
 		if set := parks.Set(); set != nil {
 			return set.Events(), set.Units()

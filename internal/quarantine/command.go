@@ -33,11 +33,32 @@ type Command struct {
 	At   time.Time `json:"at"`
 	// Numbers are those of the events.
 	Numbers []uint64 `json:"numbers"`
-	Edit    *Edits   `json:"edit,omitempty"`
-	Answer  *Answer  `json:"answer,omitempty"` // nil: not carried out yet
+	// Keys are Release's: an instance goes on with a key after its first event was dropped.
+	Keys   []ReleasedKey `json:"keys,omitempty"`
+	Edit   *Edits        `json:"edit,omitempty"`
+	Answer *Answer       `json:"answer,omitempty"` // nil: not carried out yet
 
 	// Value is the new value, if Edit says so.
 	Value []byte `json:"-"`
+	// Found is set where an instance finds the command at its start: an earlier instance may
+	// have carried out the command, in part or as a whole.
+	Found bool `json:"-"`
+}
+
+// ReleasedKey is a key in a Release.
+type ReleasedKey struct {
+	Unit []byte `json:"unit"`
+	// Last is the key's last event at the time of the command. A bad event behind has not been
+	// seen by the operator, and waits for another command.
+	Last uint64 `json:"last"`
+}
+
+// key is the key of the event at the index.
+func (c *Command) key(i int) ReleasedKey {
+	if i < len(c.Keys) {
+		return c.Keys[i]
+	}
+	return ReleasedKey{Last: c.Numbers[i]}
 }
 
 // Edits are the new contents of an event.
@@ -54,6 +75,8 @@ type Answer struct {
 	At        time.Time `json:"at"`
 	Published int64     `json:"published"`
 	Dropped   int64     `json:"dropped"`
+	// Before counts events settled before the instance found the command.
+	Before int64 `json:"settled_before,omitempty"`
 	// Refusals are events for which nothing, or not all, was done.
 	Refusals []Refusal `json:"refusals,omitempty"`
 }

@@ -2,12 +2,15 @@ package quarantine
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
 // Contents are the topic's.
@@ -24,15 +27,46 @@ type Contents struct {
 	last uint64 // number, also of settled events
 }
 
+// Changed is the error of events parked under other rules: later events of the same keys may
+// have another topic or key now, and would pass the parked ones. nil: there are none.
+func (c *Contents) Changed(topic, rules string) error {
+	var other *Entry
+	count := 0
+	for _, e := range c.Entries {
+		if e.Rules != "" && e.Rules != rules {
+			if count++; other == nil {
+				other = e
+			}
+		}
+	}
+	if other == nil {
+		return nil
+	}
+	return failure.Configf("set it as it was, settle the events (`cdc-outbox quarantine list`), and change it then",
+		"%d events are parked in topic %q, and the settings that make topic and key have changed since: later events of their keys would pass them. The settings were %s, and are %s",
+		count, topic, other.Rules, rules)
+}
+
+// Left is the error of events in a quarantine out of use by the change; nil: there are none.
+func (c *Contents) Left(topic, change string) error {
+	if len(c.Entries) == 0 {
+		return nil
+	}
+	return failure.Configf(fmt.Sprintf("undo the change, settle the events (`cdc-outbox quarantine list`), and make it then; or, if they are not needed, delete topic %s", topic),
+		"%d events are parked in topic %q, but %s: later events of their keys would pass them", len(c.Entries), topic, change)
+}
+
 // set returns what is parked, and the commands to be carried out.
-func (c *Contents) set(topic string, limit int) (set *Set, pending []*Command) {
+func (c *Contents) set(topic string, limit int, rules string) (set *Set, pending []*Command) {
 	set = NewSet(topic, limit)
+	set.rules = rules
 	set.last = c.last
 	for _, e := range c.Entries {
 		set.add(e)
 	}
 	for _, command := range c.Commands {
 		if command.Answer == nil {
+			command.Found = true
 			pending = append(pending, command)
 		}
 	}

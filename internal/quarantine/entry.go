@@ -45,6 +45,8 @@ type Entry struct {
 	Partition int32      `json:"partition"`
 	Key       []byte     `json:"key"` // nil: none
 	Null      bool       `json:"null,omitempty"`
+	// Rules are the settings behind topic and key: see transform.Rules. "": not known.
+	Rules string `json:"rules,omitempty"`
 
 	// Value and Headers are those of the record itself.
 	Value   []byte             `json:"-"`
@@ -55,9 +57,9 @@ type Entry struct {
 }
 
 // newEntry parks the event; bad is nil for a good event.
-func newEntry(number uint64, ev *transform.Event, bad *transform.BadEvent, whole bool, now time.Time) *Entry {
+func newEntry(number uint64, ev *transform.Event, bad *transform.BadEvent, whole bool, now time.Time, rules string) *Entry {
 	e := &Entry{
-		Number: number, Parked: now.UTC(), Whole: whole || bad == nil, Table: ev.Table, ID: ev.ID,
+		Rules: rules, Number: number, Parked: now.UTC(), Whole: whole || bad == nil, Table: ev.Table, ID: ev.ID,
 		LSN: ev.Position.CommitLSN, Seq: ev.Position.Seq, XID: ev.XID, Committed: optional(ev.CommitTime), Asked: optional(ev.Asked),
 		Topic: ev.Record.Topic, Partition: ev.Record.Partition, Key: ev.Record.Key, Null: ev.Record.Value == nil,
 		Value: ev.Record.Value, Headers: ev.Record.Headers,

@@ -16,8 +16,9 @@ type Round struct {
 	set     *Set
 	command *Command
 	named   map[uint64]bool
-	open    map[Unit]bool // keys with more to do
-	asked   map[Unit]bool // keys of the command
+	open    map[Unit]bool   // keys with more to do
+	asked   map[Unit]bool   // keys of the command
+	last    map[Unit]uint64 // of Release: the last event to be left out, if bad
 	Answer  Answer
 }
 
@@ -35,21 +36,43 @@ func (s *Set) Halfway() bool {
 // Begin judges the command's numbers. Numbers without a sense are refused, and the rest is
 // done. Keys that are halfway go on, also without a word about them.
 func (s *Set) Begin(c *Command) *Round {
-	r := &Round{set: s, command: c, named: make(map[uint64]bool), open: make(map[Unit]bool), asked: make(map[Unit]bool)}
+	r := &Round{set: s, command: c, named: make(map[uint64]bool), open: make(map[Unit]bool), asked: make(map[Unit]bool), last: make(map[Unit]uint64)}
 	for unit, of := range s.units {
 		if !of[0].bad {
 			r.open[unit] = true
 		}
 	}
-	for _, number := range c.Numbers {
-		if why, remedy := s.against(c, number); why != "" {
+	for i, number := range c.Numbers {
+		unit, left := s.leftOf(c, i)
+		if c.Found && !left && !s.Parked(number) {
+			r.Answer.Before++
+			continue
+		}
+		if why, remedy := s.against(c, number); why != "" && !left {
 			r.Answer.Refuse(number, why, remedy)
 			continue
 		}
-		unit := s.live[number]
+		if !left {
+			unit = s.live[number]
+		}
 		r.named[number], r.open[unit], r.asked[unit] = true, true, true
+		if c.Verb == Release {
+			r.last[unit] = c.key(i).Last
+		}
 	}
 	return r
+}
+
+// leftOf is the key of a Release left unfinished by an instance: the event is settled, and
+// others of the time of the command are not.
+func (s *Set) leftOf(c *Command, i int) (unit Unit, left bool) {
+	key := c.key(i)
+	if c.Verb != Release || s.Parked(c.Numbers[i]) || len(key.Unit) != len(unit) {
+		return unit, false
+	}
+	unit = Unit(key.Unit)
+	of := s.units[unit]
+	return unit, len(of) > 0 && of[0].number <= key.Last
 }
 
 // against is the reason against a command about the number; "": none.
@@ -95,7 +118,7 @@ func (r *Round) Take(e *Entry) (Step, *transform.Event) {
 	}
 	named := r.named[e.Number]
 	switch {
-	case named && r.command.Verb == Skip, r.command.Verb == Release && r.asked[e.unit] && (e.Reason != "" || r.set.refused(e)):
+	case named && r.command.Verb == Skip, e.Number <= r.last[e.unit] && (e.Reason != "" || r.set.refused(e)):
 		return Drop, nil
 	case named && r.command.Verb == Edit:
 		ev := e.Event()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -60,10 +61,10 @@ func (l *Log) explain(err error) error {
 	return fmt.Errorf("quarantine topic %s: %w", l.topic, err)
 }
 
-// openPatience is how long a read waits for the end of transactions, and openPoll the time
-// between two looks.
+// openPatience is how long a read waits for the end of transactions: longer than brokers keep a
+// dead instance's. openPoll is the time between two looks.
 const (
-	openPatience = 5 * time.Second
+	openPatience = 25 * time.Second
 	openPoll     = 20 * time.Millisecond
 )
 
@@ -133,15 +134,44 @@ func (l *Log) Read(ctx context.Context, whole func(number uint64) bool) (*Conten
 	return c, err
 }
 
-// Load returns what is parked, the commands to be carried out, and the offset to follow from.
-// The caller alone writes events to the topic.
-func (l *Log) Load(ctx context.Context, limit int) (set *Set, pending []*Command, from int64, err error) {
-	c, err := l.Read(ctx, None)
-	if err != nil {
-		return nil, nil, 0, err
+// Loaded is an instance's beginning.
+type Loaded struct {
+	Set     *Set
+	Pending []*Command // to be carried out
+	// Again are events with a record in the topic, to come again from the log with another
+	// number: they are not in the Set.
+	Again []uint64
+	From  int64 // the offset to follow from
+}
+
+// Load reads the topic for a new instance. Events parked under other rules are an error. again
+// reports whether a parked event's record is of a Kafka transaction without effect; nil: none
+// is. The caller alone writes events to the topic.
+func (l *Log) Load(ctx context.Context, limit int, rules string, again func(*kgo.Record) bool) (of Loaded, err error) {
+	f, unsure := newFold(None), make(map[uint64]bool)
+	end, _, err := l.Walk(ctx, func(rec *kgo.Record) (bool, error) {
+		if number, ok := numberOf(rec); ok && rec.Value != nil && again != nil && again(rec) {
+			unsure[number] = true
+		}
+		f.add(rec)
+		return true, nil
+	})
+	c := f.contents()
+	if err == nil {
+		err = c.Changed(l.topic, rules)
 	}
-	set, pending = c.set(l.topic, limit)
-	return set, pending, c.End, nil
+	if err != nil {
+		return Loaded{}, err
+	}
+	c.Entries = slices.DeleteFunc(c.Entries, func(e *Entry) bool {
+		if unsure[e.Number] {
+			of.Again = append(of.Again, e.Number)
+		}
+		return unsure[e.Number]
+	})
+	of.Set, of.Pending = c.set(l.topic, limit, rules)
+	of.From = end
+	return of, nil
 }
 
 // Follow calls take with each command, and each answer, from the offset on, until ctx ends. It

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -75,7 +76,7 @@ func (w *world) restart() []*Command {
 	for _, rec := range w.log {
 		f.add(rec)
 	}
-	set, pending := f.contents().set("q", 1000)
+	set, pending := f.contents().set("q", 1000, "")
 	w.set = set
 	return pending
 }
@@ -135,7 +136,7 @@ func (w *world) carryOut(c *Command, dies bool) (died bool) {
 			default:
 				w.seen = append(w.seen, fmt.Sprint(string(ev.Record.Key), "/", string(ev.ID)))
 			}
-			w.write(w.set.End(e))
+			w.write(w.set.End(e.Number))
 			r.Settled(e, g.Steps[i])
 		}
 		if dies && w.rnd.IntN(3) == 0 {
@@ -160,7 +161,11 @@ func TestRandomHistories(t *testing.T) {
 			w.keys[seq] = []string{"a", "b", "c", ""}[w.rnd.IntN(4)]
 		}
 		command := func(verb Verb, number uint64) *Command {
-			return &Command{ID: "c", Verb: verb, Numbers: []uint64{number}}
+			c := &Command{ID: "c", Verb: verb, Numbers: []uint64{number}}
+			if verb == Release {
+				c.Keys = []ReleasedKey{w.set.released(number)}
+			}
+			return c
 		}
 		for range 60 {
 			switch w.rnd.IntN(6) {
@@ -178,9 +183,18 @@ func TestRandomHistories(t *testing.T) {
 				}
 				slices.Sort(firsts)
 				verb := []Verb{Retry, Skip, Release}[w.rnd.IntN(3)]
-				if w.carryOut(command(verb, firsts[w.rnd.IntN(len(firsts))]), true) {
-					w.restart()
-					w.carryOut(&Command{}, false) // goes on with keys that are halfway
+				c := command(verb, firsts[w.rnd.IntN(len(firsts))])
+				if !w.carryOut(c, true) {
+					continue
+				}
+				w.restart()
+				w.carryOut(&Command{}, false) // goes on with keys that are halfway
+				w.carryOut(c, false)
+				if verb != Release {
+					continue
+				}
+				if of := w.set.units[Unit(c.Keys[0].Unit)]; len(of) > 0 && of[0].number <= c.Keys[0].Last {
+					t.Fatalf("history %d: event %d is left of a release up to %d", seed, of[0].number, c.Keys[0].Last)
 				}
 			}
 		}
@@ -209,6 +223,13 @@ func TestRandomHistories(t *testing.T) {
 			}
 		}
 	}
+}
+
+// released is the key of an event, in a Release of now.
+func (s *Set) released(number uint64) ReleasedKey {
+	unit := s.live[number]
+	of := s.units[unit]
+	return ReleasedKey{Unit: unit[:], Last: of[len(of)-1].number}
 }
 
 func cutKey(s string) (key, seq string, ok bool) {
@@ -319,71 +340,6 @@ func TestNumbersNeverComeTwice(t *testing.T) {
 	}
 }
 
-func TestCommandsWithoutASense(t *testing.T) {
-	s := NewSet("q", 10)
-	a := s.Try(now)
-	parked(t, a, event("k", 1), refused)
-	parked(t, a, event("k", 2), nil)
-	if _, _, err := a.Park(event("j", 3), refused, false); err != nil {
-		t.Fatal(err)
-	}
-	a.Done()
-	k, behind, j := a.last-2, a.last-1, a.last
-	for name, c := range map[string]struct {
-		verb   Verb
-		number uint64
-		why    string // "": carried out
-	}{
-		"unknown":                  {Skip, 5, "it is not parked, or not any more"},
-		"behind another":           {Skip, behind, fmt.Sprintf("it waits behind event %d of its key", k)},
-		"nothing to publish":       {Retry, j, "the row could not become a record, so there is nothing to publish"},
-		"left out":                 {Skip, j, ""},
-		"edited":                   {Edit, j, ""},
-		"a record to try again":    {Retry, k, ""},
-		"a key with all its parts": {Release, k, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := s.Begin(&Command{Verb: c.verb, Numbers: []uint64{c.number}})
-			why := ""
-			if len(r.Answer.Refusals) > 0 {
-				why = r.Answer.Refusals[0].Why
-			}
-			if why != c.why || r.Over() != (c.why != "") {
-				t.Errorf("why %q, over %t", why, r.Over())
-			}
-		})
-	}
-}
-
-func TestAnEditedEvent(t *testing.T) {
-	s := NewSet("q", 10)
-	a := s.Try(now)
-	rec := parked(t, a, event("k", 1), refused)
-	parked(t, a, event("j", 2), refused)
-	a.Done()
-	e, _ := ReadEntry(&rec.Record)
-	c := &Command{ID: "x", Verb: Edit, Numbers: []uint64{e.Number}, Value: []byte("new"), Edit: &Edits{Topic: "t", Key: []byte("l"), Value: true, Headers: map[string]string{"id": "9", "b": "2"}}}
-	kept := must.Get(c.Record("q"))(t)
-	c, ok := ReadCommand(&kept.Record)
-	if !ok {
-		t.Fatal("no command")
-	}
-	step, ev := s.Begin(c).Take(e)
-	if step != Publish || ev.Record.Topic != "t" || string(ev.Record.Key) != "l" || string(ev.Record.Value) != "new" ||
-		fmt.Sprint(ev.Record.Headers) != fmt.Sprint([]kgo.RecordHeader{{Key: "b", Value: []byte("2")}, {Key: "id", Value: []byte("9")}}) {
-		t.Errorf("step %d, %+v", step, ev.Record)
-	}
-	c.Edit = &Edits{Key: []byte("j")} // which is parked
-	r := s.Begin(c)
-	if step, _ := r.Take(e); step != Pass || len(r.Answer.Refusals) != 1 || !r.Over() {
-		t.Errorf("onto a parked key: step %d, %+v", step, r.Answer)
-	}
-	c.Edit = &Edits{Value: true, Null: true}
-	if _, ev := s.Begin(c).Take(e); ev.Record.Value != nil || ev.Record.Topic != "orders" {
-		t.Errorf("without a value: %+v", ev.Record)
-	}
-}
-
 // After a crash with at least once, an event from before the parked ones of its key comes again.
 // Parked behind them, the event would be the last of the key.
 func TestAnEventFromBeforeTheParkedOnesIsNotHeld(t *testing.T) {
@@ -422,93 +378,6 @@ func TestAnEventFromBeforeTheParkedOnesIsNotHeld(t *testing.T) {
 	}
 }
 
-// walked takes all records through a round, in one group.
-func walked(r *Round, log ...*transform.Event) *Group {
-	g := &Group{Round: r}
-	for _, ev := range log {
-		if e, ok := ReadEntry(&ev.Record); ok && r.Wants(e.Number) {
-			g.Add(e)
-		}
-	}
-	return g
-}
-
-// A key whose good event Kafka refused is not halfway: a command about another key leaves it
-// alone. Above all, release drops bad events of its own keys only.
-func TestACommandIsAboutItsOwnKeys(t *testing.T) {
-	s := NewSet("q", 10)
-	a := s.Try(now)
-	log := []*transform.Event{
-		parked(t, a, event("k", 1), nil), parked(t, a, event("k", 2), refused), // halfway: an instance died
-		parked(t, a, event("j", 3), refused),
-	}
-	a.Done()
-	number := func(i int) uint64 { n, _ := numberOf(&log[i].Record); return n }
-	r := s.Begin(&Command{Verb: Release, Numbers: []uint64{number(2)}})
-	if g := walked(r, log...); !slices.Equal(g.Steps, []Step{Publish, Drop}) || g.Entries[0].Number != number(0) || g.Entries[1].Number != number(2) {
-		t.Fatalf("steps %v of %d entries", g.Steps, len(g.Entries))
-	}
-	r = s.Begin(&Command{})
-	walked(r, log...).Refused(map[int]*transform.BadEvent{0: refused})
-	if s.Halfway() {
-		t.Error("a key waits for Kafka, and is halfway")
-	}
-	r = s.Begin(&Command{Verb: Release, Numbers: []uint64{number(2)}})
-	if g := walked(r, log...); len(g.Entries) != 1 || g.Entries[0].Number != number(2) || len(r.Answer.Refusals) != 0 {
-		t.Errorf("%d entries, %v", len(g.Entries), r.Answer.Refusals)
-	}
-	r = s.Begin(&Command{Verb: Release, Numbers: []uint64{number(0)}})
-	if g := walked(r, log...); !slices.Equal(g.Steps, []Step{Drop, Drop}) {
-		t.Errorf("release of an event refused: steps %v", g.Steps)
-	}
-}
-
-// Kafka refuses an event behind the event of a command: the events before go, otherwise no
-// command could ever settle the key.
-func TestEventsBeforeARefusedOneGo(t *testing.T) {
-	s := NewSet("q", 10)
-	a := s.Try(now)
-	log := []*transform.Event{
-		parked(t, a, event("k", 1), refused), parked(t, a, event("k", 2), nil), parked(t, a, event("k", 3), nil),
-		parked(t, a, event("j", 4), refused), parked(t, a, event("j", 5), nil), parked(t, a, event("j", 6), refused),
-	}
-	a.Done()
-	number := func(i int) uint64 { n, _ := numberOf(&log[i].Record); return n }
-	r := s.Begin(&Command{Verb: Skip, Numbers: []uint64{number(0), number(3)}})
-	g := walked(r, log...)
-	g.Refused(map[int]*transform.BadEvent{1: refused, 2: refused})
-	var left []uint64
-	for _, e := range g.Entries {
-		left = append(left, e.Number)
-	}
-	if want := []uint64{number(0), number(3), number(4)}; !slices.Equal(left, want) {
-		t.Errorf("left %v, want %v", left, want)
-	}
-	why := fmt.Sprint(r.Answer.Refusals)
-	if len(r.Answer.Refusals) != 2 || r.Answer.Refusals[1].Number != number(1) {
-		t.Errorf("refusals %s", why)
-	}
-	for i, e := range g.Entries {
-		r.Settled(e, g.Steps[i])
-	}
-	r.Missed()
-	if len(r.Answer.Refusals) != 2 || s.units[g.Entries[0].unit][0].number != number(1) {
-		t.Errorf("refusals %v", r.Answer.Refusals)
-	}
-}
-
-// A parked event without a record is no success.
-func TestAnEventWithoutARecordIsRefused(t *testing.T) {
-	s := NewSet("q", 10)
-	a := s.Try(now)
-	parked(t, a, event("k", 1), refused)
-	a.Done()
-	r := s.Begin(&Command{Verb: Retry, Numbers: []uint64{a.last}})
-	if r.Missed(); len(r.Answer.Refusals) != 1 || r.Answer.Refusals[0].Number != a.last || !r.Over() {
-		t.Errorf("%+v", r.Answer)
-	}
-}
-
 // A topic created anew begins at 0 again, and has commands.
 func TestFollowBeginsAgainInANewTopic(t *testing.T) {
 	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "q")))(t)
@@ -536,5 +405,20 @@ func TestOnlyValuesAskedForAreKept(t *testing.T) {
 	f.add(&two.Record)
 	if c := f.contents(); c.Entries[0].Value != nil || c.Entries[1].Value == nil {
 		t.Errorf("values %q, %q", c.Entries[0].Value, c.Entries[1].Value)
+	}
+}
+
+// Under other rules, later events of a parked key may have another topic or key.
+func TestOtherRulesAreRefused(t *testing.T) {
+	f := newFold(None)
+	s := NewSet("q", 10)
+	s.rules = "one"
+	f.add(&parked(t, s.Try(now), event("k", 1), refused).Record)
+	c := f.contents()
+	if err := c.Changed("q", "one"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Changed("q", "another"); failure.ClassOf(err) != failure.Config {
+		t.Errorf("%v", err)
 	}
 }

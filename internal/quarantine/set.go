@@ -14,6 +14,7 @@ import (
 type Set struct {
 	topic string
 	limit int
+	rules string            // noted with each event
 	units map[Unit][]member // in the order of their numbers
 	live  map[uint64]Unit
 	known map[identity]uint64
@@ -79,6 +80,23 @@ func (s *Set) add(e *Entry) {
 	s.count()
 }
 
+// Parked reports whether the event is parked.
+func (s *Set) Parked(number uint64) bool {
+	_, parked := s.live[number]
+	return parked
+}
+
+// Settle forgets events parked no more, and returns those found in the set.
+func (s *Set) Settle(numbers []uint64) (were []uint64) {
+	for _, number := range numbers {
+		if s.Parked(number) {
+			were = append(were, number)
+			s.settle(number)
+		}
+	}
+	return were
+}
+
 // settle forgets an event, if it is parked.
 func (s *Set) settle(number uint64) {
 	unit, ok := s.live[number]
@@ -106,8 +124,8 @@ func (s *Set) index(unit Unit, number uint64) int {
 	return slices.IndexFunc(s.units[unit], func(m member) bool { return m.number == number })
 }
 
-// End is the event that settles an entry in the topic.
-func (s *Set) End(e *Entry) *transform.Event { return settled(s.topic, e.Number) }
+// End is the record to settle a parked event in the topic.
+func (s *Set) End(number uint64) *transform.Event { return settled(s.topic, number) }
 
 func (s *Set) count() {
 	s.events.Store(int64(len(s.live)))
@@ -165,7 +183,7 @@ const (
 // Park parks the event, and returns the event for the topic of the quarantine. bad is nil for
 // a good event behind another; whole tells that the record could be made.
 func (a *Attempt) Park(ev *transform.Event, bad *transform.BadEvent, whole bool) (*transform.Event, Fate, error) {
-	e := newEntry(a.last+1, ev, bad, whole, a.now)
+	e := newEntry(a.last+1, ev, bad, whole, a.now, a.set.rules)
 	if _, before := a.set.known[e.identity]; before || a.known[e.identity] {
 		return nil, Known, nil
 	}

@@ -7,6 +7,7 @@ package wiring
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/quarantine"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // OpenStore opens the configured checkpoint store, and creates the topic or
@@ -71,11 +73,53 @@ func QuarantineTopic(cfg *config.Config) string {
 
 // OpenQuarantine opens the log of parked events. The configuration has a Kafka.
 func OpenQuarantine(cfg *config.Config) (*quarantine.Log, error) {
+	return openQuarantine(cfg, QuarantineTopic(cfg))
+}
+
+func openQuarantine(cfg *config.Config, topic string) (*quarantine.Log, error) {
 	opts, err := sink.ClientOpts(*cfg.Sink.Kafka)
 	if err != nil {
 		return nil, err
 	}
-	return quarantine.Open(opts, QuarantineTopic(cfg), cfg.Sink.Kafka.Tools())
+	return quarantine.Open(opts, topic, cfg.Sink.Kafka.Tools())
+}
+
+// Rules are the settings behind topic and key of an event.
+func Rules(cfg *config.Config) string { return transform.Rules(cfg.Event, cfg.Route) }
+
+// quarantineInUse is the topic of parked events; "": none are parked.
+func quarantineInUse(cfg *config.Config) string {
+	if cfg.Errors.OnBadEvent != transform.BadEventQuarantine {
+		return ""
+	}
+	return QuarantineTopic(cfg)
+}
+
+// leftPatience bounds the read of a topic with parked events.
+const leftPatience = 30 * time.Second
+
+// LeftParked is the error of events parked in the topic, if the topic is out of use. The
+// checkpoint names the topic; "": there is none.
+func LeftParked(ctx context.Context, cfg *config.Config, topic string) error {
+	used := quarantineInUse(cfg)
+	if topic == "" || topic == used {
+		return nil
+	}
+	log, err := openQuarantine(cfg, topic)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, leftPatience, fmt.Errorf("no answer within %s", leftPatience))
+	defer cancel()
+	contents, err := log.Read(ctx, quarantine.None)
+	if err != nil {
+		return sink.Unreachable(*cfg.Sink.Kafka, err)
+	}
+	if used != "" {
+		return contents.Left(topic, fmt.Sprintf("errors.quarantine_topic leads to topic %q now", used))
+	}
+	return contents.Left(topic, fmt.Sprintf("errors.on_bad_event is %s now", cfg.Errors.OnBadEvent))
 }
 
 // EnsureQuarantine checks the topic of parked events, or creates it. Like the topic of dead

@@ -6,7 +6,7 @@ import "github.com/cdc-outbox/cdc-outbox/internal/pipeline/phase"
 func (m *model) broker(w *world, x *moves) {
 	switch w.state {
 	case ongoing:
-		x.take("transaction timeout", !w.orphaned(), func(w *world) { w.epoch++; m.end(w, abort) }) // of an orphan, sooner or later
+		x.take("transaction timeout", !w.orphaned(), func(w *world) { w.epoch++; m.decide(w, abort) }) // of an orphan, sooner or later
 	case prepareCommit, prepareAbort:
 		m.markers(w, x)
 	}
@@ -16,7 +16,7 @@ func (m *model) broker(w *world, x *moves) {
 		})
 	}
 	if m.halves && w.state == prepareCommit && !w.known {
-		x.fault("commit forgotten", (*world).lose)
+		x.fault("commit forgotten", m.lose)
 	}
 	open := -1
 	for i := range w.n {
@@ -73,8 +73,8 @@ func (w *world) orphaned() bool {
 	return true
 }
 
-// end decides about the current transaction.
-func (m *model) end(w *world, o outcome) { w.end(o, m) }
+// decide ends the current transaction.
+func (m *model) decide(w *world, o outcome) { w.end(o, m) }
 
 // network are the ways of a request for a commit. A broker knows the transaction by
 // the epoch. So where transactions share an epoch, a late request ends the next
@@ -88,7 +88,7 @@ func (m *model) network(w *world, i int8, x *moves) {
 		if w.state != ongoing || w.epoch != q.epoch || w.current != q.txn && !m.shared {
 			return fenced
 		}
-		m.end(w, commit)
+		m.decide(w, commit)
 		return committed
 	}
 	give := func(w *world, a answer) {

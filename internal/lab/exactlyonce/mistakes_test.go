@@ -39,6 +39,7 @@ const (
 	believedUnproved
 	releasedOutOfOrder
 	parkedForgotten
+	endedWithEvent
 	laterSnapshotTrusted
 	halfMadeSlotRead
 	comparedBeforeClaim
@@ -50,7 +51,7 @@ func (m mistake) String() string {
 		"confirmed before commit", "fencing answered by fencing", "refused record dropped",
 		"read before claim", "resumed at transaction end", "checkpoint beside transaction", "part before refused",
 		"replay written", "end repeated", "torn checkpoint counts", "visible written again", "doubt forgotten",
-		"slot not asked", "believed unproved", "released out of order", "parked forgotten",
+		"slot not asked", "believed unproved", "released out of order", "parked forgotten", "ended with its event",
 		"later snapshot trusted", "half-made slot read", "compared before claim",
 	}[m]
 }

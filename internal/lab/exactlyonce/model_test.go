@@ -16,7 +16,7 @@ func (m *model) violation(w *world) string {
 	switch {
 	case w.wrong:
 		return "a consumer reads an event again, too early, or as it was refused"
-	case w.parked.has(1) && w.published.has(3):
+	case w.parked.has(1) && !w.published.has(1) && w.published.has(3):
 		return "a consumer reads an event before a parked one of its key"
 	case m.whole && w.dealt().has(1) != w.dealt().has(2) && !w.forgotten:
 		return "a consumer reads a part of a transaction"
@@ -124,6 +124,7 @@ func TestProtocolIsRightInEveryState(t *testing.T) {
 		wantRight(t, 2, model{halves: true, shared: shared, whole: true}, model{halves: true, shared: shared, whole: true, refused: true})
 	}
 	wantRight(t, 2, model{repairs: true, whole: true})
+	wantRight(t, 1, model{parks: true, halves: true, whole: true}, model{parks: true, halves: true, whole: true, shared: true})
 }
 
 // TestE2EProtocolIsRightInEveryStateOfALargerWorld takes longer.
@@ -156,7 +157,7 @@ func TestEveryMistakeIsFound(t *testing.T) {
 	for m := commitRetriedAsSuccess; m <= comparedBeforeClaim; m++ {
 		t.Run(strings.ReplaceAll(m.String(), " ", "_"), func(t *testing.T) {
 			found := model{mistake: m, refused: m == refusedRecordDropped || m == partBeforeRefused, whole: m == partBeforeRefused || m >= laterSnapshotTrusted || m == slotNotAsked || m == believedUnproved,
-				halves: m >= tornCheckpointCounts && m <= believedUnproved, parks: m == releasedOutOfOrder || m == parkedForgotten, repairs: m >= laterSnapshotTrusted, shared: m == endRepeated || m == doubtForgotten || m == slotNotAsked}
+				halves: m >= tornCheckpointCounts && m <= believedUnproved || m == endedWithEvent, parks: m >= releasedOutOfOrder && m <= endedWithEvent, repairs: m >= laterSnapshotTrusted, shared: m == endRepeated || m == doubtForgotten || m == slotNotAsked}
 			faults := 2
 			if m == believedUnproved || m == comparedBeforeClaim {
 				faults = 3

@@ -123,7 +123,7 @@ func (m *model) answer(w *world, i int8, a phase.Answer) {
 	in := &w.instances[i]
 	switch m.rules.Answered[a] {
 	case phase.Publish:
-		in.parked = in.settled
+		in.parked, in.unended = in.settled, in.named
 		in.settle(in.to)
 	case phase.BeginAnew:
 		w.leave(i)
@@ -142,7 +142,7 @@ func (m *model) takeAgain(w *world, i int8) {
 	}
 	w.holder = i
 	in.done = max(in.done, k.done) // everything confirmed meanwhile may decide
-	in.visible = in.visible.after(in.done)
+	in.visible = in.visible.after(in.done) | in.visible&in.parked
 	for _, e := range [...]phase.Event{phase.Lost, phase.Held, phase.Same} {
 		m.on(w, i, e)
 	}
@@ -159,7 +159,7 @@ func (m *model) claim(w *world, i int8, x *moves) {
 			m.on(w, i, phase.Alone)
 		})
 	case ongoing:
-		x.add("claim fences", func(w *world) { w.epoch++; m.end(w, abort) })
+		x.add("claim fences", func(w *world) { w.epoch++; m.decide(w, abort) })
 	}
 }
 
@@ -175,10 +175,11 @@ func (m *model) read(w *world, i int8, x *moves) {
 	}
 	x.add("checkpoint read", func(w *world) {
 		in, k := &w.instances[i], m.checkpoint(w, upTo)
-		in.done, in.visible, in.parked = k.done, w.published&k.doubt.after(k.done), w.parked
+		in.done, in.parked, in.unended = k.done, w.parked&^k.settled, w.parked&k.settled
 		if m.mistake == parkedForgotten {
 			in.parked = 0
 		}
+		in.visible = w.published & (k.doubt.after(k.done) | k.doubt&in.parked)
 		if m.mistake == resumedAtTransactionEnd {
 			in.done = endOf(in.done)
 		}
@@ -226,8 +227,11 @@ func (m *model) begin(w *world, i int8, x *moves) {
 	if w.state == prepareCommit || w.state == prepareAbort {
 		return // CONCURRENT_TRANSACTIONS
 	}
-	if in.parked != 0 {
+	if in.parked.upTo(in.done) != 0 { // events behind come again, and are parked anew
 		x.add("parked event released", func(w *world) { m.release(w, i) })
+	}
+	if in.unended != 0 {
+		x.add("ends written", func(w *world) { m.end(w, i) })
 	}
 	if in.epoch == w.epoch && endOf(in.done) < w.confirmed && in.life.Phase != phase.Repairing {
 		return // the server sends nothing before everything confirmed
@@ -247,15 +251,15 @@ func (m *model) write(w *world, i, to int8) {
 	}
 	for e := in.done + 1; e <= to; e++ {
 		if e == 2 && m.refused && !in.bad {
-			m.end(w, abort)
+			m.decide(w, abort)
 			in.bad, in.doing, in.txn, in.to = true, idle, 0, 0
 			if m.mistake == refusedRecordDropped {
 				in.done = to
 			}
 			return
 		}
-		if in.visible.has(e) && m.mistake != visibleWrittenAgain {
-			continue
+		if in.visible.has(e) && m.mistake != visibleWrittenAgain || in.parked.has(e) {
+			continue // the latter is in the quarantine already
 		}
 		bit := e
 		if e == 2 && m.refused {
@@ -278,7 +282,7 @@ func (m *model) open(w *world, i, to int8) bool {
 		return false
 	}
 	w.state, w.current, w.owner = ongoing, fresh, in.epoch
-	in.txn, in.to, in.doing, in.settled = w.current, to, wrote, in.parked
+	in.txn, in.to, in.doing, in.settled, in.named = w.current, to, wrote, in.parked, in.unended
 	return true
 }
 
@@ -289,13 +293,36 @@ func (m *model) release(w *world, i int8) {
 	if !m.open(w, i, in.done) {
 		return
 	}
-	e := int8(1)
-	if !in.parked.has(1) || m.mistake == releasedOutOfOrder && in.parked.has(3) {
+	e, ready := int8(1), in.parked.upTo(in.done)
+	if !ready.has(1) || m.mistake == releasedOutOfOrder && ready.has(3) {
 		e = 3
 	}
-	w.written |= 1 << e
-	w.enrolled |= partition(e)
+	if !in.visible.has(e) {
+		w.written |= 1 << e
+		w.enrolled |= partition(e)
+	}
 	in.settled &^= 1 << e
+	m.writeEnds(w, in.unended)
+	if in.named = 1 << e; m.mistake == endedWithEvent {
+		m.writeEnds(w, in.named)
+		in.named = 0
+	}
+}
+
+// end ends the events settled by the last checkpoint.
+func (m *model) end(w *world, i int8) {
+	in := &w.instances[i]
+	if m.open(w, i, in.done) {
+		m.writeEnds(w, in.unended)
+		in.named = 0
+	}
+}
+
+func (m *model) writeEnds(w *world, of set) {
+	if of != 0 {
+		w.written |= of.ends()
+		w.enrolled |= second
+	}
 }
 
 func (m *model) mark(w *world, i int8) {
@@ -305,7 +332,7 @@ func (m *model) mark(w *world, i int8) {
 		return
 	}
 	w.enrolled |= checkpoints
-	k := mark{done: in.to, epoch: in.epoch, written: w.written.plain(), doubt: in.visible.after(in.to)}
+	k := mark{done: in.to, epoch: in.epoch, written: w.written.plain(), settled: in.named, doubt: in.visible.after(in.to) | in.visible&in.settled}
 	if m.mistake == doubtForgotten {
 		k.doubt = 0
 	}
@@ -339,8 +366,8 @@ func (m *model) answered(w *world, i int8, x *moves) {
 
 // settle ends the instance's transaction.
 func (in *instance) settle(done int8) {
-	in.done, in.to, in.txn, in.doing, in.settled = done, 0, 0, idle, 0
-	in.visible = in.visible.after(done)
+	in.done, in.to, in.txn, in.doing, in.settled, in.named = done, 0, 0, idle, 0, 0
+	in.visible = in.visible.after(done) | in.visible&in.parked
 }
 
 // leave gives up the slot and drops everything in flight.

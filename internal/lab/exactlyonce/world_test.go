@@ -40,12 +40,31 @@ const (
 )
 
 // set is a set of events, bit e for event e. Among a transaction's records, bit e+dead
-// is a dead letter.
+// is a dead letter, or the record of a parked event, and bit end(e) ends that.
 type set uint8
 
 const dead = 4
 
+// live are the bits of events.
+const live set = 1<<dead - 2
+
+// end is the bit of the end of a parked event, 1 or 3.
+func end(event int8) int8 { return event / 3 * 4 }
+
+// ends are the bits of the ends of parked events.
+func (s set) ends() (bits set) {
+	for _, e := range [...]int8{1, 3} {
+		if s.has(e) {
+			bits |= 1 << end(e)
+		}
+	}
+	return bits
+}
+
 func (s set) has(event int8) bool { return s>>event&1 == 1 }
+
+// upTo returns the events of the set up to the given event.
+func (s set) upTo(event int8) set { return s & (2<<event - 1) }
 
 // after returns the events of the set after the given event.
 func (s set) after(event int8) set { return s &^ (2<<event - 1) }
@@ -91,6 +110,9 @@ type instance struct {
 	// parked are the events in the quarantine, as far as the instance knows, and settled
 	// those after the open transaction.
 	parked, settled set
+	// unended are settled by the last checkpoint, while the quarantine has no ends of them,
+	// and named those of the checkpoint of the open transaction.
+	unended, named set
 	// snapshot is 1 more than the events in the first snapshot of the slot that the
 	// instance has made anew; 0: none.
 	snapshot int8
@@ -146,6 +168,7 @@ type mark struct {
 	stable  bool // the marker is written
 	torn    bool // a marker of an abort came after the commit's marker
 	written set  // events in the transaction
+	settled set  // parked events that count as settled, though they have no ends
 	doubt   set  // events of transactions maybe ended by halves
 }
 
@@ -237,6 +260,7 @@ func (m *model) checkpoint(w *world, before int8) (last mark) {
 	for _, k := range w.marks[:before] {
 		if k.torn && w.confirms(k, last) {
 			k.doubt |= last.doubt
+			k.settled |= last.settled
 			last = k
 		}
 	}
@@ -276,7 +300,7 @@ func (w *world) end(o outcome, m *model) {
 // publish has consumers read the transaction's records, but for the partitions with a
 // forgotten commit, read before.
 func (w *world) publish(m *model) {
-	fresh := w.written &^ w.written.in(w.committed)
+	fresh := w.written &^ m.in(w.written, w.committed)
 	for e := int8(1); e <= events; e++ {
 		live, letter := fresh.has(e), fresh.has(e+dead)
 		if !live && !letter {
@@ -290,8 +314,20 @@ func (w *world) publish(m *model) {
 		later := w.published.after(e).in(partition(e))
 		w.wrong = w.wrong || w.published.has(e) || later != 0 || w.dealt().prefix() < e-1 || letter != (m.refused && e == 2)
 		w.published |= 1 << e
-		w.parked &^= 1 << e
 	}
+	w.parked &^= m.ended(fresh)
+}
+
+// ended are the parked events with ends among the records.
+func (m *model) ended(records set) (ended set) {
+	if m.parks {
+		for _, e := range [...]int8{1, 3} {
+			if records.has(end(e)) {
+				ended |= 1 << e
+			}
+		}
+	}
+	return ended
 }
 
 // dealt are the events published or parked.
@@ -331,12 +367,30 @@ func (w *world) complete() {
 	w.written, w.enrolled, w.told, w.committed = 0, 0, 0, 0
 }
 
+// in returns the records of the partitions. The quarantine is in the second.
+func (m *model) in(records set, some parts) set {
+	if !m.parks {
+		return records.in(some)
+	}
+	part := (records & live).in(some)
+	if some&second != 0 {
+		part |= records &^ live
+	}
+	return part
+}
+
 // lose has the coordinator's successor take the transaction for open.
-func (w *world) lose() {
+func (m *model) lose(w *world) {
 	w.state, w.ended, w.forgotten = ongoing, open, true
 	w.committed |= w.told
 	w.told = 0
-	w.published &^= w.written.plain().in(^w.committed)
+	unread := m.in(w.written, ^w.committed)
+	if m.parks {
+		w.published &^= unread & live
+		w.parked = w.parked&^(unread>>dead&live) | m.ended(unread)
+	} else {
+		w.published &^= unread.plain()
+	}
 	for i := range w.n {
 		if k := &w.marks[i]; !k.foreign && !k.stable {
 			k.outcome = open
@@ -458,17 +512,18 @@ func (w *world) order() (swapped bool) {
 	return true
 }
 
-// rank is everything a world has of an instance, in a bit or five each.
+// rank is everything a world has of an instance, in a bit or five each, done and to together.
 func (w *world) rank(i int8) (r uint64) {
 	in, q := &w.instances[i], &w.requests[i]
 	for _, flag := range [...]bool{w.holder == i, in.life.Once, in.life.Owns, in.bad, q.stale,
-		in.parked.has(1), in.parked.has(3), in.settled.has(1), in.settled.has(3)} {
+		in.parked.has(1), in.parked.has(3), in.settled.has(1), in.settled.has(3),
+		in.unended.has(1), in.unended.has(3), in.named.has(1), in.named.has(3)} {
 		r <<= 1
 		if flag {
 			r++
 		}
 	}
-	for _, field := range [...]int8{int8(in.life.Phase), int8(in.doing), in.epoch, in.txn, in.done, in.to,
+	for _, field := range [...]int8{int8(in.life.Phase), int8(in.doing), in.epoch, in.txn, in.done<<2 | in.to,
 		int8(q.answer), q.epoch, q.txn, int8(in.visible), in.snapshot} {
 		r = r<<5 | uint64(field)
 	}

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -68,8 +67,8 @@ type aside struct {
 type parking struct {
 	d       *Delivery
 	attempt *quarantine.Attempt
-	good    []*transform.Event // of write
-	write   []*transform.Event // good events, and records of parked ones
+	good    []*transform.Event // to be published
+	write   []*transform.Event // of Deliver: good events, and records of parked ones
 	aside   []aside
 	parked  map[*transform.Event]bool // the records of parked ones in write
 	late    []*transform.Event        // records of events refused by the sink
@@ -91,21 +90,38 @@ func (p *parking) forget() {
 	*p = parking{good: p.good[:0], write: p.write[:0]}
 }
 
-// take decides about an item. An error stops the pipeline at the item.
-func (p *parking) take(it *Item) error {
+// take decides about an item, and returns the event to write, if any: the item's own, or the
+// record of a parked event. An error stops the pipeline at the item.
+func (p *parking) take(it *Item) (write *transform.Event, err error) {
 	switch {
 	case it.Bad != nil && p.d.skips(it.Bad):
 		p.aside = append(p.aside, aside{event: it.Event, bad: it.Bad})
-		return nil
+		return nil, nil
 	case it.Bad == nil && !p.attempt.Holds(it.Event):
-		p.good, p.write = append(p.good, it.Event), append(p.write, it.Event)
-		return nil
+		p.good = append(p.good, it.Event)
+		return it.Event, nil
 	}
-	rec, err := p.put(it.Event, it.Bad, it.refused)
-	if rec != nil {
-		p.write = append(p.write, rec)
+	return p.put(it.Event, it.Bad, it.refused)
+}
+
+// place is how far a run is planned.
+type place struct{ good, aside, parked int }
+
+// mark and back take back the last items; no more may be taken then. Without a quarantine they
+// do nothing.
+func (p *parking) mark() place {
+	if p == nil {
+		return place{}
 	}
-	return err
+	return place{len(p.good), len(p.aside), p.attempt.Mark()}
+}
+
+func (p *parking) back(to place) {
+	if p == nil {
+		return
+	}
+	p.good, p.aside = p.good[:to.good], p.aside[:to.aside]
+	p.attempt.Back(to.parked)
 }
 
 // put parks an event, and returns the record to write; nil: the event was parked before.
@@ -204,11 +220,15 @@ func (p *parking) fill(begin, end int, at func(i int) *Item) (next int, err erro
 		if it.Bad != nil && p.crowded(it.Event) {
 			return next, nil
 		}
-		if err := p.take(it); err != nil {
+		write, err := p.take(it)
+		if err != nil {
 			if next > begin {
 				err = nil // the item is the first of the next run
 			}
 			return next, err
+		}
+		if write != nil {
+			p.write = append(p.write, write)
 		}
 	}
 	return next, nil
@@ -278,85 +298,4 @@ func (d *Delivery) unparkable(ev *transform.Event, err error) error {
 	topic := d.opts.Quarantine.Set().Topic()
 	return failure.Configf(fmt.Sprintf("raise %s of topic %s, or write smaller events", sink.MaxMessageBytes, topic),
 		"event %s of %s cannot be parked: topic %q does not take it: %w", ev.Name(), ev.Table, topic, err)
-}
-
-// gather is entries where bad events are parked: all items, or those before an item that
-// stops the pipeline, with the reason.
-func (d *Delivery) gather(n int, at func(i int) *Item) (p *parking, index []int, done int, stop error) {
-	p = d.park()
-	index = make([]int, 0, n)
-	for done < n {
-		end := done
-		for at(end).Joined && end < n-1 {
-			end++
-		}
-		end++
-		if last := at(end - 1); last.Whole && d.opts.Totals {
-			d.totals(done, end, at)
-		}
-		good, write, aside := len(p.good), len(p.write), len(p.aside)
-		mark := p.attempt.Mark()
-		for i := done; i < end; i++ {
-			wrote := len(p.write)
-			if err := p.take(at(i)); err != nil {
-				p.attempt.Back(mark)
-				p.good, p.write, p.aside = p.good[:good], p.write[:write], p.aside[:aside]
-				return p, index[:len(p.write)], done, err
-			}
-			if len(p.write) > wrote {
-				index = append(index, i)
-			}
-		}
-		done = end
-	}
-	return p, index, done, nil
-}
-
-// totals gives each event of a transaction, published or parked, the number of events.
-func (d *Delivery) totals(begin, end int, at func(i int) *Item) {
-	var entries []sink.Entry
-	for i := begin; i < end; i++ {
-		if it := at(i); it.Bad == nil || !d.skips(it.Bad) {
-			entries = append(entries, sink.Entry{Event: it.Event})
-		}
-	}
-	total(entries)
-}
-
-// entries are what the run writes.
-func (p *parking) entries() []sink.Entry {
-	entries := make([]sink.Entry, len(p.write))
-	for i, ev := range p.write {
-		entries[i].Event = ev
-	}
-	return entries
-}
-
-// transactParking is Transact where bad events are parked.
-func (d *Delivery) transactParking(ctx context.Context, out Transactor, n int, at func(i int) *Item, mark func(done int) (*kgo.Record, error)) (done int, err error) {
-	for {
-		p, index, done, stop := d.gather(n, at)
-		if done == 0 {
-			return 0, stop
-		}
-		record, err := mark(done)
-		if err != nil {
-			return 0, err
-		}
-		refused, err := out.Transact(ctx, p.entries(), record)
-		if err != nil {
-			return 0, fmt.Errorf("deliver: %w", err)
-		}
-		if len(refused) == 0 {
-			p.done()
-			return done, stop
-		}
-		for _, r := range refused {
-			it := at(index[r.Index])
-			if ev := p.write[r.Index]; p.parked[ev] {
-				return 0, d.unparkable(ev, r.Bad)
-			}
-			it.Bad, it.refused = r.Bad, true
-		}
-	}
 }

@@ -79,7 +79,7 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.number(ctx, sql, &h.cp); err != nil {
 		return err
 	}
-	if err := s.fitsTransactions(&h.cp); err != nil {
+	if err := s.fitsSnapshot(&h.cp); err != nil {
 		return err
 	}
 	earlier := h.found
@@ -95,7 +95,10 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.recallDoubtful(ctx, &h.cp); err != nil {
 		return err
 	}
-	if err := s.warden.load(ctx); err != nil {
+	if err := s.nothingLeft(ctx, &h.cp); err != nil {
+		return err
+	}
+	if err := s.warden.load(ctx, &h.cp); err != nil {
 		return err
 	}
 	s.epoch = h.cp.Epoch // a failed save may still have reached the store
@@ -105,6 +108,18 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	s.warden.begin()
 	s.health.active(h.unbound)
 	return s.intake.beginAt(h.cp.LSN)
+}
+
+// nothingLeft refuses to go on where events are parked in a topic out of use. From then on the
+// checkpoint names the topic in use.
+func (s *source) nothingLeft(ctx context.Context, cp *checkpoint.Checkpoint) error {
+	if s.left != nil {
+		if err := s.left(ctx, cp.Quarantine); err != nil {
+			return err
+		}
+	}
+	cp.Quarantine = s.warden.topic()
+	return nil
 }
 
 // replay has the intake read the stream, and publishes the snapshot.

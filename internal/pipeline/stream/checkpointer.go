@@ -202,6 +202,13 @@ func (k *checkpointer) remember(err error) error {
 	return err
 }
 
+// ended notes the ends, in the topic, of the parked events settled by the last checkpoint.
+func (k *checkpointer) ended() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.current.Settled = nil
+}
+
 // publication is follow's last.
 func (k *checkpointer) publication() string {
 	k.mu.Lock()
@@ -316,6 +323,7 @@ func (k *checkpointer) save(ctx context.Context, cp checkpoint.Checkpoint) error
 	position, landmark := k.tracker.Progress()
 	if last := k.last(); last.Epoch != 0 { // the tracker may not know yet of the last Kafka transaction
 		cp = cp.Reached(last.LSN, last.Landmark, last.Cut)
+		cp.Settled = last.Settled
 	}
 	cp = k.dated(cp.Reached(position, landmark, checkpoint.Cut{}))
 	k.enter(cp.Epoch)

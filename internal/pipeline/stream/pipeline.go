@@ -63,6 +63,9 @@ type Parts struct {
 	Lease *lease.Lease
 	// Quarantine is required by OnBadEvent quarantine.
 	Quarantine *Quarantine
+	// Left is the error of events parked in the topic, if the topic is out of use. nil: there
+	// is no Kafka.
+	Left func(ctx context.Context, topic string) error
 	// Transactions make the delivery exactly once.
 	Transactions *Transactions
 	Store        checkpoint.Store
@@ -139,6 +142,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		metrics:      p.Metrics,
 		compare:      compare,
 		routes:       p.Routes,
+		left:         p.Left,
 		limits:       l,
 		log:          p.Log,
 		outage:       digest.NewOutage(p.Log, "the session with PostgreSQL works again"),

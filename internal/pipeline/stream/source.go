@@ -49,6 +49,7 @@ type source struct {
 	// compare compares earlier acknowledgements with the brokers' records; see acknowledged.
 	compare    func(context.Context, checkpoint.Ends) error
 	routes     func(ctx context.Context, ends checkpoint.Ends) error // see Parts; may be nil
+	left       func(ctx context.Context, topic string) error         // see Parts; may be nil
 	metrics    session.Metrics
 	limits     limits
 	log        *zap.Logger

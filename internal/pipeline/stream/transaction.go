@@ -189,9 +189,16 @@ func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.
 	return errEnded
 }
 
-// fitsTransactions refuses a pending snapshot: it cannot be published exactly once.
-func (s *source) fitsTransactions(cp *checkpoint.Checkpoint) error {
-	if s.transactions == nil || !cp.Snapshot {
+// fitsSnapshot refuses a pending snapshot where rows must come exactly once, or in the order of
+// parked keys: after a crash, rows come again, without the positions of before.
+func (s *source) fitsSnapshot(cp *checkpoint.Checkpoint) error {
+	switch {
+	case !cp.Snapshot:
+		return nil
+	case s.warden != nil:
+		return failure.Configf("set errors.on_bad_event to stop, dead_letter or skip; once the snapshot is published, stop, and set quarantine",
+			"the rows that are in the outbox tables have to be published, and a crash meanwhile would publish rows from before a parked one behind it")
+	case s.transactions == nil:
 		return nil
 	}
 	return failure.Configf("publish the snapshot with sink.kafka.delivery: at_least_once first; once it is published, stop, and set exactly_once",
