@@ -20,7 +20,7 @@ func (w *world) quarantineTopic() string {
 }
 
 // TestE2EQuarantineReleaseEndedByHalves has brokers commit a part of the Kafka transaction of a
-// retry, and abort the rest (failure mode 194). The events of the key come once, in order.
+// retry, and abort the rest (failure mode 197). The events of the key come once, in order.
 func TestE2EQuarantineReleaseEndedByHalves(t *testing.T) {
 	events := func(_ *world, topic string) bool { return topic == topicOf("order") }
 	for name, committed := range map[string]func(w *world, topic string) bool{
