@@ -100,6 +100,10 @@ errors: ## docs/errors.md, from what PostgreSQL 14 to 18 say (5 minutes; downloa
 test-kafka: postgres kafka ## the tests that use Kafka, against Apache Kafka 4.4.0, or KAFKA=4.1.1 (downloaded once; needs Java 17, Maven)
 	@CDC_OUTBOX_TEST_KAFKA=real CDC_OUTBOX_KAFKA_VERSION=$(KAFKA) GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(call users_of,kafkatest)" scripts/test.sh -shuffle=on -count=1 -timeout $(TIMEOUT) -p 1 $(ARGS)
 
+.PHONY: test-registry
+test-registry: ## records by schema, with Apicurio's registry and Confluent's deserializer (a minute; downloaded once; needs Java 17, Maven, Python)
+	@scripts/registry.sh
+
 .PHONY: test-debezium
 test-debezium: ## records of the real Debezium against ours, on PostgreSQL 15 and 18, and its forms of each type against the recording that transform is tested with; ARGS=-update records (15 minutes; needs JDK 17, Maven)
 	@for version in 15 18; do \

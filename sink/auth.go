@@ -180,11 +180,11 @@ func dialer(cfg TLS, held *lease.Lease) (broker.DialFunc, error) {
 	if cfg == (TLS{}) {
 		return plain, nil
 	}
-	if _, err := clientTLS(cfg); err != nil {
+	if _, err := ClientTLS(cfg, tlsPrefix); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conf, err := clientTLS(cfg)
+		conf, err := ClientTLS(cfg, tlsPrefix)
 		if err != nil {
 			return nil, err
 		}
@@ -219,27 +219,27 @@ func dialTLS(ctx context.Context, plain broker.DialFunc, network, addr string, c
 	return encrypted, nil
 }
 
-// clientTLS reads the files named in cfg. Where cfg has no server name, dialTLS
-// takes it from the address.
-func clientTLS(cfg TLS) (*tls.Config, error) {
+// ClientTLS reads the files named in cfg, by keys with the prefix. Where cfg has no server
+// name, the dialer takes it from the address.
+func ClientTLS(cfg TLS, prefix string) (*tls.Config, error) {
 	conf := &tls.Config{ServerName: cfg.ServerName, MinVersion: tls.VersionTLS12}
 	if cfg.CAFile != "" {
 		pem, err := os.ReadFile(cfg.CAFile)
 		if err != nil {
-			return nil, failure.Configf("make the file readable for the connector, or correct sink.kafka.tls.ca_file",
-				"read sink.kafka.tls.ca_file: %w", err)
+			return nil, failure.Configf("make the file readable for the connector, or correct "+prefix+"ca_file",
+				"read %sca_file: %w", prefix, err)
 		}
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, failure.Configf("put the certificate authority's certificate into the file in PEM form",
-				"sink.kafka.tls.ca_file %s holds no certificate", cfg.CAFile)
+				"%sca_file %s holds no certificate", prefix, cfg.CAFile)
 		}
 	}
 	if cfg.CertFile != "" || cfg.KeyFile != "" {
 		cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
 		if err != nil {
-			return nil, failure.Configf("set sink.kafka.tls.cert_file and key_file to a certificate and its key, both in PEM form",
-				"load sink.kafka.tls.cert_file and key_file: %w", err)
+			return nil, failure.Configf("set "+prefix+"cert_file and key_file to a certificate and its key, both in PEM form",
+				"load %scert_file and key_file: %w", prefix, err)
 		}
 		conf.Certificates = []tls.Certificate{cert}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Await returns once the topics of the entries exist, perhaps by an operator's hand.
-// Transact then need not wait for topics, as a rule. If a transaction is prepared, Await
+// Await returns once the topics of the entries exist, perhaps by an operator's hand, and
+// their schemas are known. Transact then need not wait for either, as a rule. If a transaction is prepared, Await
 // calls end before the wait; end must call Transact. An event that can never be written is
 // left to Transact.
 func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() error) error {
@@ -39,7 +39,7 @@ func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() er
 			}
 		}
 	}
-	return nil
+	return x.awaitSchemas(ctx, entries, end)
 }
 
 // unknown are the entries' unknown topics.

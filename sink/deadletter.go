@@ -119,6 +119,7 @@ func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo
 		return kgo.RecordHeader{Key: key, Value: []byte(value)}
 	}
 	original := &ev.Record
+	key, value := ev.Plain()
 	var position []kgo.RecordHeader
 	if !ev.Position.IsZero() {
 		position = []kgo.RecordHeader{
@@ -133,8 +134,8 @@ func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo
 		kgo.RecordHeader{Key: headerID, Value: ev.ID})
 	headers = append(headers, position...)
 	return kgo.Record{
-		Key:       original.Key,
-		Value:     original.Value,
+		Key:       key,
+		Value:     value,
 		Timestamp: now,
 		Headers: append(headers,
 			text(headerTopic, original.Topic),

@@ -115,6 +115,9 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 	if bad := k.held(ev); bad != nil {
 		return nil, bad
 	}
+	if err := k.encode(ctx, ev, first); err != nil {
+		return nil, err
+	}
 	size := ev.Size()
 	if bad := k.tooLarge(ev, size); bad != nil {
 		return nil, bad

@@ -32,6 +32,7 @@ type Kafka struct {
 	holds func(*transform.Event) bool
 	log   *zap.Logger
 
+	encoder      Encoder // nil: records are as they are
 	observer     Observer
 	transactions TransactionObserver // of Transactions
 
@@ -48,6 +49,7 @@ type Kafka struct {
 	ledger   sync.Mutex
 	compared bool            // Compare was called
 	waiting  map[string]bool // missing topics the observer was told of
+	unlearnt bool            // the observer knows of a wait for the schema registry
 	absents  absent
 
 	round  []placed // reused

@@ -61,11 +61,12 @@ func ReadLetter(rec *kgo.Record) (l Letter, ok bool) {
 	return l, true
 }
 
-// Whole tells whether the row could become a record, which the connector's limit or
-// the broker refused. Other letters have the parts that could be made.
+// Whole tells whether the row could become a record, which the connector's limit, its
+// schema or the broker refused. Other letters have the parts that could be made.
 func (l *Letter) Whole() bool {
 	switch transform.Reason(l.Reason) {
-	case transform.ReasonMissingTopic, transform.ReasonRecordTooLarge, transform.ReasonRejectedByBroker:
+	case transform.ReasonMissingTopic, transform.ReasonRecordTooLarge, transform.ReasonRejectedByBroker,
+		transform.ReasonSchemaMismatch, transform.ReasonUnknownSchema:
 		return true
 	}
 	return false

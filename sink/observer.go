@@ -23,6 +23,9 @@ type Observer interface {
 	// fault of the events, which are tried again and again; and with "" when
 	// brokers take them again.
 	Refused(reason, remedy string)
+	// SchemaWaiting is called with the reason when a delivery stops for a schema, and with
+	// nil when the delivery goes on.
+	SchemaWaiting(reason error)
 	// TopicUsed is called before events are written to a topic: the first time,
 	// after the topic was gone, and at most once a minute.
 	TopicUsed(topic string)
@@ -66,6 +69,7 @@ func (unobserved) PartitionsChanged(string, int32, int32) {}
 func (unobserved) TopicRemade(string)                     {}
 func (unobserved) TopicWaiting(string, bool)              {}
 func (unobserved) Refused(string, string)                 {}
+func (unobserved) SchemaWaiting(error)                    {}
 func (unobserved) TopicUsed(string)                       {}
 func (unobserved) Throttled(time.Duration)                {}
 func (unobserved) Answered()                              {}

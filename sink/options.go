@@ -120,7 +120,7 @@ func (o *Options) Validate(report setting.Report) {
 	report.Between("sink.kafka.linger", o.Linger, 0, time.Minute)
 	report.OneOf("sink.kafka.missing_topic", o.MissingTopic, MissingTopicWait, MissingTopicBadEvent)
 	o.validateSizes(report)
-	o.TLS.validate(report)
+	o.TLS.Validate(report, tlsPrefix)
 	o.SASL.validate(report)
 }
 
@@ -168,8 +168,10 @@ func (o *Options) validateSizes(report setting.Report) {
 	}
 }
 
-func (t *TLS) validate(report setting.Report) {
-	const prefix = "sink.kafka.tls."
+const tlsPrefix = "sink.kafka.tls."
+
+// Validate reports faults under keys with the prefix.
+func (t *TLS) Validate(report setting.Report, prefix string) {
 	if t.CertFile != "" && t.KeyFile == "" {
 		report.Problem(prefix+"cert_file", "needs "+prefix+"key_file", "set both, or neither")
 	}

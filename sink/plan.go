@@ -23,6 +23,16 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 				return nil, nil, err
 			}
 		}
+		if !p.letter {
+			err = k.encode(ctx, p.Event, true)
+			if bad, ok := errors.AsType[*transform.BadEvent](err); ok {
+				refused = append(refused, Refusal{i, bad})
+				continue
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+		}
 		if x.visible != nil && x.leaveOut(&p.Record) {
 			continue
 		}

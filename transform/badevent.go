@@ -23,7 +23,9 @@ const (
 	ReasonUnreadableContents Reason = "unreadable"
 	ReasonNotTransactional   Reason = "not_transactional"
 	ReasonMissingColumn      Reason = "missing_column"
-	ReasonPassedOver         Reason = "passed_over" // the transaction, by an operator
+	ReasonSchemaMismatch     Reason = "schema_mismatch" // key or value do not fit their schema
+	ReasonUnknownSchema      Reason = "unknown_schema"  // the registry does not have it
+	ReasonPassedOver         Reason = "passed_over"     // the transaction, by an operator
 )
 
 // Reasons are all of them.
@@ -31,7 +33,8 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonIllegalTopic, ReasonMissingTopic, ReasonNullRoute, ReasonNullKey, ReasonInvalidJSON, ReasonInvalidUTF8,
 		ReasonInvalidTimestamp, ReasonPartitionRange, ReasonInvalidHeaders, ReasonHeadersTooLarge, ReasonRecordTooLarge,
-		ReasonRejectedByBroker, ReasonUnreadableContents, ReasonNotTransactional, ReasonMissingColumn, ReasonPassedOver,
+		ReasonRejectedByBroker, ReasonUnreadableContents, ReasonNotTransactional, ReasonMissingColumn,
+		ReasonSchemaMismatch, ReasonUnknownSchema, ReasonPassedOver,
 	}
 }
 
@@ -59,6 +62,10 @@ func (e *BadEvent) Remedy() string {
 		return "set event.null_key to publish, if the order of events without a key does not matter"
 	case ReasonInvalidJSON:
 		return "set event.invalid_json to publish, which makes a JSON string of it"
+	case ReasonSchemaMismatch:
+		return "let the schema in the registry take it"
+	case ReasonUnknownSchema:
+		return "register its schema"
 	case ReasonIllegalTopic:
 		return "correct route.regex or route.topic, so that it makes a legal name of it"
 	}

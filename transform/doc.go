@@ -37,7 +37,8 @@
 //   - A JSON column named headers becomes headers, one for each member.
 //
 // Non-goals: choosing partitions by key (the sink's partitioner does), checking
-// that topics exist, events of operations other than INSERT, schemas and Avro.
+// that topics exist, events of operations other than INSERT, schemas and Avro
+// (internal/registry).
 //
 // Signatures here have internal types and may change with any release; package
 // connector is for other programs.

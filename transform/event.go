@@ -35,8 +35,8 @@ const (
 )
 
 // Event is an outbox row on the way to Kafka: the record, and the row's origin.
-// Router.Route writes the Event, read-only afterwards except for SetTotal and
-// Retime, and for the fields the sink and franz-go set on the record when produced.
+// Router.Route writes the Event, read-only afterwards except for SetTotal, Retime and
+// Encode, and for the fields the sink and franz-go set on the record when produced.
 type Event struct {
 	Record     kgo.Record
 	Table      string // schema.table, each quoted where SQL needs it
@@ -48,6 +48,9 @@ type Event struct {
 	// The sink writes the time into the record.
 	Asked   time.Time
 	Warning Warning
+
+	encoded    bool
+	key, value []byte // of the record before Encode
 
 	pooled *pooledEvent // the memory of the event; nil where Release has no effect
 	made   int          // bytes of memory made for it, beside pooled
@@ -89,6 +92,24 @@ func (e *Event) SetTotal(text []byte) {
 // the text, which is kept. Not to be called for a record on the way to a broker.
 func (e *Event) SetMark(header string, text []byte) {
 	e.Record.Headers = append(e.Record.Headers, kgo.RecordHeader{Key: header, Value: text})
+}
+
+// Encode gives the record key and value in the form on the wire, and remembers those of the
+// row. Not to be called twice.
+func (e *Event) Encode(key, value []byte) {
+	e.encoded, e.key, e.value = true, e.Record.Key, e.Record.Value
+	e.Record.Key, e.Record.Value = key, value
+}
+
+// Encoded reports whether the record has the form on the wire.
+func (e *Event) Encoded() bool { return e.encoded }
+
+// Plain returns the key and the value of the row, also of an encoded event.
+func (e *Event) Plain() (key, value []byte) {
+	if e.encoded {
+		return e.key, e.value
+	}
+	return e.Record.Key, e.Record.Value
 }
 
 // Time is the event's own time: the time asked for, or the commit's.

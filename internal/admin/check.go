@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 )
 
 // checkPatience bounds each side of the check, so the check ends even with a
@@ -53,6 +54,8 @@ func Check(ctx context.Context, cfg *config.Config) *CheckReport {
 		return &d.report
 	}
 	defer session.close()
+	d.registry(ctx)
+	defer d.encoder.Close()
 	d.postgres(ctx)
 	d.failover(ctx)
 	d.kafka(ctx)
@@ -137,17 +140,19 @@ type doctor struct {
 	*session
 	report CheckReport
 
-	server    *catalog.Server
-	infos     []catalog.TableInfo // of the existing tables
-	needed    map[pg.Table][]string
-	slot      *catalog.Slot // nil: missing
-	slotKnown bool
-	kafkaDown bool
-	refused   bool     // the checkpoint's topic was refused, as reported
-	topics    []string // of the rows in the tables
-	times     []topicTimes
-	ahead     time.Duration // of the database's clock to ours
-	saved     time.Time     // when the checkpoint was; zero: there is none
+	encoder      *registry.Encoder // nil: none is needed, or the registry does not answer
+	server       *catalog.Server
+	infos        []catalog.TableInfo // of the existing tables
+	needed       map[pg.Table][]string
+	schemaFailed bool          // as reported
+	slot         *catalog.Slot // nil: missing
+	slotKnown    bool
+	kafkaDown    bool
+	refused      bool     // the checkpoint's topic was refused, as reported
+	topics       []string // of the rows in the tables
+	times        []topicTimes
+	ahead        time.Duration // of the database's clock to ours
+	saved        time.Time     // when the checkpoint was; zero: there is none
 }
 
 func (d *doctor) add(name string, o Outcome, detail, remedy string) {

@@ -31,6 +31,9 @@ func (d *doctor) routes(ctx context.Context, s catalog.Snapshot) {
 	err := d.someRows(ctx, s, func(row *pg.Row) error {
 		n++
 		ev, err := d.router.Route(row)
+		if err == nil {
+			err = d.encode(ctx, ev)
+		}
 		if b, ok := errors.AsType[*transform.BadEvent](err); ok {
 			bad[b.Reason]++
 		} else if err != nil {

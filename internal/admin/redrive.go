@@ -89,7 +89,7 @@ func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Red
 		}
 		defer unlock()
 		r.out, err = openWriter(ctx, cfg, writerOptions{
-			suffix: redriveSuffix, policy: transform.BadEventSkip, metrics: uncounted{}, rate: opts.Rate, within: opts.Timeout, note: r.note, held: held,
+			plain: true, suffix: redriveSuffix, policy: transform.BadEventSkip, metrics: uncounted{}, rate: opts.Rate, within: opts.Timeout, note: r.note, held: held,
 		})
 		if err != nil {
 			return nil, err
@@ -169,7 +169,7 @@ func (r *redrive) choose(ctx context.Context) error {
 		}
 		c := chosen{
 			at: rec.Timestamp.UnixMilli(), offset: rec.Offset, partition: rec.Partition, topic: topic,
-			key: orderOf(letter), identity: identityOf(letter.Topic, letter.Key, letter.ID),
+			key: orderOf(letter), identity: r.identity(letter.Topic, letter.Key, letter.ID),
 		}
 		if why, remedy := r.against(letter); why != "" {
 			c.fate = fateRefused

@@ -82,7 +82,7 @@ func (r *redrive) markRecord(rec *kgo.Record) {
 	}
 	letters := r.places[at.Partition]
 	i, found := slices.BinarySearchFunc(letters, at.Offset, func(c chosen, offset int64) int { return cmp.Compare(c.offset, offset) })
-	if found && letters[i].fate != fateRefused && letters[i].identity == identityOf(rec.Topic, rec.Key, id) {
+	if found && letters[i].fate != fateRefused && letters[i].identity == r.identity(rec.Topic, rec.Key, id) {
 		letters[i].fate = fateDone
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -37,6 +38,15 @@ func orderOf(letter *sink.Letter) uint64 {
 		return 0
 	}
 	return max(1, identityOf(letter.Topic, letter.Key))
+}
+
+// identity tells a letter from another that had its place before. The key of a published
+// record may have a form of its own, by encoding.key.
+func (r *redrive) identity(topic string, key, id []byte) uint64 {
+	if r.cfg.Encoding.Key.Format != registry.FormatNone {
+		key = nil
+	}
+	return identityOf(topic, key, id)
 }
 
 // identityOf hashes a topic and texts, of which nil is another than an empty one.

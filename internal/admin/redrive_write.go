@@ -115,7 +115,7 @@ func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen
 		if err != nil {
 			return err
 		}
-		if letter, _ := sink.ReadLetter(rec); identityOf(letter.Topic, letter.Key, letter.ID) != c.identity {
+		if letter, _ := sink.ReadLetter(rec); r.identity(letter.Topic, letter.Key, letter.ID) != c.identity {
 			return &failure.Error{Class: failure.Transient, Remedy: "repeat the command", Err: fmt.Errorf("topic %q was deleted and made again meanwhile", r.topic)}
 		}
 		size := sizeOf(rec)

@@ -72,7 +72,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 		var err error
 		// An earlier command may live on without its lock, and ends here.
 		r.out, err = openWriter(ctx, r.cfg, writerOptions{
-			suffix: "/" + r.verb, policy: r.cfg.Errors.OnBadEvent, metrics: repaired{RepairReport: r.report}, rate: r.rate, within: r.opts.Timeout, note: r.note, parks: r.parks,
+			plain: true, suffix: "/" + r.verb, policy: r.cfg.Errors.OnBadEvent, metrics: repaired{RepairReport: r.report}, rate: r.rate, within: r.opts.Timeout, note: r.note, parks: r.parks,
 		})
 		if err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -23,6 +24,7 @@ import (
 type writer struct {
 	plain    *sink.Kafka
 	once     *sink.Transactions // with exactly_once, else plain is set
+	encoder  *registry.Encoder  // nil: records are as they are
 	delivery *delivery.Delivery
 	rate     int           // how many events a second are written at most; 0: no limit
 	within   time.Duration // how long brokers may take for a group
@@ -30,8 +32,9 @@ type writer struct {
 	parked   *parkedKeys // nil: the delivery parks
 }
 
-// writerOptions are a writer's. All but rate, held and parks are required.
+// writerOptions are a writer's. All but rate, plain, held and parks are required.
 type writerOptions struct {
+	plain   bool   // the events are plain, and have to be encoded as configured
 	suffix  string // of the transactional id
 	policy  string // errors.on_bad_event
 	metrics delivery.Metrics
@@ -61,6 +64,14 @@ func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*w
 		with = append(with, sink.WithQuarantine(wiring.QuarantineTopic(cfg), opts.parks.Holds))
 	}
 	var err error
+	if opts.plain {
+		if w.encoder, err = wiring.Encoder(cfg); err != nil {
+			return nil, err
+		}
+		if w.encoder != nil {
+			with = append(with, sink.WithEncoder(w.encoder))
+		}
+	}
 	if wiring.ExactlyOnce(cfg) {
 		w.once, err = claimed(ctx, cfg, opts.suffix, with...)
 	} else {
@@ -71,8 +82,11 @@ func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*w
 
 // close does nothing where openWriter failed.
 func (w *writer) close() {
+	if w == nil {
+		return
+	}
+	w.encoder.Close()
 	switch {
-	case w == nil:
 	case w.once != nil:
 		w.once.Close()
 	case w.plain != nil:
@@ -141,6 +155,13 @@ type waits struct {
 func (w waits) TopicWaiting(topic string, waiting bool) {
 	if waiting {
 		w.note(fmt.Sprintf("waiting for topic %q, which does not exist: %s", topic, sink.CreateCommand(*w.cfg.Sink.Kafka, topic)))
+	}
+}
+
+// SchemaWaiting implements sink.Observer.
+func (w waits) SchemaWaiting(reason error) {
+	if reason != nil {
+		w.note("waiting for a schema: " + reason.Error() + "; " + failure.RemedyOf(reason))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -66,6 +67,7 @@ func (l *loader) validateCombinations() {
 	l.validateLetters()
 	l.validateQuarantine()
 	l.validateDelivery()
+	l.validateEncoding()
 	l.validateRetention()
 	l.validateRepair()
 }
@@ -190,6 +192,28 @@ func (l *loader) validateDelivery() {
 	if l.cfg.Source.Snapshot == SnapshotInitial {
 		l.report("source.snapshot", "cannot be initial with sink.kafka.delivery: exactly_once: a crash meanwhile would publish rows twice",
 			"publish the snapshot with at_least_once; then set source.snapshot to never, and exactly_once")
+	}
+}
+
+// validateEncoding refuses formats that the sink does not write, or that lack what they need.
+func (l *loader) validateEncoding() {
+	e := &l.cfg.Encoding
+	for _, form := range []struct {
+		key string
+		of  *registry.Form
+	}{{"encoding.value.format", &e.Value}, {"encoding.key.format", &e.Key}} {
+		if form.of.Format != registry.FormatNone && l.cfg.Sink.Kafka == nil {
+			l.report(form.key, "needs sink.kafka: standard output takes text", "remove it, or set sink.kafka")
+		}
+	}
+	if e.Value.Format == registry.FormatEncoded && l.cfg.Event.PayloadFormat != transform.FormatRaw {
+		l.report("event.payload_format", "must be raw with encoding.value.format: encoded, or the bytes would be text", "set it to raw")
+	}
+	if e.Key.Format != registry.FormatNone && l.cfg.Event.KeyFormat != transform.KeyRaw {
+		l.report("event.key_format", "must be raw with encoding.key.format, which writes the key's text by a schema", "set it to raw")
+	}
+	if key := e.NeedsType(); key != "" && l.cfg.Event.TypeHeader == "" {
+		l.report(key, "needs the header with the event's type, and event.type_header is empty", "set event.type_header to eventType, or write a name without ${type} in "+strings.Replace(key, ".subject", ".record", 1))
 	}
 }
 

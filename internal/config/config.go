@@ -25,6 +25,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
+	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -39,6 +40,7 @@ type Config struct {
 	Event      transform.EventOptions `yaml:"event"`
 	Route      transform.RouteOptions `yaml:"route"`
 	Sink       Sink                   `yaml:"sink"`
+	Encoding   registry.Options       `yaml:"encoding"`
 	Checkpoint store.Options          `yaml:"checkpoint"`
 	Errors     Errors                 `yaml:"errors"`
 	Retention  retention.Options      `yaml:"retention"`
@@ -171,6 +173,7 @@ func Default() Config {
 		Event:      transform.DefaultEvent(),
 		Route:      defaultRoute(),
 		Sink:       Sink{Kafka: sink.DefaultOptions()},
+		Encoding:   registry.DefaultOptions(),
 		Checkpoint: store.DefaultOptions(),
 		Errors: Errors{
 			OnBadEvent:      transform.BadEventStop,

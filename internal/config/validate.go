@@ -26,6 +26,7 @@ func (l *loader) validatePipeline() {
 	l.cfg.Event.Validate(report)
 	l.cfg.Route.Validate(report)
 	l.validateSink(report)
+	l.cfg.Encoding.Validate(report)
 	l.cfg.Checkpoint.Validate(report)
 	l.validateErrors(report)
 	l.cfg.Retention.Validate(report)

@@ -23,6 +23,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
+	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -38,6 +39,7 @@ type pipeline struct {
 	health  *health
 	recent  *delivery.Recent      // for the page; may be nil
 	command invocation.Invocation // completes the commands in remedies
+	encoder *registry.Encoder     // of the run; nil: records are as they are
 }
 
 // run runs the pipeline. After another instance has taken over the slot, run starts the
@@ -63,6 +65,13 @@ func (p *pipeline) run(ctx context.Context) error {
 	}
 	defer probe.Close()
 	defer p.watch(ctx, probe, tell, down.Topics)()
+	if err := p.openEncoder(ctx); err != nil {
+		return err
+	}
+	defer p.encoder.Close()
+	if ctx.Err() != nil {
+		return nil // stopped before anything was read
+	}
 	if p.cfg.Source.Mode == config.ModePoll {
 		return p.poll(ctx, down, probe)
 	}
@@ -241,7 +250,32 @@ func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, sta
 	if p.cfg.Errors.OnBadEvent == transform.BadEventDeadLetter {
 		opts = append(opts, sink.WithDeadLetterTopic(p.cfg.Errors.DeadLetterTopic))
 	}
+	if p.encoder != nil {
+		opts = append(opts, sink.WithEncoder(p.encoder))
+	}
 	return opts
+}
+
+// openEncoder makes the encoder, and waits until the schema registry answers, or ctx ends.
+func (p *pipeline) openEncoder(ctx context.Context) (err error) {
+	if p.encoder, err = wiring.Encoder(p.cfg); p.encoder == nil || err != nil {
+		return err
+	}
+	retry, outage := backoff.Series{Range: storeWaits}, digest.NewOutage(p.log, "the schema registry answers")
+	for {
+		err := p.encoder.Reach(ctx)
+		p.metrics.Connected("registry", err == nil)
+		if err == nil {
+			outage.Over()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		p.health.waitFor(err)
+		outage.Failed("the schema registry is not available, will retry", err)
+		_ = retry.Pause(ctx) // then ctx has ended
+	}
 }
 
 // parks are the options of a sink for parked events, if there are any.

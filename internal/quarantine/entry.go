@@ -58,11 +58,12 @@ type Entry struct {
 
 // newEntry parks the event; bad is nil for a good event.
 func newEntry(number uint64, ev *transform.Event, bad *transform.BadEvent, whole bool, now time.Time, rules string) *Entry {
+	key, value := ev.Plain()
 	e := &Entry{
 		Rules: rules, Number: number, Parked: now.UTC(), Whole: whole || bad == nil, Table: ev.Table, ID: ev.ID,
 		LSN: ev.Position.CommitLSN, Seq: ev.Position.Seq, XID: ev.XID, Committed: optional(ev.CommitTime), Asked: optional(ev.Asked),
-		Topic: ev.Record.Topic, Partition: ev.Record.Partition, Key: ev.Record.Key, Null: ev.Record.Value == nil,
-		Value: ev.Record.Value, Headers: ev.Record.Headers,
+		Topic: ev.Record.Topic, Partition: ev.Record.Partition, Key: key, Null: value == nil,
+		Value: value, Headers: ev.Record.Headers,
 	}
 	if bad != nil {
 		e.Reason, e.Error = bad.Reason, bad.Err.Error()

@@ -13,10 +13,11 @@ type Unit [sha256.Size]byte
 
 // UnitOf is the unit of an event; alone: the event is its own.
 func UnitOf(ev *transform.Event) (unit Unit, alone bool) {
-	if ev.Record.Topic == "" || len(ev.Record.Key) == 0 {
+	key, _ := ev.Plain()
+	if ev.Record.Topic == "" || len(key) == 0 {
 		return Unit{}, true
 	}
-	return sum([]byte(ev.Record.Topic), ev.Record.Key), false
+	return sum([]byte(ev.Record.Topic), key), false
 }
 
 // identity is equal for two readings of the same event.
@@ -26,7 +27,8 @@ func identify(unit Unit, ev *transform.Event) identity {
 	var position [12]byte
 	binary.BigEndian.PutUint64(position[:], uint64(ev.Position.CommitLSN))
 	binary.BigEndian.PutUint32(position[8:], ev.Position.Seq)
-	return sum(unit[:], []byte(ev.Table), ev.ID, position[:], ev.Record.Value)
+	_, value := ev.Plain()
+	return sum(unit[:], []byte(ev.Table), ev.ID, position[:], value)
 }
 
 // sum allocates nothing for parts of usual size: it is asked for each event while any is parked.

@@ -38,6 +38,7 @@ type Downstream struct {
 	remedy  string   // of brokers
 	refused string   // why they take no records; "" if they do
 	allow   string   // remedy of refused
+	schema  error    // why the delivery waits for a schema; nil: it does not
 	missing []string // topics the delivery waits for
 	topics  []error  // why topics in use cannot be written to
 
@@ -54,6 +55,7 @@ type Status struct {
 	MissingTopics  []string  `json:"missing_topics,omitempty"`
 	PostgresError  string    `json:"postgres_error,omitempty"`
 	KafkaError     string    `json:"kafka_error,omitempty"`
+	SchemaError    string    `json:"schema_error,omitempty"` // why the delivery waits for a schema
 	TopicErrors    []string  `json:"topic_errors,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
 	// LastEvent is nil before the first event of the process.
@@ -65,6 +67,9 @@ func (d *Downstream) Complete(s Status) Status {
 	s.MissingTopics, s.KafkaError = d.MissingTopics(), d.Trouble()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.schema != nil {
+		s.SchemaError = d.schema.Error()
+	}
 	for _, err := range d.topics {
 		s.TopicErrors = append(s.TopicErrors, err.Error())
 	}
@@ -90,6 +95,14 @@ func (d *Downstream) Refused(reason, remedy string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refused, d.allow = reason, remedy
+}
+
+// SchemaWaiting notes why the delivery waits for a schema, or, with nil, that it goes on.
+func (d *Downstream) SchemaWaiting(reason error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.schema = reason
+	d.metrics.Connected("registry", reason == nil)
 }
 
 // TopicWaiting notes that the delivery waits for a topic, or waits no more.
@@ -125,6 +138,10 @@ func (d *Downstream) Throttled(wait time.Duration) {
 func (d *Downstream) SinkOpened() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.schema != nil {
+		d.schema = nil
+		d.metrics.Connected("registry", true)
+	}
 	d.missing, d.refused, d.allow = nil, "", ""
 	d.metrics.TopicsMissing(0)
 }
@@ -160,6 +177,9 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 			reasons = append(reasons, fmt.Sprintf("Kafka throttles the connector, by %s at a time: a quota is used up", d.throttle))
 		}
 	}
+	if d.schema != nil {
+		reasons = append(reasons, "an event waits for its schema: "+d.schema.Error())
+	}
 	for _, t := range d.missing {
 		reasons = append(reasons, sink.MissingTopicText+t)
 	}
@@ -180,6 +200,9 @@ func (d *Downstream) Remedies() (remedies []string) {
 	}
 	if d.allow != "" {
 		remedies = append(remedies, d.allow)
+	}
+	if remedy := failure.RemedyOf(d.schema); remedy != "" {
+		remedies = append(remedies, remedy)
 	}
 	for _, t := range d.missing {
 		if d.Create != nil {

@@ -149,8 +149,9 @@ func (p *parking) put(ev *transform.Event, bad *transform.BadEvent, whole bool) 
 // crowded tells that a good event of the run is of the same topic and key as the bad one: the
 // sink may still refuse the good one, which then must be parked first.
 func (p *parking) crowded(bad *transform.Event) bool {
+	key, _ := bad.Plain()
 	for _, ev := range p.good {
-		if ev.Record.Topic == bad.Record.Topic && string(ev.Record.Key) == string(bad.Record.Key) {
+		if other, _ := ev.Plain(); ev.Record.Topic == bad.Record.Topic && string(other) == string(key) {
 			return true
 		}
 	}

@@ -136,8 +136,9 @@ func (r *Recent) append(all []Seen, most int, s Seen) []Seen {
 func (r *Recent) seen(ev *transform.Event, now time.Time) Seen {
 	rec := &ev.Record
 	s := Seen{At: now, ID: ev.Name(), Table: ev.Table, Topic: cut([]byte(rec.Topic), shownTopic), Partition: rec.Partition, Offset: rec.Offset}
-	if rec.Key != nil {
-		key := cut(rec.Key, shownText)
+	plainKey, payload := ev.Plain()
+	if plainKey != nil {
+		key := cut(plainKey, shownText)
 		s.Key = &key
 	}
 	for _, h := range rec.Headers {
@@ -150,7 +151,7 @@ func (r *Recent) seen(ev *transform.Event, now time.Time) Seen {
 		s.LatencySeconds = &latency
 	}
 	if r.payloads {
-		s.Payload = cut(rec.Value, shownPayload)
+		s.Payload = cut(payload, shownPayload)
 	}
 	return s
 }

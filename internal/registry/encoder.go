@@ -1,0 +1,236 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/registry/avro"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+var _ sink.Encoder = (*Encoder)(nil)
+
+// frame is the size of a zero byte and the number of the schema, before the data.
+const frame = 5
+
+// Encoder is the sink.Encoder of the section encoding, safe for concurrent use.
+type Encoder struct {
+	client     *client // nil: no question is needed
+	value, key *side
+	policy     string
+	typeHeader string
+	only       bool // registers nothing
+}
+
+// side is the encoding of values or of keys.
+type side struct {
+	Form
+	name    string // value or key
+	key     bool
+	refresh time.Duration
+	now     func() time.Time
+
+	mu     sync.Mutex
+	known  *cache
+	buffer []byte
+}
+
+// New returns an Encoder, without any question to the registry. typeHeader is the header
+// with the event's type. The options have passed Validate; an error is about files.
+func New(o Options, typeHeader string) (*Encoder, error) {
+	e := &Encoder{policy: o.MissingSchema, typeHeader: typeHeader}
+	of := func(f Form, name string) *side {
+		return &side{Form: f, name: name, key: name == "key", refresh: o.Registry.Refresh, now: time.Now, known: newCache(o.Registry.CacheSize)}
+	}
+	e.value, e.key = of(o.Value, "value"), of(o.Key, "key")
+	if len(o.Registry.URLs) > 0 {
+		var err error
+		if e.client, err = newClient(o.Registry); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// LookOnly has Learn register nothing, and only check an unregistered schema.
+func (e *Encoder) LookOnly() { e.only = true }
+
+// Close ends idle connections. A nil Encoder has none.
+func (e *Encoder) Close() {
+	if e != nil && e.client != nil {
+		e.client.close()
+	}
+}
+
+// Reach returns nil if the registry answers.
+func (e *Encoder) Reach(ctx context.Context) error {
+	if e.client == nil {
+		return nil
+	}
+	return e.client.ping(ctx)
+}
+
+// Encode implements sink.Encoder.
+func (e *Encoder) Encode(ev *transform.Event) (known bool, err error) {
+	if ev.Encoded() {
+		return true, nil
+	}
+	rec := &ev.Record
+	key, known, err := e.key.form(rec, rec.Key, e.typeHeader)
+	if !known || err != nil {
+		return known, err
+	}
+	value, known, err := e.value.form(rec, rec.Value, e.typeHeader)
+	if !known || err != nil {
+		return known, err
+	}
+	ev.Encode(key, value)
+	return true, nil
+}
+
+// Learn implements sink.Encoder.
+func (e *Encoder) Learn(ctx context.Context, ev *transform.Event) error {
+	for _, s := range []*side{e.key, e.value} {
+		data := ev.Record.Value
+		if s.key {
+			data = ev.Record.Key
+		}
+		if _, known, err := s.form(&ev.Record, data, e.typeHeader); known || err != nil {
+			continue // Encode says so, too
+		}
+		if err := e.learn(ctx, s, ev, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// form is the data on the wire; known is false if the schema has to be learned first. An
+// error is a *transform.BadEvent.
+func (s *side) form(rec *kgo.Record, data []byte, typeHeader string) (out []byte, known bool, err error) {
+	if s.Format == FormatNone || data == nil || s.key && len(data) == 0 {
+		return data, true, nil
+	}
+	s.mu.Lock()
+	name, err := s.cached(rec, data, typeHeader)
+	var found *entry
+	stale := false
+	if err == nil {
+		if found = s.known.get(name); found != nil {
+			stale = !found.until.IsZero() && s.now().After(found.until)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, true, err
+	case found == nil || stale:
+		return nil, false, nil
+	case found.codec == nil:
+		return data, true, nil
+	}
+	out = make([]byte, frame, frame+len(data)+len(data)/4)
+	binary.BigEndian.PutUint32(out[1:], found.id)
+	if out, err = found.codec.append(out, data, s.key); err != nil {
+		return nil, true, s.mismatch(found.id, err)
+	}
+	return out, true, nil
+}
+
+// mismatch is the bad event of data beyond the schema.
+func (s *side) mismatch(id uint32, err error) *transform.BadEvent {
+	reason := transform.ReasonSchemaMismatch
+	switch {
+	case errors.Is(err, avro.ErrNotJSON):
+		reason = transform.ReasonInvalidJSON
+	case errors.Is(err, avro.ErrNotUTF8):
+		reason = transform.ReasonInvalidUTF8
+	}
+	return &transform.BadEvent{Reason: reason, Err: fmt.Errorf("%s, by schema %d: %w", s.name, id, err)}
+}
+
+// cached is the name of the record's schema in the cache. The caller holds mu, until the
+// name is used.
+func (s *side) cached(rec *kgo.Record, data []byte, typeHeader string) ([]byte, error) {
+	switch {
+	case s.Format == FormatEncoded:
+		if len(data) < frame || data[0] != 0 {
+			return nil, &transform.BadEvent{Reason: transform.ReasonSchemaMismatch,
+				Err: fmt.Errorf("%s does not begin with a zero byte and the number of a schema", s.name)}
+		}
+		return data[1:frame], nil
+	case s.SchemaID > 0:
+		return nil, nil
+	}
+	s.buffer = s.buffer[:0]
+	if s.Subject != SubjectRecord {
+		s.buffer = append(s.buffer, rec.Topic...)
+	}
+	if s.Subject == SubjectTopic {
+		return s.buffer, nil
+	}
+	s.buffer = append(s.buffer, 0)
+	if !s.typed() {
+		return s.buffer, nil
+	}
+	of, ok := transform.Header(rec.Headers, typeHeader)
+	if !ok || len(of) == 0 {
+		return nil, &transform.BadEvent{Reason: transform.ReasonUnknownSchema, Err: fmt.Errorf("the event has no type, of which encoding.%s.record makes the name of a subject", s.name)}
+	}
+	return append(s.buffer, of...), nil
+}
+
+// subject is the name of the record's subject.
+func (s *side) subject(rec *kgo.Record, typeHeader string) string {
+	of, _ := transform.Header(rec.Headers, typeHeader)
+	record := strings.ReplaceAll(s.Record, eventType, string(of))
+	switch s.Subject {
+	case SubjectRecord:
+		return record
+	case SubjectTopicRecord:
+		return rec.Topic + "-" + record
+	}
+	return rec.Topic + "-" + s.name
+}
+
+// learn asks for the schema of the data, and notes the answer.
+func (e *Encoder) learn(ctx context.Context, s *side, ev *transform.Event, data []byte) error {
+	s.mu.Lock()
+	name, err := s.cached(&ev.Record, data, e.typeHeader)
+	name = bytes.Clone(name)
+	before := s.known.get(name)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	found, err := e.find(ctx, s, ev, data, before)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || before == nil:
+		return err
+	default:
+		found = &entry{id: before.id, codec: before.codec} // still good, until the registry knows better
+	}
+	if before != nil || s.latest() {
+		found.until = s.now().Add(s.refresh)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.put(string(name), found)
+	return nil
+}
+
+// latest reports whether schemas are the latest of their subjects, and have to be looked for
+// again.
+func (s *side) latest() bool {
+	return s.Format != FormatEncoded && s.SchemaID == 0 && len(s.Files) == 0 && s.Version == VersionLatest
+}

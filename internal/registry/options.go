@@ -1,0 +1,238 @@
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// Options are those of the section encoding.
+type Options struct {
+	Registry Server `yaml:"registry"`
+	Value    Form   `yaml:"value"`
+	Key      Form   `yaml:"key"`
+	// MissingSchema is MissingWait or MissingBadEvent: the meaning of a missing,
+	// refused or unusable schema.
+	MissingSchema string `yaml:"missing_schema"`
+}
+
+// Server is a schema registry.
+type Server struct {
+	// URLs are of servers of the same registry; a failed request goes to the next.
+	URLs     []string       `yaml:"urls"`
+	Username string         `yaml:"username"`
+	Password setting.Secret `yaml:"password"`
+	// Token is a bearer token, in place of Username and Password.
+	Token setting.Secret `yaml:"token"`
+	TLS   TLS            `yaml:"tls"`
+	// Timeout bounds each request.
+	Timeout time.Duration `yaml:"timeout"`
+	// Refresh is how often the latest version of a subject is looked for.
+	Refresh time.Duration `yaml:"refresh"`
+	// CacheSize bounds the schemas kept, for values and for keys.
+	CacheSize int `yaml:"cache_size"`
+}
+
+// TLS is for https URLs.
+type TLS struct {
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+const tlsPrefix = "encoding.registry.tls."
+
+// sink is the same for the sink's own reader of the files.
+func (t TLS) sink() sink.TLS {
+	return sink.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+}
+
+// Form is the form of a record's value or key.
+type Form struct {
+	// Format is among the formats below.
+	Format string `yaml:"format"`
+	// Subject is SubjectTopic, SubjectRecord or SubjectTopicRecord: the strategy for the
+	// names of subjects.
+	Subject string `yaml:"subject"`
+	// Record is the record's full name, with ${type} for the event's type.
+	Record string `yaml:"record" substitute:"no"`
+	// Version of a subject is VersionLatest or a number.
+	Version string `yaml:"version"`
+	// SchemaID is of the schema of all records; 0: the subject decides.
+	SchemaID int `yaml:"schema_id"`
+	// Files are schemas by subject, to be looked up or registered.
+	Files    map[string]string `yaml:"files"`
+	Register bool              `yaml:"register"`
+	// UnknownFields is UnknownRefuse or UnknownIgnore: the meaning of members without
+	// a field.
+	UnknownFields string `yaml:"unknown_fields"`
+}
+
+// Values of the enumerations in Options.
+const (
+	FormatNone    = "none"
+	FormatAvro    = "avro"
+	FormatEncoded = "encoded" // in the wire format already
+
+	SubjectTopic       = "topic"
+	SubjectRecord      = "record"
+	SubjectTopicRecord = "topic_record"
+
+	VersionLatest = "latest"
+
+	UnknownRefuse = "refuse"
+	UnknownIgnore = "ignore"
+
+	MissingWait     = "wait"
+	MissingBadEvent = "bad_event"
+)
+
+// eventType stands for the event's type in Form.Record.
+const eventType = "${type}"
+
+// DefaultOptions are the options of an empty section.
+func DefaultOptions() Options {
+	form := Form{
+		Format: FormatNone, Subject: SubjectTopic, Record: eventType, Version: VersionLatest, UnknownFields: UnknownRefuse,
+	}
+	return Options{
+		Registry:      Server{Timeout: 5 * time.Second, Refresh: time.Minute, CacheSize: 1000},
+		Value:         form,
+		Key:           form,
+		MissingSchema: MissingWait,
+	}
+}
+
+// On reports whether any record gets another form, or is looked at.
+func (o *Options) On() bool { return o.Value.Format != FormatNone || o.Key.Format != FormatNone }
+
+// Changes reports whether records have another form than their rows.
+func (o *Options) Changes() bool {
+	return formats[o.Value.Format] != nil || formats[o.Key.Format] != nil
+}
+
+// Validate reports faults, also of the files named by the options.
+func (o *Options) Validate(report setting.Report) {
+	o.Value.validate(report, "encoding.value.", o.Registry)
+	o.Key.validate(report, "encoding.key.", o.Registry)
+	report.OneOf("encoding.missing_schema", o.MissingSchema, MissingWait, MissingBadEvent)
+	o.Registry.validate(report)
+	if len(o.Registry.URLs) > 0 && !o.On() {
+		report.Problem("encoding.registry.urls", "has no effect without encoding.value.format or encoding.key.format", "set encoding.value.format, for example to avro")
+	}
+}
+
+func (s *Server) validate(report setting.Report) {
+	const prefix = "encoding.registry."
+	encrypted := false
+	for i, text := range s.URLs {
+		u, err := url.Parse(text)
+		switch {
+		case strings.Contains(text, "@"):
+			report.Problem(prefix+"urls", fmt.Sprintf("item %d has a user, and URLs are shown in logs", i+1), "set "+prefix+"username and password")
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+			report(setting.Fault{Key: prefix + "urls", Item: i + 1, Text: "is not an http or https URL", Remedy: "write for example [http://localhost:8081]"})
+		}
+		encrypted = encrypted || err == nil && u.Scheme == "https"
+	}
+	switch {
+	case (s.Username == "") != (s.Password == ""):
+		report.Problem(prefix+"username", "and "+prefix+"password go together", "set both, or neither")
+	case s.Username != "" && s.Token != "":
+		report.Problem(prefix+"token", "and "+prefix+"username exclude each other", "keep one")
+	}
+	if s.TLS != (TLS{}) && len(s.URLs) > 0 && !encrypted {
+		report.Problem(prefix+"urls", "has no https URL, so "+prefix+"tls has no effect", "write https://…, or remove "+prefix+"tls")
+	}
+	tls := s.TLS.sink()
+	tls.Validate(report, tlsPrefix)
+	report.Between(prefix+"timeout", s.Timeout, 100*time.Millisecond, time.Minute)
+	report.Between(prefix+"refresh", s.Refresh, time.Second, 24*time.Hour)
+	report.Number(prefix+"cache_size", s.CacheSize, 1, 100_000)
+}
+
+func (f *Form) validate(report setting.Report, prefix string, server Server) {
+	report.OneOf(prefix+"format", f.Format, append([]string{FormatNone, FormatEncoded}, slices.Sorted(maps.Keys(formats))...)...)
+	report.OneOf(prefix+"subject", f.Subject, SubjectTopic, SubjectRecord, SubjectTopicRecord)
+	report.OneOf(prefix+"unknown_fields", f.UnknownFields, UnknownRefuse, UnknownIgnore)
+	if n, err := strconv.Atoi(f.Version); f.Version != VersionLatest && (err != nil || n < 1) {
+		report.Problem(prefix+"version", "must be latest, or a positive number", "write latest, or the number of a version")
+	}
+	if f.SchemaID < 0 {
+		report.Problem(prefix+"schema_id", "must be positive", "write the number of a schema")
+	}
+	f.validateUse(report, prefix)
+	if _, known := formats[f.Format]; known && len(server.URLs) == 0 {
+		report.Problem("encoding.registry.urls", "is required by "+prefix+"format", "write for example [http://localhost:8081]")
+	}
+	f.validateFiles(report, prefix)
+}
+
+// validateUse reports options without an effect.
+func (f *Form) validateUse(report setting.Report, prefix string) {
+	usual := DefaultOptions().Value
+	format := formats[f.Format]
+	schemas := format != nil
+	for _, option := range []struct {
+		name         string
+		changed, has bool
+		without      string
+	}{
+		{"subject", f.Subject != usual.Subject, schemas && f.SchemaID == 0, "a format with schemas by subject"},
+		{"record", f.Record != usual.Record, f.Subject != SubjectTopic, prefix + "subject: record or topic_record"},
+		{"version", f.Version != usual.Version, schemas && f.SchemaID == 0 && len(f.Files) == 0, "a format with schemas by subject"},
+		{"schema_id", f.SchemaID != 0, schemas, "a format with schemas"},
+		{"files", len(f.Files) > 0, schemas && f.SchemaID == 0, "a format with schemas by subject"},
+		{"register", f.Register, len(f.Files) > 0, prefix + "files, the schemas to register"},
+		{"unknown_fields", f.UnknownFields != usual.UnknownFields, schemas && format.fields, "a format with fields of its own"},
+	} {
+		if option.changed && !option.has {
+			report.Problem(prefix+option.name, "has no effect without "+option.without, "remove it, or correct "+prefix+"format and the options beside")
+		}
+	}
+	if f.Subject != SubjectTopic && f.Record == "" {
+		report.Problem(prefix+"record", "is empty", "remove the key for the default, the event's type")
+	}
+}
+
+func (f *Form) validateFiles(report setting.Report, prefix string) {
+	format := formats[f.Format]
+	if format == nil {
+		return
+	}
+	for _, subject := range slices.Sorted(maps.Keys(f.Files)) {
+		text, err := os.ReadFile(f.Files[subject])
+		if err != nil {
+			report.Problem(prefix+"files", "names "+f.Files[subject]+", which cannot be read: "+setting.Reason(err), "correct the path, or make the file readable for the connector's user")
+			continue
+		}
+		if _, err := format.parse(schemaText{text: string(text)}, f.parsing()); err != nil {
+			report.Problem(prefix+"files", "names "+f.Files[subject]+", which is no schema of the format "+f.Format+": "+err.Error(), "correct the schema")
+		}
+	}
+}
+
+// typed reports whether the subject's name has the event's type.
+func (f *Form) typed() bool {
+	return formats[f.Format] != nil && f.SchemaID == 0 && f.Subject != SubjectTopic && strings.Contains(f.Record, eventType)
+}
+
+// NeedsType names the first option with a need for the header of the event's type, or "".
+func (o *Options) NeedsType() string {
+	switch {
+	case o.Value.typed():
+		return "encoding.value.subject"
+	case o.Key.typed():
+		return "encoding.key.subject"
+	}
+	return ""
+}
