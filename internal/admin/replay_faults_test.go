@@ -47,10 +47,10 @@ func TestReplayNamesWhatNoRowHas(t *testing.T) {
 	if r := must.Get(replay(ReplayOptions{AuditOptions: AuditOptions{Until: late.AddDate(-1, 0, 0)}}))(t); r.Rows != 0 {
 		t.Errorf("%+v", r) // a time without rows is none
 	}
-	for column, key := range map[string]string{"char(9)": "k1", "bytea USING convert_to(aggregateid, 'UTF8')": `\x6b31`} {
-		p.exec(`ALTER TABLE outbox ALTER aggregateid TYPE ` + column)
-		if r := must.Get(replay(ReplayOptions{AuditOptions: AuditOptions{Keys: []string{key}}}))(t); r.Rows != 1 {
-			t.Errorf("%s: %+v", column, r)
+	for _, as := range []struct{ column, key string }{{"char(9)", "k1"}, {"bytea USING convert_to(aggregateid, 'UTF8')", `\x6b31`}} {
+		p.exec(`ALTER TABLE outbox ALTER aggregateid TYPE ` + as.column)
+		if r := must.Get(replay(ReplayOptions{AuditOptions: AuditOptions{Keys: []string{as.key}}}))(t); r.Rows != 1 {
+			t.Errorf("%s: %+v", as.column, r)
 		}
 	}
 }
