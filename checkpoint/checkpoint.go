@@ -84,6 +84,9 @@ type Checkpoint struct {
 	Epoch int64 `json:"epoch"`
 	// Snapshot is set while the first start's snapshot is being published.
 	Snapshot bool `json:"snapshot,omitempty"`
+	// Initial is how far that snapshot is; nil: not begun, or not known. Not to be
+	// changed.
+	Initial *Initial `json:"initial,omitempty"`
 	// Adopted is set by `adopt` while another program reads the slot, and may have
 	// moved the slot on since. The first checkpoint of our own is not Adopted.
 	Adopted bool `json:"adopted,omitempty"`
@@ -111,7 +114,9 @@ type Checkpoint struct {
 }
 
 // HasPublished reports whether an event was ever published, from any slot.
-func (c *Checkpoint) HasPublished() bool { return c.Published || c.Landmark.XID != 0 || c.Cut.XID != 0 }
+func (c *Checkpoint) HasPublished() bool {
+	return c.Published || c.Landmark.XID != 0 || c.Cut.XID != 0 || c.Initial.Published() > 0
+}
 
 // Replaces reports whether c counts, and not old, where both are stored.
 func (c *Checkpoint) Replaces(old *Checkpoint) bool {
@@ -120,6 +125,8 @@ func (c *Checkpoint) Replaces(old *Checkpoint) bool {
 		return c.Epoch > old.Epoch
 	case c.LSN != old.LSN:
 		return c.LSN > old.LSN
+	case old.Initial.beyond(c.Initial):
+		return false
 	}
 	return !old.Cut.beyond(c.Cut)
 }

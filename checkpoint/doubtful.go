@@ -81,6 +81,9 @@ func ParseWritten(header []byte) (w Written, err error) {
 func within(c Checkpoint, doubtful []Doubtful) []Doubtful {
 	return without(doubtful, func(d Doubtful) bool {
 		s := &d.Saved
+		if c.Snapshot && s.Initial.beyond(c.Initial) {
+			return false
+		}
 		return len(s.Settled) == 0 && s.LSN <= c.LSN && (s.Cut.IsZero() || s.Cut.Commit < c.LSN || !s.Cut.beyond(c.Cut))
 	})
 }

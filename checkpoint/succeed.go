@@ -10,7 +10,7 @@ func (c Checkpoint) Succeeding(found *Checkpoint) Checkpoint {
 		return c
 	}
 	c.Epoch = found.Epoch + 1
-	c.Snapshot, c.Doubtful, c.Horizon, c.Published = found.Snapshot, found.Doubtful, found.Horizon, found.HasPublished()
+	c.Snapshot, c.Initial, c.Doubtful, c.Horizon, c.Published = found.Snapshot, found.Initial, found.Doubtful, found.Horizon, found.HasPublished()
 	c.Quarantine, c.Settled = found.Quarantine, found.Settled
 	if found.Skip.Commit >= c.LSN { // not passed yet
 		c.Skip = found.Skip

@@ -26,6 +26,14 @@ func TestSucceeding(t *testing.T) {
 		"without a transaction": func(found, want *Checkpoint) {
 			found.Landmark, want.Landmark, want.Published = Landmark{}, position, false
 		},
+		"rows of a snapshot published": func(found, want *Checkpoint) {
+			found.Landmark, found.Snapshot, found.Initial = Landmark{}, true, &Initial{Rows: 3}
+			want.Landmark, want.Snapshot, want.Initial = position, true, found.Initial
+		},
+		"no row of a snapshot published": func(found, want *Checkpoint) {
+			found.Landmark, found.Snapshot, found.Initial = Landmark{}, true, &Initial{}
+			want.Landmark, want.Snapshot, want.Initial, want.Published = position, true, found.Initial, false
+		},
 		"published long before": func(found, want *Checkpoint) {
 			found.Landmark, found.Published, want.Landmark = Landmark{}, true, position
 		},

@@ -101,13 +101,16 @@ type inserts struct {
 
 // insertAlways inserts events until end, by a connection of its own. The keys are
 // five.
-func (w *world) insertAlways() *inserts {
+func (w *world) insertAlways() *inserts { return w.insertFrom(1) }
+
+// insertFrom is insertAlways from event first on.
+func (w *world) insertFrom(first int64) *inserts {
 	conn := connect(w.t, w.url)
 	ctx, stop := context.WithCancel(context.Background())
 	w.t.Cleanup(stop)
 	s := &inserts{stop: stop}
 	s.ended.Go(func() {
-		for n := int64(1); ctx.Err() == nil; n++ {
+		for n := first; ctx.Err() == nil; n++ {
 			_, s.err = conn.Exec(context.Background(), fmt.Sprintf(
 				`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES ('%s', 'order', 'key %d', 'Placed', '%d')`, eventID(int(n)), n%5, n))
 			if s.err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
@@ -156,7 +157,7 @@ func (p place) store(t *testing.T, key string) checkpoint.Store {
 }
 
 func sample(n uint64) checkpoint.Checkpoint {
-	return checkpoint.Checkpoint{
+	cp := checkpoint.Checkpoint{
 		LSN:         0x1_0000_0000 + pg.LSN(16*n),
 		SystemID:    "7361234567890123456",
 		Timeline:    3,
@@ -172,6 +173,13 @@ func sample(n uint64) checkpoint.Checkpoint {
 		Epoch:       4,
 		Snapshot:    n%2 == 0,
 	}
+	if cp.Snapshot {
+		cp.Initial = &checkpoint.Initial{Rows: uint32(n), At: 1, Tables: []checkpoint.InitialTable{
+			{OID: 16401, Sight: "70:75:71,72", Counted: 9, Published: 9, TablePlace: catalog.TablePlace{Key: `"Id"`, KeyColumn: "1 20", Parts: []uint32{16401}, RowPlace: catalog.RowPlace{After: "9"}}},
+			{OID: 4_000_000_000, Counted: 1 << 40, TablePlace: catalog.TablePlace{Parts: []uint32{4_000_000_000, 16403}, RowPlace: catalog.RowPlace{Part: 16403, File: 16404, After: "(3,1)"}}},
+		}}
+	}
+	return cp
 }
 
 // inTheMiddle is sample within a transaction.

@@ -76,17 +76,23 @@ func ReadRows(ctx context.Context, conn *pgx.Conn, s Snapshot, fn func(row *pg.R
 		return stopped
 	}
 	if err != nil {
-		err = fmt.Errorf("read snapshot of %s: %w", s.Table, err)
-	}
-	// Streaming needs no right to read the table, and is not bound by policies.
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == pgerrcode.InsufficientPrivilege {
-		role := pgsql.Name(conn.Config().User)
-		if pg.Routine == routineRowSecurity {
-			return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;", "%w", err)
-		}
-		return failure.Configf("GRANT SELECT ON "+s.Table.Quoted()+" TO "+role+";", "%w", err)
+		err = unreadable(conn, s.Table, fmt.Errorf("read snapshot of %s: %w", s.Table, err))
 	}
 	return err
+}
+
+// unreadable adds the remedy to the error of a role without the right. Streaming needs no
+// right to read the table, and is not bound by policies.
+func unreadable(conn *pgx.Conn, table pg.Table, err error) error {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || refused.Code != pgerrcode.InsufficientPrivilege {
+		return err
+	}
+	role := pgsql.Name(conn.Config().User)
+	if refused.Routine == routineRowSecurity {
+		return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;", "%w", err)
+	}
+	return failure.Configf("GRANT SELECT ON "+table.Quoted()+" TO "+role+";", "%w", err)
 }
 
 // routineRowSecurity is the server's routine refusing to read a table with rows

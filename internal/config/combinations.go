@@ -189,10 +189,6 @@ func (l *loader) validateDelivery() {
 		l.report("checkpoint.store", "must be kafka with sink.kafka.delivery: exactly_once: the checkpoint is in the transaction of its events",
 			"set it to kafka")
 	}
-	if l.cfg.Source.Snapshot == SnapshotInitial {
-		l.report("source.snapshot", "cannot be initial with sink.kafka.delivery: exactly_once: a crash meanwhile would publish rows twice",
-			"publish the snapshot with at_least_once; then set source.snapshot to never, and exactly_once")
-	}
 }
 
 // validateEncoding refuses formats that the sink does not write, or that lack what they need.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,19 +31,35 @@ func (m *Metrics) ObserveCheckpoint(age func() time.Duration) { m.checkpointAge.
 // earlier function; see Observe.
 func (m *Metrics) ObserveRepair(ahead func() (records, events int64)) { m.repair.Store(&ahead) }
 
-func (m *Metrics) registerRepair() {
-	ahead := func(name, help string, read func(records, events int64) int64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, func() float64 {
-			if ahead := m.repair.Load(); ahead != nil {
-				return float64(read((*ahead)()))
+// ObserveSnapshot names the function for the published rows of a running snapshot, and
+// all its rows, in place of an earlier function; see Observe.
+func (m *Metrics) ObserveSnapshot(progress func() (published, rows int64)) {
+	m.snapshot.Store(&progress)
+}
+
+// pair registers two gauges with the numbers of a function, 0 without the function.
+func (m *Metrics) pair(of *atomic.Pointer[func() (int64, int64)], names, helps [2]string) {
+	for i, name := range names {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: helps[i]}, func() float64 {
+			read := of.Load()
+			if read == nil {
+				return 0
 			}
-			return 0
+			first, second := (*read)()
+			return float64([2]int64{first, second}[i])
 		}))
 	}
-	ahead("repair_ahead_records", "Records of the topics that a repair after the loss of the slot has still to read; 0 without one.",
-		func(records, _ int64) int64 { return records })
-	ahead("repair_ahead_events", "Missing events that a repair after the loss of the slot has still to publish; 0 without one.",
-		func(_, events int64) int64 { return events })
+}
+
+func (m *Metrics) registerPairs() {
+	m.pair(&m.repair, [2]string{"repair_ahead_records", "repair_ahead_events"}, [2]string{
+		"Records of the topics that a repair after the loss of the slot has still to read; 0 without one.",
+		"Missing events that a repair after the loss of the slot has still to publish; 0 without one.",
+	})
+	m.pair(&m.snapshot, [2]string{"snapshot_published_rows", "snapshot_counted_rows"}, [2]string{
+		"Rows of a running snapshot that are published, also by earlier attempts; 0 without one.",
+		"Rows that a running snapshot has, as counted at its start; 0 without one.",
+	})
 }
 
 func (m *Metrics) registerProgress() {

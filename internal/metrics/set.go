@@ -50,7 +50,7 @@ func (s *Set) Pipeline(name string) *Metrics {
 	m.registerConnector()
 	m.registerProgress()
 	m.registerHealth()
-	m.registerRepair()
+	m.registerPairs()
 	m.registerTransactions()
 	m.slot.register(m)
 	m.failover.register(m)

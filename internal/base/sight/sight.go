@@ -9,8 +9,9 @@
 //  2. A transaction id of 32 bits is of the epoch nearest to the snapshot: the
 //     server keeps all ids of its log within two thousand million.
 //
-// Subtransactions need no care: the log has a transaction's own id, and a
-// commit makes all its rows visible at once, those of a prepared one, too.
+// Sees needs no care for subtransactions: the log has a transaction's own id, and a
+// commit makes all its rows visible at once, those of a prepared one, too. For Wrote
+// the snapshot of a slot lists running subtransactions, too; other texts do not.
 //
 // Non-goals: snapshots of standbys, whose text lacks the running transactions.
 package sight
@@ -73,4 +74,35 @@ func (s Snapshot) sees(xid uint64) bool {
 // Covers reports whether the snapshot sees everything that other sees.
 func (s Snapshot) Covers(other Snapshot) bool {
 	return s.xmax >= other.xmax && !slices.ContainsFunc(s.running, other.sees)
+}
+
+// String is the text for Parse.
+func (s Snapshot) String() string {
+	return fmt.Sprintf("%d:%d:%s", s.xmin, s.xmax, list(s.running, func(xid uint64) uint64 { return xid }))
+}
+
+// firstNormal is the least id of a transaction. Lower ids are those of rows frozen by
+// PostgreSQL 9.3 and before.
+const firstNormal = 3
+
+// Wrote is the SQL condition of a row with a writer seen by s, the snapshot of a slot.
+// A row has the lower 32 bits of the id of its writer, perhaps a subtransaction, also
+// once frozen. While the slot stays where it is, the server gives out fewer than 2^31
+// ids beyond s: so a later row never meets the condition. An earlier row meets it
+// unless its id is older than 2^31 ids.
+func (s Snapshot) Wrote() string {
+	short := func(xid uint64) uint64 { return uint64(uint32(xid)) }
+	sql := fmt.Sprintf("(((xmin::text::int8 - %d) & 4294967295) >= 2147483648 OR xmin::text::int8 < %d)", short(s.xmax), firstNormal)
+	if len(s.running) == 0 {
+		return sql
+	}
+	return sql + " AND xmin <> ALL ('{" + list(s.running, short) + "}'::xid[])"
+}
+
+func list(xids []uint64, as func(uint64) uint64) string {
+	texts := make([]string, len(xids))
+	for i, xid := range xids {
+		texts[i] = strconv.FormatUint(as(xid), 10)
+	}
+	return strings.Join(texts, ",")
 }

@@ -82,3 +82,24 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestStringIsForParse(t *testing.T) {
+	for text, want := range map[string]string{"100:110:105,100": "100:110:100,105", "100:100:": "100:100:", "102:100:": "102:102:"} {
+		if got := parse(t, text).String(); got != want {
+			t.Errorf("%s becomes %s, want %s", text, got, want)
+		}
+	}
+}
+
+// Failure mode 200.
+func TestWrote(t *testing.T) {
+	for snapshot, want := range map[string]string{
+		"100:100:":                         "(((xmin::text::int8 - 100) & 4294967295) >= 2147483648 OR xmin::text::int8 < 3)",
+		"102:100:":                         "(((xmin::text::int8 - 102) & 4294967295) >= 2147483648 OR xmin::text::int8 < 3)",
+		"4294967400:4294967410:4294967405": "(((xmin::text::int8 - 114) & 4294967295) >= 2147483648 OR xmin::text::int8 < 3) AND xmin <> ALL ('{109}'::xid[])",
+	} {
+		if got := parse(t, snapshot).Wrote(); got != want {
+			t.Errorf("%s: %s", snapshot, got)
+		}
+	}
+}

@@ -42,12 +42,17 @@ export function flow(into, p) {
     connector.rows([
       ["in flight", s.in_flight_events == null ? "–" : some(s.in_flight_events, "event") + ", " + bytes(s.in_flight_bytes)],
       ["checkpoint", s.checkpoint_age_seconds == null ? "–" : s.checkpoint_age_seconds > 0 ? seconds(s.checkpoint_age_seconds) + " behind" : "up to date"],
-      ["published", count(v.totals.events_published_total)],
+      s.snapshot ? ["snapshot", progress(s.snapshot)] : ["published", count(v.totals.events_published_total)],
     ], full, "of sink.kafka.max_buffered_bytes");
     const shown = (v.topics.busiest || []).map((t) => [t.name, count(t.events)]);
     if (v.topics.others > 0) shown.push([v.topics.others + " more topics", count(v.topics.events)]);
     topics.rows((s.missing_topics || []).slice(0, 3).map((t) => [t, "missing"]).concat(shown).slice(0, 3));
   };
+}
+
+// progress is how far a snapshot is.
+function progress({ published, rows, seconds_left: left }) {
+  return count(published) + " of " + count(rows) + " rows" + (left == null ? "" : ", " + seconds(left) + " left");
 }
 
 function node(kind, title, name) {

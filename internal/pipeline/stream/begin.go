@@ -79,6 +79,12 @@ func (s *source) enter(ctx context.Context, sql *pgx.Conn, h *acquired) error {
 	if err := s.number(ctx, sql, &h.cp); err != nil {
 		return err
 	}
+	if h.cp.Snapshot && h.snapshot != nil { // with the first checkpoint: later nobody knows what the slot has
+		var err error
+		if h.cp.Initial, err = s.planSnapshot(ctx, sql, h.snapshot); err != nil {
+			return err
+		}
+	}
 	if err := s.fitsSnapshot(&h.cp); err != nil {
 		return err
 	}
@@ -188,13 +194,14 @@ func (s *source) again(ctx context.Context, sql *pgx.Conn, h *acquired) (phase.E
 }
 
 // sameCheckpoint reports whether nobody else saved a checkpoint between two
-// loads. own is our epoch.
+// loads. own is our epoch. The rows of a snapshot do not move the position.
 func sameCheckpoint(before, now *checkpoint.Checkpoint, own int64) bool {
 	if before == nil || now == nil {
 		return before == now
 	}
 	return before.Epoch == now.Epoch &&
-		(before.LSN == now.LSN && before.Cut == now.Cut && len(before.Doubtful) == len(now.Doubtful) || now.Epoch == own)
+		(before.LSN == now.LSN && before.Cut == now.Cut && len(before.Doubtful) == len(now.Doubtful) &&
+			before.Snapshot == now.Snapshot && before.Initial.Published() == now.Initial.Published() || now.Epoch == own)
 }
 
 // compareEnds compares the brokers' acknowledgements as of the checkpoint with their

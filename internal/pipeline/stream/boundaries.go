@@ -73,7 +73,10 @@ func (in *intake) enter(ctx context.Context, it item) error {
 
 // extent is that of the event's transaction.
 func (in *intake) extent(ev *transform.Event) checkpoint.Extent {
-	if ev.XID == 0 { // no transaction
+	switch {
+	case ofSnapshot(ev): // rows of many transactions
+		return checkpoint.InParts
+	case ev.XID == 0: // no transaction
 		return checkpoint.Whole
 	}
 	return in.reading.Published(ev.Position.CommitLSN)

@@ -53,6 +53,7 @@ type checkpointer struct {
 	wake     chan struct{} // capacity 1: the tracker's position may have moved
 	saving   chan struct{} // capacity 1: full during a save, or a transaction with one
 	progress *saving       // for health and metrics
+	initial  *initial      // the rows of a snapshot, for its checkpoints
 
 	acked  atomic.Bool                // an event was acked since the last save
 	saved  atomic.Uint64              // LSN of the last save
@@ -84,6 +85,7 @@ func newCheckpointer(store checkpoint.Store, tracker *checkpoint.Locked, interva
 		log:      log,
 		wake:     make(chan struct{}, 1),
 		saving:   make(chan struct{}, 1),
+		initial:  &initial{},
 		ends:     func() checkpoint.Ends { return nil },
 	}
 	k.holds = func() bool { return k.stream.Load() != nil }
@@ -114,7 +116,7 @@ func (k *checkpointer) exclusive(ctx context.Context, fn func() error) error {
 
 // finish saves the last position, once run has ended with the error.
 func (k *checkpointer) finish(ctx context.Context, ended error) {
-	if ended != nil && k.losing() == nil || !k.ahead() && !k.changed() && !k.behindHorizon() {
+	if ended != nil && k.losing() == nil || !k.ahead() && !k.changed() && !k.behindHorizon() && !k.furtherRows() {
 		return
 	}
 	err := k.advance(ctx)
@@ -280,13 +282,20 @@ func (k *checkpointer) run(ctx context.Context) error {
 	}
 }
 
+// furtherRows reports whether more rows of a snapshot are published than the last
+// checkpoint knows.
+func (k *checkpointer) furtherRows() bool {
+	cp := k.last()
+	return k.initial.ahead(&cp)
+}
+
 // wait is how long the tracker's position may still wait to be saved; 0: the save
 // is due.
 func (k *checkpointer) wait() time.Duration {
 	moved := k.unsaved()
 	limit := k.quiet
 	switch {
-	case k.changed():
+	case k.changed(), k.furtherRows():
 		limit = k.interval
 	case moved <= 0 && !k.holds():
 		return k.quiet
@@ -344,6 +353,9 @@ func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	cp.SavedAt, cp.Publication, cp.Owned, cp.Lost = time.Now(), k.seen, k.owned, k.lost
+	if rows := k.initial.published(); cp.Snapshot && rows != nil && (cp.Initial == nil || rows.Rows >= cp.Initial.Rows) {
+		cp.Initial = rows
+	}
 	k.pass(cp.LSN)
 	cp.Horizon = max(cp.Horizon, k.passed)
 	return cp

@@ -145,6 +145,7 @@ func (d *deliverer) dealtWith(batch []item) {
 		}
 		d.tracker.Done(ticket, n)
 	}
+	d.checkpointer.initial.done(batch)
 	for i := range batch {
 		batch[i].Event.Release()
 	}
@@ -163,7 +164,7 @@ func (d *deliverer) dealtWith(batch []item) {
 // stopRemedy names every way past a bad event, beginning with its publication.
 func (o *Options) stopRemedy(ev *transform.Event, bad *transform.BadEvent) string {
 	remedy := delivery.PastBadEvent(bad)
-	if snapshot := ev.XID == 0 && !ev.CommitTime.IsZero(); snapshot {
+	if ofSnapshot(ev) {
 		return remedy
 	}
 	return remedy + o.skipRemedy(ev.Position.CommitLSN)

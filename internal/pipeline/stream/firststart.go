@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -12,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -166,81 +164,3 @@ func (s *source) ensurePublication(ctx context.Context, sql *pgx.Conn) error {
 	s.log.Info("created publication", zap.String("publication", name))
 	return nil
 }
-
-// snapshot publishes the rows of the outbox tables: from the held snapshot, or all
-// visible now. Once all are acked, the checkpoint says so. A crash before repeats
-// the snapshot, from the rows visible then: the held snapshot, at the slot's
-// position, is gone. The slot has everything committed since, deleted rows
-// included.
-func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Checkpoint, held *catalog.HeldSnapshot) error {
-	name := ""
-	if held != nil {
-		name = held.Name
-		s.log.Info("publishing the rows that are in the outbox", zap.Stringer("lsn", cp.LSN))
-	} else {
-		s.log.Warn("publishing all rows that are in the outbox now, also those that were published before; rows deleted until now are not among them",
-			zap.Stringer("lsn", cp.LSN))
-	}
-	if err := s.publicSnapshot(ctx, sql, held); err != nil {
-		return err
-	}
-	defer s.waitForSnapshot(ctx, sql.PgConn())()
-	rows, err := s.intake.snapshot(ctx, sql, s.opts.Tables, s.opts.Publication, catalog.Snapshot{Name: name, Charset: s.charset}, cp.LSN)
-	if err != nil {
-		return fmt.Errorf("snapshot: %w", err)
-	}
-	s.log.Info("published the rows that were in the outbox", zap.Int("rows", rows))
-	cp.Snapshot = false
-	return s.checkpointer.begin(ctx, cp)
-}
-
-// snapshot takes in the present rows of the tables, with the publication's columns,
-// as a single transaction ending at lsn, and waits until all are acked. It returns
-// the number of rows.
-func (in *intake) snapshot(ctx context.Context, sql *pgx.Conn, tables []pg.Table, publication string, from catalog.Snapshot, lsn pg.LSN) (int, error) {
-	in.metrics.Snapshot(true)
-	defer in.metrics.Snapshot(false)
-	defer in.queue.offer() // also after a failure
-	next := pg.Position{CommitLSN: lsn}
-	for _, t := range tables {
-		rel, ok, err := catalog.ReadSent(ctx, sql, t, publication)
-		if err != nil {
-			return 0, err
-		}
-		if !ok {
-			return 0, fmt.Errorf("table %s does not exist", t)
-		}
-		from.Table, from.Relation, from.Position = t, rel, next
-		err = catalog.ReadSnapshot(ctx, sql, from, func(row *pg.Row) error {
-			next.Seq++
-			in.metrics.SnapshotRow()
-			ev, err := in.router.Route(row)
-			var it item
-			if err := it.carry(ev, err); err != nil {
-				return err
-			}
-			it.memory += row.Size()
-			return in.enter(ctx, it)
-		})
-		if err != nil {
-			return 0, err
-		}
-	}
-	if err := in.tracker.Seal(lsn, checkpoint.Landmark{}); err != nil {
-		return 0, err
-	}
-	in.queue.offer()
-	return int(next.Seq), in.acked(ctx)
-}
-
-// acked waits until everything taken in is acked.
-func (in *intake) acked(ctx context.Context) error {
-	for in.tracker.InFlight() > 0 {
-		if err := backoff.Sleep(ctx, ackPoll); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-const ackPoll = 20 * time.Millisecond

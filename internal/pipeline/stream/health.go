@@ -66,6 +66,7 @@ type Health struct {
 	keptBy     string // the transaction holding the slot back; "": none
 	awaited    catalog.StandbyWait
 	sender     silentSender
+	reading    *snapshotReport // nil: no snapshot is being published
 }
 
 func newHealth(p Parts, r *Pipeline, in *intake, l limits) *Health {

@@ -27,6 +27,7 @@ type intake struct {
 	queue        *queue
 	tracker      *checkpoint.Locked
 	checkpointer *checkpointer
+	initial      *initial
 	tables       *outboxTables
 	visibility   *visibility // nil: events go at once
 	onUpdate     string
@@ -51,7 +52,7 @@ type intake struct {
 
 func newIntake(p Parts, tables *outboxTables, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *intake {
 	return &intake{
-		router: p.Router, queue: q, tracker: t, checkpointer: k,
+		router: p.Router, queue: q, tracker: t, checkpointer: k, initial: k.initial,
 		bound:    make(map[uint32]*pg.Relation),
 		tables:   tables,
 		onUpdate: p.OnUpdate, skipRemedy: p.skipRemedy, metrics: p.Metrics, digest: lines,

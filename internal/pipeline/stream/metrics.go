@@ -69,4 +69,7 @@ type checkpointMetrics interface {
 	// ObserveRepair hands over what a repair has still to do: records to be read, and
 	// events to be published; 0 without a repair.
 	ObserveRepair(ahead func() (records, events int64))
+	// ObserveSnapshot hands over how many of a snapshot's rows are published; 0 without
+	// a snapshot.
+	ObserveSnapshot(progress func() (published, rows int64))
 }

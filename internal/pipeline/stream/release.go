@@ -266,7 +266,7 @@ func (d *deliverer) apart(ctx context.Context, entries []sink.Entry, settles []u
 	}
 	err = k.exclusive(ctx, func() error {
 		began, last := time.Now(), k.last()
-		cp := k.next(last.LSN, last.Landmark, last.Cut).Resolved(left)
+		cp := k.next(last.LSN, last.Landmark, last.Cut, nil).Resolved(left)
 		cp.Settled = settles
 		mark, err := d.transactions.Marker.Mark(cp)
 		if err != nil {

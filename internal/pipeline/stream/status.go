@@ -60,6 +60,8 @@ type Status struct {
 	Quarantine *QuarantineStatus `json:"quarantine,omitempty"`
 	// Repair is there while a repair is at work.
 	Repair *RepairStatus `json:"repair,omitempty"`
+	// Snapshot is there while the rows from before the slot are published.
+	Snapshot *SnapshotStatus `json:"snapshot,omitempty"`
 	// Retention is by table; empty while retention is off.
 	Retention map[string]RetentionStatus `json:"retention,omitempty"`
 }
@@ -113,6 +115,7 @@ func (h *Health) Status() any {
 		Invisible:      h.delivery.visibility.status(),
 		Quarantine:     h.delivery.quarantined(),
 		Repair:         h.repairStatus(),
+		Snapshot:       h.snapshotStatus(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
 		CheckpointAgeSeconds:     age.Seconds(),

@@ -194,6 +194,46 @@ func TestSnapshotIsStillOwedAfterAFirstStartThatWasCutShort(t *testing.T) {
 	d.finish(i)
 }
 
+// With exactly-once delivery such a start ends: some rows would come twice, and without the
+// slot the events deleted since would be lost.
+func TestSnapshotOfAFirstStartThatWasCutShortIsNotTransacted(t *testing.T) {
+	d := outbox(t)
+	d.opts.Snapshot, d.limits.close = true, time.Millisecond
+	x := &limitedTransactor{to: &limited{topic: d.topic, left: 1 << 30}, store: d.store}
+	d.store.hook(func(_ context.Context, cp checkpoint.Checkpoint) error {
+		if cp.Creating {
+			return nil
+		}
+		return failure.Configf("mend it", "refused")
+	})
+	d.insert(5, 1)
+	parts := Parts{Store: d.store, Transactions: &Transactions{Sink: x, Marker: x}}
+	d.startWith(parts).wantEnd(failure.Config, "refused")
+	d.store.hook(nil)
+	at := d.text(`SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '` + d.opts.Slot + `'`)
+	d.startWith(parts).wantEnd(failure.Config, "the snapshot of slot .* is gone")
+	if now := d.text(`SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '` + d.opts.Slot + `'`); now != at {
+		t.Errorf("the slot is at %s, want %s", now, at)
+	}
+}
+
+// A former holder that goes on with the snapshot between two loads has saved another
+// checkpoint, at the same position.
+func TestRowsOfASnapshotMakeAnotherCheckpoint(t *testing.T) {
+	at := func(rows uint32, pending bool) *checkpoint.Checkpoint {
+		return &checkpoint.Checkpoint{Epoch: 1, LSN: 2, Snapshot: pending, Initial: &checkpoint.Initial{Rows: rows}}
+	}
+	if !sameCheckpoint(at(3, true), at(3, true), 9) {
+		t.Error("the same rows make another checkpoint")
+	}
+	if sameCheckpoint(at(3, true), at(4, true), 9) {
+		t.Error("a further row makes no other checkpoint")
+	}
+	if sameCheckpoint(at(3, true), at(3, false), 9) {
+		t.Error("the end of the snapshot makes no other checkpoint")
+	}
+}
+
 // The snapshot survives a broken connection within a single process.
 func TestSnapshotIsRepeatedAfterAReconnect(t *testing.T) {
 	d := outbox(t)

@@ -98,7 +98,8 @@ func (d *deliverer) transact(ctx context.Context, batch []item) (done int, err e
 		var cp checkpoint.Checkpoint
 		began := time.Now()
 		mark := func(n int) (*kgo.Record, error) {
-			cp = k.next(d.reached(batch[:n]))
+			lsn, landmark, cut := d.reached(batch[:n])
+			cp = k.next(lsn, landmark, cut, k.initial.after(batch[:n]))
 			return d.transactions.Marker.Mark(cp)
 		}
 		done, err = d.delivery.Transact(ctx, d.transactions.Sink, len(batch), at, mark)
@@ -137,9 +138,14 @@ func (d *deliverer) reached(batch []item) (lsn pg.LSN, landmark checkpoint.Landm
 	return lsn, landmark, cut
 }
 
-// next is the checkpoint of a Kafka transaction up to there.
-func (k *checkpointer) next(lsn pg.LSN, landmark checkpoint.Landmark, cut checkpoint.Cut) checkpoint.Checkpoint {
-	return k.dated(k.last().Reached(lsn, landmark, cut))
+// next is the checkpoint of a Kafka transaction up to there; rows is how far a snapshot
+// is then, or nil.
+func (k *checkpointer) next(lsn pg.LSN, landmark checkpoint.Landmark, cut checkpoint.Cut, rows *checkpoint.Initial) checkpoint.Checkpoint {
+	cp := k.last().Reached(lsn, landmark, cut)
+	if rows != nil {
+		cp.Initial = rows
+	}
+	return k.dated(cp)
 }
 
 // committed notes the known commit of the transaction with cp, and confirms.
@@ -189,8 +195,10 @@ func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.
 	return errEnded
 }
 
-// fitsSnapshot refuses a pending snapshot where rows must come exactly once, or in the order of
-// parked keys: after a crash, rows come again, without the positions of before.
+// fitsSnapshot refuses a pending snapshot where rows must come in the order of parked keys: after
+// a crash, rows may come again. With exactly-once delivery it refuses that of a slot made without
+// a snapshot, or by a first start ended before its first checkpoint: which of the present rows the
+// stream has, too, is not known. The slot stays: it has events deleted since.
 func (s *source) fitsSnapshot(cp *checkpoint.Checkpoint) error {
 	switch {
 	case !cp.Snapshot:
@@ -198,9 +206,9 @@ func (s *source) fitsSnapshot(cp *checkpoint.Checkpoint) error {
 	case s.warden != nil:
 		return failure.Configf("set errors.on_bad_event to stop, dead_letter or skip; once the snapshot is published, stop, and set quarantine",
 			"the rows that are in the outbox tables have to be published, and a crash meanwhile would publish rows from before a parked one behind it")
-	case s.transactions == nil:
+	case s.transactions == nil, cp.Initial != nil:
 		return nil
 	}
 	return failure.Configf("publish the snapshot with sink.kafka.delivery: at_least_once first; once it is published, stop, and set exactly_once",
-		"the rows that are in the outbox tables have to be published, and a crash meanwhile would publish some of them twice")
+		"the rows that are in the outbox tables have to be published, and the snapshot of slot %s is gone, or was never made, so some of them would come twice", s.opts.Slot)
 }

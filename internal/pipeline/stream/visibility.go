@@ -300,8 +300,7 @@ func (p *place) connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// publicSnapshot waits until new transactions see the rows of the held snapshot, if any:
-// the snapshot of a slot sees commits that wait for a synchronous standby.
+// publicSnapshot waits until new transactions see the rows of the held snapshot, if any.
 func (s *source) publicSnapshot(ctx context.Context, sql *pgx.Conn, snapshot *catalog.HeldSnapshot) error {
 	if s.visibility == nil || snapshot == nil {
 		return nil
@@ -310,6 +309,12 @@ func (s *source) publicSnapshot(ctx context.Context, sql *pgx.Conn, snapshot *ca
 	if err != nil {
 		return err
 	}
+	return s.sees(ctx, sql, then)
+}
+
+// sees waits until new transactions see the rows of a snapshot: that of a slot sees
+// commits that wait for a synchronous standby.
+func (s *source) sees(ctx context.Context, sql *pgx.Conn, then sight.Snapshot) error {
 	wait := backoff.Series{Range: unseenWaits}
 	for told := false; ; told = true {
 		now, waits, err := catalog.ReadSight(ctx, sql)
