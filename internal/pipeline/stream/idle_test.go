@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Without commits there is no Kafka transaction. With others' commits there is a
@@ -19,7 +20,7 @@ import (
 func TestIdleExactlyOnceWritesHardlyATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, m := &transactor{}, &counts{}
-		p := Parts{Options: defaultOptions(), Store: &fakeStore{}, Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
+		p := Parts{Options: defaultOptions(), Router: &transform.Router{}, Store: &fakeStore{}, Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
 			Transactions: &Transactions{Sink: x, Marker: x}}
 		k := keeping{checkpointer: newPipeline(p, usual).checkpointer}
 		must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))

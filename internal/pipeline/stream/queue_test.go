@@ -205,7 +205,7 @@ func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 // In a backlog a Kafka transaction has several batches, and waits for no more than one.
 func TestTransactionsTakeWhatWaits(t *testing.T) {
 	q := New(Parts{
-		Options: Options{MaxBufferedBytes: 2 * transactionBytes}, Transactions: &Transactions{Sink: &transactor{}},
+		Options: Options{MaxBufferedBytes: 2 * transactionBytes}, Router: &transform.Router{}, Transactions: &Transactions{Sink: &transactor{}},
 		Store: &fakeStore{}, Metrics: &counts{}, Kafka: delivery.NewDownstream(&counts{}), Log: zap.NewNop(),
 	}).queue
 	const waiting = transactionBytes/delivery.BatchBytes + 1
