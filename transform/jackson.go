@@ -45,7 +45,6 @@ type jsonTree struct {
 	nodes []jsonNode
 	src   []byte
 	pos   int
-	names map[string]int32 // of an object with many members
 }
 
 // manyMembers is the number of members from which on names are found in a map.

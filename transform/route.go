@@ -167,7 +167,7 @@ func (b *builder) form(c column, write func([]byte, connectValue) []byte) []byte
 var errEmptyKey = errors.New("without a key its order among others would be lost; event.null_key: publish allows it")
 
 func (b *builder) key() {
-	empty := false
+	var empty bool
 	if b.router.event.KeyFormat == KeyJSON {
 		empty = len(b.get(b.plan.key).Data) == 0
 		b.event.Record.Key = b.jsonKey()

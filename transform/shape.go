@@ -243,15 +243,15 @@ func (s *shaper) appendObject(dst []byte, at int32, by *shape) ([]byte, error) {
 }
 
 // appendSchema appends the shape as JsonConverter writes a schema.
-func (by *shape) appendSchema(dst []byte) []byte {
-	dst = append(append(dst, `{"type":"`...), by.typeName()...)
+func (a *shape) appendSchema(dst []byte) []byte {
+	dst = append(append(dst, `{"type":"`...), a.typeName()...)
 	dst = append(dst, '"')
-	switch by.kind {
+	switch a.kind {
 	case jsonArray:
-		dst = by.items.appendSchema(append(dst, `,"items":`...))
+		dst = a.items.appendSchema(append(dst, `,"items":`...))
 	case jsonObject:
 		dst = append(dst, `,"fields":[`...)
-		for i, f := range by.fields {
+		for i, f := range a.fields {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
@@ -261,22 +261,22 @@ func (by *shape) appendSchema(dst []byte) []byte {
 		}
 		dst = append(dst, ']')
 	}
-	if by.required {
+	if a.required {
 		dst = append(dst, `,"optional":false`...)
 	} else {
 		dst = append(dst, `,"optional":true`...)
 	}
-	if by.kind == jsonObject && by.named {
-		dst = append(append(append(dst, `,"name":"`...), by.name...), '"')
+	if a.kind == jsonObject && a.named {
+		dst = append(append(append(dst, `,"name":"`...), a.name...), '"')
 	}
 	return append(dst, '}')
 }
 
-func (by *shape) typeName() string {
+func (a *shape) typeName() string {
 	return [...]string{
 		jsonNull: "bytes", jsonBool: "boolean", jsonString: "string", jsonInt32: "int32", jsonInt64: "int64",
 		jsonBigInteger: "double", jsonDouble: "double", jsonObject: "struct", jsonArray: "array",
-	}[by.kind]
+	}[a.kind]
 }
 
 // blankJSON reports whether the content of a JSON string is blank for Java's trim.

@@ -387,7 +387,7 @@ func step(name []byte) string { return fmt.Sprintf(".%.60s", name[1:len(name)-1]
 
 // array appends all elements as a single block.
 func (e *encoder) array(dst []byte, t *typ, at int) ([]byte, error) {
-	count, err := 0, error(nil)
+	count := 0
 	for element := at + 1; element < e.nodes[at].end; element = e.nodes[element].end {
 		count++
 	}
@@ -397,6 +397,7 @@ func (e *encoder) array(dst []byte, t *typ, at int) ([]byte, error) {
 	dst = binary.AppendVarint(dst, int64(count))
 	i := 0
 	for element := at + 1; element < e.nodes[at].end; element = e.nodes[element].end {
+		var err error
 		if dst, err = e.value(dst, t.items, element); err != nil {
 			return dst, within(err, "["+strconv.Itoa(i)+"]")
 		}
