@@ -199,7 +199,7 @@ func letterTopics(cfg *config.Config) []string {
 	return nil
 }
 
-// fixEnd notes the end of the log behind the snapshot, and refuses to wait for a
+// fixEnd notes the end of the log behind the snapshot, and refuses to wait longer for a
 // slot without a reader.
 func (a *auditor) fixEnd(ctx context.Context) error {
 	if a.polls() || a.behind != "" {
@@ -214,12 +214,32 @@ func (a *auditor) fixEnd(ctx context.Context) error {
 		return nil
 	}
 	a.wait = &catchup.Wait{Slot: a.cfg.Source.Slot}
-	_, err = a.look(ctx, a.wait, true)
-	if err == nil && !a.wait.Last.Slot.Active {
-		err = &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it; if that run ends with exit code 3: first `cdc-outbox setup --accept-gap --yes`",
-			Err: fmt.Errorf("nothing is known to be missing before all is published that the slot has: %s", a.wait.Describe())}
+	return a.awaitReader(ctx)
+}
+
+// readerPatience is how long a connector that was just started may take to read the slot.
+var readerPatience = 10 * time.Second
+
+// awaitReader fixes the end of the log at the first look, and waits for a reader of the
+// slot.
+func (a *auditor) awaitReader(ctx context.Context) error {
+	var pace catchup.Pace
+	deadline := time.Now().Add(min(readerPatience, a.opts.Timeout))
+	for told := false; ; told = true {
+		_, err := a.look(ctx, a.wait, pace.Ask())
+		switch {
+		case err != nil || a.wait.Last.Slot.Active:
+			return err
+		case time.Now().After(deadline):
+			return &failure.Error{Class: failure.Transient, Remedy: "start `cdc-outbox run`, and repeat the command beside it; if that run ends with exit code 3: first `cdc-outbox setup --accept-gap --yes`",
+				Err: fmt.Errorf("the connector is not running (nothing reads slot %q), so it is not known which events it will still publish", a.cfg.Source.Slot)}
+		case !told:
+			a.note(fmt.Sprintf("waiting for the connector: nothing reads slot %q", a.cfg.Source.Slot))
+		}
+		if err := pace.Rest(ctx); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // readable tells whether the slot can be read, so that events may be on their way.

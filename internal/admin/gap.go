@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -45,10 +46,14 @@ type GapReport struct {
 	Kafka string `json:"kafka,omitempty"`
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
+	// Unreadable says why `repair --publish` could not read the tables, and the remedy;
+	// empty: it could, or is of no use.
+	Unreadable string `json:"unreadable,omitempty"`
 
 	// asTheyAre tells that no --snapshot could publish rows, for lack of a table or
 	// of a store for the note.
 	asTheyAre, retention bool
+	once                 bool // events come exactly once, and the rows of a snapshot would not
 	repairs              bool // repair can publish the missing events alone
 	elsewhere            bool // From is a position of another server's log
 	resumes              bool // run goes on where the checkpoint is, also within a transaction
@@ -66,6 +71,9 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return nil, failure.Configf("set checkpoint.store to kafka, postgres or file, also for run; or leave out --snapshot",
 			"checkpoint.store is none: nothing would remember that the rows in the outbox are still to be published, so the next run would not publish them")
 	}
+	if opts.Snapshot && wiring.ExactlyOnce(cfg) { // see stream's fitsSnapshot
+		return nil, failure.Configf(repairInstead, "with sink.kafka.delivery: exactly_once run publishes no snapshot but that of a first start: some rows would come twice")
+	}
 	d, err := openIdle(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -79,6 +87,9 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	report := d.planGap(ctx)
 	acknowledged := d.acknowledged(ctx, report)
 	report.Snapshot, report.retention = opts.Snapshot, cfg.Retention.After > 0
+	if err := d.repairable(ctx, report); err != nil {
+		return nil, err
+	}
 	if err := d.able(ctx, report); err != nil {
 		return report, fmt.Errorf("nothing was changed: %w", err)
 	}
@@ -91,6 +102,9 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	return report, d.closeGap(ctx, report, acknowledged)
 }
 
+// repairInstead is the way without a snapshot.
+const repairInstead = "`cdc-outbox setup --accept-gap --yes`, then `cdc-outbox run`, and beside it `cdc-outbox repair --publish`, which publishes the missing events alone"
+
 // planGap decides about the slot. A readable slot is kept, with the publication
 // known to the checkpoint. If the slot still has the log of the checkpoint, run
 // goes on at the checkpoint. Otherwise all of the slot's log is published, also
@@ -98,6 +112,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 func (d *decision) planGap(ctx context.Context) *GapReport {
 	r := &GapReport{To: d.server.FlushLSN.String(), Slot: "kept",
 		repairs:   len(d.cfg.Source.Tables) > 0 && d.cfg.Sink.Kafka != nil,
+		once:      wiring.ExactlyOnce(d.cfg),
 		asTheyAre: len(d.cfg.Source.Tables) == 0 || d.cfg.Checkpoint.Store == store.StoreNone}
 	if d.stored != nil {
 		r.From, r.Saved = d.stored.LSN.String(), d.stored.SavedAt
@@ -151,6 +166,26 @@ func (d *decision) able(ctx context.Context, r *GapReport) error {
 		errs = append(errs, d.publishable(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// repairable notes why `repair --publish` could not read the tables, if so. The run
+// before it needs no such right.
+func (d *decision) repairable(ctx context.Context, r *GapReport) error {
+	if !r.repairs || r.Snapshot {
+		return nil
+	}
+	var notes []string
+	for _, t := range d.cfg.Source.Tables {
+		err := d.mayRead(ctx, t, "repair compares the rows with Kafka")
+		if err != nil && failure.ClassOf(err) != failure.Config {
+			return err
+		}
+		if err != nil {
+			notes = append(notes, err.Error()+": "+failure.RemedyOf(err))
+		}
+	}
+	r.Unreadable = strings.Join(notes, "; ")
+	return nil
 }
 
 // bound returns why the table's columns do not suffice, if so.
@@ -284,7 +319,7 @@ func (r *GapReport) WriteText(w io.Writer) error {
 
 // repeat is how the plan is carried out.
 func (r *GapReport) repeat() string {
-	if r.Snapshot || r.asTheyAre {
+	if r.Snapshot || r.asTheyAre || r.once {
 		return "repeat it with --yes"
 	}
 	return "repeat it with --yes --snapshot, or with --yes"
@@ -316,10 +351,13 @@ func (r *GapReport) ways(l *lines) {
 	case r.Snapshot:
 		l.printf("Rows: %s\n", again)
 	case r.asTheyAre:
-	case r.Done:
+	case r.Done, r.once:
 		l.printf("Rows: %s.\n", without)
 	default:
 		l.printf("With --yes --snapshot: %s\nWith --yes: %s.\n", again, without)
+	}
+	if r.Unreadable != "" {
+		l.printf("Before `cdc-outbox repair --publish`: %s\n", r.Unreadable)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // Each loss is accepted, and nothing is wrong afterwards.
@@ -120,6 +121,9 @@ func TestGapReportText(t *testing.T) {
 				"With --yes --snapshot: " + again + "With --yes: " + none + ", and retention deletes them when they are old.\n"},
 		"with a snapshot": {GapReport{From: "0/A", To: "0/A", Slot: "kept", Snapshot: true, Done: true},
 			"The slot fits the checkpoint: no gap is known.\nSlot: kept.\nRows: " + again + "Done: run goes on from 0/A.\n"},
+		"exactly once": {GapReport{From: "0/A", To: "0/A", Slot: "kept", once: true, repairs: true, Unreadable: "no right: GRANT"},
+			"The slot fits the checkpoint: no gap is known.\nSlot: would be kept.\nRows: " + none +
+				"; `cdc-outbox repair --publish`, beside run, publishes the missing events alone.\nBefore `cdc-outbox repair --publish`: no right: GRANT\n"},
 		"nothing wrong": {GapReport{From: "0/A", To: "0/A", Slot: "kept"},
 			"The slot fits the checkpoint: no gap is known.\nSlot: would be kept.\n" + stay},
 		"nothing wrong, the slot is behind": {GapReport{From: "0/B", To: "0/A", Slot: "kept", ReadAgain: true},
@@ -219,5 +223,41 @@ func TestAcceptGapWantsTheRightsFirst(t *testing.T) {
 			}
 			f.Source.URL = owner
 		})
+	}
+}
+
+// The repair after an accepted gap reads the tables, and the run before it does not.
+func TestAcceptGapNamesTheRightOfTheRepair(t *testing.T) {
+	p := newPublished(t)
+	role := slotName(t)
+	p.exec(`CREATE ROLE ` + role + ` LOGIN REPLICATION PASSWORD 'pw'`)
+	t.Cleanup(func() { p.exec(`DROP OWNED BY `+role, `DROP ROLE `+role) })
+	p.Source.URL = asRole(p.Source.URL, role, "pw")
+	report, err := AcceptGap(p.ctx(), p.Config, GapOptions{})
+	wantClass(t, err, failure.Config, "nothing was changed")
+	must.Contain(t, text(t, report), "Before `cdc-outbox repair --publish`: ", "the role may not read public.outbox", `GRANT SELECT ON "public"."outbox" TO "`+role+`";`)
+	report = must.Get(AcceptGap(p.ctx(), p.Config, GapOptions{Yes: true}))(t)
+	must.Contain(t, text(t, report), "GRANT SELECT", "Done: ")
+	p.exec(`GRANT SELECT ON outbox TO ` + role)
+	if report, _ = AcceptGap(p.ctx(), p.Config, GapOptions{}); report.Unreadable != "" {
+		t.Errorf("with the right: %s", report.Unreadable)
+	}
+}
+
+// With exactly_once, run refuses the snapshot.
+func TestAcceptGapOffersNoSnapshotWithExactlyOnce(t *testing.T) {
+	p := newPublished(t)
+	p.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce
+	for _, yes := range []bool{false, true} {
+		_, err := AcceptGap(p.ctx(), p.Config, GapOptions{Yes: yes, Snapshot: true})
+		wantClass(t, err, failure.Config, "exactly_once run publishes no snapshot but")
+		must.Contain(t, failure.RemedyOf(err), "`cdc-outbox setup --accept-gap --yes`", "`cdc-outbox repair --publish`")
+	}
+	report, err := AcceptGap(p.ctx(), p.Config, GapOptions{})
+	if remedy := failure.RemedyOf(err); strings.Contains(remedy+text(t, report), "--snapshot") {
+		t.Errorf("%s\n%s", remedy, text(t, report))
+	}
+	if _, exists := p.slot(); exists {
+		t.Error("a slot was made")
 	}
 }

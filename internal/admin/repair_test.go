@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -183,7 +184,7 @@ func TestRepairWaitsForTheSlot(t *testing.T) {
 	p.exec(`SELECT pg_create_logical_replication_slot('` + p.Source.Slot + `', 'pgoutput')`)
 	p.write(1)
 	_, err := Repair(p.ctx(), p.Config, p.options(AuditOptions{}), false)
-	wantClass(t, err, failure.Transient, "nobody reads slot")
+	wantClass(t, err, failure.Transient, "the connector is not running (nothing reads slot")
 
 	r, err := p.duringTheWait(func() { p.send("outbox.event.order", 1) })
 	must.OK(t, err)
@@ -446,5 +447,33 @@ func TestReplay(t *testing.T) {
 			}
 			p.wantMissing(p.look(AuditOptions{}), 6)
 		})
+	}
+}
+
+// A connector that was just started is waited for.
+func TestRepairWaitsForAReader(t *testing.T) {
+	before := readerPatience
+	readerPatience = patience
+	t.Cleanup(func() { readerPatience = before })
+	p := newPublished(t)
+	p.exec(`SELECT pg_create_logical_replication_slot('` + p.Source.Slot + `', 'pgoutput')`)
+	p.write(1)
+	ctx, cancel := context.WithCancel(p.ctx())
+	defer cancel()
+	var told []string
+	notes := writerFunc(func(b []byte) (int, error) {
+		switch line := string(b); {
+		case strings.Contains(line, "waiting for the connector: nothing reads slot"):
+			told = append(told, "a reader")
+			stream := p.open()
+			t.Cleanup(func() { catalog.Close(stream) })
+		case strings.Contains(line, "waiting for what is on its way"):
+			told = append(told, "its events")
+			cancel()
+		}
+		return len(b), nil
+	})
+	if _, err := Repair(ctx, p.Config, p.options(AuditOptions{Notes: notes}), false); err == nil || !slices.Equal(told, []string{"a reader", "its events"}) {
+		t.Errorf("waited for %v, %v", told, err)
 	}
 }

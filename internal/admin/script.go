@@ -162,13 +162,13 @@ func grantSequences(t pg.Table, role string) string {
 }
 
 // grants are the privileges for reading the stream as configured. Decoding needs
-// none on the tables; only a snapshot reads them.
+// none on the tables; only a snapshot and a repair read them.
 func grants(cfg *config.Config, role string) []string {
 	to := " TO " + pgsql.Name(role)
 	sql := []string{grantConnect(role)}
 	for _, t := range cfg.Source.Tables {
 		sql = append(sql, "GRANT USAGE ON SCHEMA "+pgsql.Name(t.Schema)+to)
-		if cfg.Source.Snapshot == config.SnapshotInitial {
+		if cfg.Source.Snapshot == config.SnapshotInitial || cfg.Errors.OnLoss == config.LossRepair {
 			sql = append(sql, "GRANT SELECT ON "+t.Quoted()+to)
 		}
 		sql = append(sql, retentionGrants(cfg, t, to)...)

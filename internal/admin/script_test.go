@@ -80,6 +80,7 @@ func TestScriptIsSetup(t *testing.T) {
 			c.Source.Tables = append(c.Source.Tables, pg.Table{Schema: "app", Name: `My "Out".Box`})
 		}, "table public.cdc_outbox_checkpoints r"},
 		"a snapshot and retention": {nil, func(c *config.Config) { c.Source.Snapshot, c.Retention.After = config.SnapshotInitial, 1<<50 }, "=rd/"},
+		"a repair":                 {nil, func(c *config.Config) { c.Errors.OnLoss = config.LossRepair }, "=r/"},
 		"names that look like the end of a string or a comment": {nil, func(c *config.Config) {
 			c.Source.Tables = []pg.Table{{Schema: "public", Name: "line\nbreak $setup$ and $setup1$"}}
 			c.Source.Publication = "of $setup$\nlines"

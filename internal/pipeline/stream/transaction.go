@@ -209,6 +209,7 @@ func (s *source) fitsSnapshot(cp *checkpoint.Checkpoint) error {
 	case s.transactions == nil, cp.Initial != nil:
 		return nil
 	}
-	return failure.Configf("publish the snapshot with sink.kafka.delivery: at_least_once first; once it is published, stop, and set exactly_once",
+	return failure.Configf("without the snapshot: `cdc-outbox setup --accept-gap --yes`, then `cdc-outbox run`, and beside it `cdc-outbox repair --publish`, which publishes the missing events alone; "+
+		"or publish the snapshot with sink.kafka.delivery: at_least_once first; once it is published, stop, and set exactly_once",
 		"the rows that are in the outbox tables have to be published, and the snapshot of slot %s is gone, or was never made, so some of them would come twice", s.opts.Slot)
 }
