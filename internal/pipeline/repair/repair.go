@@ -69,8 +69,8 @@ func New(opts Options) (*Repairer, error) {
 // patience is how long brokers may fail to answer.
 const patience = time.Minute
 
-// Ready implements stream.Repairer.
-func (r *Repairer) Ready(ctx context.Context, conn *pgx.Conn) error {
+// Readable implements stream.Repairer.
+func (r *Repairer) Readable(ctx context.Context, conn *pgx.Conn) error {
 	role := pgsql.Name(conn.Config().User)
 	for _, t := range r.opts.Tables {
 		may, hidden, err := catalog.MayRead(ctx, conn, t)
@@ -82,6 +82,14 @@ func (r *Repairer) Ready(ctx context.Context, conn *pgx.Conn) error {
 		case hidden:
 			return failure.Configf("ALTER ROLE "+role+" WITH BYPASSRLS;", "row-level security would hide rows of %s from the role", t)
 		}
+	}
+	return nil
+}
+
+// Ready implements stream.Repairer.
+func (r *Repairer) Ready(ctx context.Context, conn *pgx.Conn) error {
+	if err := r.Readable(ctx, conn); err != nil {
+		return err
 	}
 	if _, err := r.tables(ctx, conn); err != nil {
 		return err

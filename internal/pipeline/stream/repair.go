@@ -20,6 +20,9 @@ import (
 // Repairer compares rows with the records in Kafka, by event id. A single goroutine uses
 // it.
 type Repairer interface {
+	// Readable returns which right on the tables a repair would lack, of class
+	// failure.Config.
+	Readable(ctx context.Context, conn *pgx.Conn) error
 	// Ready ends what an operator's repair may still have on its way, and returns why a
 	// repair would fail, as for lack of a right. conn is to the source.
 	Ready(ctx context.Context, conn *pgx.Conn) error
@@ -86,7 +89,7 @@ func (s *source) remake(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn,
 	}
 	h.gap = gap
 	if err := s.repairer.Ready(ctx, sql); err != nil {
-		return fmt.Errorf("repair: %w", err)
+		return unready(loss, err)
 	}
 	if _, lost := seen.Slot.Lost(); seen.Exists && !lost {
 		if err := s.foresee(ctx, sql, h, loss); err != nil {
@@ -116,6 +119,30 @@ func (s *source) foresee(ctx context.Context, sql *pgx.Conn, h *acquired, loss e
 	defer s.waitForSnapshot(ctx, sql.PgConn())()
 	_, err = s.repairer.Repair(ctx, sql, h.lacking(held), nil, s.health.observeRepair)
 	return unmended(loss, err)
+}
+
+// unready is why the loss is not repaired yet, as for lack of a right.
+func unready(loss, err error) error {
+	if failure.ClassOf(err) != failure.Config {
+		return fmt.Errorf("repair: %w", err)
+	}
+	return failure.Configf(failure.RemedyOf(err), "%w; errors.on_loss: repair cannot begin: %w", loss, err)
+}
+
+// warnOfRights warns once if a repair would fail for lack of a right.
+func (s *source) warnOfRights(ctx context.Context, sql *pgx.Conn) error {
+	if s.repairer == nil {
+		return nil
+	}
+	err := s.repairer.Readable(ctx, sql)
+	if err != nil && failure.ClassOf(err) != failure.Config {
+		return err
+	}
+	if err != nil && !s.powerless {
+		s.log.Warn("errors.on_loss is repair, and a loss could not be repaired", zap.Error(err), remedy(err))
+	}
+	s.powerless = err != nil
+	return nil
 }
 
 // unmended is the loss beyond repair, for the reason err, or err.

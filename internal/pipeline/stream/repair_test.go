@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -24,10 +25,13 @@ type fakeRepairer struct {
 	d       *database
 	asked   []Lacking
 	looks   int   // comparisons only
+	unread  error // of Readable
 	unready error // of Ready
 	unknown error // of Repair
 	torn    error // of Repair, after the first event
 }
+
+func (r *fakeRepairer) Readable(context.Context, *pgx.Conn) error { return r.unread }
 
 func (r *fakeRepairer) Ready(context.Context, *pgx.Conn) error { return r.unready }
 
@@ -177,8 +181,33 @@ func TestALossIsNotRepairedWithoutRights(t *testing.T) {
 	d, r := lossy(t)
 	d.dropSlot()
 	r.unready = failure.Configf("GRANT", "no right")
-	d.repairing(r).wantEnd(failure.Config, "no right")
+	i := d.repairing(r)
+	i.wantEnd(failure.Config, `slot .* is gone, but was read up to .*; errors.on_loss: repair cannot begin: no right`)
+	if remedy := failure.RemedyOf(i.err); remedy != "GRANT" || !checkpoint.LacksLog(i.err) {
+		t.Errorf("remedy %q; a loss of log: %v", remedy, checkpoint.LacksLog(i.err))
+	}
 	d.wantNoSlot()
+}
+
+// A right that a repair would lack is told at the start, while nothing is lost.
+func TestTheStartWarnsOfARightThatARepairLacks(t *testing.T) {
+	const warning = "a loss could not be repaired"
+	d, r := lossy(t)
+	i := d.repairing(r).streams()
+	i.stop()
+	if n := i.says(warning); n != 0 {
+		t.Errorf("%d warnings with the right", n)
+	}
+	r.unread = failure.Configf("GRANT", "no right")
+	i = d.repairing(r).streams()
+	d.wantsOnce()
+	i.stop()
+	if n := i.says(warning); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+	if fields := i.logs.FilterMessageSnippet(warning).All()[0].ContextMap(); fields["remedy"] != "GRANT" || fields["error"] != "no right" {
+		t.Errorf("%v", fields)
+	}
 }
 
 // An interrupted repair begins again, with another slot: nobody has the first snapshot of

@@ -66,6 +66,7 @@ type source struct {
 	charset   *pg.Charset            // of the database
 	epoch     int64                  // of our checkpoints; 0 before the first stream
 	warned    bool                   // of commits waiting for us, at the last session's start
+	powerless bool                   // a repair would lack a right, at the last session's start
 	unseen    map[pg.Table]string    // the warnings of untold moves, at the last session's start
 	judged    atomic.Int64           // the server's version at the last warning of defects
 	held      pg.LSN                 // confirmed position of the slot under another reader; 0: no other reader
@@ -189,6 +190,9 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 		return err
 	}
 	if err := s.warnOfMoves(ctx, sql); err != nil {
+		return err
+	}
+	if err := s.warnOfRights(ctx, sql); err != nil {
 		return err
 	}
 	if err := s.begin(ctx, sql, h); err != nil {
