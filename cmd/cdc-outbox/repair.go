@@ -184,7 +184,7 @@ func declareAudit(flags *flag.FlagSet, topic string) *auditFlags {
 	o := &auditFlags{
 		adminFlags: declareAdmin(flags),
 		list:       flags.Uint("list", 20, "list at most `N` events"),
-		dir:        flags.String("tmp", "", "the `DIRECTORY` for the ids: 60 bytes for a row, 32 for a record"),
+		dir:        flags.String("tmp", "", "the `DIRECTORY` for the ids: 72 bytes for a row, 32 for a record"),
 		timeout:    flags.Duration("timeout", 2*time.Minute, "how long to wait for the slot, and for brokers that do not answer"),
 	}
 	flags.Var(&o.since, "since", "only rows from this `TIME` on: 2026-11-01T00:00:00Z, or 24h for so long ago")

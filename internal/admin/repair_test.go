@@ -31,8 +31,11 @@ type published struct {
 	broker *kafkatest.Broker
 }
 
-func newPublished(t *testing.T) *published {
-	p := &published{fixture: sound(t), broker: kafkatest.Start(t)}
+func newPublished(t *testing.T) *published { return publishedIn(t, empty(t)) }
+
+func publishedIn(t *testing.T, f *fixture) *published {
+	f.setup()
+	p := &published{fixture: f, broker: kafkatest.Start(t)}
 	p.Sink = config.Sink{Kafka: sink.DefaultOptions()}
 	p.Sink.Kafka.Brokers = p.broker.Brokers
 	p.Sink.Kafka.CreateTopics = true

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -161,7 +162,7 @@ func (r *topicReplay) readPartition(ctx context.Context, log *kafkalog.Partition
 				continue
 			}
 			err := r.ids.Row(&audit.Entry{
-				Key: audit.KeyOf(id), Order: [3]int64{latest, rec.Offset}, At: rec.Timestamp.UnixMicro(),
+				Key: audit.KeyOf(id), Order: [catalog.OrderNumbers]int64{latest, rec.Offset}, At: rec.Timestamp.UnixMicro(),
 				Place: audit.Place{Table: uint32(rec.Partition)}, Topic: r.to,
 			})
 			if err != nil {

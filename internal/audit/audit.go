@@ -10,10 +10,12 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // shares is the number of parts that ids are divided into. Of each set, one
-// part is in memory at a time: of 100 million rows, 50 MiB.
+// part is in memory at a time: of 100 million rows, 60 MiB.
 const shares = 128
 
 // Audit collects the rows of a table and the ids of records, and compares them.
@@ -171,7 +173,7 @@ func (a *Audit) lone(rows []Entry, records []record) error {
 			}
 			return order
 		})
-		e := Entry{Key: r.Key, Topic: r.spot.Log, Order: [3]int64{int64(r.spot.Log), r.spot.Offset}, At: NoTime, Place: Place{Table: uint32(r.spot.Partition)}}
+		e := Entry{Key: r.Key, Topic: r.spot.Log, Order: [catalog.OrderNumbers]int64{int64(r.spot.Log), r.spot.Offset}, At: NoTime, Place: Place{Table: uint32(r.spot.Partition)}}
 		if !found {
 			if err := a.alone(&e); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
@@ -42,7 +43,7 @@ func TestAgainstMaps(t *testing.T) {
 			if _, twice := rows[at]; twice {
 				continue
 			}
-			e := Entry{Key: KeyOf([]byte(at.id)), Order: [3]int64{r.Int64N(20) - 10, r.Int64N(3), r.Int64N(3)}, At: r.Int64(),
+			e := Entry{Key: KeyOf([]byte(at.id)), Order: [catalog.OrderNumbers]int64{r.Int64N(20) - 10, r.Int64N(3), r.Int64N(3), r.Int64N(2)}, Command: r.Uint32N(3), At: r.Int64(),
 				Place: Place{r.Uint32(), r.Uint32(), uint16(r.IntN(1 << 16))}, Topic: at.topic}
 			rows[at] = e
 			must.OK(t, a.Row(&e))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -93,7 +94,7 @@ func TestContentsAgainstMaps(t *testing.T) {
 			id := fmt.Sprint("event ", n)
 			row := &Row{Event: &transform.Event{ID: []byte(id), Record: *said("k", fmt.Sprint(r.IntN(3)))}, Committed: NoTime, XID: uint32(1 + r.IntN(3)), table: table}
 			row.Event.Record.Partition = int32(r.IntN(3) - 1)
-			row.Entry = Entry{Key: KeyOf(row.Event.ID), Topic: uint16(r.IntN(2)), Order: [3]int64{int64(-n)}, At: time.Duration(r.IntN(3) * int(24*time.Hour)).Microseconds()}
+			row.Entry = Entry{Key: KeyOf(row.Event.ID), Topic: uint16(r.IntN(2)), Order: [catalog.OrderNumbers]int64{int64(-n)}, At: time.Duration(r.IntN(3) * int(24*time.Hour)).Microseconds()}
 			row.Bad = r.IntN(10) == 0
 			rows = append(rows, row)
 			must.OK(t, c.row(row))

@@ -80,21 +80,23 @@ func (c *Contents) row(row *Row) error {
 		day: c.days.of(row.table, row.Entry.At)}
 	var b [rowContentBytes]byte
 	r.encode(b[:])
-	copy(b[60:], r.says[:])
-	binary.LittleEndian.PutUint32(b[76:], r.xid)
-	binary.LittleEndian.PutUint64(b[80:], uint64(r.committed))
-	binary.LittleEndian.PutUint32(b[88:], uint32(r.partition))
-	binary.LittleEndian.PutUint32(b[92:], r.day)
+	rest := b[entryBytes:]
+	copy(rest, r.says[:])
+	binary.LittleEndian.PutUint32(rest[16:], r.xid)
+	binary.LittleEndian.PutUint64(rest[20:], uint64(r.committed))
+	binary.LittleEndian.PutUint32(rest[28:], uint32(r.partition))
+	binary.LittleEndian.PutUint32(rest[32:], r.day)
 	return c.rows[r.Key.share(shares)].write(b[:])
 }
 
 func decodeRowContent(b []byte) (r rowContent) {
 	r.Entry = decodeEntry(b)
-	r.says = digest(b[60:76])
-	r.xid = binary.LittleEndian.Uint32(b[76:])
-	r.committed = int64(binary.LittleEndian.Uint64(b[80:]))
-	r.partition = int32(binary.LittleEndian.Uint32(b[88:]))
-	r.day = binary.LittleEndian.Uint32(b[92:])
+	b = b[entryBytes:]
+	r.says = digest(b[:16])
+	r.xid = binary.LittleEndian.Uint32(b[16:])
+	r.committed = int64(binary.LittleEndian.Uint64(b[20:]))
+	r.partition = int32(binary.LittleEndian.Uint32(b[28:]))
+	r.day = binary.LittleEndian.Uint32(b[32:])
 	return r
 }
 

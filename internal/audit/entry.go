@@ -5,13 +5,18 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
 // Entry is a row of an outbox.
 type Entry struct {
 	Key Key
 	// Order are the numbers that rows are ordered by, the first first.
-	Order [3]int64
+	Order [catalog.OrderNumbers]int64
+	// Command numbers the statement among those of the row's transaction. It orders
+	// rows with equal numbers, before their places.
+	Command uint32
 	// At is the time of the row in microseconds since 1970; NoTime for none.
 	At int64
 	Place
@@ -30,18 +35,20 @@ type Place struct {
 }
 
 // entryBytes is the size of an encoded Entry.
-const entryBytes = 16 + 3*8 + 8 + 4 + 4 + 2 + 2
+const entryBytes = 16 + 8*catalog.OrderNumbers + 8 + 4 + 4 + 4 + 2 + 2
 
 func (e *Entry) encode(b []byte) {
 	copy(b, e.Key[:])
 	for i, n := range e.Order {
 		binary.LittleEndian.PutUint64(b[16+8*i:], uint64(n))
 	}
-	binary.LittleEndian.PutUint64(b[40:], uint64(e.At))
-	binary.LittleEndian.PutUint32(b[48:], e.Table)
-	binary.LittleEndian.PutUint32(b[52:], e.Block)
-	binary.LittleEndian.PutUint16(b[56:], e.Offset)
-	binary.LittleEndian.PutUint16(b[58:], e.Topic)
+	b = b[16+8*len(e.Order):]
+	binary.LittleEndian.PutUint64(b, uint64(e.At))
+	binary.LittleEndian.PutUint32(b[8:], e.Command)
+	binary.LittleEndian.PutUint32(b[12:], e.Table)
+	binary.LittleEndian.PutUint32(b[16:], e.Block)
+	binary.LittleEndian.PutUint16(b[20:], e.Offset)
+	binary.LittleEndian.PutUint16(b[22:], e.Topic)
 }
 
 func decodeEntry(b []byte) (e Entry) {
@@ -49,17 +56,19 @@ func decodeEntry(b []byte) (e Entry) {
 	for i := range e.Order {
 		e.Order[i] = int64(binary.LittleEndian.Uint64(b[16+8*i:]))
 	}
-	e.At = int64(binary.LittleEndian.Uint64(b[40:]))
-	e.Table = binary.LittleEndian.Uint32(b[48:])
-	e.Block = binary.LittleEndian.Uint32(b[52:])
-	e.Offset = binary.LittleEndian.Uint16(b[56:])
-	e.Topic = binary.LittleEndian.Uint16(b[58:])
+	b = b[16+8*len(e.Order):]
+	e.At = int64(binary.LittleEndian.Uint64(b))
+	e.Command = binary.LittleEndian.Uint32(b[8:])
+	e.Table = binary.LittleEndian.Uint32(b[12:])
+	e.Block = binary.LittleEndian.Uint32(b[16:])
+	e.Offset = binary.LittleEndian.Uint16(b[20:])
+	e.Topic = binary.LittleEndian.Uint16(b[22:])
 	return e
 }
 
 // compare orders entries as they are published.
 func (e *Entry) compare(o *Entry) int {
-	return cmp.Or(slices.Compare(e.Order[:], o.Order[:]),
+	return cmp.Or(slices.Compare(e.Order[:], o.Order[:]), cmp.Compare(e.Command, o.Command),
 		cmp.Compare(e.Table, o.Table), cmp.Compare(e.Block, o.Block), cmp.Compare(e.Offset, o.Offset))
 }
 

@@ -130,20 +130,24 @@ func (r *Rows) Read(ctx context.Context, t *Table, where string, fn func(*Row) e
 	return catalog.ReadRows(ctx, r.Conn, catalog.Snapshot{
 		Name: r.Snapshot, Table: t.Name, Relation: t.Relation, Charset: t.Charset,
 		Where: where, AnyOrder: true, Only: only,
-		Also: append([]string{"tableoid::oid", "ctid", t.micros(), xid}, t.Order.Numbers[:]...),
+		Also: append([]string{"tableoid::oid", "ctid", t.micros(), xid, "cmin::text::int8"}, t.Order.Numbers[:]...),
 	}, func(row *pg.Row, also [][]byte) error {
 		read := Row{table: t, Committed: NoTime}
 		var err error
 		if read.Entry.Place, err = place(also[0], also[1]); err != nil {
 			return err
 		}
-		var xid int64
-		for i, at := range []*int64{&read.Entry.At, &xid, &read.Entry.Order[0], &read.Entry.Order[1], &read.Entry.Order[2]} {
+		var xid, command int64
+		into := []*int64{&read.Entry.At, &xid, &command}
+		for i := range read.Entry.Order {
+			into = append(into, &read.Entry.Order[i])
+		}
+		for i, at := range into {
 			if *at, err = number(also[2+i]); err != nil {
 				return err
 			}
 		}
-		read.XID = uint32(xid)
+		read.XID, read.Entry.Command = uint32(xid), uint32(command)
 		if t.Order.Exact {
 			read.Committed = read.Entry.Order[0]
 		}

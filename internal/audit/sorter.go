@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// chunk is how many entries are sorted in memory: 16 MiB of them.
+// chunk is how many entries are sorted in memory: 20 MiB of them.
 const chunk = 1 << 18
 
 // sorter returns entries in the order of their publication: sorted chunks on

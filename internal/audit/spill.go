@@ -37,7 +37,7 @@ func (s *spill) failed(err error) error {
 	if dir == "" {
 		dir = os.TempDir()
 	}
-	return failure.Configf("choose a directory with room by --tmp, of run by TMPDIR (a row takes 60 bytes and a record 32, with --content 156 and 92), and allow 900 open files (ulimit -n)", "keep ids in %s: %w", dir, err)
+	return failure.Configf("choose a directory with room by --tmp, of run by TMPDIR (a row takes 72 bytes and a record 32, with --content 168 and 92), and allow 900 open files (ulimit -n)", "keep ids in %s: %w", dir, err)
 }
 
 func (s *spill) write(item []byte) error {

@@ -12,12 +12,16 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
+// OrderNumbers is how many numbers rows are compared by.
+const OrderNumbers = 4
+
 // Order is how rows that were committed long ago are put in order: the log that
 // had their order is gone.
 type Order struct {
 	// Numbers are SQL expressions of int8 that rows are compared by, the first
-	// first; NULL comes before all others.
-	Numbers [3]string
+	// first; NULL comes before all others. Rows with equal numbers are in the order of
+	// their commands (cmin) and places.
+	Numbers [OrderNumbers]string
 	// By names them, for people.
 	By string
 	// Exact tells that they are in the order of the commits.
@@ -25,7 +29,8 @@ type Order struct {
 }
 
 const (
-	noNumber = "NULL::int8"
+	noNumber   = "NULL::int8"
+	commitTime = "pg_xact_commit_timestamp(xmin)"
 	// micros is the time of an expression in microseconds since 1970. Without a
 	// zone the time counts as one of the session's, which is UTC.
 	micros = "CASE WHEN isfinite(%[1]s) THEN (extract(epoch FROM %[1]s) * 1000000)::int8 END"
@@ -37,11 +42,14 @@ func Micros(column string) string { return fmt.Sprintf(micros, pgsql.Name(column
 
 // ReadOrder returns the order of a table's rows: by the times of their commits,
 // where the server has them (track_commit_timestamp), by a primary key that grows,
-// by the column with their time ("" for none), or by their places. A key counts
+// by the column with their time ("" for none), or by their transactions. A key counts
 // beside a time. With several tables the time is before the key, which counts in
 // its own table only.
 func ReadOrder(ctx context.Context, conn *pgx.Conn, table pg.Table, timeColumn string, several bool) (Order, error) {
-	o := Order{Numbers: [3]string{noNumber, noNumber, noNumber}, By: "place in the table"}
+	o := Order{By: "transaction, then command"}
+	for i := range o.Numbers {
+		o.Numbers[i] = noNumber
+	}
 	column, typ, err := growingKey(ctx, conn.PgConn(), table)
 	if err != nil {
 		return o, fmt.Errorf("read primary key of %s: %w", table, err)
@@ -52,16 +60,40 @@ func ReadOrder(ctx context.Context, conn *pgx.Conn, table pg.Table, timeColumn s
 	}
 	if column != "" {
 		o.first("primary key "+column, keyNumbers(column, typ)...)
+	} else if o.Numbers[0], err = transactionNumber(ctx, conn, timeColumn, tracked); err != nil {
+		return o, err
 	}
 	// The key puts the events of a transaction in order, which have the same time.
 	if timeColumn != "" && (several && !tracked || column == "") {
 		o.first("column "+timeColumn, Micros(timeColumn))
 	}
 	if tracked {
-		o.first("time of the commit", "(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::int8")
+		o.first("time of the commit", "(extract(epoch FROM "+commitTime+") * 1000000)::int8")
 		o.Exact = true
 	}
 	return o, nil
+}
+
+// transactionNumber is the 64-bit id of the row's transaction; NULL for a row whose
+// time belongs to a single transaction: that of a commit, or the column's in
+// microseconds. There the command alone orders the rows, as a subtransaction has an
+// id of its own, but the commands of its transaction are counted through.
+func transactionNumber(ctx context.Context, conn *pgx.Conn, timeColumn string, tracked bool) (string, error) {
+	next, err := NextXID(ctx, conn)
+	if err != nil {
+		return "", fmt.Errorf("read next transaction: %w", err)
+	}
+	// Rows have the lower 32 bits. Transactions may begin before the rows are read.
+	last := int64(next) + 1<<30
+	id := fmt.Sprintf("%[1]d - ((%[1]d - xmin::text::int8) & 4294967295)", last)
+	single := "false"
+	if tracked {
+		single = commitTime + " IS NOT NULL"
+	}
+	if timeColumn != "" {
+		single += " OR " + Micros(timeColumn) + " % 1000 <> 0"
+	}
+	return "CASE WHEN " + single + " THEN " + noNumber + " ELSE " + id + " END", nil
 }
 
 // first puts numbers before the others, of which the last go.
