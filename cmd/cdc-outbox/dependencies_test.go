@@ -29,6 +29,7 @@ var modules = map[string]string{
 	"github.com/twmb/franz-go":          "Kafka: producer and consumer, SASL",
 	"github.com/twmb/franz-go/pkg/kadm": "Kafka: topics, configurations, ACLs, transactions",
 	"github.com/twmb/franz-go/pkg/kmsg": "Kafka: the protocol's messages",
+	"github.com/twmb/franz-go/pkg/sr":   "the schema registry: its API",
 	"github.com/klauspost/compress":     "franz-go: gzip, snappy, zstd; promhttp: zstd",
 	"github.com/pierrec/lz4/v4":         "franz-go: lz4",
 	"golang.org/x/oauth2":               "Kafka: tokens for SASL OAUTHBEARER",

@@ -28,7 +28,7 @@ func TestDocumentedConfigurationsLoad(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, m := range block.FindAllStringSubmatch(text, -1) {
 			found++
-			environ := []string{"CDC_OUTBOX_LOG_LEVEL=error", "CDC_PASSWORD=secret"}
+			environ := []string{"CDC_OUTBOX_LOG_LEVEL=error", "CDC_PASSWORD=secret", "REGISTRY_PASSWORD=secret"}
 			if !strings.Contains(m[1], "url:") {
 				environ = append(environ, "CDC_OUTBOX_SOURCE_URL=postgres:///app")
 			}
