@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"errors"
+	"strings"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
@@ -62,6 +64,13 @@ func (c *Checkpoint) GapIn(loss error, seen Server) *Gap {
 		return nil
 	}
 	return &gap
+}
+
+// OfferRepair puts a start with errors.on_loss: repair before catalog.AcceptGap, in the
+// remedy of a loss with a Gap.
+func OfferRepair(loss error) error {
+	const first = "`cdc-outbox run --set errors.on_loss=repair` makes a new slot, publishes the missing events first, and then streams; or "
+	return failure.Lossf(strings.Replace(failure.RemedyOf(loss), catalog.AcceptGap, first+catalog.AcceptGap, 1), "%w", loss)
 }
 
 func diverged(err error) bool {

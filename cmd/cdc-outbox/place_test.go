@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline"
 )
@@ -34,5 +37,26 @@ func TestRemedyNamesTheLineForThePlace(t *testing.T) {
 				t.Errorf("%s, exit %d, want %s:\n%s", format, code, want, got)
 			}
 		}
+	}
+}
+
+// The start that repairs a lost slot does as printed.
+func TestRemedyOfALostSlotRepairs(t *testing.T) {
+	file := writeFile(t, "source: {url: postgres:///app}\nsink: {kafka: {brokers: [localhost:9092]}}\n")
+	var onLoss []string
+	connect := func(_ context.Context, opts pipeline.Options) error {
+		onLoss = append(onLoss, opts.Config.Errors.OnLoss)
+		_, loss := checkpoint.Verify(&checkpoint.Checkpoint{LSN: 1}, checkpoint.Server{CurrentLSN: 2})
+		return checkpoint.OfferRepair(loss)
+	}
+	said := executeWith(t.Context(), connect, nil, "run", "-c", file, "--set", "log.format=console")
+	_, line, _ := strings.Cut(said.stderr, "`cdc-outbox ")
+	line, rest, _ := strings.Cut(line, "`")
+	if said.code != 3 || !strings.HasPrefix(line, "run --set errors.on_loss=repair -c ") || !strings.Contains(rest, "setup -c "+file) || !strings.Contains(rest, "repair -c "+file) {
+		t.Fatalf("exit %d:\n%s", said.code, said.stderr)
+	}
+	executeWith(t.Context(), connect, nil, strings.Fields(line)...)
+	if want := []string{config.LossStop, config.LossRepair}; !slices.Equal(onLoss, want) {
+		t.Errorf("errors.on_loss was %v, want %v", onLoss, want)
 	}
 }

@@ -366,7 +366,7 @@ func (f *finish) refuse(found *Audit, a *auditor) error {
 		return failure.Configf("correct source.url; if this is the copy all the same: `cdc-outbox setup --accept-gap --yes`, start the connector, and beside it: `cdc-outbox repair --publish`",
 			"none of the %d rows is in Kafka: nothing shows that this server is a copy of the prepared one", found.Rows)
 	case f.r.Proven && unknown > 0:
-		return failure.Lossf("find out in the application's own data whether they are published; then "+catalog.AcceptGap+"; with the connector at work, `cdc-outbox repair --publish` publishes those that are missing for sure",
+		return failure.Lossf("find out in the application's own data whether they are published; then "+catalog.AcceptGap,
 			"%d rows of transactions that may have ended after the marker may be missing: %s", unknown, strings.Join(found.Limits, "; "))
 	}
 	return nil

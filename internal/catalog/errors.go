@@ -124,8 +124,8 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 // AcceptGap is the way on after a loss, for every remedy that has it. The
 // command and the flags are part of the public contract. The command as typed
 // first changes nothing.
-const AcceptGap = "`cdc-outbox setup --accept-gap` says what is missing, and changes nothing; " +
-	"with --yes run goes on without it; with --yes --snapshot run first publishes all rows still in the outbox (same event ids)"
+const AcceptGap = "`cdc-outbox setup --accept-gap` says since when events may be missing, and changes nothing; " +
+	"with --yes run goes on without them, and `cdc-outbox repair --publish` beside run publishes those still in the outbox"
 
 // NewPublication is what AcceptGap does besides, where the publication is
 // missing.

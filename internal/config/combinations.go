@@ -100,6 +100,15 @@ func (l *loader) validateRepair() {
 	}
 }
 
+// Repairable reports whether errors.on_loss could be LossRepair with all other values.
+func (c *Config) Repairable() bool {
+	probe := *c
+	probe.Errors.OnLoss = LossRepair
+	l := &loader{cfg: &probe, given: map[string]given{}}
+	l.validateRepair()
+	return len(l.problems.List) == 0
+}
+
 func (l *loader) validatePolling() {
 	if l.cfg.Event.PositionHeaders {
 		l.report("event.position_headers", "needs a position in the log, which source.mode: poll does not know", "remove it, or set it to false")

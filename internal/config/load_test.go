@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -194,5 +195,25 @@ func compare(t *testing.T, golden, got string) {
 	}
 	if got != string(want) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// A repair of a loss is offered only where the configuration allows it.
+func TestRepairable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Config)
+		want   bool
+	}{
+		"kafka":      {func(*Config) {}, true},
+		"messages":   {func(c *Config) { c.Source.Mode = ModeMessage }, false},
+		"stdout":     {func(c *Config) { c.Sink = Sink{Stdout: &Stdout{}} }, false},
+		"quarantine": {func(c *Config) { c.Errors.OnBadEvent = transform.BadEventQuarantine }, false},
+	} {
+		c := Default()
+		c.Sink.Kafka = sink.DefaultOptions()
+		tt.change(&c)
+		if got := c.Repairable(); got != tt.want || c.Errors.OnLoss != LossStop {
+			t.Errorf("%s: %v, errors.on_loss %s", name, got, c.Errors.OnLoss)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func Overrides(assignments []string, secret func(key string) bool) string {
 
 // ownCommand matches a command of ours in a text, with what it begins with, and
 // the beginning of its flags, where it has been completed.
-var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|wait|tail|run|verify|repair|replay|dead-letters list|dead-letters show|dead-letters redrive|txn list|txn abort)\b( -c | --set | --pipeline )?`)
+var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|wait|tail|run --set errors\.on_loss=repair|run|verify|repair|replay|dead-letters list|dead-letters show|dead-letters redrive|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
 // In returns the text with its commands completed; completed commands stay as
 // they are.
@@ -63,6 +63,9 @@ func (i Invocation) InJSON(text string) string {
 	})
 }
 
+// repairRun is a run typed once, beside the service's own.
+const repairRun = "cdc-outbox run --set errors.on_loss=repair"
+
 func (i Invocation) complete(text string, encode func(string) string) string {
 	if i == (Invocation{}) {
 		return text
@@ -72,7 +75,7 @@ func (i Invocation) complete(text string, encode func(string) string) string {
 			return command
 		}
 		runs := strings.HasPrefix(command, "cdc-outbox run")
-		if !runs { // done by the place itself
+		if !runs || strings.HasPrefix(command, repairRun) { // the place itself does a plain run
 			command = i.Place.program() + i.Connector + strings.TrimPrefix(command, "cdc-outbox")
 		}
 		if strings.HasSuffix(command, " ") {

@@ -139,3 +139,19 @@ func TestLog(t *testing.T) {
 		t.Errorf("logged %v", got)
 	}
 }
+
+// A run with the option for a lost slot is typed in the place, as a verb is.
+func TestARunForARepair(t *testing.T) {
+	const text = "`cdc-outbox run --set errors.on_loss=repair` makes"
+	for want, in := range map[string]invocation.Invocation{
+		text: {},
+		"`cdc-outbox run --set errors.on_loss=repair -c o.yaml --set a=b` makes":                          {File: "o.yaml", Set: " --set a=b", Pipeline: "orders"},
+		"`docker compose run --rm --no-deps cdc-outbox run --set errors.on_loss=repair -c o.yaml` makes":  {File: "o.yaml", Place: invocation.Container},
+		"`deploy/kubernetes/verb.sh -n apps -d billing-cdc-outbox run --set errors.on_loss=repair` makes": {Place: invocation.Kubernetes, Connector: " -n apps -d billing-cdc-outbox"},
+		"`cdc-outbox-verb run --set errors.on_loss=repair -c o.yaml` makes":                               {File: "o.yaml", Place: invocation.Systemd},
+	} {
+		if got := in.In(text); got != want || in.In(got) != want {
+			t.Errorf("got %s, and a second time %s, want %s", got, in.In(got), want)
+		}
+	}
+}

@@ -162,6 +162,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		Slot:             p.cfg.Source.Slot,
 		Publication:      p.cfg.Source.Publication,
 		Create:           p.cfg.Source.Create,
+		Repairable:       p.cfg.Repairable(),
 		Failover:         p.cfg.Source.Failover == config.FailoverAlways,
 		Messages:         p.cfg.Source.Mode == config.ModeMessage,
 		Prefix:           p.cfg.Source.MessagePrefix,

@@ -27,6 +27,8 @@ type Options struct {
 	Prefix   string
 	// Siblings are slots of the same configuration, read on purpose.
 	Siblings []string
+	// Repairable: errors.on_loss may be repair, and is not.
+	Repairable bool
 	// Snapshot publishes the rows present at the creation of the slot.
 	Snapshot bool
 	// See wal.Options.

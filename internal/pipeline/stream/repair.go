@@ -72,11 +72,13 @@ func (s *source) toRepair(err error) error {
 // begins the repair again. A readable slot is dropped only after a look has found the
 // repair able to know everything.
 func (s *source) remake(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, h *acquired, seen *checkpoint.Server, loss error) error {
-	if s.repairer == nil || s.epoch != 0 {
-		return loss
-	}
 	gap := h.found.GapIn(loss, *seen)
-	if gap == nil {
+	switch {
+	case gap == nil:
+		return loss
+	case s.repairer == nil && s.opts.Repairable:
+		return checkpoint.OfferRepair(loss)
+	case s.repairer == nil || s.epoch != 0:
 		return loss
 	}
 	s.health.repairing("the slot is to be made anew after a loss: " + loss.Error())

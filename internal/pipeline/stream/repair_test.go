@@ -210,6 +210,22 @@ func TestTheStartWarnsOfARightThatARepairLacks(t *testing.T) {
 	}
 }
 
+// Where a repair could mend the loss, the remedy offers the repair first.
+func TestALossOffersItsRepair(t *testing.T) {
+	const offer = "`cdc-outbox run --set errors.on_loss=repair` makes a new slot"
+	d, _ := lossy(t)
+	d.dropSlot()
+	for _, repairable := range []bool{true, false} {
+		d.opts.Repairable = repairable
+		i := d.run()
+		i.wantEnd(failure.Loss, `is gone`)
+		remedy := failure.RemedyOf(i.err)
+		if at := strings.Index(remedy, offer); (at >= 0) != repairable || at > strings.Index(remedy, catalog.AcceptGap) || !strings.Contains(remedy, "`cdc-outbox repair --publish`") {
+			t.Errorf("%v: %s", repairable, remedy)
+		}
+	}
+}
+
 // An interrupted repair begins again, with another slot: nobody has the first snapshot of
 // the half-made one.
 func TestAnInterruptedRepairBeginsAgain(t *testing.T) {
