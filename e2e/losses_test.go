@@ -79,8 +79,9 @@ func TestE2ELossOfAnOldSlot(t *testing.T) {
 			d.ages(servers, c.copied)
 			if c.behind {
 				servers.Standby.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+				pgtest.Await(t, connect(t, servers.Standby.URL("postgres")), `SELECT count(*) = 0 FROM pg_stat_wal_receiver`)
 			}
-			d.await(200)
+			d.await(200) // which a standby behind does not have
 			if c.behind {
 				d.pause()
 				d.arrived() // what only the old primary has is in Kafka

@@ -143,7 +143,7 @@ var mutants = []mutant{
 	},
 	{
 		mistake: "confirms before the commit is known",
-		patches: []patch{{"internal/pipeline/stream/transaction.go", "cp = k.next(d.reached(batch[:n]))", "cp = k.next(d.reached(batch[:n]))\n\t\t\tk.committed(cp, began)"}},
+		patches: []patch{{"internal/pipeline/stream/transaction.go", "cp = k.next(lsn, landmark, cut, k.initial.after(batch[:n]))", "cp = k.next(lsn, landmark, cut, k.initial.after(batch[:n]))\n\t\t\tk.committed(cp, began)"}},
 		test:    "TestE2EExactlyOnce$/^killed",
 		finds:   "(lost|torn|premature): |ended by itself",
 	},
