@@ -85,6 +85,7 @@ func TestE2ELossOfAnOldSlot(t *testing.T) {
 			if c.behind {
 				d.pause()
 				d.arrived() // what only the old primary has is in Kafka
+				d.confirmed()
 			}
 			lose := func() {
 				servers.FailOver(t)
