@@ -145,7 +145,7 @@ func (a *auditor) limits() (lines []string) {
 		lines = append(lines, fmt.Sprintf("rows older than %s are deleted (retention.after): of their events nothing is known", after))
 	}
 	if a.cfg.Errors.OnBadEvent == transform.BadEventQuarantine {
-		lines = append(lines, "errors.on_bad_event is quarantine: a parked event counts as found; one that an operator left out counts as missing, and a missing one does not wait for those parked of its key")
+		lines = append(lines, "errors.on_bad_event is quarantine: a parked event counts as found; one that an operator left out counts as missing")
 	}
 	if a.cfg.Errors.OnBadEvent == transform.BadEventSkip {
 		lines = append(lines, "errors.on_bad_event is skip: an event that was skipped counts as missing")
