@@ -44,8 +44,8 @@ func TestDoubtIsOverOnceItIsPassed(t *testing.T) {
 	}
 }
 
-// What a Kafka transaction of parked events did is in doubt until all of them are settled,
-// whatever the position.
+// The outcome of a Kafka transaction with parked events is in doubt until all of them are
+// settled, whatever the position.
 func TestADoubtfulReleaseIsPassedByItsEventsOnly(t *testing.T) {
 	torn := Doubtful{Saved: Checkpoint{LSN: 20, Settled: []uint64{1, 2}}}
 	c := Checkpoint{LSN: 20, Doubtful: []Doubtful{torn}}.Reached(30, Landmark{}, Cut{})

@@ -23,10 +23,7 @@ func TestE2EOnLossStop(t *testing.T) {
 	for name, o := range map[string]options{"at_least_once": {}, "exactly_once": {exactlyOnce: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := pgtest.StartPair(t)
-			servers.Standby.Exec(t, "ALTER SYSTEM SET sync_replication_slots = off", "SELECT pg_reload_conf()")
-			servers.Primary.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = ''",
-				"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()") // or a failover loses commits
+			servers := pairWithoutSlot(t)
 			d := newLossDrill(t, servers.Primary, o)
 			d.stopsDown("the slot is dropped", func() { d.exec("SELECT pg_drop_replication_slot('" + d.slot + "')") })
 			d.stopsDown("a standby is promoted without the slot", func() { servers.FailOver(t) })

@@ -24,10 +24,7 @@ func TestE2EOnLossRepair(t *testing.T) {
 	for name, o := range map[string]options{"at_least_once": {}, "exactly_once": {exactlyOnce: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := pgtest.StartPair(t)
-			servers.Standby.Exec(t, "ALTER SYSTEM SET sync_replication_slots = off", "SELECT pg_reload_conf()")
-			servers.Primary.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = ''",
-				"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()") // or a failover loses commits
+			servers := pairWithoutSlot(t)
 			o.server = servers.Primary
 			o.config = "errors:\n  on_loss: repair\n"
 			w := newWorld(t, o)
@@ -164,6 +161,16 @@ func (d *lossDrill) count(query string) (n int) {
 	conn := connect(d.t, d.url)
 	must.OK(d.t, conn.QueryRow(pgtest.Context(d.t), query).Scan(&n))
 	return n
+}
+
+// pairWithoutSlot is a primary and a standby with all commits and without the slot.
+func pairWithoutSlot(t *testing.T) *pgtest.Pair {
+	t.Helper()
+	servers := pgtest.StartPair(t)
+	servers.Standby.Exec(t, "ALTER SYSTEM SET sync_replication_slots = off", "SELECT pg_reload_conf()")
+	servers.Primary.Exec(t, "ALTER SYSTEM SET synchronized_standby_slots = ''",
+		"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()") // or a failover loses commits
+	return servers
 }
 
 // confirmed returns once everything committed by now is confirmed.

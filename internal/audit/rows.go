@@ -137,17 +137,14 @@ func (r *Rows) Read(ctx context.Context, t *Table, where string, fn func(*Row) e
 		if read.Entry.Place, err = place(also[0], also[1]); err != nil {
 			return err
 		}
-		var xid, command int64
-		into := []*int64{&read.Entry.At, &xid, &command}
-		for i := range read.Entry.Order {
-			into = append(into, &read.Entry.Order[i])
-		}
-		for i, at := range into {
-			if *at, err = number(also[2+i]); err != nil {
+		var numbers [3 + catalog.OrderNumbers]int64
+		for i := range numbers {
+			if numbers[i], err = number(also[2+i]); err != nil {
 				return err
 			}
 		}
-		read.XID, read.Entry.Command = uint32(xid), uint32(command)
+		read.Entry.At, read.XID, read.Entry.Command = numbers[0], uint32(numbers[1]), uint32(numbers[2])
+		read.Entry.Order = [catalog.OrderNumbers]int64(numbers[3:])
 		if t.Order.Exact {
 			read.Committed = read.Entry.Order[0]
 		}

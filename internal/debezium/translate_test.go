@@ -73,7 +73,7 @@ func verdictOf(t testing.TB, r *Result, option string) Verdict {
 	return Verdict{}
 }
 
-// Nothing that is secret in the input is written, whatever the form of the answer.
+// Secrets of the input are not written, whatever the form of the answer.
 func TestSecretsStayOutside(t *testing.T) {
 	secrets := []string{
 		"p@ss/w#rd", "parcels-secret", "reader-secret", "relay-secret", "cdc-secret", "signal-secret", "api-secret",

@@ -1,7 +1,6 @@
 package debezium
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -13,12 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
-	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
 var update = flag.Bool("update", false, "rewrite transform/testdata/debezium.json")
@@ -285,29 +281,16 @@ type typedRow struct {
 // readRows reads the log as the connector does.
 func readRows(t *testing.T, url string) (rows []typedRow) {
 	t.Helper()
-	c := must.Get(pgconn.ParseConfig(url))(t)
-	c.RuntimeParams["replication"] = "database"
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	conn := must.Get(pgconn.ConnectConfig(ctx, c))(t)
-	stream := must.Get(wal.Open(ctx, conn, wal.Options{Slot: "ours", Publication: "p", StatusInterval: time.Second, LivenessTimeout: time.Minute}))(t)
-	defer func() { must.OK(t, stream.Close(ctx)) }()
-	for {
-		msg := must.Get(stream.Next(ctx))(t)
-		switch {
-		case msg.Kind != wal.Insert:
-			continue
-		case msg.Row.Relation.Name == "finis":
-			return rows
-		}
-		last := len(msg.Row.Values) - 1
-		row := typedRow{id: string(msg.Row.Values[0].Data), column: msg.Row.Relation.Columns[last]}
-		if v := msg.Row.Values[last]; v.Kind != pg.Null {
+	for _, read := range streamedRows(t, url) {
+		last := len(read.Values) - 1
+		row := typedRow{id: string(read.Values[0].Data), column: read.Relation.Columns[last]}
+		if v := read.Values[last]; v.Kind != pg.Null {
 			text := string(v.Data)
 			row.text = &text
 		}
 		rows = append(rows, row)
 	}
+	return rows
 }
 
 // entries are the row's forms, one entry for the modes with the same.

@@ -96,9 +96,7 @@ func (i *initial) done(batch []item) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	n := i.count(seq)
-	for _, p := range i.rows[:n] {
-		i.dealt.Reach(p.seq+1, p.table, p.RowPlace)
-	}
+	i.dealt = i.upTo(n)
 	if i.rows = i.rows[n:]; len(i.rows) == 0 {
 		i.rows = nil // not to keep the memory of all the rows before
 	}
