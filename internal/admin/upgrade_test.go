@@ -91,7 +91,8 @@ func readSlot(f *fixture) (catalog.Slot, error) {
 func TestUpgradeIsPreparedOnceTheConnectorHasStopped(t *testing.T) {
 	f := sound(t)
 	f.save()
-	f.hold()
+	f.insertElsewhere()
+	defer f.confirming()()
 	r, err := f.prepare(true)
 	wantClass(t, err, failure.Config, "nothing was marked")
 	must.Contain(t, text(t, r), "is in Kafka", "2. stop the connector")

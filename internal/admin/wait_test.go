@@ -61,6 +61,16 @@ func TestWaitEndsWithTheConfirmation(t *testing.T) {
 	f := sound(t)
 	f.insert("order", "1", "{}")
 	end := f.end()
+	leave := f.confirming()
+	r := must.Get(Wait(f.ctx(), f.Config, WaitOptions{LSN: end, Timeout: patience}))(t)
+	must.Contain(t, text(t, r), "all that was committed before is in Kafka, up to "+r.LSN)
+	leave()
+}
+
+// confirming reads the slot as a connector does, until the caller leaves: it saves the
+// checkpoint at each position, and confirms it.
+func (f *fixture) confirming() (leave func()) {
+	f.t.Helper()
 	stream := f.open()
 	reading, stop := context.WithCancel(f.ctx())
 	var reader sync.WaitGroup
@@ -76,11 +86,12 @@ func TestWaitEndsWithTheConfirmation(t *testing.T) {
 			}
 		}
 	})
-	r := must.Get(Wait(f.ctx(), f.Config, WaitOptions{LSN: end, Timeout: patience}))(t)
-	must.Contain(t, text(t, r), "all that was committed before is in Kafka, up to "+r.LSN)
-	stop()
-	reader.Wait()
-	f.leave(stream)
+	return func() {
+		f.t.Helper()
+		stop()
+		reader.Wait()
+		f.leave(stream)
+	}
 }
 
 // Failure mode 184. A slot that was moved by hand says nothing, which the
