@@ -12,20 +12,23 @@ import (
 // drain measures the connector on a backlog, with the defaults except for the
 // addresses: from the start of the process until the slot's confirmed position is the
 // backlog's end.
-func (s *stage) drain(from source) take {
+func (s *stage) drain(from source) take { return s.drainTo(s.broker, from) }
+
+// drainTo is drain, to another broker.
+func (s *stage) drainTo(broker *rig.Broker, from source) take {
 	return func(ctx context.Context) (_ map[string]float64, err error) {
 		s.drained++
 		// New names: the broker stays, with the checkpoint of a slot's name.
 		topic, slot := fmt.Sprintf("bench-%d", s.drained), fmt.Sprintf("bench_%d", s.drained)
-		if err := s.broker.CreateTopic(ctx, topic, s.partitions); err != nil {
+		if err := broker.CreateTopic(ctx, topic, s.partitions); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.broker.DeleteTopic(topic)) }()
+		defer func() { err = errors.Join(err, broker.DeleteTopic(topic)) }()
 		if err := from.db.CopySlot(ctx, from.Slot, slot); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, from.db.DropSlot(slot)) }()
-		settings := rig.Wiring(from.url, slot, s.broker.Addr, topic)
+		settings := rig.Wiring(from.url, slot, broker.Addr, topic)
 		if from.Messages {
 			settings = append(settings, "source.mode=message")
 		}
@@ -33,7 +36,7 @@ func (s *stage) drain(from source) take {
 		if err != nil {
 			return nil, err
 		}
-		if n, err := s.broker.Records(ctx, topic); err != nil || n != int64(from.Events()) {
+		if n, err := broker.Records(ctx, topic); err != nil || n != int64(from.Events()) {
 			return nil, errors.Join(err, fmt.Errorf("the topic has %d records instead of %d", n, from.Events()))
 		}
 		return perEvent(from.Events(), used), nil

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 func small() options {
 	return options{
 		scenarios: names(scenarios), rounds: 1, partitions: 2, load: rig.Load{Rows: 100, PerTx: 10, Payload: 500}, huge: 100, many: 1000,
+		delays: rig.List{"1ms"},
 	}
 }
 
@@ -36,7 +37,7 @@ func TestE2EScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(report.Loads()), len(scenarios)+3; got != want { // size, decode and split have two
+	if got, want := len(report.Loads()), len(scenarios)+5; got != want { // size, decode and split have two, network has three
 		t.Errorf("%d loads, want %d: %q", got, want, report.Loads())
 	}
 	for _, m := range report.Measurements {
@@ -56,6 +57,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"nine transactions":     func(o *options) { o.load.PerTx = 11 },
 		"less than no other":    func(o *options) { o.load.Others = -1 },
 		"a small transaction":   func(o *options) { o.huge = 99 },
+		"no delay":              func(o *options) { o.delays = rig.List{"2"} },
 		"sizes with no content": func(o *options) { o.many = 0 },
 	} {
 		bad := small()

@@ -18,12 +18,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
 type options struct {
-	scenarios          rig.List
+	scenarios, delays  rig.List
 	rounds, partitions int
 	load               rig.Load
 	huge, many         int
@@ -35,7 +36,7 @@ type options struct {
 func main() { rig.Main("drain", start) }
 
 func start(ctx context.Context) error {
-	o := options{scenarios: usual()}
+	o := options{scenarios: usual(), delays: rig.List{"500us", "2ms", "10ms"}}
 	flag.Var(&o.scenarios, "scenarios", "what to measure, or all:\n"+described())
 	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds of each scenario")
 	flag.IntVar(&o.load.Rows, "rows", 300_000, "outbox rows in the backlog")
@@ -44,6 +45,7 @@ func start(ctx context.Context) error {
 	flag.IntVar(&o.load.Others, "others", 0, "rows of another table per outbox row")
 	flag.IntVar(&o.huge, "transaction-rows", 1_000_000, "transaction: rows")
 	flag.IntVar(&o.many, "size-rows", 10_000_000, "size: rows of the larger backlog; the other has a tenth")
+	flag.Var(&o.delays, "delays", "network: delays of each direction")
 	flag.IntVar(&o.partitions, "partitions", 6, "partitions of the topic")
 	flag.BoolVar(&o.socket, "socket", false, "connect over the Unix socket instead of TCP loopback")
 	flag.BoolVar(&o.tls, "tls", false, "connect over TLS, and let the connector read without TLS, too")
@@ -65,6 +67,11 @@ func (o options) check() error {
 	for _, name := range o.scenarios {
 		if find(name) == nil {
 			return fmt.Errorf("-scenarios: there is no %q, only %s", name, strings.Join(names(scenarios), ", "))
+		}
+	}
+	for _, text := range o.delays {
+		if d, err := time.ParseDuration(text); err != nil || d < 0 {
+			return fmt.Errorf("-delays: %q is no delay such as 2ms", text)
 		}
 	}
 	if o.socket && o.tls {

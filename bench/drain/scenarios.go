@@ -26,6 +26,7 @@ var scenarios = []scenario{
 	{"transaction", "-transaction-rows rows in one transaction", false, oneTransaction},
 	{"size", "a tenth of -size-rows rows, then all: the speed and the memory are to be the same", false, twoSizes},
 	{"message", "events as messages, against the same as rows", false, messages},
+	{"network", "each of -delays before PostgreSQL, Kafka, and both, against none", false, network},
 	{"decode", "no connector: publications with row filters, one slot and two (PostgreSQL 15 and later)", false, decode},
 	{"split", "no connector: one database and a slot, two databases with a slot each", false, split},
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -37,6 +36,7 @@ type Broker struct {
 	others  []*Process // of a cluster: all
 	client  *kgo.Client
 	dir     string
+	relay   *Relay // in front; nil: none
 
 	replicas int16 // of topics; 0 means 1
 	brokers  int   // of a cluster
@@ -55,21 +55,33 @@ func StartBroker(ctx context.Context, kafka bool) (*Broker, error) {
 
 // StartFake starts kfake, cheap enough to show the connector's own limit. The
 // program's main must be Main.
-func StartFake(ctx context.Context) (*Broker, error) {
+func StartFake(ctx context.Context) (*Broker, error) { return startFake(ctx, nil) }
+
+// StartFar is StartBroker, with a Relay in front that delays each direction.
+func StartFar(ctx context.Context, kafka bool, delay time.Duration) (*Broker, error) {
+	if kafka {
+		return startKafka(ctx, 1, &delay)
+	}
+	return startFake(ctx, &delay)
+}
+
+// startFake is StartFake or, with a delay, StartFar.
+func startFake(ctx context.Context, delay *time.Duration) (*Broker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeport.TakeAddress()
-	if err != nil {
+	b := &Broker{Name: "kfake", Version: "in memory"}
+	if b.Addr, err = freeport.TakeAddress(); err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
+	own := b.Addr
+	if delay != nil {
+		if err := b.goFar(ctx, *delay); err != nil {
+			return nil, err
+		}
 	}
-	b := &Broker{Addr: addr, Name: "kfake", Version: "in memory"}
-	if b.process, err = Start("broker", exec.Command(self, fakeRole, port)); err == nil {
+	if b.process, err = Start("broker", exec.Command(self, fakeRole, own, b.Addr)); err == nil {
 		err = b.process.Explain(b.connect(ctx))
 	}
 	if err != nil {
@@ -79,12 +91,30 @@ func StartFake(ctx context.Context) (*Broker, error) {
 	return b, nil
 }
 
+// goFar puts a relay in front of a broker to be started at Addr.
+func (b *Broker) goFar(ctx context.Context, delay time.Duration) error {
+	r, err := StartRelay(ctx, b.Addr, delay)
+	if err == nil {
+		b.Addr, b.relay = r.Addr, r
+	}
+	return err
+}
+
+// serveFake is kfake's process: it listens at the first address, and sends clients to
+// the second.
 func serveFake(ctx context.Context, args []string) error {
-	port, err := strconv.Atoi(args[0])
+	own, err := net.ResolveTCPAddr("tcp", args[0])
 	if err != nil {
 		return err
 	}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port))
+	told, err := net.ResolveTCPAddr("tcp", args[1])
+	if err != nil {
+		return err
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(own.Port), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		return renamed{l, told}, err // kfake sends clients to the address of its listener
+	}))
 	if err != nil {
 		return err
 	}
@@ -92,6 +122,15 @@ func serveFake(ctx context.Context, args []string) error {
 	cluster.Close()
 	return nil
 }
+
+// renamed is a listener under another address.
+type renamed struct {
+	net.Listener
+	address net.Addr
+}
+
+// Addr implements net.Listener.
+func (r renamed) Addr() net.Addr { return r.address }
 
 // connect returns once the broker has a controller.
 func (b *Broker) connect(ctx context.Context) error {
@@ -124,6 +163,9 @@ func (b *Broker) Stop() {
 		if p != nil {
 			p.Kill()
 		}
+	}
+	if b.relay != nil {
+		b.relay.Stop()
 	}
 	_ = os.RemoveAll(b.dir) // a temporary directory
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
@@ -21,6 +22,11 @@ import (
 // kafka-server-start.sh: the tests' JVM starts fast and stays slow. With several
 // brokers each has half of the memory.
 func StartKafka(ctx context.Context, size int, settings ...string) (*Broker, error) {
+	return startKafka(ctx, size, nil, settings...)
+}
+
+// startKafka is StartKafka or, with a delay and a single broker, StartFar.
+func startKafka(ctx context.Context, size int, delay *time.Duration, settings ...string) (*Broker, error) {
 	script, err := child.Script("kafka.sh")
 	if err != nil {
 		return nil, err
@@ -46,6 +52,12 @@ func StartKafka(ctx context.Context, size int, settings ...string) (*Broker, err
 	b := &Broker{
 		Addr: "127.0.0.1:" + strconv.Itoa(ports[0]), Name: "Apache Kafka", replicas: int16(size), brokers: size,
 		Version: strings.TrimSpace(jars[strings.LastIndex(jars, "-")+1:]),
+	}
+	if delay != nil {
+		if err := b.goFar(ctx, *delay); err != nil {
+			return nil, err
+		}
+		settings = append(settings, "advertised.listeners=PLAINTEXT://"+b.Addr)
 	}
 	if b.dir, err = os.MkdirTemp("", "cdc-outbox-bench-"); err != nil {
 		return nil, err

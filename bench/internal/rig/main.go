@@ -18,8 +18,9 @@ import (
 
 // roles are other programs within a benchmark's program, by the first argument.
 var roles = map[string]func(ctx context.Context, args []string) error{
-	fakeRole: serveFake,
-	bareRole: readBare,
+	fakeRole:  serveFake,
+	bareRole:  readBare,
+	relayRole: serveRelay,
 }
 
 // Main runs a benchmark, until a signal at the longest, and exits. A process
