@@ -181,6 +181,10 @@ bench-repair: postgres kafka ## repair of 1,000 missing events among 5 million, 
 bench-quarantine: postgres kafka ## what parked bad events cost the good ones (5 minutes; needs Java 17, Maven); ARGS="-delivery exactly_once"
 	@go run -buildvcs=false ./bench/quarantine $(ARGS)
 
+.PHONY: bench-pipelines
+bench-pipelines: postgres ## 100 pipelines in one process against one pipeline (10 minutes); ARGS="-servers 5"
+	@go run -buildvcs=false ./bench/pipelines $(ARGS)
+
 .PHONY: bench-idempotency
 bench-idempotency: ## what each store of the idempotency library costs, against its bare client
 	@go run -buildvcs=false ./bench/idempotency $(ARGS)

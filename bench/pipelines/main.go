@@ -1,0 +1,65 @@
+// Command pipelines measures the costs of many pipelines in a single process: each has a
+// database, a slot, an outbox and a topic. Another process with a single pipeline has turns
+// in the same run, at the same events per second in all.
+//
+//	go run ./bench/pipelines [-pipelines N] [-servers N] [-rounds N] …
+//
+// Linux only.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
+)
+
+type options struct {
+	pipelines, servers, rounds int
+	rate                       int
+	settle, idle, window       time.Duration
+	delivery                   string
+	kafka                      bool
+	binary, json               string
+	set                        rig.Settings
+}
+
+func main() { rig.Main("pipelines", start) }
+
+func start(ctx context.Context) error {
+	var o options
+	flag.IntVar(&o.pipelines, "pipelines", 100, "of the process with many")
+	flag.IntVar(&o.servers, "servers", 1, "servers of PostgreSQL, with the databases in turn")
+	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds")
+	flag.IntVar(&o.rate, "rate", 10, "events a second of each of the many pipelines")
+	flag.DurationVar(&o.settle, "settle", 10*time.Second, "the time before an idle time or traffic counts")
+	flag.DurationVar(&o.idle, "idle", 30*time.Second, "the idle time")
+	flag.DurationVar(&o.window, "window", 30*time.Second, "the time of the traffic")
+	flag.StringVar(&o.delivery, "delivery", "at_least_once", "at_least_once or exactly_once")
+	flag.BoolVar(&o.kafka, "kafka", false, "Apache Kafka (needs Java 17 and, once, Maven); false: kfake, in memory")
+	flag.StringVar(&o.binary, "binary", "", "cdc-outbox; built from this tree when empty")
+	flag.StringVar(&o.json, "json", "", "a file for the results")
+	flag.Var(&o.set, "set", "a key=value for cdc-outbox, repeatable")
+	flag.Parse()
+	if o.pipelines < 2 || o.servers < 1 || o.servers > o.pipelines || o.rounds < 1 || o.rate < 1 {
+		return errors.New("want two pipelines, a round, an event a second, and no more servers than pipelines")
+	}
+	return run(ctx, o)
+}
+
+func run(ctx context.Context, o options) error {
+	s, err := newStage(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	load := fmt.Sprintf("idle, then %d events/s", o.rate*o.pipelines)
+	if err := s.results.Play(ctx, os.Stdout, load, o.rounds, s.turns()); err != nil {
+		return errors.Join(err, s.results.Finish(os.Stdout, single, o.json))
+	}
+	return s.results.Finish(os.Stdout, single, o.json)
+}
