@@ -89,11 +89,11 @@ func measureMode(ctx context.Context, s *server, o options, connector *rig.Conne
 	if err := s.Exec(ctx, "CHECKPOINT"); err != nil {
 		return e, err
 	}
-	cpu, err := s.processorTime()
+	cpu, err := s.ServerTime(ctx)
 	if err != nil {
 		return e, err
 	}
-	from, err := s.wal(ctx)
+	from, err := s.WAL(ctx)
 	if err != nil {
 		return e, err
 	}
@@ -113,12 +113,12 @@ func measureMode(ctx context.Context, s *server, o options, connector *rig.Conne
 	if err := s.Exec(ctx, "VACUUM "+table, "CHECKPOINT"); err != nil {
 		return e, err
 	}
-	to, err := s.wal(ctx)
+	to, err := s.WAL(ctx)
 	if err != nil {
 		return e, err
 	}
 	e.wal = to - from
-	now, err := s.processorTime()
+	now, err := s.ServerTime(ctx)
 	e.server = now - cpu
 	return e, err
 }
