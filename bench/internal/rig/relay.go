@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
 
@@ -111,7 +112,7 @@ func serveRelay(ctx context.Context, args []string) error {
 // join connects a client to the target until either side ends the connection.
 func join(ctx context.Context, client net.Conn, target string, delay time.Duration) {
 	defer func() { _ = client.Close() }()
-	server, err := net.Dial("tcp", target)
+	server, err := net.Dial("tcp", target) //nolint:gosec // the benchmark says where to
 	if err != nil {
 		return // to the client, the server is down
 	}
@@ -165,8 +166,7 @@ func (w way) take(ctx context.Context) {
 // send writes what is due, until the line is at its end.
 func (w way) send(ctx context.Context) {
 	for p := range w.line {
-		time.Sleep(time.Until(p.due))
-		if ctx.Err() != nil {
+		if wait := time.Until(p.due); wait > 0 && backoff.Sleep(ctx, wait) != nil {
 			return
 		}
 		if _, err := w.to.Write(p.bytes); err != nil {
