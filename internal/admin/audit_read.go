@@ -30,26 +30,18 @@ func (a *auditor) compare(ctx context.Context) (err error) {
 	if err := a.fixEnd(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	a.topics = audit.NewTopics(ctx, a.cluster.client, a.ids, a.readOptions(), a.everywhere()...)
-	for _, topic := range a.also {
-		if _, err := a.topics.Index(topic); err != nil {
-			return err
-		}
-	}
 	defer a.tell()()
 	a.rows.Snapshot, a.rows.Topics = a.held.Name, a.topics
-	rowsErr := a.ofCondition(a.readRows(a.topics.Context()))
-	ended := a.topics.Context().Err() != nil // by a topic's error, the cause of rowsErr
-	if rowsErr != nil {
-		cancel(rowsErr)
-	}
-	if err := a.topics.Wait(); err != nil && (rowsErr == nil || ended) {
+	if err := a.topics.Beside(func(ctx context.Context) error {
+		for _, topic := range a.also {
+			if _, err := a.topics.Index(topic); err != nil {
+				return err
+			}
+		}
+		return a.ofCondition(a.readRows(ctx))
+	}); err != nil {
 		return err
-	}
-	if rowsErr != nil {
-		return rowsErr
 	}
 	if err := a.awaitSlot(ctx); err != nil {
 		return err

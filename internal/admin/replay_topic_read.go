@@ -41,23 +41,15 @@ func (r *topicReplay) choose(ctx context.Context) (err error) {
 	if err := within(r.opts.From, r.logs, r.opts.Offsets); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	made := audit.NewTopics(ctx, r.cluster.client, r.ids, r.reading(), letterTopics(r.cfg)...)
-	if r.to, err = made.Index(r.opts.To); err != nil {
-		return err
-	}
 	defer r.tell(made)()
-	readErr := r.read(made.Context())
-	ended := made.Context().Err() != nil // by the error of the other topic, the cause of readErr
-	if readErr != nil {
-		cancel()
-	}
-	if err := made.Wait(); err != nil && (readErr == nil || ended) {
+	if err := made.Beside(func(ctx context.Context) error {
+		if r.to, err = made.Index(r.opts.To); err != nil {
+			return err
+		}
+		return r.read(ctx)
+	}); err != nil {
 		return err
-	}
-	if readErr != nil {
-		return readErr
 	}
 	if err := made.Finish(ctx); err != nil {
 		return err

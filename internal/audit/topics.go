@@ -64,6 +64,7 @@ type Topics struct {
 	slots chan struct{} // as many as partitions may be read
 	group *errgroup.Group
 	ctx   context.Context // of group
+	end   context.CancelCauseFunc
 
 	logs  []*topicLog // by index; written by Index only
 	index map[string]uint16
@@ -91,10 +92,11 @@ type topicLog struct {
 	keeps time.Duration
 }
 
-// NewTopics returns a reader at the beginning. The client stays the caller's.
-// everywhere are topics with events of any rows.
+// NewTopics returns a reader at the beginning; Beside follows. The client stays the
+// caller's. everywhere are topics with events of any rows.
 func NewTopics(ctx context.Context, client *kgo.Client, audit *Audit, opts ReadOptions, everywhere ...string) *Topics {
 	t := &Topics{client: client, audit: audit, opts: opts, slots: make(chan struct{}, readers), index: make(map[string]uint16)}
+	ctx, t.end = context.WithCancelCause(ctx)
 	t.group, t.ctx = errgroup.WithContext(ctx)
 	for _, name := range everywhere {
 		if _, twice := t.index[name]; !twice {
@@ -130,7 +132,7 @@ func (t *Topics) add(name string, counts uint16) *topicLog {
 // Name is the topic with the number.
 func (t *Topics) Name(n uint16) string { return t.logs[n].name }
 
-// Names are the topics that exist, sorted. Names follows Wait.
+// Names are the topics that exist, sorted. Names follows Beside.
 func (t *Topics) Names() []string {
 	names := make([]string, 0, len(t.logs))
 	for _, l := range t.logs {
@@ -142,9 +144,6 @@ func (t *Topics) Names() []string {
 	return names
 }
 
-// Context ends with the context of the reads, and when one of them fails.
-func (t *Topics) Context() context.Context { return t.ctx }
-
 // Progress is the number of records read, and the number of those known that are
 // still to be read. It may be called at any time.
 func (t *Topics) Progress() (records, ahead int64) { return t.records.Load(), t.ahead.Load() }
@@ -154,12 +153,24 @@ func (t *Topics) Left(since time.Duration) string {
 	return Estimate(since, t.passed.Load(), t.ahead.Load())
 }
 
-// Wait returns once each topic was read to the end that it had when its read
-// began.
-func (t *Topics) Wait() error { return t.group.Wait() }
+// Beside calls read, which names topics by Index, and returns once each topic is read,
+// too, to the end that it had when its read began. The first failure of either side ends
+// the other, and is the error.
+func (t *Topics) Beside(read func(context.Context) error) error {
+	defer t.end(nil)
+	err := read(t.ctx)
+	ended := t.ctx.Err() != nil // by a topic's failure, the cause of err
+	if err != nil {
+		t.end(err)
+	}
+	if failed := t.group.Wait(); failed != nil && (err == nil || ended) {
+		return failed
+	}
+	return err
+}
 
 // Finish reads what has come since, up to the ends of the topics now. It follows
-// Wait, and may be called again.
+// Beside, and may be called again.
 func (t *Topics) Finish(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range t.logs {
@@ -191,7 +202,7 @@ func (t *Topics) known(l *topicLog, e *Entry) bool {
 }
 
 // Compacted is the name of a topic that loses records of a key to later ones; ""
-// for none. told is false where brokers do not say. Compacted follows Wait.
+// for none. told is false where brokers do not say. Compacted follows Beside.
 func (t *Topics) Compacted() (name string, told bool) {
 	for _, l := range t.logs {
 		if l.compacted && (name == "" || !l.untold) {

@@ -206,8 +206,6 @@ func (c *comparison) compare(ctx context.Context, client *kgo.Client) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var everywhere []string
 	if c.opts.DeadLetters != "" {
 		everywhere = []string{c.opts.DeadLetters}
@@ -222,21 +220,15 @@ func (c *comparison) compare(ctx context.Context, client *kgo.Client) error {
 	}, everywhere...)
 	c.rows.Topics = topics
 	c.topics.Store(topics)
-	var rowsErr error
-	for i, t := range c.tables {
-		if rowsErr = c.rows.Read(topics.Context(), t, chosen[i], c.row); rowsErr != nil {
-			break
+	if err := topics.Beside(func(ctx context.Context) error {
+		for i, t := range c.tables {
+			if err := c.rows.Read(ctx, t, chosen[i], c.row); err != nil {
+				return err
+			}
 		}
-	}
-	ended := topics.Context().Err() != nil // by a topic's error, the cause of rowsErr
-	if rowsErr != nil {
-		cancel(rowsErr)
-	}
-	if err := topics.Wait(); err != nil && (rowsErr == nil || ended) {
+		return nil
+	}); err != nil {
 		return err
-	}
-	if rowsErr != nil {
-		return rowsErr
 	}
 	return c.judge()
 }
