@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
 	"os"
@@ -132,6 +133,12 @@ func headersOf(r *kgo.Record) map[string]string {
 // skipped where the language, or packages nobody installs, are missing.
 func (l *language) prepare(t *testing.T) (dir string) {
 	t.Helper()
+	return l.prepareIn(t, t.TempDir(), "../examples/languages/"+l.dir)
+}
+
+// prepareIn is prepare with the programs of another directory.
+func (l *language) prepareIn(t *testing.T, dir, programs string) string {
+	t.Helper()
 	for _, program := range l.needs {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
@@ -142,8 +149,7 @@ func (l *language) prepare(t *testing.T) (dir string) {
 			t.Skipf("%s: %v: %s", strings.Join(l.probe, " "), err, out)
 		}
 	}
-	dir = t.TempDir()
-	must.OK(t, os.CopyFS(dir, os.DirFS("../examples/languages/"+l.dir)))
+	must.OK(t, os.CopyFS(dir, os.DirFS(programs)))
 	for _, command := range l.install {
 		l.command(t, dir, command)
 	}
@@ -153,13 +159,23 @@ func (l *language) prepare(t *testing.T) (dir string) {
 // command runs a command in the directory; success is required.
 func (l *language) command(t *testing.T, dir string, command []string, environ ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	l.run(t, dir, exec.CommandContext(t.Context(), command[0], command[1:]...), environ...)
+}
+
+// run is command, with standard output where the command has it.
+func (l *language) run(t *testing.T, dir string, cmd *exec.Cmd, environ ...string) {
+	t.Helper()
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), environ...)
 	for _, variable := range l.environ {
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(variable, "{dir}", dir))
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	var out bytes.Buffer
+	cmd.Stderr = &out
+	if cmd.Stdout == nil {
+		cmd.Stdout = &out
+	}
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, &out)
 	}
 }

@@ -25,7 +25,8 @@ const (
 	ReasonMissingColumn      Reason = "missing_column"
 	ReasonSchemaMismatch     Reason = "schema_mismatch" // key or value do not fit their schema
 	ReasonUnknownSchema      Reason = "unknown_schema"  // the registry does not have it
-	ReasonPassedOver         Reason = "passed_over"     // the transaction, by an operator
+	ReasonInvalidCloudEvent  Reason = "invalid_cloudevent"
+	ReasonPassedOver         Reason = "passed_over" // the transaction, by an operator
 )
 
 // Reasons are all of them.
@@ -34,7 +35,7 @@ func Reasons() []Reason {
 		ReasonIllegalTopic, ReasonMissingTopic, ReasonNullRoute, ReasonNullKey, ReasonInvalidJSON, ReasonInvalidUTF8,
 		ReasonInvalidTimestamp, ReasonPartitionRange, ReasonInvalidHeaders, ReasonHeadersTooLarge, ReasonRecordTooLarge,
 		ReasonRejectedByBroker, ReasonUnreadableContents, ReasonNotTransactional, ReasonMissingColumn,
-		ReasonSchemaMismatch, ReasonUnknownSchema, ReasonPassedOver,
+		ReasonSchemaMismatch, ReasonUnknownSchema, ReasonInvalidCloudEvent, ReasonPassedOver,
 	}
 }
 
@@ -66,6 +67,8 @@ func (e *BadEvent) Remedy() string {
 		return "let the schema in the registry take it"
 	case ReasonUnknownSchema:
 		return "register its schema"
+	case ReasonInvalidCloudEvent:
+		return "name another column for the attribute (event.id, event.type, event.cloudevents.attributes), or set event.cloudevents.mode to none"
 	case ReasonIllegalTopic:
 		return "correct route.regex or route.topic, so that it makes a legal name of it"
 	}

@@ -35,6 +35,7 @@
 //   - A traceparent is passed on as it is, since there is no span of our own.
 //   - A row that moves to another partition is no new event (Moves).
 //   - A JSON column named headers becomes headers, one for each member.
+//   - event.cloudevents makes CloudEvents of the records.
 //
 // Non-goals: choosing partitions by key (the sink's partitioner does), checking
 // that topics exist, events of operations other than INSERT, schemas and Avro

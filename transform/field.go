@@ -39,7 +39,7 @@ const fieldForm = "column:header|envelope|partition[:alias]"
 // the same header may be given more than once.
 func parseFields(ev EventOptions) ([]field, error) {
 	var errs []error
-	if name := ev.TypeHeader; reservedHeader(name, ev.PositionHeaders) {
+	if name := ev.TypeHeader; reservedHeader(name, ev.PositionHeaders) || ev.CloudEvents.On() && cloudEventHeader(name) {
 		errs = append(errs, failure.Configf("choose another name, such as eventType",
 			"event.type_header: %q is the name of another header", name))
 	}
@@ -48,7 +48,7 @@ func parseFields(ev EventOptions) ([]field, error) {
 	for _, entry := range ev.Additional {
 		f, err := parseField(entry)
 		if err == nil {
-			err = checkField(f, entry, fields, ev.PositionHeaders)
+			err = checkField(f, entry, fields, ev)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -81,10 +81,14 @@ func parseField(entry string) (field, error) {
 	return f, nil
 }
 
-func checkField(f field, entry string, before []field, positionHeaders bool) error {
+func checkField(f field, entry string, before []field, ev EventOptions) error {
 	switch f.placement {
 	case placeHeader:
-		if isPositionHeader(f.alias) && positionHeaders {
+		if ev.CloudEvents.On() && cloudEventHeader(f.alias) {
+			return failure.Configf("choose another alias, or name the column in "+attributesKey,
+				"event.additional: %q repeats a header of CloudEvents, %s", entry, f.alias)
+		}
+		if isPositionHeader(f.alias) && ev.PositionHeaders {
 			return failure.Configf("choose another alias, or set event.position_headers to false",
 				"event.additional: %q repeats the position header %s", entry, f.alias)
 		}

@@ -76,6 +76,7 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 	for _, h := range p.headers {
 		b.header(h.column, h.alias)
 	}
+	b.cloudEvent()
 	if r.event.PositionHeaders {
 		lsn, xid, at := r.tx.of(b.event)
 		b.event.Record.Headers = append(b.event.Record.Headers,

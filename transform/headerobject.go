@@ -103,7 +103,7 @@ func (b *builder) nameable(name string) error {
 	case name == "":
 		return errors.New("a header has an empty name")
 	case name == HeaderID, name == ev.TypeHeader, strings.HasPrefix(name, reservedPrefix),
-		name == headerSchemaVersion && b.plan.version.present:
+		name == headerSchemaVersion && b.plan.version.present, b.plan.cloud != nil && cloudEventHeader(name):
 		return fmt.Errorf("the header name %.40q is reserved", name)
 	}
 	return nil

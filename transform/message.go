@@ -174,5 +174,10 @@ func (r *Router) messageOptions() (o options, unknown []error) {
 			o.fields = append(o.fields, f)
 		}
 	}
+	for _, f := range r.attributeFields {
+		if f.column = known(attributesKey, f.column, false); f.column != "" {
+			o.attributes = append(o.attributes, f)
+		}
+	}
 	return o, unknown
 }

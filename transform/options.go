@@ -52,8 +52,9 @@ type EventOptions struct {
 	OnUpdate string `yaml:"on_update"`
 	// Compat is CompatNone or CompatDebezium: whether columns have the forms of
 	// Debezium's connector, as Handling says.
-	Compat   string   `yaml:"compat"`
-	Debezium Handling `yaml:"debezium"`
+	Compat      string      `yaml:"compat"`
+	Debezium    Handling    `yaml:"debezium"`
+	CloudEvents CloudEvents `yaml:"cloudevents"`
 	// PositionHeaders turns the headers cdc-lsn, cdc-seq, cdc-xid and cdc-time on, and
 	// keeps their names and cdc-tx-total for the connector.
 	PositionHeaders bool `yaml:"position_headers"`
@@ -147,6 +148,7 @@ func DefaultEvent() EventOptions {
 		TypeHeader:         "eventType",
 		Compat:             CompatNone,
 		Debezium:           DefaultHandling(),
+		CloudEvents:        CloudEvents{Mode: CloudEventsNone},
 	}
 }
 

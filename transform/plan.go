@@ -37,8 +37,9 @@ type plan struct {
 	object                      column // a JSON object of headers
 	traced                      bool   // an additional column is the traceparent
 	headers, envelope           []namedColumn
-	detected                    []string // the columns no option names
-	headerCount                 int      // the most a row can have, without object's
+	detected                    []string   // the columns no option names
+	headerCount                 int        // the most a row can have, without object's
+	cloud                       *cloudPlan // nil without CloudEvents
 
 	schemaName  string // begins the name of an envelope's schema
 	schemaBytes int
@@ -55,10 +56,11 @@ type namedColumn struct {
 
 // options are the options with column names.
 type options struct {
-	event   EventOptions
-	routeBy string
-	fields  []field
-	table   string // the table's name in errors: "table public.outbox"
+	event      EventOptions
+	routeBy    string
+	fields     []field
+	attributes []attributeField
+	table      string // the table's name in errors: "table public.outbox"
 	// expected are columns detected before, and must not be gone.
 	expected []string
 	// described are details of columns beyond the relation's.
@@ -99,6 +101,10 @@ func bind(rel *pg.Relation, o options) (*plan, error) {
 		b.convert(p, o.event)
 	}
 	p.headerCount = len(p.headers) + builtInHeaders
+	if o.event.CloudEvents.On() {
+		p.cloud = b.cloud(p, o)
+		p.headerCount += mostAttributes + len(p.cloud.extensions)
+	}
 	p.detected = b.detected
 	p.unfit = errors.Join(b.errs...)
 	return p, p.unfit

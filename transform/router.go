@@ -19,8 +19,11 @@ type Router struct {
 	fields  []field
 	// envelope is whether any field goes there.
 	envelope bool
-	topics   *topics
-	context  []kgo.RecordHeader // see contextHeaders
+	// attributeFields are CloudEvents.Attributes; attributes is the memory of cloudEvent.
+	attributeFields []attributeField
+	attributes      []attribute
+	topics          *topics
+	context         []kgo.RecordHeader // see contextHeaders
 
 	// plans holds the newest definition of each table, by OID; last is the plan
 	// of the previous row.
@@ -46,18 +49,20 @@ type Router struct {
 // failure.Config.
 func New(ev EventOptions, route RouteOptions) (*Router, error) {
 	fields, fieldsErr := parseFields(ev)
+	attributes, attributesErr := parseAttributes(ev.CloudEvents)
 	topics, topicsErr := newTopics(route)
-	if err := errors.Join(fieldsErr, topicsErr); err != nil {
+	if err := errors.Join(fieldsErr, attributesErr, topicsErr); err != nil {
 		return nil, err
 	}
 	r := &Router{
-		event:    ev,
-		routeBy:  route.By,
-		fields:   fields,
-		topics:   topics,
-		context:  contextHeaders(ev),
-		plans:    make(map[uint32]*plan),
-		expected: make(map[uint32][]string),
+		event:           ev,
+		routeBy:         route.By,
+		fields:          fields,
+		attributeFields: attributes,
+		topics:          topics,
+		context:         contextHeaders(ev),
+		plans:           make(map[uint32]*plan),
+		expected:        make(map[uint32][]string),
 
 		described: make(map[uint32]map[string]pg.ColumnDetails),
 		names:     make(interned),
@@ -125,7 +130,7 @@ func (r *Router) Needed(rel *pg.Relation) (names []string, err error) {
 // options are the options of Bind.
 func (r *Router) options(rel *pg.Relation) options {
 	table := pg.Table{Schema: rel.Namespace, Name: rel.Name}.String()
-	return options{event: r.event, routeBy: r.routeBy, fields: r.fields, table: "table " + table}
+	return options{event: r.event, routeBy: r.routeBy, fields: r.fields, attributes: r.attributeFields, table: "table " + table}
 }
 
 // KeyColumn returns the name of the column the key of the table's events is

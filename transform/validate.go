@@ -20,6 +20,10 @@ func (o *EventOptions) Validate(report setting.Report) {
 	report.OneOf("event.compat", o.Compat, CompatNone, CompatDebezium)
 	o.Debezium.validate(report, o.Compat)
 	o.validateSchemas(report)
+	o.CloudEvents.validate(report)
+	if o.CloudEvents.On() && o.Compat == CompatDebezium {
+		report.Problem("event.cloudevents.mode", "makes other records than event.compat: debezium, whose router writes no CloudEvents", "remove one of them")
+	}
 }
 
 // validateSchemas refuses schemas around values that are no JSON, or without the names

@@ -28,9 +28,10 @@ func digestOf(r *kgo.Record) (d digest) {
 		_, _ = hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(length))) // never fails
 		_, _ = hash.Write(b)
 	}
+	value, headers := transform.Timeless(r)
 	part(r.Key)
-	part(r.Value)
-	for _, h := range lasting(r.Headers) {
+	part(value)
+	for _, h := range lasting(headers) {
 		part([]byte(h.Key))
 		part(h.Value)
 	}
@@ -55,8 +56,10 @@ func Differing(row, rec *kgo.Record) (parts []string) {
 		}
 	}
 	differ("key", !alike(row.Key, rec.Key))
-	differ("value", !alike(row.Value, rec.Value))
-	ours, theirs := byName(row.Headers), byName(rec.Headers)
+	rowValue, rowHeaders := transform.Timeless(row)
+	recValue, recHeaders := transform.Timeless(rec)
+	differ("value", !alike(rowValue, recValue))
+	ours, theirs := byName(rowHeaders), byName(recHeaders)
 	names := slices.AppendSeq(slices.Collect(maps.Keys(ours)), maps.Keys(theirs))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

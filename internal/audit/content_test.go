@@ -46,6 +46,7 @@ func TestDiffering(t *testing.T) {
 		"tombstone":     {said("k", "null", "id", "1", "eventType", "T", "a", "x", "a", "y"), []string{"value"}},
 		"lost header":   {said("k", "v", "id", "1", "a", "x", "a", "y"), []string{"header eventType"}},
 		"added header":  {said("k", "v", "id", "1", "eventType", "T", "a", "x", "a", "y", "b", "null"), []string{"header b"}},
+		"event's time":  {said("k", "v", "id", "1", "eventType", "T", "a", "x", "a", "y", "ce_time", "2026-08-01T12:00:00.250000Z"), nil},
 		"null header":   {said("k", "v", "id", "1", "eventType", "null", "a", "x", "a", "y"), []string{"header eventType"}},
 		"empty, not no": {said("k", "v", "id", "1", "eventType", "", "a", "x", "a", "y"), []string{"header eventType"}},
 		"all":           {said("", "", "id", "2"), []string{"key", "value", "header a", "header eventType", "header id"}},
@@ -63,6 +64,25 @@ func TestDiffering(t *testing.T) {
 	placed := said("k", "v")
 	if got := Differing(placed, &kgo.Record{Topic: "u", Partition: 2, Key: []byte("k"), Value: []byte("v")}); !slices.Equal(got, []string{"topic", "partition"}) {
 		t.Errorf("%q", got)
+	}
+}
+
+// A row does not know the time of its commit, which a CloudEvent has.
+func TestTheTimeOfACloudEventIsNotCompared(t *testing.T) {
+	const of = "application/cloudevents+json; charset=UTF-8"
+	row := said("k", `{"specversion":"1.0","id":"1","data":{"time":"a","b":1}}`, "content-type", of)
+	for value, equal := range map[string]bool{
+		`{"specversion":"1.0","time":"2026-08-01T12:00:00.250000Z","id":"1","data":{"time":"a","b":1}}`: true,
+		`{"specversion":"1.0","time":"2026-08-01T12:00:00.250000Z","id":"1","data":{"time":"b","b":1}}`: false,
+		`{"specversion":"1.0","id":"2","data":{"time":"a","b":1}}`:                                      false,
+	} {
+		rec := said("k", value, "content-type", of)
+		if got := len(Differing(row, rec)) == 0; got != equal || (digestOf(row) == digestOf(rec)) != equal {
+			t.Errorf("equal to %s: %t, want %t", value, got, equal)
+		}
+	}
+	if plain := said("k", `{"specversion":"1.0","time":"x","id":"1"}`); len(Differing(plain, said("k", `{"specversion":"1.0","time":"y","id":"1"}`))) == 0 {
+		t.Error("another's time is not compared")
 	}
 }
 

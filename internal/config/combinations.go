@@ -56,6 +56,17 @@ func (l *loader) chooseCompat() {
 	}
 }
 
+// chooseEncoded tells CloudEvents the content type of values by a registry's schema.
+func (l *loader) chooseEncoded() {
+	switch format := l.cfg.Encoding.Value.Format; format {
+	case registry.FormatNone:
+	case registry.FormatEncoded:
+		l.cfg.Event.CloudEvents.Encoded = "application/octet-stream"
+	default:
+		l.cfg.Event.CloudEvents.Encoded = "application/" + format
+	}
+}
+
 // validateCombinations judges options across sections.
 func (l *loader) validateCombinations() {
 	if l.cfg.Source.Mode == ModePoll {
@@ -216,6 +227,9 @@ func (l *loader) validateEncoding() {
 	}
 	if e.Key.Format != registry.FormatNone && l.cfg.Event.KeyFormat != transform.KeyRaw {
 		l.report("event.key_format", "must be raw with encoding.key.format, which writes the key's text by a schema", "set it to raw")
+	}
+	if e.Value.Format != registry.FormatNone && l.cfg.Event.CloudEvents.Mode == transform.CloudEventsStructured {
+		l.report("encoding.value.format", "encodes the payload, which event.cloudevents.mode: structured has within JSON", "set event.cloudevents.mode to binary, or remove encoding.value")
 	}
 	if key := e.NeedsType(); key != "" && l.cfg.Event.TypeHeader == "" {
 		l.report(key, "needs the header with the event's type, and event.type_header is empty", "set event.type_header to eventType, or write a name without ${type} in "+strings.Replace(key, ".subject", ".record", 1))

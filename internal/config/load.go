@@ -110,6 +110,7 @@ func read(opts Options, pipeline string) *loader {
 	l.chooseTables()
 	l.choosePolling()
 	l.chooseCompat()
+	l.chooseEncoded()
 	return l
 }
 

@@ -166,6 +166,8 @@ func (t *translation) valueConverter() {
 		accept(map[bool]string{true: "json_expanded", false: "json"}[expands], Same)
 	case c.class == "binarydata" || c.class == "bytebuffer" || c.class == "bytearray":
 		t.binaryConverter(c, expands, accept, refuse)
+	case c.class == "cloudevents":
+		refuse("cloudevents", "its attributes iodebezium… and its id of a position have no counterpart; event.cloudevents, without event.compat, writes CloudEvents with the event's own id and type")
 	default:
 		refuse(named(c.class), "values of "+printable(c.option.Value)+" have no counterpart")
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,11 +25,13 @@ const frame = 5
 
 // Encoder is the sink.Encoder of the section encoding, safe for concurrent use.
 type Encoder struct {
-	client     *client // nil: no question is needed
+	client     *client  // nil: no question is needed
+	urls       []string // of the registry
 	value, key *side
 	policy     string
 	typeHeader string
-	only       bool // registers nothing
+	only       bool   // registers nothing
+	schemas    string // begins the URI of a schema in CloudEvents; empty: there are none
 }
 
 // side is the encoding of values or of keys.
@@ -47,7 +50,7 @@ type side struct {
 // New returns an Encoder, without any question to the registry. typeHeader is the header
 // with the event's type. The options have passed Validate; an error is about files.
 func New(o Options, typeHeader string) (*Encoder, error) {
-	e := &Encoder{policy: o.MissingSchema, typeHeader: typeHeader}
+	e := &Encoder{policy: o.MissingSchema, typeHeader: typeHeader, urls: o.Registry.URLs}
 	of := func(f Form, name string) *side {
 		return &side{Form: f, name: name, key: name == "key", refresh: o.Registry.Refresh, now: time.Now, known: newCache(o.Registry.CacheSize)}
 	}
@@ -63,6 +66,13 @@ func New(o Options, typeHeader string) (*Encoder, error) {
 
 // LookOnly has Learn register nothing, and only check an unregistered schema.
 func (e *Encoder) LookOnly() { e.only = true }
+
+// NameSchemas has Encode give CloudEvents the schema of their data.
+func (e *Encoder) NameSchemas() {
+	if len(e.urls) > 0 {
+		e.schemas = strings.TrimSuffix(e.urls[0], "/") + "/schemas/ids/"
+	}
+}
 
 // Close ends idle connections. A nil Encoder has none.
 func (e *Encoder) Close() {
@@ -92,6 +102,9 @@ func (e *Encoder) Encode(ev *transform.Event) (known bool, err error) {
 	value, known, err := e.value.form(rec, rec.Value, e.typeHeader)
 	if !known || err != nil {
 		return known, err
+	}
+	if e.schemas != "" && e.value.Format != FormatNone && len(value) >= frame {
+		ev.SetDataSchema(strconv.AppendUint([]byte(e.schemas), uint64(binary.BigEndian.Uint32(value[1:frame])), 10))
 	}
 	ev.Encode(key, value)
 	return true, nil

@@ -10,5 +10,9 @@ func Encoder(cfg *config.Config) (*registry.Encoder, error) {
 	if !cfg.Encoding.On() {
 		return nil, nil
 	}
-	return registry.New(cfg.Encoding, cfg.Event.TypeHeader)
+	encoder, err := registry.New(cfg.Encoding, cfg.Event.TypeHeader)
+	if err == nil && cfg.Event.CloudEvents.On() {
+		encoder.NameSchemas()
+	}
+	return encoder, err
 }
