@@ -25,8 +25,7 @@ type debezium struct {
 	dir, heap string
 	worker    properties
 	connector properties // beside the connection
-	db        *rig.Database
-	kafka     *rig.Broker
+	road      road
 	warm      *worker // nil before the first run
 	keep      bool    // whether the worker stays warm
 }
@@ -36,7 +35,7 @@ func (s *debezium) name() string { return s.title }
 func (s *debezium) staysWarm() bool { return s.keep }
 
 func (s *debezium) configuration(t task) properties {
-	return connection(s.db, t).with(s.connector)
+	return connection(s.road, t).with(s.connector)
 }
 
 func (s *debezium) start(ctx context.Context, t task) (running, error) {
@@ -44,7 +43,7 @@ func (s *debezium) start(ctx context.Context, t task) (running, error) {
 		return s.startWarm(ctx, t)
 	}
 	began := time.Now()
-	w, err := startWorker(s.dir, s.heap, standalone(s.kafka).with(s.worker), s.configuration(t))
+	w, err := startWorker(s.dir, s.heap, standalone(s.road).with(s.worker), s.configuration(t))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +53,7 @@ func (s *debezium) start(ctx context.Context, t task) (running, error) {
 // startWarm starts a connector in the present worker.
 func (s *debezium) startWarm(ctx context.Context, t task) (running, error) {
 	if s.warm == nil {
-		w, err := startWorker(s.dir, s.heap, standalone(s.kafka).with(s.worker))
+		w, err := startWorker(s.dir, s.heap, standalone(s.road).with(s.worker))
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ const (
 type delivered struct{ ours }
 
 func (s *stage) delivered(how string) subject {
-	return delivered{ours{s.connector, s.db, s.kafka, append(rig.Settings{"sink.kafka.delivery=" + how}, s.set...), how}}
+	return delivered{ours{s.connector, s.road(), append(rig.Settings{"sink.kafka.delivery=" + how}, s.set...), how}}
 }
 
 // staysWarm implements subject: the brokers outlive a run, and a broker is slow until
@@ -31,7 +31,7 @@ func (d delivered) staysWarm() bool { return true }
 // of its deliveries, so there is a setup first.
 func (d delivered) start(ctx context.Context, t task) (running, error) {
 	if d.name() == exactlyOnce {
-		settings := append(rig.Wiring(d.db.URL, t.slot, d.kafka.Addr, t.topic), d.set...)
+		settings := append(d.road.wiring(t), d.set...)
 		if err := d.connector.Do(ctx, []string{"setup", "--accept-gap", "--yes"}, settings...); err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ func (s *stage) describe(load string, who subject) {
 	case ours:
 		shown["-set"] = strings.Join(who.set, " ")
 	case *debezium:
-		for _, p := range []properties{standalone(s.kafka), who.worker, who.configuration(task{"SLOT", "TOPIC"})} {
+		for _, p := range []properties{standalone(s.road()), who.worker, who.configuration(task{"SLOT", "TOPIC"})} {
 			for key, value := range p {
 				shown[key] = value
 			}

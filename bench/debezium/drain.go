@@ -87,7 +87,7 @@ func (s *stage) limit(ctx context.Context, b rig.Backlog) (map[string]float64, e
 	if err := s.db.CopySlot(ctx, b.Slot, slot); err != nil {
 		return nil, err
 	}
-	reader, err := rig.Recvlogical(s.db.URL, slot, b.End, rig.Publication, false)
+	reader, err := rig.Recvlogical(s.road().url, slot, b.End, rig.Publication, false)
 	if err != nil {
 		return nil, err
 	}

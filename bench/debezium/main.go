@@ -39,6 +39,7 @@ type options struct {
 	modes              rig.List
 	rounds, partitions int
 	brokers            int
+	tls                bool
 	rows, perTx        int
 	payload            int
 	trafficPerTx       int
@@ -59,6 +60,7 @@ func start(ctx context.Context) error {
 	o := options{modes: rig.List{modeDrain, modeSteady, modeIdle}, rates: rig.List{"1000"}}
 	flag.Var(&o.modes, "modes", "what to measure: drain, steady, idle; delivery")
 	flag.IntVar(&o.brokers, "brokers", 1, "of Kafka: 1, or 3 with three replicas")
+	flag.BoolVar(&o.tls, "tls", false, "reach PostgreSQL and Kafka over TLS")
 	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds of each mode")
 	flag.IntVar(&o.partitions, "partitions", 6, "partitions of a topic")
 	flag.IntVar(&o.payload, "payload", 490, "bytes of payload; a row is about 100 more")

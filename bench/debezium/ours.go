@@ -12,8 +12,7 @@ const oursName = "cdc-outbox"
 // ours is cdc-outbox with its defaults, except for the addresses.
 type ours struct {
 	connector *rig.Connector
-	db        *rig.Database
-	kafka     *rig.Broker
+	road      road
 	set       rig.Settings
 	title     string
 }
@@ -24,7 +23,7 @@ func (s ours) close() error    { return nil }
 
 func (s ours) start(_ context.Context, t task) (running, error) {
 	began := time.Now()
-	p, err := s.connector.Run(append(rig.Wiring(s.db.URL, t.slot, s.kafka.Addr, t.topic), s.set...)...)
+	p, err := s.connector.Run(append(s.road.wiring(t), s.set...)...)
 	if err != nil {
 		return nil, err
 	}

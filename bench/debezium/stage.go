@@ -99,15 +99,15 @@ func (s *stage) finish(t task) error {
 
 // The subjects.
 
-func (s *stage) ours() subject { return ours{s.connector, s.db, s.kafka, s.set, oursName} }
+func (s *stage) ours() subject { return ours{s.connector, s.road(), s.set, oursName} }
 
 // tuned is Debezium at its best for one of the two ends.
 func (s *stage) tuned(title string, end properties, keep bool) *debezium {
 	return &debezium{title: title, dir: s.dir, heap: s.heap, worker: tunedWorker, keep: keep,
-		connector: tuned.with(end).with(s.debezium.Map()), db: s.db, kafka: s.kafka}
+		connector: tuned.with(end).with(s.debezium.Map()), road: s.road()}
 }
 
 // untuned is Debezium with the defaults, and Kafka Connect's.
 func (s *stage) untuned(keep bool) *debezium {
-	return &debezium{title: defaultName, dir: s.dir, heap: defaultHeap, keep: keep, db: s.db, kafka: s.kafka}
+	return &debezium{title: defaultName, dir: s.dir, heap: defaultHeap, keep: keep, road: s.road()}
 }

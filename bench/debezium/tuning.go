@@ -1,8 +1,6 @@
 package main
 
 import (
-	"net/url"
-
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
@@ -32,22 +30,15 @@ import (
 //     starts a worker without looking through all the jars.
 
 // connection are the required properties.
-func connection(db *rig.Database, t task) properties {
-	u, _ := url.Parse(db.URL) // made by pgserver
-	password, _ := u.User.Password()
-	return properties{
-		"name":              t.topic,
-		"connector.class":   "io.debezium.connector.postgresql.PostgresConnector",
-		"tasks.max":         "1",
-		"plugin.name":       "pgoutput",
-		"database.hostname": u.Hostname(),
-		"database.port":     u.Port(),
-		"database.user":     u.User.Username(),
-		"database.password": password,
-		"database.dbname":   "postgres",
-		"topic.prefix":      t.topic,
-		"slot.name":         t.slot,
-		"publication.name":  rig.Publication,
+func connection(r road, t task) properties {
+	return r.database().with(properties{
+		"name":             t.topic,
+		"connector.class":  "io.debezium.connector.postgresql.PostgresConnector",
+		"tasks.max":        "1",
+		"plugin.name":      "pgoutput",
+		"topic.prefix":     t.topic,
+		"slot.name":        t.slot,
+		"publication.name": rig.Publication,
 
 		"publication.autocreate.mode": "disabled",
 		"table.include.list":          "public.outbox",
@@ -60,7 +51,7 @@ func connection(db *rig.Database, t task) properties {
 		"transforms":             "outbox",
 		"transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
 		"transforms.outbox.route.topic.replacement": t.topic,
-	}
+	})
 }
 
 // tuned is for both: throughput and latency.
@@ -85,12 +76,11 @@ var (
 )
 
 // standalone is a worker's configuration.
-func standalone(k *rig.Broker) properties {
-	return properties{
-		"bootstrap.servers": k.Addr,
-		"key.converter":     "org.apache.kafka.connect.storage.StringConverter",
-		"value.converter":   "org.apache.kafka.connect.storage.StringConverter",
-	}
+func standalone(r road) properties {
+	return r.kafka().with(properties{
+		"key.converter":   "org.apache.kafka.connect.storage.StringConverter",
+		"value.converter": "org.apache.kafka.connect.storage.StringConverter",
+	})
 }
 
 var tunedWorker = properties{"plugin.discovery": "service_load"}

@@ -29,6 +29,8 @@ const JVMOptions = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingH
 // Broker is a broker in a separate process. Safe for concurrent use.
 type Broker struct {
 	Addr    string
+	TLSAddr string // of Apache Kafka
+	CA      string // the file with the authority for TLSAddr
 	Name    string
 	Version string
 	Admin   *kadm.Client

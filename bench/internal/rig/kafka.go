@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/certificate"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 )
@@ -39,32 +40,37 @@ func startKafka(ctx context.Context, size int, delay *time.Duration, settings ..
 	if size > 1 {
 		heap = "-Xms512m -Xmx512m "
 	}
-	ports := make([]int, 2*size)
-	var voters []string
-	for n := range ports {
-		if ports[n], err = freeport.Take(); err != nil {
+	nodes := make([]node, size)
+	for n := range nodes {
+		if nodes[n], err = newNode(); err != nil {
 			return nil, err
-		}
-		if n%2 == 1 {
-			voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", n/2, ports[n]))
 		}
 	}
 	b := &Broker{
-		Addr: "127.0.0.1:" + strconv.Itoa(ports[0]), Name: "Apache Kafka", replicas: int16(size), brokers: size,
+		Addr: nodes[0].plain, TLSAddr: nodes[0].tls, Name: "Apache Kafka", replicas: int16(size), brokers: size,
 		Version: strings.TrimSpace(jars[strings.LastIndex(jars, "-")+1:]),
 	}
 	if delay != nil {
 		if err := b.goFar(ctx, *delay); err != nil {
 			return nil, err
 		}
-		settings = append(settings, "advertised.listeners=PLAINTEXT://"+b.Addr)
 	}
 	if b.dir, err = os.MkdirTemp("", "cdc-outbox-bench-"); err != nil {
 		return nil, err
 	}
-	for n := range size {
-		dir, port, controller := filepath.Join(b.dir, strconv.Itoa(n)), strconv.Itoa(ports[2*n]), strconv.Itoa(ports[2*n+1])
-		cmd := exec.Command(script, slices.Concat([]string{"run", dir, port, controller}, clusterSettings(n, size, voters), settings)...)
+	identity, err := b.certify()
+	if err != nil {
+		b.Stop()
+		return nil, err
+	}
+	for n, at := range nodes {
+		clients := at.plain
+		if size == 1 {
+			clients = b.Addr
+		}
+		dir := filepath.Join(b.dir, strconv.Itoa(n))
+		cmd := exec.Command(script, slices.Concat([]string{"run", dir, portOf(at.plain), portOf(at.controller)},
+			at.settings(clients, identity), clusterSettings(n, nodes), settings)...)
 		cmd.Env = append(os.Environ(), "KAFKA_JVM="+heap+JVMOptions)
 		p, failed := Start("broker", cmd)
 		if failed != nil {
@@ -80,7 +86,47 @@ func startKafka(ctx context.Context, size int, delay *time.Duration, settings ..
 	return b, nil
 }
 
-func clusterSettings(n, size int, voters []string) []string {
+// node is a broker's addresses.
+type node struct{ plain, tls, controller string }
+
+func newNode() (n node, err error) {
+	for _, addr := range []*string{&n.plain, &n.tls, &n.controller} {
+		if *addr, err = freeport.TakeAddress(); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func portOf(addr string) string { return addr[strings.LastIndex(addr, ":")+1:] }
+
+// settings are the listeners: clients without TLS are sent to the address, those with
+// TLS get the identity, a PEM file.
+func (n node) settings(clients, identity string) []string {
+	return []string{
+		"listeners=PLAINTEXT://" + n.plain + ",TLS://" + n.tls + ",CONTROLLER://" + n.controller,
+		"advertised.listeners=PLAINTEXT://" + clients + ",TLS://" + n.tls,
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
+		"listener.name.tls.ssl.keystore.type=PEM",
+		"listener.name.tls.ssl.keystore.location=" + identity,
+	}
+}
+
+// certify writes the brokers' certificate, and returns the file of certificate and key.
+func (b *Broker) certify() (identity string, err error) {
+	public, key, err := certificate.SelfSigned()
+	if err != nil {
+		return "", err
+	}
+	b.CA, identity = filepath.Join(b.dir, "ca.pem"), filepath.Join(b.dir, "identity.pem")
+	return identity, errors.Join(os.WriteFile(b.CA, public, 0o600), os.WriteFile(identity, slices.Concat(key, public), 0o600))
+}
+
+func clusterSettings(n int, nodes []node) []string {
+	size, voters := len(nodes), make([]string, len(nodes))
+	for v, at := range nodes {
+		voters[v] = fmt.Sprintf("%d@%s", v, at.controller)
+	}
 	inSync := size/2 + 1
 	return []string{
 		fmt.Sprintf("node.id=%d", n),
