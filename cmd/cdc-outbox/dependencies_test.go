@@ -21,7 +21,7 @@ var modules = map[string]string{
 	"github.com/jackc/pgx/v5":        "PostgreSQL: connections and queries",
 	"github.com/jackc/pgpassfile":    "pgx: ~/.pgpass",
 	"github.com/jackc/pgservicefile": "pgx: service files",
-	"golang.org/x/text":              "pgx: passwords as SCRAM compares them",
+	"golang.org/x/text":              "pgx: passwords as SCRAM compares them; jsonschema: messages",
 	"github.com/jackc/pgerrcode":     "names of SQLSTATEs",
 	"github.com/jackc/pglogrepl":     "LSNs, and the commands of the replication protocol",
 	"github.com/jackc/pgio":          "pglogrepl: numbers in messages",
@@ -30,9 +30,13 @@ var modules = map[string]string{
 	"github.com/twmb/franz-go/pkg/kadm": "Kafka: topics, configurations, ACLs, transactions",
 	"github.com/twmb/franz-go/pkg/kmsg": "Kafka: the protocol's messages",
 	"github.com/twmb/franz-go/pkg/sr":   "the schema registry: its API",
-	"github.com/klauspost/compress":     "franz-go: gzip, snappy, zstd; promhttp: zstd",
-	"github.com/pierrec/lz4/v4":         "franz-go: lz4",
-	"golang.org/x/oauth2":               "Kafka: tokens for SASL OAUTHBEARER",
+
+	"github.com/bufbuild/protocompile":         "the schema registry: texts of Protobuf schemas",
+	"github.com/santhosh-tekuri/jsonschema/v6": "the schema registry: JSON Schema",
+
+	"github.com/klauspost/compress": "franz-go: gzip, snappy, zstd; promhttp: zstd",
+	"github.com/pierrec/lz4/v4":     "franz-go: lz4",
+	"golang.org/x/oauth2":           "Kafka: tokens for SASL OAUTHBEARER",
 
 	"go.yaml.in/yaml/v3":               "the configuration's file",
 	"github.com/magiconair/properties": "import debezium: Java's properties",
@@ -49,7 +53,7 @@ var modules = map[string]string{
 	"github.com/beorn7/perks":             "client_golang: summaries",
 	"github.com/cespare/xxhash/v2":        "client_golang: hashes of labels",
 	"github.com/munnerz/goautoneg":        "client_golang: the format that a scraper accepts",
-	"google.golang.org/protobuf":          "client_golang: its model's messages",
+	"google.golang.org/protobuf":          "the schema registry: Protobuf; client_golang: its model's messages",
 }
 
 func TestLinkedModulesAreWanted(t *testing.T) {

@@ -62,6 +62,8 @@ func (l *loader) chooseEncoded() {
 	case registry.FormatNone:
 	case registry.FormatEncoded:
 		l.cfg.Event.CloudEvents.Encoded = "application/octet-stream"
+	case registry.FormatJSONSchema:
+		l.cfg.Event.CloudEvents.Encoded = "application/json"
 	default:
 		l.cfg.Event.CloudEvents.Encoded = "application/" + format
 	}

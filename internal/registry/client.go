@@ -191,6 +191,15 @@ func (c *client) exists(ctx context.Context, id uint32) (found bool, err error) 
 	return err == nil, err
 }
 
+// version asks for a version of a subject; -1: the latest.
+func (c *client) version(ctx context.Context, subject string, version int) (found sr.SubjectSchema, err error) {
+	err = c.ask(ctx, func(ctx context.Context, server *sr.Client) (err error) {
+		found, err = server.SchemaByVersion(ctx, subject, version)
+		return err
+	})
+	return found, err
+}
+
 // mostReferred bounds the schemas behind the references of a schema.
 const mostReferred = 200
 
@@ -206,11 +215,7 @@ func (c *client) referred(ctx context.Context, refs []sr.SchemaReference) (all [
 			if known[ref] = true; len(known) > mostReferred {
 				return fmt.Errorf("the schema refers to more than %d others", mostReferred)
 			}
-			var other sr.SubjectSchema
-			err := c.ask(ctx, func(ctx context.Context, server *sr.Client) (err error) {
-				other, err = server.SchemaByVersion(ctx, ref.Subject, ref.Version)
-				return err
-			})
+			other, err := c.version(ctx, ref.Subject, ref.Version)
 			if err != nil {
 				return err
 			}

@@ -11,5 +11,7 @@
 //  3. Answers are judged by status, never by text, and are bounded.
 //  4. Both caches are bounded. A known schema is good without the registry.
 //
+// Formats: package avro, Protobuf by protocompile and protojson, JSON Schema by jsonschema.
+//
 // Non-goals: reading such records, waiting (the sink's task), schemas made from payloads.
 package registry

@@ -13,7 +13,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/registry/avro"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -163,9 +162,9 @@ func (s *side) form(rec *kgo.Record, data []byte, typeHeader string) (out []byte
 func (s *side) mismatch(id uint32, err error) *transform.BadEvent {
 	reason := transform.ReasonSchemaMismatch
 	switch {
-	case errors.Is(err, avro.ErrNotJSON):
+	case errors.Is(err, errNotJSON):
 		reason = transform.ReasonInvalidJSON
-	case errors.Is(err, avro.ErrNotUTF8):
+	case errors.Is(err, errNotUTF8):
 		reason = transform.ReasonInvalidUTF8
 	}
 	return &transform.BadEvent{Reason: reason, Err: fmt.Errorf("%s, by schema %d: %w", s.name, id, err)}
@@ -181,38 +180,45 @@ func (s *side) cached(rec *kgo.Record, data []byte, typeHeader string) ([]byte, 
 				Err: fmt.Errorf("%s does not begin with a zero byte and the number of a schema", s.name)}
 		}
 		return data[1:frame], nil
-	case s.SchemaID > 0:
-		return nil, nil
 	}
 	s.buffer = s.buffer[:0]
-	if s.Subject != SubjectRecord {
+	if s.SchemaID == 0 && s.Subject != SubjectRecord {
 		s.buffer = append(s.buffer, rec.Topic...)
 	}
-	if s.Subject == SubjectTopic {
-		return s.buffer, nil
-	}
-	s.buffer = append(s.buffer, 0)
 	if !s.typed() {
 		return s.buffer, nil
 	}
 	of, ok := transform.Header(rec.Headers, typeHeader)
 	if !ok || len(of) == 0 {
-		return nil, &transform.BadEvent{Reason: transform.ReasonUnknownSchema, Err: fmt.Errorf("the event has no type, of which encoding.%s.record makes the name of a subject", s.name)}
+		use := "record makes the name of a subject"
+		if !s.typedSubject() {
+			use = "message makes the name of a message"
+		}
+		return nil, &transform.BadEvent{Reason: transform.ReasonUnknownSchema, Err: fmt.Errorf("the event has no type, of which encoding.%s.%s", s.name, use)}
 	}
+	s.buffer = append(s.buffer, 0)
 	return append(s.buffer, of...), nil
 }
 
-// subject is the name of the record's subject.
-func (s *side) subject(rec *kgo.Record, typeHeader string) string {
+// wanted is the schema of a record: the subject, and the message if the schema has
+// several.
+type wanted struct{ subject, message string }
+
+func (s *side) wanted(rec *kgo.Record, typeHeader string) wanted {
 	of, _ := transform.Header(rec.Headers, typeHeader)
-	record := strings.ReplaceAll(s.Record, eventType, string(of))
+	typed := strings.NewReplacer(eventType, string(of))
+	record := typed.Replace(s.Record)
+	w := wanted{rec.Topic + "-" + s.name, typed.Replace(s.Message)}
 	switch s.Subject {
 	case SubjectRecord:
-		return record
+		w.subject = record
 	case SubjectTopicRecord:
-		return rec.Topic + "-" + record
+		w.subject = rec.Topic + "-" + record
 	}
-	return rec.Topic + "-" + s.name
+	if w.message == "" && s.Subject != SubjectTopic && s.SchemaID == 0 {
+		w.message = record
+	}
+	return w
 }
 
 // learn asks for the schema of the data, and notes the answer.

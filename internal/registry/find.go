@@ -5,14 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -21,21 +18,26 @@ func (e *Encoder) find(ctx context.Context, s *side, ev *transform.Event, data [
 	if s.Format == FormatEncoded {
 		return e.exists(ctx, s, data)
 	}
-	subject := s.subject(&ev.Record, e.typeHeader)
-	found, err := e.schema(ctx, s, subject, before)
+	w := s.wanted(&ev.Record, e.typeHeader)
+	found, err := e.schema(ctx, s, w, before)
 	if err == nil || !ofSchema(err) && !errors.As(err, new(*unusable)) {
 		return found, err
 	}
 	if e.policy == MissingBadEvent {
 		return nil, &transform.BadEvent{Reason: transform.ReasonUnknownSchema, Err: err}
 	}
-	return nil, &failure.Error{Remedy: s.missing(subject, err) + ", or set encoding.missing_schema to bad_event", Err: err}
+	return nil, &failure.Error{Remedy: s.missing(w.subject, err) + ", or set encoding.missing_schema to bad_event", Err: err}
 }
 
 // missing is the remedy for a missing schema.
 func (s *side) missing(subject string, err error) string {
 	option := "encoding." + s.name
+	var other *unreferred
 	switch {
+	case errors.As(err, &other):
+		return fmt.Sprintf("register a schema under subject %s, or correct %s.references", other.subject, option)
+	case errors.Is(err, errNoMessage):
+		return "correct the schema, or " + option + ".message"
 	case errors.As(err, new(*unusable)):
 		return "correct the schema, or " + option + ".format"
 	case s.SchemaID > 0:
@@ -71,7 +73,7 @@ func (e *Encoder) exists(ctx context.Context, s *side, data []byte) (*entry, err
 }
 
 // schema asks for the schema of a subject.
-func (e *Encoder) schema(ctx context.Context, s *side, subject string, before *entry) (*entry, error) {
+func (e *Encoder) schema(ctx context.Context, s *side, w wanted, before *entry) (*entry, error) {
 	if s.SchemaID > 0 {
 		var found sr.Schema
 		err := e.client.ask(ctx, func(ctx context.Context, server *sr.Client) (err error) {
@@ -81,76 +83,32 @@ func (e *Encoder) schema(ctx context.Context, s *side, subject string, before *e
 		if err != nil {
 			return nil, err
 		}
-		return e.parse(ctx, s, s.SchemaID, found)
+		return e.use(ctx, s, w, s.SchemaID, found)
 	}
-	if path := s.Files[subject]; path != "" {
-		return e.ofFile(ctx, s, subject, path)
+	if s.Files[w.subject] != "" {
+		found, err := e.ofFile(ctx, s, w.subject, nil)
+		if err != nil {
+			return nil, err
+		}
+		return s.parse(w, found.id, found.schemaText)
 	}
 	version := -1
 	if s.Version != VersionLatest {
 		version, _ = strconv.Atoi(s.Version) // validated
 	}
-	var found sr.SubjectSchema
-	err := e.client.ask(ctx, func(ctx context.Context, server *sr.Client) (err error) {
-		found, err = server.SchemaByVersion(ctx, subject, version)
-		return err
-	})
+	found, err := e.client.version(ctx, w.subject, version)
 	if err != nil {
 		return nil, err
 	}
 	if before != nil && before.id == uint32(found.ID) {
 		return &entry{id: before.id, codec: before.codec}, nil
 	}
-	return e.parse(ctx, s, found.ID, found.Schema)
+	return e.use(ctx, s, w, found.ID, found.Schema)
 }
 
-// ofFile registers the schema of a file, or finds its number.
-func (e *Encoder) ofFile(ctx context.Context, s *side, subject, path string) (*entry, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, &unusable{fmt.Errorf("read %s: %s", path, setting.Reason(err))}
-	}
-	format := formats[s.Format]
-	schema := sr.Schema{Schema: string(text), Type: format.of}
-	var id int
-	err = e.client.ask(ctx, func(ctx context.Context, server *sr.Client) error {
-		if s.Register && !e.only {
-			id, err = server.RegisterSchema(ctx, subject, schema, -1, -1)
-			return err
-		}
-		found, err := server.LookupSchema(ctx, subject, schema)
-		id = found.ID
-		return err
-	})
-	if s.Register && e.only && ofSchema(err) {
-		err = e.compatible(ctx, subject, schema)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e.parse(ctx, s, id, schema)
-}
-
-// compatible reports whether a schema could be registered.
-func (e *Encoder) compatible(ctx context.Context, subject string, schema sr.Schema) error {
-	var answer sr.CheckCompatibilityResult
-	err := e.client.ask(ctx, func(ctx context.Context, server *sr.Client) (err error) {
-		answer, err = server.CheckCompatibility(ctx, subject, -1, schema)
-		return err
-	})
-	switch {
-	case statusOfRefusal(err) == http.StatusNotFound: // the first of the subject
-		return nil
-	case err == nil && !answer.Is:
-		return &unusable{fmt.Errorf("the schema is not compatible with the latest of subject %s", subject)}
-	}
-	return err
-}
-
-// parse makes a codec of a schema of the registry.
-func (e *Encoder) parse(ctx context.Context, s *side, id int, schema sr.Schema) (*entry, error) {
-	format := formats[s.Format]
-	if schema.Type != format.of {
+// use makes an entry of a schema of the registry.
+func (e *Encoder) use(ctx context.Context, s *side, w wanted, id int, schema sr.Schema) (*entry, error) {
+	if of := formats[s.Format].of; schema.Type != of {
 		return nil, &unusable{fmt.Errorf("schema %d is of the type %s, and encoding.%s.format is %s", id, schema.Type, s.name, s.Format)}
 	}
 	if id < 0 || int64(id) > 1<<32-1 || schema.Schema == "" {
@@ -160,7 +118,12 @@ func (e *Encoder) parse(ctx context.Context, s *side, id int, schema sr.Schema) 
 	if err != nil {
 		return nil, err
 	}
-	codec, err := format.parse(schemaText{schema.Schema, referred}, s.parsing())
+	return s.parse(w, id, schemaText{schema.Schema, referred})
+}
+
+// parse makes an entry of a schema.
+func (s *side) parse(w wanted, id int, text schemaText) (*entry, error) {
+	codec, err := formats[s.Format].parse(text, parsing{ignoreUnknown: s.UnknownFields == UnknownIgnore, message: w.message})
 	if err != nil {
 		return nil, &unusable{fmt.Errorf("schema %d: %w", id, err)}
 	}

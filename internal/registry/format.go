@@ -25,23 +25,26 @@ type reference struct{ name, text string }
 // parsing are the options of a codec.
 type parsing struct {
 	ignoreUnknown bool
-}
-
-func (f *Form) parsing() parsing {
-	return parsing{ignoreUnknown: f.UnknownFields == UnknownIgnore}
+	message       string // in Protobuf; "": the first
 }
 
 // format is a format with schemas.
 type format struct {
-	of     sr.SchemaType
-	fields bool // unknown members may be ignored
-	parse  func(schemaText, parsing) (codec, error)
+	of       sr.SchemaType
+	fields   bool // unknown members may be ignored
+	messages bool // a schema has several messages
+	parse    func(schemaText, parsing) (codec, error)
 }
 
 // formats are the values of Form.Format with schemas.
 var formats = map[string]*format{
-	FormatAvro: {of: sr.TypeAvro, fields: true, parse: parseAvro},
+	FormatAvro:       {of: sr.TypeAvro, fields: true, parse: parseAvro},
+	FormatProtobuf:   {of: sr.TypeProtobuf, fields: true, messages: true, parse: parseProtobuf},
+	FormatJSONSchema: {of: sr.TypeJSON, parse: parseJSONSchema},
 }
+
+// The errors of documents in any format.
+var errNotJSON, errNotUTF8 = avro.ErrNotJSON, avro.ErrNotUTF8
 
 type avroCodec struct {
 	schema        *avro.Schema

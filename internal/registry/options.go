@@ -1,10 +1,10 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,13 +65,19 @@ type Form struct {
 	Subject string `yaml:"subject"`
 	// Record is the record's full name, with ${type} for the event's type.
 	Record string `yaml:"record" substitute:"no"`
+	// Message is a Protobuf message's full name, likewise. "": with SubjectTopic the first
+	// of the schema, else Record.
+	Message string `yaml:"message" substitute:"no"`
 	// Version of a subject is VersionLatest or a number.
 	Version string `yaml:"version"`
 	// SchemaID is of the schema of all records; 0: the subject decides.
 	SchemaID int `yaml:"schema_id"`
 	// Files are schemas by subject, to be looked up or registered.
-	Files    map[string]string `yaml:"files"`
-	Register bool              `yaml:"register"`
+	Files map[string]string `yaml:"files"`
+	// References are the subjects of schemas that the files refer to, by the names in
+	// the files. Such a schema may have a file, too.
+	References map[string]string `yaml:"references"`
+	Register   bool              `yaml:"register"`
 	// UnknownFields is UnknownRefuse or UnknownIgnore: the meaning of members without
 	// a field.
 	UnknownFields string `yaml:"unknown_fields"`
@@ -79,9 +85,11 @@ type Form struct {
 
 // Values of the enumerations in Options.
 const (
-	FormatNone    = "none"
-	FormatAvro    = "avro"
-	FormatEncoded = "encoded" // in the wire format already
+	FormatNone       = "none"
+	FormatAvro       = "avro"
+	FormatProtobuf   = "protobuf"
+	FormatJSONSchema = "json_schema"
+	FormatEncoded    = "encoded" // in the wire format already
 
 	SubjectTopic       = "topic"
 	SubjectRecord      = "record"
@@ -96,7 +104,7 @@ const (
 	MissingBadEvent = "bad_event"
 )
 
-// eventType stands for the event's type in Form.Record.
+// eventType stands for the event's type in Form.Record and Form.Message.
 const eventType = "${type}"
 
 // DefaultOptions are the options of an empty section.
@@ -189,9 +197,11 @@ func (f *Form) validateUse(report setting.Report, prefix string) {
 	}{
 		{"subject", f.Subject != usual.Subject, schemas && f.SchemaID == 0, "a format with schemas by subject"},
 		{"record", f.Record != usual.Record, f.Subject != SubjectTopic, prefix + "subject: record or topic_record"},
+		{"message", f.Message != "", schemas && format.messages, prefix + "format: protobuf"},
 		{"version", f.Version != usual.Version, schemas && f.SchemaID == 0 && len(f.Files) == 0, "a format with schemas by subject"},
 		{"schema_id", f.SchemaID != 0, schemas, "a format with schemas"},
 		{"files", len(f.Files) > 0, schemas && f.SchemaID == 0, "a format with schemas by subject"},
+		{"references", len(f.References) > 0, len(f.Files) > 0, prefix + "files, the schemas that refer to others"},
 		{"register", f.Register, len(f.Files) > 0, prefix + "files, the schemas to register"},
 		{"unknown_fields", f.UnknownFields != usual.UnknownFields, schemas && format.fields, "a format with fields of its own"},
 	} {
@@ -210,29 +220,47 @@ func (f *Form) validateFiles(report setting.Report, prefix string) {
 		return
 	}
 	for _, subject := range slices.Sorted(maps.Keys(f.Files)) {
-		text, err := os.ReadFile(f.Files[subject])
-		if err != nil {
+		text, err := f.local(subject, nil)
+		switch {
+		case errors.Is(err, errElsewhere): // the registry has the rest
+			continue
+		case errors.Is(err, errCircle):
+			report.Problem(prefix+"references", "lead from "+f.Files[subject]+" back to it", "remove one of the references")
+			continue
+		case err != nil:
 			report.Problem(prefix+"files", "names "+f.Files[subject]+", which cannot be read: "+setting.Reason(err), "correct the path, or make the file readable for the connector's user")
 			continue
 		}
-		if _, err := format.parse(schemaText{text: string(text)}, f.parsing()); err != nil {
+		if _, err := format.parse(text, parsing{}); err != nil {
 			report.Problem(prefix+"files", "names "+f.Files[subject]+", which is no schema of the format "+f.Format+": "+err.Error(), "correct the schema")
 		}
 	}
 }
 
-// typed reports whether the subject's name has the event's type.
-func (f *Form) typed() bool {
+// typed reports whether the event's type decides about the schema, or the message in the
+// schema.
+func (f *Form) typed() bool { return f.typedSubject() || f.typedMessage() }
+
+func (f *Form) typedSubject() bool {
 	return formats[f.Format] != nil && f.SchemaID == 0 && f.Subject != SubjectTopic && strings.Contains(f.Record, eventType)
+}
+
+func (f *Form) typedMessage() bool {
+	return formats[f.Format] != nil && formats[f.Format].messages && strings.Contains(f.Message, eventType)
 }
 
 // NeedsType names the first option with a need for the header of the event's type, or "".
 func (o *Options) NeedsType() string {
-	switch {
-	case o.Value.typed():
-		return "encoding.value.subject"
-	case o.Key.typed():
-		return "encoding.key.subject"
+	for _, side := range []struct {
+		name string
+		form *Form
+	}{{"value", &o.Value}, {"key", &o.Key}} {
+		switch {
+		case side.form.typedSubject():
+			return "encoding." + side.name + ".subject"
+		case side.form.typedMessage():
+			return "encoding." + side.name + ".message"
+		}
 	}
 	return ""
 }
