@@ -49,7 +49,7 @@ func (s *stage) open(ctx context.Context) (slot, topic string, settings []string
 		return "", "", nil, err
 	}
 	return slot, topic, append(rig.Wiring(s.db.URL, slot, s.broker.Addr, topic), "event.payload_format=json_expanded",
-		"errors.on_bad_event=quarantine", "errors.quarantine_limit=1000000", "sink.kafka.delivery="+s.delivery), nil
+		"errors.on_bad_event=quarantine", fmt.Sprint("errors.quarantine_limit=", max(10_000, s.rows/s.every)), "sink.kafka.delivery="+s.delivery), nil
 }
 
 // drain is the throughput of a backlog, from the connector's first hold of the slot until all

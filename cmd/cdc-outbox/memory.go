@@ -4,7 +4,9 @@ import (
 	"runtime/debug"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/quarantine"
 	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
 // Limits of the heap beside the bytes in flight.
@@ -30,8 +32,8 @@ func (p *program) boundMemory(cfg *config.Config) {
 	}
 }
 
-// memoryLimit counts the bytes in flight twice: as events, and as the record
-// batches made of them. The limit is soft: near it the collector works harder,
+// memoryLimit counts the bytes in flight twice, as events and as the record
+// batches made of them, and the keys of all events that may be parked. The limit is soft: near it the collector works harder,
 // and never refuses memory.
 func memoryLimit(cfg *config.Config) int64 {
 	var limit int64
@@ -43,6 +45,9 @@ func memoryLimit(cfg *config.Config) int64 {
 		}
 		if kafka != nil {
 			limit += 2 * kafka.MaxBufferedBytes
+		}
+		if errors := p.Config.Errors; errors.OnBadEvent == transform.BadEventQuarantine {
+			limit += int64(errors.QuarantineLimit) * quarantine.EventMemory
 		}
 	}
 	return limit

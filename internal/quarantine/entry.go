@@ -84,7 +84,7 @@ func (e *Entry) identify() {
 	ev := e.Event()
 	unit, alone := UnitOf(ev)
 	if alone {
-		e.unit = sum([]byte(strconv.FormatUint(e.Number, 10)))
+		e.unit = Unit(sum([]byte(strconv.FormatUint(e.Number, 10))))
 		unit = Unit{}
 	} else {
 		e.unit = unit

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -46,6 +47,27 @@ func TestHoldsAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { attempt.Holds(good) }); n > 0 {
 		t.Errorf("%v allocations for a good event, want none", n)
 	}
+}
+
+// The collector's limit counts on it: see boundMemory.
+func TestMemoryOfAParkedEvent(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const n = 10_000
+	before, set := heap(), NewSet("quarantine", n)
+	for i := range n {
+		attempt := set.Try(now)
+		parked(t, attempt, event(fmt.Sprint("key ", i), i), refused)
+		attempt.Done()
+	}
+	if each := (heap() - before) / n; each > EventMemory {
+		t.Errorf("%d bytes for each parked event, want %d at most", each, EventMemory)
+	}
+	runtime.KeepAlive(set)
 }
 
 // world is a connector with a log, and a consumer. Everything that is durable is in log and

@@ -9,6 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
+// EventMemory is about the memory of a parked event in a Set, in bytes.
+const EventMemory = 256
+
 // Set is what is parked: units, and the numbers of their events. A single goroutine uses a
 // Set; Events and Units may be called by any.
 type Set struct {

@@ -121,13 +121,14 @@ func (r *Recent) rejected(ev *transform.Event, bad *transform.BadEvent, outcome 
 	r.rejects = r.append(r.rejects, recentRejects, s)
 }
 
-// append drops the oldest of most events. The caller holds mu.
+// append drops the oldest of most events, without a move of the others for each. The caller
+// holds mu.
 func (r *Recent) append(all []Seen, most int, s Seen) []Seen {
 	r.number++
 	s.Number = r.number
 	if len(all) == most {
-		copy(all, all[1:])
-		all = all[:most-1]
+		all[0] = Seen{} // to be collected while the array is in use
+		all = all[1:]
 	}
 	return append(all, s)
 }
