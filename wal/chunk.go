@@ -43,10 +43,10 @@ const poolSize = 16
 func newChunkPool() *chunkPool { return &chunkPool{free: make(chan *Chunk, poolSize)} }
 
 // get returns a chunk of at least size bytes the caller holds. Only chunks of
-// the usual size are pooled; on a nil pool none is.
+// chunkSize are pooled; on a nil pool none is.
 func (p *chunkPool) get(size int) *Chunk {
-	if p == nil || size > chunkSize {
-		return &Chunk{buf: make([]byte, max(size, chunkSize))}
+	if p == nil || size > chunkSize || size <= idleSize {
+		return &Chunk{buf: make([]byte, size)}
 	}
 	select {
 	case c := <-p.free:

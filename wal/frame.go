@@ -6,12 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 const (
 	// chunkSize is how much is read at once. A chunk lives as long as a value
 	// in it is in flight.
 	chunkSize = 128 << 10
+	// idleSize is the size of a chunk while little arrives: less than a chunk in idleTime, and
+	// not as much as idleSize in busyTime.
+	idleSize = 8 << 10
+	idleTime = 10 * time.Second
+	busyTime = time.Second
 	// maxFrame is more than PostgreSQL ever sends (a field is at most 1 GiB); a
 	// longer frame means the stream is garbled.
 	maxFrame = 1<<30 + 1<<20
@@ -32,6 +38,7 @@ type frameReader struct {
 	src   io.Reader
 	pool  *chunkPool // may be nil
 	chunk *Chunk     // of buf
+	begun time.Time  // when buf was begun
 	base  int64      // bytes of the chunks before
 	buf   []byte
 	r, w  int // buf[r:w] is read from src and not yet returned
@@ -129,12 +136,26 @@ func (f *frameReader) fill(n int) error {
 	return nil
 }
 
+// usual is the size of the chunk after buf, which has taken so long to fill.
+func (f *frameReader) usual(took time.Duration) int {
+	switch {
+	case took > idleTime:
+		return idleSize
+	case took < busyTime:
+		return chunkSize
+	}
+	return len(f.buf)
+}
+
 // grow begins a new chunk with the rest of the full one. The chunk's size
 // follows the bytes arrived, not the length field, so a garbled length cannot
 // exhaust memory.
 func (f *frameReader) grow(n int) {
 	rest := f.buf[f.r:f.w]
-	chunk := f.pool.get(min(n, 2*len(rest)))
+	now := time.Now()
+	size := max(f.usual(now.Sub(f.begun)), min(n, 2*len(rest)))
+	f.begun = now
+	chunk := f.pool.get(size)
 	f.base += int64(len(f.buf))
 	f.w = copy(chunk.buf, rest)
 	f.r = 0

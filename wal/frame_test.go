@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 )
 
 // frame builds a protocol frame.
@@ -129,3 +131,45 @@ func TestFrameDoesNotAllocateWhatIsOnlyClaimed(t *testing.T) {
 		t.Errorf("allocated %d bytes for %d that arrived", n, len(data))
 	}
 }
+
+// While little arrives, a chunk is small: a hundred idle streams would have 12 MiB of chunks.
+// In a flood chunks are large from the second on, until the flood is over.
+func TestChunksAreSmallWhileLittleArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var arrived bytes.Buffer
+		var pause time.Duration // between two frames
+		f := frameReader{pool: newChunkPool(), src: readerFunc(func(p []byte) (int, error) {
+			if arrived.Len() == 0 {
+				<-time.After(pause)
+				arrived.Write(frame('k', make([]byte, 500)))
+			}
+			return arrived.Read(p)
+		})}
+		read := func(bytes int) {
+			for to := f.place() + int64(bytes); f.place() < to; {
+				if _, _, err := f.next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		want := func(when string, size int) {
+			t.Helper()
+			if len(f.buf) != size {
+				t.Errorf("%s: a chunk of %d bytes, want %d", when, len(f.buf), size)
+			}
+		}
+		pause = 100 * time.Millisecond // 5 kB a second
+		read(3 * idleSize)
+		want("little arrives", idleSize)
+		pause = time.Microsecond
+		read(2 * chunkSize)
+		want("a flood", chunkSize)
+		pause = 100 * time.Millisecond
+		read(2 * chunkSize)
+		want("little arrives again", idleSize)
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

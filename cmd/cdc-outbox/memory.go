@@ -17,7 +17,10 @@ const (
 	// largeBatches is added where batches are larger than in a stream with
 	// at_least_once.
 	largeBatches = 8 << 20
-	gcPercent    = 200
+	// gcPercent is of a single pipeline, with a heap of a few MiB. The heap of many is
+	// larger, and few of them are busy at once.
+	gcPercent     = 200
+	gcPercentMany = 100
 )
 
 // boundMemory makes the garbage collector keep the process small rather than
@@ -25,7 +28,11 @@ const (
 // are set, stay in force.
 func (p *program) boundMemory(cfg *config.Config) {
 	if p.getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		percent := gcPercent
+		if len(cfg.Each()) > 1 {
+			percent = gcPercentMany
+		}
+		debug.SetGCPercent(percent)
 	}
 	if p.getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit(cfg))

@@ -39,6 +39,7 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 	prepare(&cfg.Config)
 	// Catalog queries are few; the simple protocol also works through poolers.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	cfg.StatementCacheCapacity, cfg.DescriptionCacheCapacity = 0, 0 // never used in this mode, and 80 kB
 	env := ordinary(&cfg.Config)
 	env.login(&cfg.Config)
 	return openAt(ctx, cfg, env, answerTimeout, at)

@@ -30,7 +30,8 @@ type View struct {
 	Publication *Publication // nil: none
 	Fingerprint string       // of the publication; empty for none
 	Tables      []TableInfo  // unless a table is missing
-	Begin, End  pg.LSN       // of the log, before and after the tables were read
+	Begin, End  pg.LSN       // of the log, before and after publication and tables were read
+	Flushed     pg.LSN       // the end on disk at Begin; on a standby, of the replayed log
 	Horizon     uint64       // each transaction with an earlier id ended in the log before End
 	// SchemasTold tells that a stream has the present name of a table after the
 	// renaming of its schema (16). Before, the walsender goes on under the
@@ -42,6 +43,7 @@ type View struct {
 	Failures, Warnings []error
 
 	needed map[pg.Table][]string // columns, of the tables with a column list
+	still  uint64                // see unchanged
 }
 
 // ReadSlot reads the view's slot.
@@ -53,20 +55,38 @@ func (v *View) ReadSlot(ctx context.Context, conn *pgx.Conn, s Source) (err erro
 // ReadPublication reads the view's publication and the tables, and looks for
 // faults of either.
 func (v *View) ReadPublication(ctx context.Context, conn *pgx.Conn, s Source) error {
+	return v.ReadPublicationSince(ctx, conn, s, nil)
+}
+
+// ReadPublicationSince is ReadPublication after an earlier view of the same Source and
+// server, or nil. While no transaction ends, one question is enough: the rest is as before.
+func (v *View) ReadPublicationSince(ctx context.Context, conn *pgx.Conn, s Source, before *View) error {
 	v.Publication, v.Fingerprint, v.Tables, v.Failures, v.Warnings = nil, "", nil, nil, nil
+	end, err := readEnd(ctx, conn)
+	if err != nil {
+		return err
+	}
+	v.Begin, v.Flushed = end.at, end.flushed
+	if end.unchanged(before) {
+		v.Publication, v.Fingerprint, v.Tables, v.SchemasTold = before.Publication, before.Fingerprint, before.Tables, before.SchemasTold
+		v.Failures, v.Warnings, v.needed = before.Failures, before.Warnings, before.needed
+		v.End, v.Horizon, v.still = end.at, end.horizon, before.still
+		return nil
+	}
 	p, ok, err := ReadPublication(ctx, conn, s.Publication)
 	if err != nil || !ok {
 		return err
 	}
 	v.Publication, v.Fingerprint = &p, p.Fingerprint(s.Tables)
-	return v.readTables(ctx, conn, s)
+	if err := v.readTables(ctx, conn, s); err != nil {
+		return err
+	}
+	v.still = end.still()
+	return nil
 }
 
 func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) (err error) {
 	v.SchemasTold = majorVersion(conn) >= 16
-	if v.Begin, _, err = readEnd(ctx, conn); err != nil {
-		return err
-	}
 	infos, err := ReadTables(ctx, conn, s.Tables)
 	if failure.ClassOf(err) == failure.Config {
 		v.Failures = []error{err}
@@ -88,28 +108,56 @@ func (v *View) readTables(ctx context.Context, conn *pgx.Conn, s Source) (err er
 			v.needed[t], _ = s.Needed(rel)
 		}
 	}
-	if v.End, v.Horizon, err = readEnd(ctx, conn); err != nil {
+	end, err := readEnd(ctx, conn)
+	if err != nil {
 		return err
 	}
-	v.Tables = infos
+	v.End, v.Horizon, v.Tables = end.at, end.horizon, infos
 	v.Failures, v.Warnings = CheckPublication(*v.Publication, infos, v.needed)
 	return nil
 }
 
-// readEnd returns the end of the log. Everything visible before lies before the
-// end, even if not on disk yet. So does the end of each transaction with an id
-// before the horizon.
-func readEnd(ctx context.Context, conn *pgx.Conn) (end pg.LSN, horizon uint64, err error) {
-	var text string
-	err = conn.QueryRow(ctx, `SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
-		ELSE pg_catalog.pg_current_wal_insert_lsn() END::text, pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::int8`).Scan(&text, &horizon)
+// logEnd is the end of the log. Everything visible before lies before the end, even if not on
+// disk yet. So does the end of each transaction with an id before the horizon.
+type logEnd struct {
+	at      pg.LSN
+	flushed pg.LSN // of the log on disk
+	horizon uint64
+	next    uint64 // the id behind that of every transaction ended so far
+}
+
+func readEnd(ctx context.Context, conn *pgx.Conn) (end logEnd, err error) {
+	var at, flushed string
+	err = conn.QueryRow(ctx, `
+		SELECT CASE WHEN r THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0') ELSE pg_catalog.pg_current_wal_insert_lsn() END::text,
+		       CASE WHEN r THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0') ELSE pg_catalog.pg_current_wal_flush_lsn() END::text,
+		       pg_catalog.pg_snapshot_xmin(s)::text::int8, pg_catalog.pg_snapshot_xmax(s)::text::int8
+		  FROM pg_catalog.pg_is_in_recovery() r, pg_catalog.pg_current_snapshot() s`).Scan(&at, &flushed, &end.horizon, &end.next)
 	if err == nil {
-		end, err = pg.ParseLSN(text)
+		end.at, err = pg.ParseLSN(at)
+	}
+	if err == nil {
+		end.flushed, err = pg.ParseLSN(flushed)
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the end of the log: %w", err)
+		return logEnd{}, fmt.Errorf("read the end of the log: %w", err)
 	}
-	return end, horizon, nil
+	return end, nil
+}
+
+// still is next while no transaction with an earlier id runs; 0: one does.
+func (e logEnd) still() uint64 {
+	if e.horizon == e.next {
+		return e.next
+	}
+	return 0
+}
+
+// unchanged reports whether publication and tables are as in the view, which was read behind
+// a still end: a transaction that has changed them since would have raised next with its end,
+// and one that began before would have kept the end from being still.
+func (e logEnd) unchanged(since *View) bool {
+	return since != nil && since.still != 0 && since.still == e.next
 }
 
 // Unfit is nil where the tables can be read through the publication.

@@ -164,13 +164,16 @@ func (k *checkpointer) last() checkpoint.Checkpoint {
 // so no row was left out. Never blocks.
 func (k *checkpointer) follow(publication string, h horizon) {
 	k.mu.Lock()
+	news := publication != k.seen
 	k.seen = publication
 	k.pass(max(k.current.LSN, k.tracker.Position()))
 	if k.coming.id == 0 {
 		k.coming = h
 	}
 	k.mu.Unlock()
-	session.Wake(k.wake)
+	if news {
+		session.Wake(k.wake)
+	}
 }
 
 // horizon is a look's, for positions behind end: see checkpoint.Checkpoint.

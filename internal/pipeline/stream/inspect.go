@@ -23,13 +23,14 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	if err := v.ReadSlot(ctx, sql, s.names()); err != nil {
 		return checkpoint.Server{}, &v, err
 	}
-	seen, err := s.inspectFrom(ctx, sql, &v)
+	seen, err := s.inspectFrom(ctx, sql, &v, nil)
 	return seen, &v, err
 }
 
-// inspectFrom is inspect after the view's ReadSlot.
-func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v *catalog.View) (checkpoint.Server, error) {
-	if err := v.ReadPublication(ctx, sql, s.names()); err != nil {
+// inspectFrom is inspect after the view's ReadSlot. before is an earlier view on the same
+// connection, or nil.
+func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v, before *catalog.View) (checkpoint.Server, error) {
+	if err := v.ReadPublicationSince(ctx, sql, s.names(), before); err != nil {
 		return checkpoint.Server{}, err
 	}
 	seen := checkpoint.Server{

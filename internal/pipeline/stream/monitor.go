@@ -216,21 +216,35 @@ func (s *source) warnOfDefects(version int) {
 	}
 }
 
+// viewed is the monitor's last view, and the connection.
+type viewed struct {
+	on   *pgx.Conn
+	view *catalog.View
+}
+
+// onto is the view, if it was read on the connection, or nil.
+func (v viewed) onto(conn *pgx.Conn) *catalog.View {
+	if v.on != conn {
+		return nil
+	}
+	return v.view
+}
+
 // check compares the server with the checkpoint once more, and updates metrics and
 // health. view has the slot. check returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, cp checkpoint.Checkpoint) (pg.LSN, error) {
-	seen, err := s.inspectFrom(ctx, conn, view)
-	cp.LSN = max(cp.LSN, s.checkpointer.confirmed()) // read after the slot: the slot is always behind the checkpoint
-	cp.Publication = s.checkpointer.publication()    // of the last look
+	// Between two questions: the slot is always behind the checkpoint, and the checkpoint
+	// behind the end of the log.
+	cp.LSN = max(cp.LSN, s.checkpointer.confirmed())
+	seen, err := s.inspectFrom(ctx, conn, view, s.viewed.onto(conn))
+	cp.Publication = s.checkpointer.publication() // of the last look
 	cp.Owned = s.checkpointer.last().Owned
 	if err != nil {
+		s.viewed = viewed{}
 		return 0, s.sinceCheckpoint(ctx, conn, &cp, view, err)
 	}
-	server, err := catalog.ReadServer(ctx, conn)
-	if err != nil {
-		return 0, err
-	}
-	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = cp.SystemID, cp.Timeline, cp.Database, server.FlushLSN
+	s.viewed = viewed{conn, view}
+	seen.SystemID, seen.Timeline, seen.Database, seen.CurrentLSN = cp.SystemID, cp.Timeline, cp.Database, view.Flushed
 	if _, err := checkpoint.Verify(&cp, seen); err != nil {
 		return 0, err
 	}
@@ -245,6 +259,6 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, 
 	if s.health.waitsFor(standbys) {
 		s.log.Warn("the server waits for a standby, and sends nothing", zap.Stringer("because", standbys), zap.String("remedy", standbys.Remedy()))
 	}
-	s.health.slotSeen(seen.Slot, server.FlushLSN, keptBy(ctx, conn, seen.Slot))
-	return server.FlushLSN, nil
+	s.health.slotSeen(seen.Slot, view.Flushed, keptBy(ctx, conn, seen.Slot))
+	return view.Flushed, nil
 }

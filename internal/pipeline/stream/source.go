@@ -34,7 +34,7 @@ var ErrTakenOver = fmt.Errorf("another instance has read the slot in the meantim
 // source keeps a session with PostgreSQL: connects, becomes the slot's reader,
 // streams into the intake, and begins again when the connection breaks. run is
 // the only goroutine and owns all fields. The monitor beside run sets whole,
-// judged and lastWords, and reads only fields constant during a session.
+// judged, viewed and lastWords, and reads only fields constant during a session.
 type source struct {
 	opts         Options
 	router       *transform.Router
@@ -77,6 +77,7 @@ type source struct {
 	begun     *checkpoint.Checkpoint // a Beginning: by the store, nobody has read the slot yet
 	server    net.Addr               // of the present stream
 	lastWords error                  // of the monitor's connection, if that ended between two looks
+	viewed    viewed                 // the monitor's last look
 	stream    *wal.Stream            // of the last session, ended by ctx
 
 	switched bool // told of another publication than the checkpoint's
