@@ -216,7 +216,7 @@ func TestE2EPageOfSeveralPipelines(t *testing.T) {
 	shows(t, tab, "#instances", "http://127.0.0.1:1/")
 
 	tab.Do(chromedp.Reload()) // nothing is chosen now
-	lose(t, db, c)
+	lose(t, db, c, "payments")
 	shows(t, tab, "#headline", "payments stands still; 1 of 2 pipelines is well")
 	shows(t, tab, ".trouble", "slot \"page_payments\"", "cdc-outbox setup -c outbox.yaml --pipeline payments --accept-gap")
 	shows(t, tab, `[data-pipeline="payments"]`, "stands still for")

@@ -72,12 +72,34 @@ func TestE2EScreenshots(t *testing.T) {
 			writer(t, db, trickle(name, name))
 		}
 		tab := camera.open(t, c, 20)
-		lose(t, db, c)
+		lose(t, db, c, "payments")
 		await.Until(t, "the loss", func() bool { return strings.Contains(tab.Text("#headline"), "payments stands still") })
 		camera.wait(tab, 8)
 		camera.take(tab, "page-three-pipelines", 1160, 860, "light")
 		tab.Do(chromedp.KeyEvent("2"))
 		camera.take(tab, "page-slot-lost", 1160, 860, "dark")
+	})
+	t.Run("hundred", func(t *testing.T) {
+		server := pgtest.Start(t, pgtest.Setting("max_wal_senders", "120"), pgtest.Setting("max_replication_slots", "120"), pgtest.Setting("max_connections", "500"))
+		db, broker := server.NewDatabase(t), kafkatest.Start(t)
+		var cfg config.Config
+		for _, service := range []string{"billing", "catalog", "customers", "invoices", "orders", "payments", "prices", "returns", "shipping", "stock"} {
+			for _, region := range []string{"at", "be", "ch", "cz", "de", "dk", "es", "fr", "it", "nl"} {
+				name := service + "_" + region
+				own := configure(t, db, broker, name)
+				cfg.Pipelines = append(cfg.Pipelines, config.Pipeline{Name: name, Config: &own})
+				cfg.HTTP = own.HTTP
+			}
+		}
+		c := start(t, cfg)
+		c.awaitReady(t)
+		for _, name := range []string{"orders_de", "orders_fr", "payments_de", "shipping_it", "stock_nl"} {
+			writer(t, db, trickle(name, name))
+		}
+		tab := camera.open(t, c, 10)
+		lose(t, db, c, "payments_de")
+		await.Until(t, "the loss", func() bool { return strings.Contains(tab.Text("#headline"), "payments_de stands still") })
+		camera.take(tab, "page-hundred-pipelines", 1160, 1100, "light")
 	})
 }
 

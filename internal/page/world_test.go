@@ -155,12 +155,12 @@ func writer(t *testing.T, db string, statement string) (stop func()) {
 	return stop
 }
 
-// lose drops the slot of payments, as an operator may by mistake.
-func lose(t *testing.T, db string, c connector) {
+// lose drops the slot of a pipeline, as an operator may by mistake.
+func lose(t *testing.T, db string, c connector, name string) {
 	t.Helper()
 	await.Until(t, "the slot to be lost", func() bool {
-		pgtest.Exec(t, db, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'page_payments' AND active`,
-			`DO $$ BEGIN PERFORM pg_drop_replication_slot('page_payments'); EXCEPTION WHEN OTHERS THEN NULL; END $$`)
-		return c.status(t, "payments")["role"] == "failed"
+		pgtest.Exec(t, db, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'page_`+name+`' AND active`,
+			`DO $$ BEGIN PERFORM pg_drop_replication_slot('page_`+name+`'); EXCEPTION WHEN OTHERS THEN NULL; END $$`)
+		return c.status(t, name)["role"] == "failed"
 	})
 }

@@ -71,13 +71,26 @@ export function headline(views, stood) {
     return v.now.events > 0 || v.now.transactions > 0 ? "Events flow" : "All is well, and quiet";
   }
   if (troubled.length > 0) {
-    const who = troubled.map((v) => v.name).join(", ");
+    const who = named(troubled);
     const rest = views.length - troubled.length;
     return `${who} ${troubled.length > 1 ? "stand" : "stands"} still` + (rest > 0 ? `; ${rest} of ${views.length} pipelines ${rest > 1 ? "are" : "is"} well` : "");
   }
   if (worst.state === "warn") return `${worst.name} ${worst.what}`;
   if (worst.state === "wait") return `${worst.name}: ${worst.what}`;
   return `All ${views.length} pipelines are well`;
+}
+
+// named names a few of the views, and counts the others.
+function named(views) {
+  const few = views.length > 4 ? 3 : views.length;
+  return views.slice(0, few).map((v) => v.name).join(", ") + (views.length > few ? ` and ${views.length - few} more` : "");
+}
+
+// tally counts the views by what is said of them, the worst first.
+export function tally(views) {
+  const counts = new Map();
+  for (const v of [...views].sort((a, b) => rank[b.state] - rank[a.state])) counts.set(v.what, (counts.get(v.what) || 0) + 1);
+  return [...counts].map(([what, n]) => `${n} × ${what}`).join(", ");
 }
 
 export const holderText = (h) => `pid ${h.pid}` + (h.application_name ? `, ${h.application_name}` : "") + (h.client_addr ? ` from ${h.client_addr}` : "");

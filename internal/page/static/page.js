@@ -2,7 +2,7 @@
 import { el, put, each, count, rate, bytes, seconds, span, clock, remedy } from "./text.js";
 import { chart } from "./chart.js";
 import { flow } from "./flow.js";
-import { rank, judge, forecast, worstOf, headline, holderText, ago } from "./judge.js";
+import { rank, judge, forecast, worstOf, headline, tally, holderText, ago } from "./judge.js";
 import { eventRow, deadRow, listed, merge } from "./rows.js";
 import { instances } from "./instances.js";
 import { turn } from "./theme.js";
@@ -15,6 +15,7 @@ const column = Object.fromEntries(names.map((n, i) => [n, i]));
 const of = (name) => (row) => row[column[name]];
 
 const fineSpan = 300, coarseSpan = 3600;
+const mostTold = 3; // reasons and remedies of so many at a time, among many pipelines
 
 let hello = null; // the first message
 let views = []; // of each pipeline: all that is shown
@@ -48,7 +49,9 @@ function verdict() {
   put($("subline"), subline(worst));
   announce(views.map((v) => v.state + v.what).join(), headline(views) + ". " + worst.reasons.join(". "));
   document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + line + " · cdc-outbox";
-  const told = views.filter((v) => rank[v.state] > 0);
+  const troubled = views.filter((v) => rank[v.state] > 0);
+  const told = many() ? troubled.sort((a, b) => rank[b.state] - rank[a.state]).slice(0, mostTold) : troubled;
+  put($("untold"), troubled.length > told.length ? `${troubled.length - told.length} more are first in the list of pipelines.` : "");
   each($("troubles"), told, () => el("article", { class: "trouble" }), (e, v) => {
     const lines = v.reasons.concat(v.status.forecast ? [forecast(v.status.forecast)] : []);
     const remedies = v.state === "bad" ? v.status.remedies : [];
@@ -78,14 +81,30 @@ function announce(state, text) {
 
 // ---- pipelines
 
+const many = () => views.length > 9;
+
+// listing is the pipelines in the order of the list: of many, those in trouble come first.
+function listing() {
+  if (!many()) return views;
+  const words = $("search").value.toLowerCase().split(/\s+/);
+  return views.filter((v) => words.every((w) => `${v.name} ${v.what} ${v.pipeline.tables.join(" ")}`.toLowerCase().includes(w)))
+    .sort((a, b) => rank[b.state] - rank[a.state] || (a.name < b.name ? -1 : 1));
+}
+
 function pipelines() {
-  const nav = $("pipelines");
-  nav.hidden = views.length < 2;
-  if (nav.hidden) return;
-  each(nav, views, () => {
-    const i = nav.children.length;
-    return el("button", { type: "button", onclick: () => choose(i) }, el("span", { class: "lamp" }), el("strong"), el("span", { class: "what" }), el("span", { class: "figures" }));
+  $("pipelines").hidden = views.length < 2;
+  if ($("pipelines").hidden) return;
+  const list = $("pipeline-list"), shown = listing();
+  $("find").hidden = !many();
+  list.dataset.many = String(many());
+  put($("tally"), (shown.length < views.length ? `${shown.length} of ` : "") + `${views.length} pipelines: ${tally(views)}`);
+  each(list, shown, () => {
+    const b = el("button", { type: "button" }, el("span", { class: "lamp" }), el("strong"), el("span", { class: "what" }), el("span", { class: "figures" }));
+    b.addEventListener("click", () => choose(views.indexOf(b.view)));
+    return b;
   }, (b, v) => {
+    b.view = v;
+    b.title = v.name;
     b.dataset.state = v.state;
     b.dataset.pipeline = v.name;
     b.setAttribute("aria-pressed", String(views[selected] === v));
@@ -103,7 +122,7 @@ function choose(i) {
 }
 
 function select(i) {
-  if (i >= views.length) return;
+  if (i < 0 || i >= views.length) return;
   selected = i;
   const v = views[i];
   v.picture = flow($("flow"), v.pipeline);
@@ -188,7 +207,7 @@ function render() {
   v.picture({ ...v, age });
   $("charting").hidden = $("events").hidden = $("dead").hidden = v.state === "spare"; // there is nothing to see
   tables();
-  instances($("instances"), hello, views);
+  instances($("instances"), hello, many() ? [v] : views);
 }
 
 const asNow = (row) => Object.fromEntries(names.map((n, i) => [n, row ? row[i] : null]));
@@ -303,6 +322,8 @@ function answerToken(token) {
   if (wrong || hello.events) put($("wrong"), wrong ? "That is not the token." : "");
 }
 
+$("search").addEventListener("input", () => views.length > 0 && pipelines());
+
 $("login").addEventListener("submit", (e) => {
   e.preventDefault();
   const typed = $("token").value.trim();
@@ -320,7 +341,10 @@ document.addEventListener("keydown", (e) => {
   if (key === "t") turn();
   else if (key === "r") setRange(range === fineSpan ? coarseSpan : fineSpan);
   else if (key === "p") pause();
-  else if (key >= "1" && key <= "9" && views.length > 1) choose(Number(key) - 1);
+  else if (key === "/" && many()) {
+    e.preventDefault();
+    $("search").focus();
+  } else if (key >= "1" && key <= "9" && views.length > 1) choose(views.indexOf(listing()[Number(key) - 1]));
 });
 
 connect();
