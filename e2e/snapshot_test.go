@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
@@ -44,15 +48,22 @@ func TestE2ESnapshotAfterSetup(t *testing.T) {
 // behind the last checkpoint: in order per key, and with exactly_once nothing comes twice.
 func TestE2ESnapshotIsResumedAfterKills(t *testing.T) {
 	const rows, kills = 60_000, 6
-	for name, o := range map[string]options{
-		"at_least_once": {unread: true},
-		"exactly_once":  {unread: true, exactlyOnce: true},
+	for name, kept := range map[string]struct {
+		once bool
+		at   store.Options
+	}{
+		"at_least_once": {false, store.Options{Store: store.StoreKafka}},
+		"exactly_once":  {true, store.Options{Store: store.StoreKafka}},
+		"in_a_file":     {false, store.Options{Store: store.StoreFile, Path: filepath.Join(t.TempDir(), "checkpoint")}},
+		"in_PostgreSQL": {false, store.Options{Store: store.StorePostgres}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(1, 7))
-			o.kafka, o.config = "max_buffered_bytes: 1MiB", "checkpoint:\n  interval: 10ms\n"
+			o := options{unread: true, exactlyOnce: kept.once, kafka: "max_buffered_bytes: 1MiB",
+				config: fmt.Sprintf("checkpoint:\n  interval: 10ms\n  store: %s\n  path: %q\n", kept.at.Store, kept.at.Path)}
 			w := newWorld(t, o)
+			w.kept = kept.at
 			w.rewriteConfig("source:\n", "source:\n  snapshot: initial\n")
 			w.exec(fmt.Sprintf(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload)
 				SELECT ('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, 'order', 'key ' || n %% 5, 'Placed', n::text FROM generate_series(1, %d) n`, rows))
@@ -77,7 +88,7 @@ func TestE2ESnapshotIsResumedAfterKills(t *testing.T) {
 			}
 			stream.await(t, 100)
 			written := stream.end(t)
-			w.wantEach(written, o.exactlyOnce)
+			w.wantEach(written, kept.once)
 			if again := w.seriesLength() - written; again > rows/2 { // with exactly_once, marks of transactions
 				t.Errorf("%d of %d rows came again after %d kills: the snapshot was begun anew", again, rows, kills)
 			}
@@ -124,6 +135,9 @@ func TestE2ESnapshotThatCannotGoOnIsRepaired(t *testing.T) {
 // more, or the snapshot is at its end.
 func (w *world) snapshotSaved(rows int64) (published int64, pending bool) {
 	w.t.Helper()
+	if w.kept.Store == store.StoreFile || w.kept.Store == store.StorePostgres {
+		return w.snapshotKept(rows)
+	}
 	w.broker.Consume(w.t, []string{w.checkpoints()}, func(all []*kgo.Record) bool {
 		published, pending = 0, true
 		for _, r := range all {
@@ -139,6 +153,27 @@ func (w *world) snapshotSaved(rows int64) (published int64, pending bool) {
 			if cp.Initial != nil {
 				published, _ = cp.Initial.Progress()
 			}
+		}
+		return published >= rows || !pending
+	})
+	return published, pending
+}
+
+// snapshotKept is snapshotSaved outside Kafka.
+func (w *world) snapshotKept(rows int64) (published int64, pending bool) {
+	w.t.Helper()
+	o := store.DefaultOptions()
+	o.Store, o.Path = w.kept.Store, w.kept.Path
+	kept := must.Get(store.Open(w.t.Context(), o, strings.TrimPrefix(w.transactionalID(), "cdc-outbox/"), nil, broker.Tools{}, w.url))(w.t)
+	defer kept.Close()
+	await.Until(w.t, "rows of the snapshot in the checkpoint", func() bool {
+		cp, ok, err := kept.Load(w.t.Context())
+		must.OK(w.t, err)
+		if !ok || cp.Creating {
+			return false
+		}
+		if pending = cp.Snapshot; cp.Initial != nil {
+			published, _ = cp.Initial.Progress()
 		}
 		return published >= rows || !pending
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/checker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
@@ -54,6 +55,7 @@ type world struct {
 	admin    *kadm.Client
 	sql      *pgx.Conn
 
+	kept    store.Options // where the checkpoint is, if not in Kafka
 	ways    ways
 	polled  bool
 	ledger  *checker.Ledger

@@ -152,14 +152,14 @@ func (a *auditor) limits() (lines []string) {
 // the row's only where no column gives it.
 func (a *auditor) readOptions() audit.ReadOptions {
 	if a.again != nil {
-		return audit.ReadOptions{Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, Counts: a.again.made}
+		return audit.ReadOptions{Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, Stuck: a.cluster.stuck, Counts: a.again.made}
 	}
 	since := a.opts.Since
 	if a.opts.marked != nil {
 		since = a.opts.marked.at
 	}
 	return audit.ReadOptions{
-		Since: since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, News: a.news, Contents: a.rows.Contents,
+		Since: since, Timed: a.timed(), Patience: a.opts.Timeout, Note: a.note, Allow: a.allow, Stuck: a.cluster.stuck, News: a.news, Contents: a.rows.Contents,
 		Counts: func(r *kgo.Record) bool { // a replay's dead letter says nothing of the event itself
 			_, replayed := transform.Header(r.Headers, transform.HeaderReplay)
 			return r.Topic != a.cfg.Errors.DeadLetterTopic || !replayed

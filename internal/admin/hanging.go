@@ -3,13 +3,16 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // hanging returns the transactions holding consumers back in a partition and unknown to any
@@ -63,6 +66,24 @@ func hangs(p broker.Producer, known []int64, silent time.Duration) (Transaction,
 // out transactional ids the user may not describe: an unlisted transaction may be
 // another program's, and well.
 const hiddenOrHanging = "another program may have it under a transactional id that this user may not describe, until it is older than transaction.max.timeout.ms (15 minutes by default); if none has, end it: "
+
+// stuck returns how an operator ends the transaction that holds readers of the topic back;
+// nil: the transaction may end by itself. An answer of some brokers is no proof.
+func (c *cluster) stuck(ctx context.Context, topic string) error {
+	if c.cfg.Delivery != sink.DeliveryExactlyOnce {
+		return nil
+	}
+	open, err := c.open(ctx, "")
+	if err != nil {
+		return nil
+	}
+	for _, t := range open {
+		if t.Remedy != "" && slices.Contains(t.Topics, topic) {
+			return &failure.Error{Class: failure.Transient, Remedy: t.Remedy + "; then repeat the command", Err: errors.New(t.holding())}
+		}
+	}
+	return nil
+}
 
 // settled is how long a producer must have been silent: between the answers of
 // coordinators and partitions a transaction may begin or end.

@@ -101,7 +101,7 @@ func wantHanging(t *testing.T, cfg *config.Config) {
 func TestHangingTransactionIsFoundAndAborted(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Unverified())
 	b.CreateTopic(t, "t", 1, nil)
-	b.Hang(t, "t")
+	b.Hang(t, "t", time.Now())
 	cfg := withTransactions(b)
 	if open := must.Get(OpenTransactions(t.Context(), cfg))(t); len(open) > 0 {
 		t.Errorf("%+v are open, though a coordinator knows of none, and it may just have begun", open)

@@ -173,7 +173,7 @@ func (l *letters) within(at LetterPlace) error {
 // reading says how the topic is read.
 func (l *letters) reading() audit.ReadOptions {
 	return audit.ReadOptions{
-		Patience: l.opts.Timeout, Note: l.note,
+		Patience: l.opts.Timeout, Note: l.note, Stuck: l.cluster.stuck,
 		Allow: func(topic string) string { return l.cluster.cfg.Tools().Allow("Read", topic) },
 	}
 }

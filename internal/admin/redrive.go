@@ -74,7 +74,8 @@ type redrive struct {
 // Redrive publishes the original records of letters to their topics, in order per
 // key, with a header that names the letter. A letter that was redriven before is left
 // out. The report beside an error says what was done until then.
-func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (*Redriven, error) {
+func Redrive(ctx context.Context, cfg *config.Config, opts RedriveOptions) (_ *Redriven, err error) {
+	defer func() { err = interrupted(err) }()
 	l, err := openLetters(ctx, cfg, opts.LetterOptions)
 	if err != nil {
 		return nil, err

@@ -63,13 +63,13 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 }
 
 // run compares, and publishes or not.
-func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
+func (r *repair) run(ctx context.Context, publish bool) (_ *RepairReport, err error) {
+	defer func() { err = interrupted(err) }()
 	r.report = &RepairReport{publish: publish, flag: r.flag}
 	if publish {
 		if err := r.alone(ctx, r.verb); err != nil {
 			return nil, err
 		}
-		var err error
 		// An earlier command may live on without its lock, and ends here.
 		r.out, err = openWriter(ctx, r.cfg, writerOptions{
 			plain: true, suffix: "/" + r.verb, policy: r.cfg.Errors.OnBadEvent, metrics: repaired{RepairReport: r.report}, rate: r.rate, within: r.opts.Timeout, note: r.note, parks: r.parks,
@@ -91,7 +91,7 @@ func (r *repair) run(ctx context.Context, publish bool) (*RepairReport, error) {
 	if !publish {
 		return r.report, nil
 	}
-	return r.report, interrupted(r.write(ctx))
+	return r.report, r.write(ctx)
 }
 
 // alone refuses a second repair with --publish: both would publish the same.

@@ -480,3 +480,20 @@ func TestRepairWaitsForAReader(t *testing.T) {
 		t.Errorf("waited for %v, %v", told, err)
 	}
 }
+
+// A transaction that no coordinator knows of never ends: a repair names the command that
+// ends the transaction, and does not wait for all of --timeout.
+func TestRepairBehindAHangingTransaction(t *testing.T) {
+	p := newPublished(t)
+	p.broker = kafkatest.Start(t, kafkatest.Apache(), kafkatest.Unverified())
+	p.Sink.Kafka.Brokers, p.Sink.Kafka.Delivery = p.broker.Brokers, sink.DeliveryExactlyOnce
+	const topic = "outbox.event.order"
+	p.broker.CreateTopic(t, topic, 1, nil)
+	p.broker.Hang(t, topic, time.Now().Add(-2*settled))
+	p.write(1)
+	_, err := Repair(p.ctx(), p.Config, AuditOptions{Timeout: time.Hour, Notes: io.Discard}, true)
+	const end = "cdc-outbox txn abort --topic outbox.event.order --partition 0 --start-offset 0 --yes; then repeat the command"
+	if failure.ClassOf(err) != failure.Transient || !strings.Contains(failure.RemedyOf(err), end) {
+		t.Errorf("%v; %s", err, failure.RemedyOf(err))
+	}
+}

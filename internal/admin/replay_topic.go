@@ -112,7 +112,8 @@ type topicReplay struct {
 // once, in order per key, with a header that names the replay. A record that a replay
 // of the name has published is left out. Only committed records are read. The report
 // beside an error says what was done until then.
-func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOptions) (*TopicReplay, error) {
+func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOptions) (_ *TopicReplay, err error) {
+	defer func() { err = interrupted(err) }()
 	if opts.To == "" {
 		opts.To = opts.From
 	}
@@ -131,7 +132,6 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 		return nil, err
 	}
 	defer r.cluster.client.Close()
-	var err error
 	if r.ids, err = audit.New(opts.Dir); err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 		return r.report, r.list(ctx)
 	}
 	if err := r.write(ctx); err != nil {
-		return r.report, interrupted(err)
+		return r.report, err
 	}
 	return r.report, r.report.err()
 }

@@ -22,7 +22,7 @@ import (
 // reading says how topics are read.
 func (r *topicReplay) reading() audit.ReadOptions {
 	return audit.ReadOptions{
-		Patience: r.opts.Timeout, Note: r.note, Counts: (&replayed{name: r.opts.Name}).made,
+		Patience: r.opts.Timeout, Note: r.note, Stuck: r.cluster.stuck, Counts: (&replayed{name: r.opts.Name}).made,
 		Allow: func(topic string) string {
 			return r.cluster.cfg.Tools().Allow("Read --operation DescribeConfigs", topic)
 		},

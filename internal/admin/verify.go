@@ -44,7 +44,8 @@ type LoneRecord struct {
 // Verify compares the rows of the outbox with the records in Kafka, by event id,
 // as Repair does, and publishes nothing. Of all rows, or the rows of a time, Verify also
 // finds records without a row.
-func Verify(ctx context.Context, cfg *config.Config, opts AuditOptions) (*Verification, error) {
+func Verify(ctx context.Context, cfg *config.Config, opts AuditOptions) (_ *Verification, err error) {
+	defer func() { err = interrupted(err) }()
 	a, err := newAuditor(ctx, "verify", cfg, opts)
 	if err != nil {
 		return nil, err

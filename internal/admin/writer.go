@@ -135,8 +135,8 @@ func untaken(within time.Duration) error {
 		Err: fmt.Errorf("brokers have not taken the events within %s", within)}
 }
 
-// interrupted gives the error of a command that was interrupted the way on, unless it has
-// another.
+// interrupted gives the error of an interrupted command its remedy, unless it has another.
+// What was read or published until then does no harm to a repetition.
 func interrupted(err error) error {
 	if err == nil || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
 		return err

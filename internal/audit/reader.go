@@ -202,6 +202,11 @@ func (o ReadOptions) persist(ctx context.Context, topic string, try func() error
 		case time.Since(since) > o.Patience:
 			return fmt.Errorf("read topic %q: for %s: %w", topic, o.Patience, err)
 		}
+		if o.Stuck != nil && errors.Is(err, kafkalog.ErrOpenTransaction) {
+			if stuck := o.Stuck(ctx, topic); stuck != nil {
+				return fmt.Errorf("read topic %q: %w: %w", topic, err, stuck)
+			}
+		}
 		if !told {
 			o.Note(fmt.Sprintf("topic %q cannot be read now: %v", topic, err))
 			told = true

@@ -53,6 +53,9 @@ type ReadOptions struct {
 	Contents *Contents
 	// Allow is the remedy where brokers do not let the topic be read.
 	Allow func(topic string) string
+	// Stuck returns how an operator ends the transaction open in the topic; nil: the
+	// transaction may end by itself. A nil Stuck waits for each.
+	Stuck func(ctx context.Context, topic string) error
 }
 
 // Topics reads the ids of records into an Audit.

@@ -18,8 +18,9 @@ import (
 func Unverified() Option { return Setting("transaction.partition.verification.enable", "false") }
 
 // Hang leaves a transaction unknown to all coordinators in partition 0 of the topic.
-// Such a transaction never ends by itself (KIP-664). The broker must be Unverified.
-func (b *Broker) Hang(t testing.TB, topic string) {
+// Such a transaction never ends by itself (KIP-664). Its record is from the time at. The
+// broker must be Unverified.
+func (b *Broker) Hang(t testing.TB, topic string, at time.Time) {
 	t.Helper()
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(0, 11) // Produce adds the partition to the transaction from 12 on
@@ -31,7 +32,7 @@ func (b *Broker) Hang(t testing.TB, topic string) {
 	req := kmsg.NewPtrProduceRequest()
 	req.TransactionID, req.Acks, req.TimeoutMillis = &id, -1, 10_000
 	partition := kmsg.NewProduceRequestTopicPartition()
-	partition.Records = transactional(producer, epoch)
+	partition.Records = transactional(producer, epoch, at)
 	of := kmsg.NewProduceRequestTopic()
 	of.Topic, of.Partitions = topic, append(of.Partitions, partition)
 	req.Topics = append(req.Topics, of)
@@ -40,14 +41,13 @@ func (b *Broker) Hang(t testing.TB, topic string) {
 }
 
 // transactional is a batch with a single record of a transaction.
-func transactional(producer int64, epoch int16) []byte {
+func transactional(producer int64, epoch int16, at time.Time) []byte {
 	record := kmsg.Record{Value: []byte("x")}
 	record.Length = int32(len(record.AppendTo(nil)) - 1) // without the length itself
 	records := record.AppendTo(nil)
-	now := time.Now().UnixMilli()
 	batch := kmsg.RecordBatch{
 		Length: int32(49 + len(records)), PartitionLeaderEpoch: -1, Magic: 2, Attributes: 1 << 4, // transactional
-		FirstTimestamp: now, MaxTimestamp: now, ProducerID: producer, ProducerEpoch: epoch, NumRecords: 1, Records: records,
+		FirstTimestamp: at.UnixMilli(), MaxTimestamp: at.UnixMilli(), ProducerID: producer, ProducerEpoch: epoch, NumRecords: 1, Records: records,
 	}
 	const checked = 21 // the CRC is of the bytes from here on
 	batch.CRC = int32(crc32.Checksum(batch.AppendTo(nil)[checked:], crc32.MakeTable(crc32.Castagnoli)))
