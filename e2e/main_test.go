@@ -30,6 +30,8 @@ const (
 	campaignLimitEnv  = "CDC_OUTBOX_CAMPAIGN_LIMIT"
 	campaignConfigEnv = "CDC_OUTBOX_CAMPAIGN_CONFIG"
 	campaignWholeEnv  = "CDC_OUTBOX_CAMPAIGN_WHOLE"
+	// shadowEnv is how long a comparison with Debezium lasts, with kills.
+	shadowEnv = "CDC_OUTBOX_SHADOW"
 )
 
 // binary is the path of the program under test.

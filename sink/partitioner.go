@@ -16,6 +16,9 @@ import (
 // byKey keeps no state for records with a key.
 var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
+// PartitionOf is the partition, of n, of a record with the key, which is not nil.
+func PartitionOf(key []byte, n int) int32 { return int32(byKey.Partition(&kgo.Record{Key: key}, n)) }
+
 // chosen is the client's kgo.Partitioner: it takes Record.Partition unchanged
 // and remembers the client's number of partitions.
 type chosen struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/admin"
@@ -194,17 +195,34 @@ func adoptVerb() verb {
 		Name:    "adopt",
 		Summary: "takes over a slot of another program, such as Debezium: notes it in the checkpoint",
 		Detail: "The next run goes on from where the slot stands then, and ends with exit code 3 if the\n" +
-			"slot was dropped. Its reader may still run. Without --yes it changes nothing.",
-		Example: "cdc-outbox adopt -c cdc-outbox.yaml --yes",
+			"slot was dropped. Its reader may still run. If it has stopped, the events that it has published\n" +
+			"without confirming them are counted, by their ids in Kafka. Without --yes it changes nothing.",
+		Example: "cdc-outbox adopt -c cdc-outbox.yaml --from http://connect.example.com:8083/connectors/orders\n" +
+			"cdc-outbox adopt -c cdc-outbox.yaml --skip-published --yes",
 		Prepare: func(flags *flag.FlagSet) action {
+			o := declareAdmin(flags)
+			d := declareDebezium(flags, "from")
 			yes := flags.Bool("yes", false, "do it; otherwise only say what would be taken over")
-			return forEach(flags, func(ctx context.Context, cfg *config.Config) (report, error) {
-				r, err := admin.Adopt(ctx, cfg, *yes)
-				if r == nil {
-					return nil, err
+			skip := flags.Bool("skip-published", false, "leave out the first transactions behind the slot's position whose events are all in Kafka")
+			return func(ctx context.Context, p *program) error {
+				opts := admin.AdoptOptions{Yes: *yes, SkipPublished: *skip, Note: func(note string) { fmt.Fprintln(p.stderr, "note: "+note) }}
+				if *d.source != "" {
+					if _, err := o.loadOne(p); err != nil { // a connector has a single slot
+						return err
+					}
+					var err error
+					if opts.Reader, err = d.reader(ctx, p); err != nil {
+						return err
+					}
 				}
-				return r, err
-			})
+				return o.each(ctx, p, func(ctx context.Context, cfg *config.Config) (report, error) {
+					r, err := admin.Adopt(ctx, cfg, opts)
+					if r == nil {
+						return nil, err
+					}
+					return r, err
+				})
+			}
 		},
 	}
 }

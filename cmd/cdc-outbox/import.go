@@ -88,11 +88,9 @@ func (o *importFlags) run(ctx context.Context, p *program, source string) error 
 
 // translate reads and translates the input.
 func (o *importFlags) translate(ctx context.Context, p *program, source string) (*debezium.Result, error) {
-	login := connect.Login{User: *o.user}
-	if *o.passwordEnv != "" {
-		if login.Password = p.getenv(*o.passwordEnv); login.Password == "" {
-			return nil, failure.Configf("export "+*o.passwordEnv+"=…", "--password-env %s: the variable is not set, or empty", *o.passwordEnv)
-		}
+	login, err := workerLogin(p, *o.user, *o.passwordEnv)
+	if err != nil {
+		return nil, err
 	}
 	c, err := readConnector(ctx, source, login)
 	if err != nil {

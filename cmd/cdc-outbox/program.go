@@ -69,6 +69,7 @@ func (p *program) line() *cli.Program[*program] {
 			upgradePrepareVerb(),
 			upgradeFinishVerb(),
 			importVerb(),
+			shadowVerb(),
 			lettersListVerb(),
 			lettersShowVerb(),
 			lettersRedriveVerb(),

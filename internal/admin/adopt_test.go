@@ -22,24 +22,24 @@ func adoptable(t *testing.T) *fixture {
 
 func TestAdopt(t *testing.T) {
 	f := adoptable(t)
-	plan, err := Adopt(f.ctx(), f.Config, false)
+	plan, err := Adopt(f.ctx(), f.Config, AdoptOptions{})
 	wantClass(t, err, failure.Config, "nothing was changed")
 	if plan.Done || plan.Known || f.stored() != nil {
 		t.Errorf("%+v, checkpoint %+v", plan, f.stored())
 	}
 	slot, _ := f.slot()
-	done := must.Get(Adopt(f.ctx(), f.Config, true))(t)
+	done := must.Get(Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true}))(t)
 	if cp := f.stored(); !done.Done || cp == nil || cp.LSN != slot.ConfirmedFlush || cp.Adopted || done.From != cp.LSN.String() {
 		t.Errorf("%+v, checkpoint %+v", done, cp)
 	}
 	must.Contain(t, text(t, done), "is taken over", done.From)
 	f.wantNothingWrong("failover") // since 17: the other program made no failover slot
-	again, err := Adopt(f.ctx(), f.Config, true)
+	again, err := Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true})
 	if err != nil || !again.Known || again.Done {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	f.exec(dropSlot(f))
-	_, err = Adopt(f.ctx(), f.Config, true)
+	_, err = Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true})
 	wantClass(t, err, failure.Loss, "is gone")
 	_, err = Setup(f.ctx(), f.Config, SetupOptions{Schema: SchemaDebezium})
 	wantClass(t, err, failure.Loss, "is gone")
@@ -49,7 +49,7 @@ func TestAdopt(t *testing.T) {
 func TestAdoptWhileItIsRead(t *testing.T) {
 	f := adoptable(t)
 	stream := f.open()
-	done := must.Get(Adopt(f.ctx(), f.Config, true))(t)
+	done := must.Get(Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true}))(t)
 	if cp := f.stored(); done.Holder == nil || !cp.Adopted {
 		t.Errorf("%+v, checkpoint %+v", done, cp)
 	}
@@ -65,7 +65,7 @@ func TestAdoptDecides(t *testing.T) {
 	f := adoptable(t)
 	f.Source.Snapshot = config.SnapshotInitial
 	f.wantCheck("checkpoint", Fail, "there is no checkpoint")
-	must.Get(Adopt(f.ctx(), f.Config, true))(t)
+	must.Get(Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true}))(t)
 	if cp := f.stored(); cp.Snapshot {
 		t.Errorf("a snapshot is owed: %+v", cp)
 	}
@@ -95,7 +95,7 @@ func TestAdoptRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := adoptable(t)
 			c.change(f)
-			report, err := Adopt(f.ctx(), f.Config, true)
+			report, err := Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true})
 			wantClass(t, err, c.class, c.words...)
 			if report != nil {
 				t.Errorf("%+v", report)
@@ -108,7 +108,7 @@ func TestAdoptRefuses(t *testing.T) {
 func TestAdoptInPollMode(t *testing.T) {
 	f := empty(t)
 	f.Source.Mode, f.Checkpoint.Store = config.ModePoll, store.StoreNone
-	_, err := Adopt(f.ctx(), f.Config, true)
+	_, err := Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true})
 	wantClass(t, err, failure.Config, "adopt needs a replication slot")
 }
 

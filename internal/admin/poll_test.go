@@ -179,7 +179,7 @@ func TestNoVerbOfASlotInPollMode(t *testing.T) {
 	f.Source.Mode = config.ModePoll
 	_, gap := AcceptGap(f.ctx(), f.Config, GapOptions{})
 	_, skip := SkipTransaction(f.ctx(), f.Config, 1, false)
-	_, adopt := Adopt(f.ctx(), f.Config, false)
+	_, adopt := Adopt(f.ctx(), f.Config, AdoptOptions{})
 	for err, want := range map[error]string{gap: "marked as published", skip: "errors.on_bad_event", adopt: "nothing to decide",
 		Tail(f.ctx(), f.Config, TailOptions{}): "add --from-table"} {
 		wantClass(t, err, failure.Config, "source.mode: poll")

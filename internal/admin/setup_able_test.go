@@ -194,7 +194,7 @@ func TestAdoptWantsTheRightFirst(t *testing.T) {
 	f := adoptable(t)
 	f.as("", "CONNECT", func() {
 		for _, yes := range []bool{false, true} {
-			report, err := Adopt(f.ctx(), f.Config, yes)
+			report, err := Adopt(f.ctx(), f.Config, AdoptOptions{Yes: yes})
 			wantClass(t, err, failure.Config, "nothing was changed", "may not read slot")
 			must.Contain(t, failure.RemedyOf(err), "WITH REPLICATION")
 			if report != nil || f.stored() != nil {

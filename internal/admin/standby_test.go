@@ -115,7 +115,7 @@ func TestNothingIsDecidedOnAStandby(t *testing.T) {
 			wantSteps(t, steps)
 			_, err = AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true})
 			wantClass(t, err, failure.Config, says)
-			_, err = Adopt(f.ctx(), f.Config, true)
+			_, err = Adopt(f.ctx(), f.Config, AdoptOptions{Yes: true})
 			wantClass(t, err, failure.Config, says)
 			if got := f.stored(); got == nil || got.LSN != cp.LSN || got.Epoch != cp.Epoch {
 				t.Errorf("the checkpoint is %+v, want that of before", got)

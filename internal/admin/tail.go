@@ -47,7 +47,9 @@ func Tail(ctx context.Context, cfg *config.Config, opts TailOptions) error {
 		return err
 	}
 	defer s.close()
-	t := &tail{session: s, opts: opts, out: consolePrinter{opts.Out}}
+	t := &tail{session: s, opts: opts, out: consolePrinter{opts.Out}, verb: "tail", began: func(_ string, at pg.LSN) {
+		fmt.Fprintf(opts.Notes, "events committed after %s, nothing is confirmed; Ctrl-C ends\n", at)
+	}}
 	if opts.JSON {
 		t.out = jsonPrinter{sink.NewStdout(opts.Out)}
 	}
@@ -68,9 +70,12 @@ type tail struct {
 	opts    TailOptions
 	out     printer
 	printed int
-	held    held // from the stream only, as the next two
+	held    held // from the stream only, as all below
 	moves   transform.Moves
-	apart   []uint32 // the partitioned tables
+	apart   []uint32                            // the partitioned tables
+	verb    string                              // in the slot's name
+	began   func(slot string, from pg.LSN)      // called before the first event
+	passed  func(context.Context, pg.LSN) error // called when all that ends there was printed; nil: nobody asks
 }
 
 // printer writes an event; bad is nil for a good event. *sink.Stdout has the
@@ -179,36 +184,45 @@ func (t *tail) fromStream(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		switch msg.Kind {
-		case wal.Insert:
-			if !t.ours(msg.Row.Relation) || t.moves.Inserted(t.router, &msg.Row) == transform.Moved {
-				continue
-			}
-			if err := t.describeColumns(ctx, msg.Row.Relation); err != nil {
-				return err
-			}
-			if err := t.row(ctx, &msg.Row); err != nil {
-				return err
-			}
-		case wal.Delete:
-			if slices.Contains(t.apart, msg.Row.Relation.OID) {
-				t.moves.Deleted(t.router, &msg.Row)
-			}
-		case wal.LogicalMessage:
-			ev, err := t.router.RouteMessage(msg)
-			if err := t.event(ctx, ev, err); err != nil {
-				return err
-			}
-		case wal.Commit, wal.Keepalive:
-			t.moves.End()
-			if msg.Kind == wal.Commit {
-				if err := t.committed(ctx); err != nil {
+		if err := t.take(ctx, msg); err != nil {
+			return err
+		}
+		if msg.Kind == wal.Commit || msg.Kind == wal.Keepalive {
+			if t.passed != nil {
+				if err := t.passed(ctx, msg.End); err != nil {
 					return err
 				}
 			}
 			stream.Confirm(msg.End) // otherwise the temporary slot would retain WAL
 		}
 	}
+}
+
+// take prints the events of a message, or with that of the commit.
+func (t *tail) take(ctx context.Context, msg *wal.Message) error {
+	switch msg.Kind {
+	case wal.Insert:
+		if !t.ours(msg.Row.Relation) || t.moves.Inserted(t.router, &msg.Row) == transform.Moved {
+			return nil
+		}
+		if err := t.describeColumns(ctx, msg.Row.Relation); err != nil {
+			return err
+		}
+		return t.row(ctx, &msg.Row)
+	case wal.Delete:
+		if slices.Contains(t.apart, msg.Row.Relation.OID) {
+			t.moves.Deleted(t.router, &msg.Row)
+		}
+	case wal.LogicalMessage:
+		ev, err := t.router.RouteMessage(msg)
+		return t.event(ctx, ev, err)
+	case wal.Commit, wal.Keepalive:
+		t.moves.End()
+		if msg.Kind == wal.Commit {
+			return t.committed(ctx)
+		}
+	}
+	return nil
 }
 
 // describeColumns has the router know the columns of a table in a stream.
@@ -266,7 +280,7 @@ func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := temporarySlot(t.cfg.Source.Slot, "tail")
+	name := temporarySlot(t.cfg.Source.Slot, t.verb)
 	created := t.patient(ctx, repl, func(w catalog.Waiting) {
 		fmt.Fprintf(t.opts.Notes, "still waiting for %s\n", w)
 	})
@@ -276,6 +290,6 @@ func (t *tail) open(ctx context.Context) (*wal.Stream, error) {
 		catalog.Close(repl)
 		return nil, err
 	}
-	fmt.Fprintf(t.opts.Notes, "events committed after %s, nothing is confirmed; Ctrl-C ends\n", at)
+	t.began(name, at)
 	return t.stream(ctx, repl, name, at, 0)
 }

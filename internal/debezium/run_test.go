@@ -219,7 +219,7 @@ func takeOver(t *testing.T, cfg *config.Config, db string) {
 	}
 	pgtest.Exec(t, db, fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s", cfg.Source.Publication, strings.Join(tables, ", ")))
 	pgtest.Exec(t, db, fmt.Sprintf("SELECT pg_create_logical_replication_slot('%s', 'pgoutput')", cfg.Source.Slot))
-	must.Get(admin.Adopt(t.Context(), cfg, true))(t)
+	must.Get(admin.Adopt(t.Context(), cfg, admin.AdoptOptions{Yes: true}))(t)
 }
 
 // run runs the connector until do returns.

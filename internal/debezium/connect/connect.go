@@ -43,37 +43,63 @@ type Answer struct {
 
 // Ask gets the connector at the address http://HOST:8083/connectors/NAME.
 func Ask(ctx context.Context, address string, login Login) (Answer, error) {
+	at, login, client, err := addressed(address, login)
+	if err != nil {
+		return Answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	text, err := get(ctx, client, at(itself), login)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer := Answer{Connector: text}
+	if plugins, err := get(ctx, client, at(plugins), login); err == nil {
+		answer.Version = version(plugins)
+	}
+	return answer, nil
+}
+
+// resource is what a worker is asked for.
+type resource int
+
+const (
+	itself   resource = iota // the connector
+	statusOf                 // the connector
+	plugins
+)
+
+// addressed takes the address of a connector apart: at names the addresses to ask.
+func addressed(address string, login Login) (at func(resource) string, as Login, client *http.Client, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return Answer{}, failure.Configf("write http://HOST:8083/connectors/NAME", "the address of the connector cannot be parsed")
+		return nil, login, nil, failure.Configf("write http://HOST:8083/connectors/NAME", "the address of the connector cannot be parsed")
 	}
 	base, name, ok := strings.Cut(strings.TrimSuffix(u.Path, "/"), "/connectors/")
 	name, _, _ = strings.Cut(name, "/")
 	if !ok || name == "" {
-		return Answer{}, failure.Configf("write http://HOST:8083/connectors/NAME; GET http://HOST:8083/connectors lists the names", "%s is no address of a connector", plain(u))
+		return nil, login, nil, failure.Configf("write http://HOST:8083/connectors/NAME; GET http://HOST:8083/connectors lists the names", "%s is no address of a connector", plain(u))
 	}
 	if user := u.User; user != nil {
 		password, _ := user.Password()
 		login = Login{user.Username(), password}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	client := &http.Client{
+	client = &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
 		// A redirect would take the login elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	u.User, u.RawQuery, u.Fragment, u.RawPath = nil, "", "", ""
-	at := func(path string) string { u.Path = base + path; return u.String() }
-	text, err := get(ctx, client, at("/connectors/"+name), login)
-	if err != nil {
-		return Answer{}, err
+	at = func(r resource) string {
+		to := url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/connectors/" + name}
+		switch r {
+		case statusOf:
+			to.Path += "/status"
+		case plugins:
+			to.Path = base + "/connector-plugins"
+		}
+		return to.String()
 	}
-	answer := Answer{Connector: text}
-	if plugins, err := get(ctx, client, at("/connector-plugins"), login); err == nil {
-		answer.Version = version(plugins)
-	}
-	return answer, nil
+	return at, login, client, nil
 }
 
 // plain is an address without login and query.

@@ -26,6 +26,12 @@ func worker(t *testing.T) *httptest.Server {
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/connect/connectors/my orders":
 			_, _ = w.Write([]byte(`{"name":"my orders","config":{}}`))
+		case r.URL.Path == "/connect/connectors/my orders/status":
+			_, _ = w.Write([]byte(`{"name":"my orders","connector":{"state":"RUNNING"},"tasks":[{"id":0,"state":"FAILED","trace":"org.apache.X: no\n\tat"}]}`))
+		case r.URL.Path == "/connect/connectors/stopped/status":
+			_, _ = w.Write([]byte(`{"name":"stopped","connector":{"state":"STOPPED"},"tasks":[]}`))
+		case r.URL.Path == "/connect/connectors/other/status":
+			_, _ = w.Write([]byte(`{}`))
 		case r.URL.Path == "/connect/connectors/large":
 			_, _ = w.Write([]byte(strings.Repeat("a", largest+1)))
 		case r.URL.Path == "/connect/connector-plugins":

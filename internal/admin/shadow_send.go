@@ -1,0 +1,56 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// shadowBatch is how many events are delivered at a time, at most.
+const shadowBatch = 500
+
+// shadowSender publishes the events of a comparison under other topics.
+type shadowSender struct {
+	to     *sink.Kafka
+	prefix string
+	note   func(string, ...any)
+	batch  []*transform.Event
+}
+
+func newShadowSender(cfg *config.Config, prefix string, note func(string, ...any)) (*shadowSender, error) {
+	kafka := *cfg.Sink.Kafka
+	kafka.Delivery = sink.DeliveryAtLeastOnce // no checkpoint goes along
+	to, err := sink.NewKafka(kafka)
+	if err != nil {
+		return nil, err
+	}
+	return &shadowSender{to: to, prefix: prefix, note: note}, nil
+}
+
+func (s *shadowSender) close() { s.to.Close() }
+
+// send delivers the event with those before, once there are enough.
+func (s *shadowSender) send(ctx context.Context, ev *transform.Event) error {
+	rec := *copied(&ev.Record)
+	rec.Topic = s.prefix + rec.Topic
+	s.batch = append(s.batch, &transform.Event{Record: rec, Table: ev.Table, ID: ev.ID, Position: ev.Position, XID: ev.XID, CommitTime: ev.CommitTime, Asked: ev.Asked})
+	if len(s.batch) < shadowBatch {
+		return nil
+	}
+	return s.flush(ctx)
+}
+
+// flush delivers all events so far.
+func (s *shadowSender) flush(ctx context.Context) error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	batch := s.batch
+	s.batch = nil
+	return s.to.Deliver(ctx, batch, func(_ context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+		s.note("the broker refuses an event for topic %s: %v", ev.Record.Topic, bad)
+		return nil
+	})
+}
