@@ -20,15 +20,22 @@ func (s *stage) drainTo(broker *rig.Broker, from source) take {
 		s.drained++
 		// New names: the broker stays, with the checkpoint of a slot's name.
 		topic, slot := fmt.Sprintf("bench-%d", s.drained), fmt.Sprintf("bench_%d", s.drained)
-		if err := broker.CreateTopic(ctx, topic, s.partitions); err != nil {
+		topics, route := []string{topic}, topic
+		if from.Topics > 0 {
+			topics, route = nil, topic+".${routedByValue}"
+			for n := range from.Topics {
+				topics = append(topics, fmt.Sprintf("%s.order%d", topic, n))
+			}
+		}
+		if err := broker.CreateTopics(ctx, s.partitions, topics...); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, broker.DeleteTopic(topic)) }()
+		defer func() { err = errors.Join(err, broker.DeleteTopic(topics...)) }()
 		if err := from.db.CopySlot(ctx, from.Slot, slot); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, from.db.DropSlot(slot)) }()
-		settings := rig.Wiring(from.url, slot, broker.Addr, topic)
+		settings := rig.Wiring(from.url, slot, broker.Addr, route)
 		if from.Messages {
 			settings = append(settings, "source.mode=message")
 		}
@@ -36,8 +43,8 @@ func (s *stage) drainTo(broker *rig.Broker, from source) take {
 		if err != nil {
 			return nil, err
 		}
-		if n, err := broker.Records(ctx, topic); err != nil || n != int64(from.Events()) {
-			return nil, errors.Join(err, fmt.Errorf("the topic has %d records instead of %d", n, from.Events()))
+		if n, err := broker.Records(ctx, topics...); err != nil || n != int64(from.Events()) {
+			return nil, errors.Join(err, fmt.Errorf("Kafka has %d records instead of %d", n, from.Events()))
 		}
 		return perEvent(from.Events(), used), nil
 	}

@@ -34,15 +34,15 @@ func network(ctx context.Context, s *stage, name string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.across(ctx, fmt.Sprintf("%s, %s each way", name, delay), near, delay); err != nil {
+		if err := s.far(ctx, fmt.Sprintf("%s, %s each way", name, delay), near, delay); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// across compares one delay, at three places, with none.
-func (s *stage) across(ctx context.Context, name string, near *distant, delay time.Duration) error {
+// far compares one delay, at three places, with none.
+func (s *stage) far(ctx context.Context, name string, near *distant, delay time.Duration) error {
 	far, err := s.distant(ctx, near.direct, delay)
 	if err != nil {
 		return err

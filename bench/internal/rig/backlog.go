@@ -15,6 +15,8 @@ type Load struct {
 	Payload     int  // bytes
 	Others      int  // rows of another table, about 200 bytes each, for each outbox row
 	Messages    bool // messages without a table, of the same events
+	Topics      int  // values of aggregatetype, order0 and so on; 0: order alone
+	Hot         bool // every second event has the same key
 }
 
 // Events is how many there are: of whole transactions.
@@ -27,6 +29,12 @@ func (l Load) String() string {
 		what = "messages"
 	}
 	text := fmt.Sprintf("%d %s of %d+100 bytes, %d per transaction", l.Events(), what, l.Payload, l.PerTx)
+	if l.Topics > 0 {
+		text += fmt.Sprintf(", of %d topics", l.Topics)
+	}
+	if l.Hot {
+		text += ", half of them with one key"
+	}
 	if l.Others > 0 {
 		text += fmt.Sprintf(", with %d rows of another table each", l.Others)
 	}
@@ -62,7 +70,7 @@ const (
 	fieldSQL = `CREATE FUNCTION field(value text) RETURNS bytea LANGUAGE sql AS
 		$$ SELECT int4send(octet_length(value)) || convert_to(value, 'UTF8') $$`
 
-	backlogSQL = `CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int, as_messages boolean) LANGUAGE plpgsql AS $$
+	backlogSQL = `CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int, as_messages boolean, topics int, hot boolean) LANGUAGE plpgsql AS $$
 	BEGIN
 		FOR t IN 1..txs LOOP
 			IF as_messages THEN
@@ -70,7 +78,8 @@ const (
 					field((random() * 10000)::int::text) || field('OrderPlaced') || field(payload(t * per_tx + n, size)::text) || int4send(-1))
 					FROM generate_series(1, per_tx) n;
 			ELSE
-				INSERT INTO outbox SELECT gen_random_uuid(), 'order', (random() * 10000)::int::text, 'OrderPlaced', payload(t * per_tx + n, size)
+				INSERT INTO outbox SELECT gen_random_uuid(), CASE topics WHEN 0 THEN 'order' ELSE 'order' || (t * per_tx + n) % topics END,
+						CASE WHEN hot AND n % 2 = 0 THEN 'hot' ELSE (random() * 10000)::int::text END, 'OrderPlaced', payload(t * per_tx + n, size)
 					FROM generate_series(1, per_tx) n;
 			END IF;
 			IF others > 0 THEN
@@ -91,7 +100,7 @@ func (db *Database) Fill(ctx context.Context, slot string, l Load) (Backlog, err
 	}
 	if err := db.Exec(ctx,
 		`SET synchronous_commit = off`, // only here: nobody reads yet
-		fmt.Sprintf(`CALL backlog(%d, %d, %d, %d, %t)`, l.Rows/l.PerTx, l.PerTx, l.Payload, l.Others, l.Messages),
+		fmt.Sprintf(`CALL backlog(%d, %d, %d, %d, %t, %d, %t)`, l.Rows/l.PerTx, l.PerTx, l.Payload, l.Others, l.Messages, l.Topics, l.Hot),
 		`RESET synchronous_commit`,
 	); err != nil {
 		return b, err

@@ -176,36 +176,41 @@ func (b *Broker) Stop() {
 // them: so each record's arrival in Kafka is known to the millisecond, without a
 // consumer competing for the processors.
 func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int) error {
+	return b.CreateTopics(ctx, partitions, name)
+}
+
+// CreateTopics is CreateTopic for several at once.
+func (b *Broker) CreateTopics(ctx context.Context, partitions int, names ...string) error {
 	stamp := "LogAppendTime"
 	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)
 	defer cancel()
-	_, err := b.Admin.CreateTopic(ctx, int32(partitions), max(1, b.replicas), map[string]*string{"message.timestamp.type": &stamp}, name)
-	if err != nil {
-		return fmt.Errorf("create topic %s: %w", name, err)
+	made, err := b.Admin.CreateTopics(ctx, int32(partitions), max(1, b.replicas), map[string]*string{"message.timestamp.type": &stamp}, names...)
+	if err := errors.Join(err, made.Error()); err != nil {
+		return fmt.Errorf("create topic %s: %w", names[0], err)
 	}
 	// The controller has the topic; the broker learns of it a moment later.
 	if err := await.Ready(ctx, b.process.Exited(), func(ctx context.Context) error {
-		_, err := b.Records(ctx, name)
+		_, err := b.Records(ctx, names...)
 		return err
 	}); err != nil {
-		return fmt.Errorf("wait for topic %s: %w", name, err)
+		return fmt.Errorf("wait for topic %s: %w", names[0], err)
 	}
 	return nil
 }
 
-// DeleteTopic removes the topic with all records.
-func (b *Broker) DeleteTopic(name string) error {
+// DeleteTopic removes topics with all records.
+func (b *Broker) DeleteTopic(names ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), KafkaTimeout)
 	defer cancel()
-	_, err := b.Admin.DeleteTopic(ctx, name)
+	_, err := b.Admin.DeleteTopics(ctx, names...)
 	return err
 }
 
-// Records is how many the topic has.
-func (b *Broker) Records(ctx context.Context, topic string) (int64, error) {
+// Records is how many the topics have.
+func (b *Broker) Records(ctx context.Context, topics ...string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)
 	defer cancel()
-	offsets, err := b.Admin.ListEndOffsets(ctx, topic)
+	offsets, err := b.Admin.ListEndOffsets(ctx, topics...)
 	if err != nil {
 		return 0, err
 	}
