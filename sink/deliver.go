@@ -38,7 +38,12 @@ func (k *Kafka) Deliver(ctx context.Context, events []*transform.Event, reject R
 }
 
 func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject Reject) error {
+	ahead := false
 	for len(events) > 0 {
+		if !ahead && k.topics[events[0].Record.Topic] == nil {
+			ahead = true
+			k.lookAhead(ctx, topicsOf(events))
+		}
 		bad, err := k.fill(ctx, events)
 		if err != nil {
 			return err
@@ -48,11 +53,10 @@ func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject R
 		if err != nil {
 			return err
 		}
-		if k.loading != nil {
-			if err := k.learn(ctx, k.loading); err != nil {
+		for _, t := range k.loading {
+			if err := k.learn(ctx, t); err != nil {
 				return err
 			}
-			k.loading = nil
 		}
 		if len(orphans) > 0 { // their topic is gone; they go first when it is back
 			events = slices.Concat(orphans, events[n:])
@@ -79,16 +83,12 @@ var errRoundFull = errors.New("round full")
 // batch is full. It stops early at an event that must not be sent, and returns
 // the reason.
 func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform.BadEvent, error) {
-	k.round, k.shares = k.round[:0], k.shares[:0]
+	k.round, k.shares, k.loading = k.round[:0], k.shares[:0], nil
 	k.rounds++
 	var t *topic
 	for _, ev := range events {
 		var err error
 		if t, err = k.place(ctx, t, ev); err == nil {
-			if t.fresh() {
-				k.loading = t
-				return nil, nil
-			}
 			continue
 		}
 		if errors.Is(err, errRoundFull) {
@@ -106,10 +106,9 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 // place returns the event's own. Questions to the cluster are asked for the
 // first event of a round only, so they hold up no earlier event.
 //
-// The first event of a topic ends the round (see fill). Until the client has
-// loaded a topic, it puts records aside. It then sends them while it is still
-// filling their batches, and misses a due renumbering. With a single record
-// neither can happen.
+// A round has a single event of a topic that the client has not loaded. Until it has, it
+// puts records aside. It then sends them while it is still filling their batches, and
+// misses a due renumbering. With a single record neither can happen.
 func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
 	rec, first := &ev.Record, len(k.round) == 0
 	if bad := k.held(ev); bad != nil {
@@ -130,6 +129,10 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 		if t, err = k.open(ctx, t, rec.Topic); err != nil {
 			return nil, err
 		}
+	}
+	fresh := t.fresh()
+	if fresh && t.loads == k.rounds {
+		return nil, errRoundFull
 	}
 	if !ev.Asked.IsZero() {
 		if !t.timed && !first {
@@ -154,6 +157,10 @@ func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topi
 		return nil, errRoundFull
 	}
 	rec.Partition = partition
+	if fresh {
+		t.loads = k.rounds
+		k.loading = append(k.loading, t)
+	}
 	k.count(t, partition, len(k.round))
 	k.round = append(k.round, placed{Event: ev, wanted: wanted})
 	return t, nil

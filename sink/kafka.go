@@ -54,8 +54,8 @@ type Kafka struct {
 
 	round  []placed // reused
 	shares []*share // of the round last placed or tallied
-	// loading is the topic for the client to load in the round; nil for none.
-	loading *topic
+	// loading are the topics for the client to load in the round.
+	loading []*topic
 	rounds  uint64 // numbers the rounds
 
 	// failed has the errors of the attempt in flight. The client's promises

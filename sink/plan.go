@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -14,6 +15,7 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 	k := x.k
 	k.rounds++
 	clear(x.left)
+	ahead := false
 	var round []placed
 	var t *topic
 	for i := range entries {
@@ -40,6 +42,10 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 		if bad := k.tooLarge(p.Event, size); bad != nil && !p.letter {
 			refused = append(refused, Refusal{i, bad})
 			continue
+		}
+		if !ahead && k.topics[p.Record.Topic] == nil {
+			ahead = true
+			k.lookAhead(ctx, goodTopics(entries[i:]))
 		}
 		t, err = x.open(ctx, t, p.Event)
 		if bad, ok := errors.AsType[*transform.BadEvent](err); ok && !p.letter {
@@ -73,6 +79,17 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 		rounds = append(rounds, round)
 	}
 	return rounds, nil, nil
+}
+
+// goodTopics are the topics of the entries that are not bad: others may have any name.
+func goodTopics(entries []Entry) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range entries {
+			if entries[i].Bad == nil && !yield(entries[i].Event.Record.Topic) {
+				return
+			}
+		}
+	}
 }
 
 // open returns the topic of the record, with the requested partition. before is

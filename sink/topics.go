@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +34,9 @@ type topic struct {
 	times      times
 	timesAsked time.Time
 	timed      bool
+
+	// loads is the round with the event for which the client loads the topic.
+	loads uint64
 
 	// told is the time of the last call of the observer's TopicUsed.
 	told time.Time
@@ -96,6 +101,46 @@ func (k *Kafka) lookup(ctx context.Context, name string) (located, error) {
 		return located{}, err
 	}
 	return located{int32(len(t.Partitions)), t.TopicID}, nil
+}
+
+// mostAhead bounds the topics of one question.
+const mostAhead = 1000
+
+// lookAhead looks unknown topics up in one question: to ask for each would take a round
+// trip, and as many rounds. Of a topic without an answer, the first event asks again.
+func (k *Kafka) lookAhead(ctx context.Context, names iter.Seq[string]) {
+	asked := make(map[string]bool)
+	for name := range names {
+		if k.topics[name] == nil && !k.absents.has(name) {
+			asked[name] = true
+		}
+		if len(asked) == mostAhead {
+			break
+		}
+	}
+	if len(asked) < 2 {
+		return
+	}
+	resp, err := broker.Topics(ctx, broker.Impatient{Client: k.client}, slices.Collect(maps.Keys(asked))...)
+	if err != nil {
+		return
+	}
+	for _, t := range resp.Topics {
+		if t.Topic != nil && asked[*t.Topic] && t.ErrorCode == 0 && len(t.Partitions) > 0 {
+			k.found(*t.Topic, located{int32(len(t.Partitions)), t.TopicID})
+		}
+	}
+}
+
+// topicsOf are the topics of the events.
+func topicsOf(events []*transform.Event) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, ev := range events {
+			if !yield(ev.Record.Topic) {
+				return
+			}
+		}
+	}
 }
 
 // missing is a policy for topics that do not exist.

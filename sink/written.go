@@ -29,6 +29,7 @@ func (x *Transactions) withMark(ctx context.Context, rounds [][]placed, mark *kg
 			written.Count(p.Record.Topic, p.Record.Partition)
 		}
 	}
+	x.askAhead(ctx, written)
 	ends := x.k.Ends()
 	for topic, parts := range written {
 		for partition, part := range parts {
@@ -71,15 +72,42 @@ const (
 	endRenewal = 500 * time.Millisecond
 )
 
+// askAhead asks for the ends that are not known, or old, in one question each: of a
+// transaction with many topics, to ask for each would take as many round trips. endOf asks
+// again for an unknown end without an answer; an old one is used.
+func (x *Transactions) askAhead(ctx context.Context, written checkpoint.Written) {
+	var unknown, old []string
+	for topic, parts := range written {
+		acked, isUnknown, isOld := x.k.acked[topic], false, false
+		for partition := range parts {
+			end := acked.of(partition)
+			isUnknown = isUnknown || end.noted.IsZero()
+			if !end.noted.IsZero() && time.Since(end.noted) >= endAge {
+				isOld = true
+				x.noteEnd(acked, partition, end.offset)
+			}
+		}
+		switch {
+		case isUnknown:
+			unknown = append(unknown, topic)
+		case isOld:
+			old = append(old, topic)
+		}
+	}
+	for _, ask := range []struct {
+		topics  []string
+		timeout time.Duration
+	}{{unknown, endTimeout}, {old, endRenewal}} {
+		if len(ask.topics) > 0 {
+			_, _ = x.askEnds(ctx, ask.timeout, ask.topics...)
+		}
+	}
+}
+
 // endOf returns an offset behind all commits of this claim to the partition. It asks brokers
-// if the last commit there is not recent, and waits, as the transaction would, while the
-// partition has no leader.
+// if none is known, and waits, as the transaction would, while the partition has no leader.
 func (x *Transactions) endOf(ctx context.Context, topic string, partition int32) (int64, error) {
 	acked := x.k.acked[topic]
-	if old := acked.of(partition); !old.noted.IsZero() && time.Since(old.noted) >= endAge {
-		x.noteEnd(acked, partition, old.offset) // still used without an answer
-		_, _ = x.askEnds(ctx, endRenewal, topic)
-	}
 	retry := backoff.Series{Range: waits}
 	var unknown broker.Unknown
 	for {
@@ -87,7 +115,7 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 			return end.offset, nil
 		}
 		listed, err := x.askEnds(ctx, endTimeout, topic)
-		switch answer, ok := listed[partition]; {
+		switch answer, ok := listed[topic][partition]; {
 		case ok && answer.Err == nil:
 			continue
 		case ok:
@@ -111,17 +139,19 @@ func (x *Transactions) endOf(ctx context.Context, topic string, partition int32)
 	}
 }
 
-// askEnds asks for the ends of a topic's partitions, and notes the answers.
-func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topic string) (map[int32]broker.Offset, error) {
+// askEnds asks for the ends of the topics' partitions, and notes the answers.
+func (x *Transactions) askEnds(ctx context.Context, timeout time.Duration, topics ...string) (broker.Offsets, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	listed, err := broker.EndOffsets(ctx, x.k.client, topic)
-	for partition, end := range listed[topic] {
-		if end.Err == nil { // a former leader may answer too early an end
-			x.noteEnd(x.k.acked[topic], partition, end.At)
+	listed, err := broker.EndOffsets(ctx, x.k.client, topics...)
+	for _, topic := range topics {
+		for partition, end := range listed[topic] {
+			if end.Err == nil { // a former leader may answer too early an end
+				x.noteEnd(x.k.acked[topic], partition, end.At)
+			}
 		}
 	}
-	return listed[topic], err
+	return listed, err
 }
 
 // noteEnd notes an offset behind all commits to the partition, unless a later end is known.
