@@ -52,6 +52,12 @@ export function forecast(f) {
   return `At this rate, ${pace}, the slot's limit (max_slot_wal_keep_size) is reached in ${span(f.limit_in_seconds)}.` + held;
 }
 
+const few = 3; // names in a headline
+
+// first orders views: the worst, and of these a loss, and then what has lasted longest.
+export const first = (a, b) =>
+  rank[b.state] - rank[a.state] || (rank[a.state] > 0 && (Boolean(b.status.loss) - Boolean(a.status.loss) || Date.parse(a.status.ready_since) - Date.parse(b.status.ready_since))) || (a.name < b.name ? -1 : 1);
+
 // worstOf is the pipeline that is to be looked at first.
 export const worstOf = (views) => views.reduce((a, b) => (rank[b.state] > rank[a.state] ? b : a));
 
@@ -59,6 +65,7 @@ export const worstOf = (views) => views.reduce((a, b) => (rank[b.state] > rank[a
 // long one has stood still, in seconds.
 export function headline(views, stood) {
   const troubled = views.filter((v) => v.state === "bad");
+  if (troubled.length > few) troubled.sort(first);
   const worst = worstOf(views);
   if (views.length === 1) {
     const v = worst, s = v.status;
@@ -82,8 +89,8 @@ export function headline(views, stood) {
 
 // named names a few of the views, and counts the others.
 function named(views) {
-  const few = views.length > 4 ? 3 : views.length;
-  return views.slice(0, few).map((v) => v.name).join(", ") + (views.length > few ? ` and ${views.length - few} more` : "");
+  const names = views.slice(0, few).map((v) => v.name).join(", ");
+  return names + (views.length > few ? ` and ${views.length - few} more` : "");
 }
 
 // tally counts the views by what is said of them, the worst first.

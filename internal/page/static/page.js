@@ -2,7 +2,7 @@
 import { el, put, each, count, rate, bytes, seconds, span, clock, remedy } from "./text.js";
 import { chart } from "./chart.js";
 import { flow } from "./flow.js";
-import { rank, judge, forecast, worstOf, headline, tally, holderText, ago } from "./judge.js";
+import { rank, judge, forecast, worstOf, first, headline, tally, holderText, ago } from "./judge.js";
 import { eventRow, deadRow, listed, merge } from "./rows.js";
 import { instances } from "./instances.js";
 import { turn } from "./theme.js";
@@ -50,7 +50,7 @@ function verdict() {
   announce(views.map((v) => v.state + v.what).join(), headline(views) + ". " + worst.reasons.join(". "));
   document.title = (worst.state === "bad" ? "✕ " : worst.state === "warn" ? "! " : "") + line + " · cdc-outbox";
   const troubled = views.filter((v) => rank[v.state] > 0);
-  const told = many() ? troubled.sort((a, b) => rank[b.state] - rank[a.state]).slice(0, mostTold) : troubled;
+  const told = many() ? troubled.sort(first).slice(0, mostTold) : troubled;
   put($("untold"), troubled.length > told.length ? `${troubled.length - told.length} more are first in the list of pipelines.` : "");
   each($("troubles"), told, () => el("article", { class: "trouble" }), (e, v) => {
     const lines = v.reasons.concat(v.status.forecast ? [forecast(v.status.forecast)] : []);
@@ -88,7 +88,7 @@ function listing() {
   if (!many()) return views;
   const words = $("search").value.toLowerCase().split(/\s+/);
   return views.filter((v) => words.every((w) => `${v.name} ${v.what} ${v.pipeline.tables.join(" ")}`.toLowerCase().includes(w)))
-    .sort((a, b) => rank[b.state] - rank[a.state] || (a.name < b.name ? -1 : 1));
+    .sort(first);
 }
 
 function pipelines() {
