@@ -17,10 +17,11 @@ const (
 	// largeBatches is added where batches are larger than in a stream with
 	// at_least_once.
 	largeBatches = 8 << 20
-	// gcPercent is of a single pipeline, with a heap of a few MiB. The heap of many is
+	// gcPercent is of a few pipelines, with a heap of some MiB. The heap of many is
 	// larger, and few of them are busy at once.
 	gcPercent     = 200
-	gcPercentMany = 100
+	gcPercentMany = 50
+	many          = 10
 )
 
 // boundMemory makes the garbage collector keep the process small rather than
@@ -29,7 +30,7 @@ const (
 func (p *program) boundMemory(cfg *config.Config) {
 	if p.getenv("GOGC") == "" {
 		percent := gcPercent
-		if len(cfg.Each()) > 1 {
+		if len(cfg.Each()) >= many {
 			percent = gcPercentMany
 		}
 		debug.SetGCPercent(percent)

@@ -54,3 +54,23 @@ func TestMemorySettingsOfTheEnvironmentStay(t *testing.T) {
 		t.Errorf("the limit is %d, want ours", got)
 	}
 }
+
+// The heap of many pipelines is collected more often.
+func TestCollectorOfManyPipelines(t *testing.T) {
+	percent, limit := debug.SetGCPercent(77), debug.SetMemoryLimit(1<<40)
+	defer func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}()
+	cfg, p := config.Default(), &program{}
+	for pipelines, want := range map[int]int{1: 200, 9: 200, 10: 50} {
+		some := cfg
+		for range pipelines {
+			some.Pipelines = append(some.Pipelines, config.Pipeline{Config: &cfg})
+		}
+		p.boundMemory(&some)
+		if got := debug.SetGCPercent(77); got != want {
+			t.Errorf("GOGC of %d pipelines is %d, want %d", pipelines, got, want)
+		}
+	}
+}
