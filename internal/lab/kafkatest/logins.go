@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
 )
 
@@ -66,18 +67,30 @@ func login(users []string) []kgo.Opt {
 	return []kgo.Opt{kgo.SASL(plain.Auth{User: superuser, Pass: Password}.AsMechanism())}
 }
 
-// Allow gives a user of Logins rights to resources.
+// Allow gives a user of Logins rights to resources, and returns once the broker knows them:
+// Apache Kafka's controller answers earlier.
 func (b *Broker) Allow(t testing.TB, user string, resources *kadm.ACLBuilder, operations ...kadm.ACLOperation) {
 	t.Helper()
 	client := b.Client(t)
 	defer client.Close()
 	testserver.Do(t, "give rights to "+user, func(ctx context.Context) error {
-		resources.Allow(user).Operations(operations...).PrefixUser()
+		resources.Allow(user).AllowHosts("*").Operations(operations...).PrefixUser()
 		given, err := kadm.NewClient(client).CreateACLs(ctx, resources)
 		for _, g := range given {
 			err = errors.Join(err, g.Err)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return await.Ready(ctx, nil, func(ctx context.Context) error {
+			known, err := kadm.NewClient(client).DescribeACLs(ctx, resources)
+			for _, k := range known {
+				if err = errors.Join(err, k.Err); len(k.Described) == 0 {
+					err = errors.Join(err, errors.New("the broker does not know all of the rights yet"))
+				}
+			}
+			return err
+		})
 	})
 }
 
