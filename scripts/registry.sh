@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the tests of package internal/registry with a schema registry of another vendor,
-# Apicurio, and Confluent's deserializer for Python. Both are downloaded once.
+# Apicurio, and Confluent's deserializers for Python. Both are downloaded once.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/jars.sh
@@ -25,11 +25,11 @@ if [ ! -d "$app" ]; then
 	rm "$work"/*.tar.gz
 	mv "$work" "$app"
 fi
-python=$dir/python-$clients
+python=$dir/python-$clients-formats
 if [ ! -x "$python/bin/python" ]; then
 	echo "downloading confluent-kafka $clients from PyPI" >&2
 	python3 -m venv "$python-new"
-	"$python-new/bin/pip" install -q --disable-pip-version-check "confluent-kafka[avro]==$clients" >&2
+	"$python-new/bin/pip" install -q --disable-pip-version-check "confluent-kafka[avro,json,protobuf]==$clients" >&2
 	mv "$python-new" "$python"
 fi
 
@@ -48,4 +48,4 @@ until grep -q 'Listening on' "$log"; do
 	sleep 1
 done
 CDC_OUTBOX_REGISTRY_URL="http://127.0.0.1:$port/apis/ccompat/v7" CDC_OUTBOX_REGISTRY_PYTHON="$python/bin/python" \
-	go test -count=1 -v -run TestOthersReadTheRecords ./internal/registry
+	go test -count=1 -v -run TestOthersRead ./internal/registry

@@ -173,8 +173,7 @@ func (s *side) mismatch(id uint32, err error) *transform.BadEvent {
 // cached is the name of the record's schema in the cache. The caller holds mu, until the
 // name is used.
 func (s *side) cached(rec *kgo.Record, data []byte, typeHeader string) ([]byte, error) {
-	switch {
-	case s.Format == FormatEncoded:
+	if s.Format == FormatEncoded {
 		if len(data) < frame || data[0] != 0 {
 			return nil, &transform.BadEvent{Reason: transform.ReasonSchemaMismatch,
 				Err: fmt.Errorf("%s does not begin with a zero byte and the number of a schema", s.name)}

@@ -183,7 +183,7 @@ func TestJSONSchema(t *testing.T) {
 	order := registry.Codec{Format: registry.FormatJSONSchema, Schema: orderSchema, Referred: map[string]string{
 		"line.json": `{"definitions":{"line":{"type":"object","properties":{"a/b~c":{"type":"number","multipleOf":0.01}}}}}`,
 	}}
-	for document, want := range map[string]string{
+	for document, want := range map[string]string{ //nolint:gocritic // spaces stay
 		" {\"id\" : 1.0, \"at\": \"2024-05-06T07:08:09Z\"}\n": "",
 		`{"id":123456789012345678901234567890}`:               "",
 		`{"id":1,"lines":[{"a/b~c":1.25},{}]}`:                "",
@@ -242,6 +242,8 @@ func TestTextsOfKeys(t *testing.T) {
 	for _, c := range []struct{ format, schema, message, text, want string }{
 		{registry.FormatJSONSchema, `{"type":"string"}`, "", "42", `"42"`},
 		{registry.FormatJSONSchema, `{"type":"string"}`, "", "a\"<\u2028>", `"a\"<` + `\u2028` + `>"`},
+		{registry.FormatJSONSchema, `{"oneOf":[{"type":"null"},{"type":"string"}]}`, "", "42", `"42"`},
+		{registry.FormatJSONSchema, `{"oneOf":[{"type":"null"},{"type":"integer"}]}`, "", "42", `42`},
 		{registry.FormatJSONSchema, `{"type":["string","null"]}`, "", `"42"`, `"42"`},
 		{registry.FormatJSONSchema, `{"type":"integer"}`, "", "42", `42`},
 		{registry.FormatProtobuf, shop, "shop.Placed", `{"id":1}`, "\x02\x02\x08\x01"},

@@ -42,7 +42,19 @@ func parseJSONSchema(s schemaText, _ parsing) (codec, error) {
 		}
 		return nil, violation(err)
 	}
-	return &jsonCodec{schema, schema.Types != nil && slices.Equal(schema.Types.ToStrings(), []string{"string"})}, nil
+	return &jsonCodec{schema, ofTexts(schema)}, nil
+}
+
+// ofTexts reports whether a document is a string, also beside null as Confluent's converters
+// write.
+func ofTexts(s *jsonschema.Schema) bool {
+	only := func(s *jsonschema.Schema, name string) bool {
+		return s.Types != nil && slices.Equal(s.Types.ToStrings(), []string{name})
+	}
+	if len(s.OneOf) == 2 {
+		return only(s.OneOf[0], "null") && only(s.OneOf[1], "string")
+	}
+	return only(s, "string")
 }
 
 // referredSchemas finds schemas by the names of references, and asks nobody.

@@ -69,10 +69,21 @@ func (s *Schema) text(dst, document []byte) ([]byte, error) {
 	if !utf8.Valid(document) {
 		return dst, ErrNotUTF8
 	}
-	if s.root.kind == kindEnum {
-		return s.root.symbol(dst, document)
+	out := dst
+	branch, t := s.root.besideNull()
+	if branch >= 0 {
+		out = binary.AppendVarint(out, int64(branch))
 	}
-	return s.root.str(dst, document)
+	var err error
+	if t.kind == kindEnum {
+		out, err = t.symbol(out, document)
+	} else {
+		out, err = t.str(out, document)
+	}
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
 }
 
 // mismatch is an error at a place; the steps to the place are in reverse order.

@@ -141,7 +141,7 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 }
 
 func TestKeysAreTexts(t *testing.T) {
-	for schema, want := range map[string]string{`"string"`: "043432", `{"type":"enum","name":"E","symbols":["x","42"]}`: "02", `"long"`: "54"} {
+	for schema, want := range map[string]string{`"string"`: "043432", `{"type":"enum","name":"E","symbols":["x","42"]}`: "02", `"long"`: "54", `["null","string"]`: "02043432", `["string","null"]`: "00043432", `["null","long"]`: "0254"} {
 		s, err := avro.Parse(schema)
 		if err != nil {
 			t.Fatal(err)

@@ -92,9 +92,25 @@ type Schema struct{ root *typ }
 // Name is the full name of the record, or of another type at the top.
 func (s *Schema) Name() string { return s.root.name }
 
-// Textual reports whether a value is a text by itself, not a JSON document.
+// Textual reports whether a value is a text by itself, not a JSON document: a string or an
+// enum, also beside null.
 func (s *Schema) Textual() bool {
-	return s.root.kind == kindString || s.root.kind == kindEnum
+	_, t := s.root.besideNull()
+	return t.kind == kindString || t.kind == kindEnum
+}
+
+// besideNull is the only other branch of a union with null, and its number, or the type
+// itself.
+func (t *typ) besideNull() (branch int, other *typ) {
+	if t.kind != kindUnion || len(t.branches) != 2 {
+		return -1, t
+	}
+	for i, b := range t.branches {
+		if b.kind == kindNull {
+			return 1 - i, t.branches[1-i]
+		}
+	}
+	return -1, t
 }
 
 // Parse parses a schema. Schemas referred to come first, in the order of dependence.
