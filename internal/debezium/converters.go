@@ -126,6 +126,8 @@ func (t *translation) keyConverter() {
 			t.put("event.debezium.key_converter_schemas_enable", "true")
 		}
 		t.judge("key", c, Same, "event.key_format", false)
+	case t.schemaFormat(c) != "":
+		t.bySchema("key", c, t.schemaFormat(c), "")
 	case c.class == "bytearray", c.class == "binarydata", c.class == "bytebuffer":
 		t.judge("key", c, Differs, "", false, "the bytes of a text; of a bytea column there, which is refused here")
 	default:
@@ -164,6 +166,8 @@ func (t *translation) valueConverter() {
 			t.put("event.debezium.value_converter_schemas_enable", "true")
 		}
 		accept(map[bool]string{true: "json_expanded", false: "json"}[expands], Same)
+	case t.schemaFormat(c) != "":
+		t.valueBySchema(c, expands)
 	case c.class == "binarydata" || c.class == "bytebuffer" || c.class == "bytearray":
 		t.binaryConverter(c, expands, accept, refuse)
 	case c.class == "cloudevents":
@@ -171,6 +175,25 @@ func (t *translation) valueConverter() {
 	default:
 		refuse(named(c.class), "values of "+printable(c.option.Value)+" have no counterpart")
 	}
+}
+
+// valueBySchema has text be a string of the schema, as there, and expanded payloads and
+// envelopes records.
+func (t *translation) valueBySchema(c converter, expands bool) {
+	format, note := t.schemaFormat(c), "a payload of type bytea has another form"
+	switch {
+	case expands:
+		t.put("event.payload_format", "json_expanded")
+		if note = ""; format != "json_schema" {
+			note = "members without a field are refused, or left out with encoding.value.unknown_fields: ignore"
+		}
+	default:
+		t.put("event.payload_format", "json")
+		if format == "protobuf" {
+			t.put("encoding.value.message", "google.protobuf.StringValue")
+		}
+	}
+	t.bySchema("value", c, format, note)
 }
 
 // binaryConverter judges converters of bytes. All but bytes goes to a delegate, if any.
