@@ -32,7 +32,7 @@
 //   - Expansion keeps numbers and string escapes as they are written, does not
 //     pad the objects of an array with each other's members, and expands a
 //     top-level array, which Debezium cannot publish.
-//   - A traceparent is passed on as it is, since there is no span of our own.
+//   - A traceparent is passed on as it is, or names the event's span (Spans).
 //   - A row that moves to another partition is no new event (Moves).
 //   - A JSON column named headers becomes headers, one for each member.
 //   - event.cloudevents makes CloudEvents of the records.

@@ -29,8 +29,8 @@ const (
 	// with the time asked for. The record has the time of the publication, and the
 	// time asked for is in the header cdc-timestamp.
 	WarningTimeReplaced Warning = "timestamp_replaced"
-	// WarningNoTrace: the tracing column holds no valid traceparent; the event
-	// was published without one.
+	// WarningNoTrace: the tracing column holds no valid traceparent, or the headers
+	// hold an invalid traceparent or tracestate; the event was published without it.
 	WarningNoTrace Warning = "unreadable_trace_context"
 )
 
@@ -48,6 +48,8 @@ type Event struct {
 	// The sink writes the time into the record.
 	Asked   time.Time
 	Warning Warning
+	// Span is of the publication; nil for none.
+	Span *Span
 
 	encoded    bool
 	key, value []byte // of the record before Encode

@@ -76,6 +76,7 @@ func (b *builder) headers(room []kgo.RecordHeader) {
 	for _, h := range p.headers {
 		b.header(h.column, h.alias)
 	}
+	b.span()
 	b.cloudEvent()
 	if r.event.PositionHeaders {
 		lsn, xid, at := r.tx.of(b.event)
@@ -112,6 +113,9 @@ func (b *builder) trace() (traced bool) {
 		return false
 	}
 	b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerTraceparent, Value: parent})
+	if state := tracestate(v.Data); state != nil {
+		b.event.Record.Headers = append(b.event.Record.Headers, kgo.RecordHeader{Key: headerTracestate, Value: state})
+	}
 	return true
 }
 

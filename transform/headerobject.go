@@ -91,6 +91,12 @@ func (b *builder) appendMembers(headers []kgo.RecordHeader, src []byte, traced b
 			}
 			value, traced = parent, true
 		}
+		if name == headerTracestate && !validTracestate(value) {
+			if value != nil {
+				b.warn(WarningNoTrace)
+			}
+			continue
+		}
 		headers = append(headers, kgo.RecordHeader{Key: name, Value: value})
 	}
 	return headers, nil

@@ -55,6 +55,7 @@ type EventOptions struct {
 	Compat      string      `yaml:"compat"`
 	Debezium    Handling    `yaml:"debezium"`
 	CloudEvents CloudEvents `yaml:"cloudevents"`
+	Spans       Spans       `yaml:"-"`
 	// PositionHeaders turns the headers cdc-lsn, cdc-seq, cdc-xid and cdc-time on, and
 	// keeps their names and cdc-tx-total for the connector.
 	PositionHeaders bool `yaml:"position_headers"`

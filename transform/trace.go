@@ -9,9 +9,18 @@ func traceparent(data []byte) []byte {
 	if value := bytes.TrimSpace(data); validTraceparent(value) {
 		return value
 	}
+	return propertyOf(data, headerTraceparent, validTraceparent)
+}
+
+// tracestate returns the header's value from tracingspancontext; nil where there is none.
+func tracestate(data []byte) []byte { return propertyOf(data, headerTracestate, validTracestate) }
+
+// propertyOf returns the first valid value of the name in a serialized
+// java.util.Properties.
+func propertyOf(data []byte, of string, valid func([]byte) bool) []byte {
 	for line := range bytes.Lines(data) {
 		name, value, ok := property(line)
-		if ok && string(name) == headerTraceparent && validTraceparent(value) {
+		if ok && string(name) == of && valid(value) {
 			return value
 		}
 	}

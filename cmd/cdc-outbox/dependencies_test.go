@@ -41,6 +41,8 @@ var modules = map[string]string{
 	"go.yaml.in/yaml/v3":               "the configuration's file",
 	"github.com/magiconair/properties": "import debezium: Java's properties",
 
+	"go.opentelemetry.io/proto/slim/otlp": "spans: the messages of OTLP",
+
 	"go.uber.org/zap":      "the log",
 	"go.uber.org/multierr": "zap: several errors",
 	"golang.org/x/sync":    "errgroup: goroutines that end together",

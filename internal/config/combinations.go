@@ -60,12 +60,18 @@ func (l *loader) chooseCompat() {
 func (l *loader) chooseEncoded() {
 	switch format := l.cfg.Encoding.Value.Format; format {
 	case registry.FormatNone:
-	case registry.FormatEncoded:
+	case registry.FormatEncoded, registry.FormatJSONSchema: // JSON behind the number of its schema is none
 		l.cfg.Event.CloudEvents.Encoded = "application/octet-stream"
-	case registry.FormatJSONSchema:
-		l.cfg.Event.CloudEvents.Encoded = "application/json"
 	default:
 		l.cfg.Event.CloudEvents.Encoded = "application/" + format
+	}
+}
+
+// chooseSpans gives the events spans where they are exported. Only records of Kafka are
+// told of.
+func (l *loader) chooseSpans() {
+	if t := &l.cfg.Tracing; t.On() && l.cfg.Sink.Kafka != nil {
+		l.cfg.Event.Spans = transform.Spans{On: true, Ratio: t.Ratio()}
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/internal/retention"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
+	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -44,6 +45,7 @@ type Config struct {
 	Checkpoint store.Options          `yaml:"checkpoint"`
 	Errors     Errors                 `yaml:"errors"`
 	Retention  retention.Options      `yaml:"retention"`
+	Tracing    tracing.Options        `yaml:"tracing"`
 	HTTP       page.Options           `yaml:"http"`
 	Log        Log                    `yaml:"log"`
 	// Pipelines are several connectors in a single process, by name under the
@@ -184,6 +186,7 @@ func Default() Config {
 			DrainTimeout:    20 * time.Second,
 		},
 		Retention: retention.DefaultOptions(),
+		Tracing:   tracing.DefaultOptions(),
 		HTTP:      page.DefaultOptions(),
 		Log:       Log{Level: "info", Format: "json"},
 	}

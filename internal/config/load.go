@@ -111,6 +111,7 @@ func read(opts Options, pipeline string) *loader {
 	l.choosePolling()
 	l.chooseCompat()
 	l.chooseEncoded()
+	l.chooseSpans()
 	return l
 }
 

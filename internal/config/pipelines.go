@@ -18,7 +18,7 @@ type Pipeline struct {
 	// Name is the key under pipelines; empty for a configuration without.
 	Name string
 	// Config is complete: missing keys of the pipeline come from the top level.
-	// HTTP and Log are the process's, and Pipelines is empty.
+	// Tracing, HTTP and Log are the process's, and Pipelines is empty.
 	Config *Config
 }
 
@@ -38,7 +38,7 @@ const pipelinesKey = "pipelines"
 var pipelineName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 
 // processSections are set once for all pipelines.
-var processSections = []string{"http", "log"}
+var processSections = []string{"tracing", "http", "log"}
 
 // pipelineNode is a pipeline as the file has it.
 type pipelineNode struct {

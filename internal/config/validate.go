@@ -83,6 +83,7 @@ func (l *loader) validateObservability() {
 			l.report("http.listen", err.Error(), `write host:port, for example 127.0.0.1:8080; "" turns it off`)
 		}
 	}
+	l.cfg.Tracing.Validate(report)
 	l.cfg.HTTP.Validate(report)
 	report.OneOf("log.level", l.cfg.Log.Level, "debug", "info", "warn", "error")
 	report.OneOf("log.format", l.cfg.Log.Format, "json", "console")

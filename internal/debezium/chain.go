@@ -50,7 +50,7 @@ func (t *translation) transformed(name, class string) (Kind, string) {
 	case strings.HasSuffix(class, "transforms.Filter") && t.dropsOthers(name):
 		return Same, "it drops what is not of an outbox table, which is never read"
 	case strings.HasSuffix(class, "ActivateTracingSpan"):
-		return Differs, "no span is made; event.tracing carries a column's traceparent"
+		return Differs, "event.tracing carries a column's traceparent; tracing.otlp_endpoint exports spans, with other names and ids"
 	}
 	return None, "only the outbox event router has a counterpart: " + printable(class) + " changes records, or leaves some out"
 }

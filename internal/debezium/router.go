@@ -34,9 +34,9 @@ var routerRules = []routerRule{
 	{name: "route.topic.regex", key: "route.regex", kind: Same, note: "the part of Java's syntax that Go reads alike", set: putRoute},
 	{name: "route.topic.replacement", key: "route.topic", kind: Same, set: putRoute},
 	{name: "route.tombstone.on.empty.payload", key: "event.tombstone_on_empty_payload", kind: Same, set: putBoolean},
-	{name: "tracing.span.context.field", key: "event.tracing", kind: Differs, note: "the column's traceparent is carried; no span is made", set: putText},
-	{name: "tracing.operation.name", kind: None, note: "no span is made"},
-	{name: "tracing.with.context.field.only", kind: None, note: "no span is made"},
+	{name: "tracing.span.context.field", key: "event.tracing", kind: Differs, note: "the column's traceparent is carried; tracing.otlp_endpoint exports spans, with other names and ids", set: putText},
+	{name: "tracing.operation.name", kind: None, note: "a span's name is send and the topic"},
+	{name: "tracing.with.context.field.only", kind: None, note: "always so, unless tracing.sample_ratio begins traces"},
 	{name: "predicate", key: "source.tables", kind: Same, set: putPredicate},
 	{name: "negate", kind: Same, note: "with the predicate"},
 }

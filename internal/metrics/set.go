@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 )
 
 // PipelineLabel tells pipelines apart where a process runs several.
@@ -14,6 +16,9 @@ const PipelineLabel = "pipeline"
 // concurrent use.
 type Set struct {
 	process, pipelines *prometheus.Registry
+
+	spansExported prometheus.Counter
+	spansDropped  *prometheus.CounterVec
 }
 
 // New returns a set with the metrics of the Go runtime, the process and the
@@ -26,7 +31,23 @@ func New(version, commit string) *Set {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	s.spansExported = prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "spans_exported_total",
+		Help: "Spans of events that the collector at tracing.otlp_endpoint took."})
+	s.spansDropped = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "spans_dropped_total",
+		Help: "Spans that were not exported: queue_full (too many wait), refused (by the collector) or stopped (the process ended first)."}, []string{"reason"})
+	s.process.MustRegister(s.spansExported, s.spansDropped)
+	for _, reason := range []string{tracing.DroppedFull, tracing.DroppedRefused, tracing.DroppedStopped} {
+		s.SpansDropped(reason, 0)
+	}
 	return s
+}
+
+// SpansExported counts spans that the collector took.
+func (s *Set) SpansExported(n int) { s.spansExported.Add(float64(n)) }
+
+// SpansDropped counts spans that were not exported.
+func (s *Set) SpansDropped(reason string, n int) {
+	s.spansDropped.WithLabelValues(reason).Add(float64(n))
 }
 
 // Gatherer returns the metrics for an HTTP handler.

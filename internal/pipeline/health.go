@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
+	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 )
 
 var (
@@ -21,6 +22,7 @@ var (
 // runs, while it runs, and after it has failed. It is safe for concurrent use.
 type health struct {
 	command invocation.Invocation // completes the commands in remedies
+	spans   *tracing.Exporter     // nil: no spans are exported
 
 	mu      sync.Mutex
 	source  source    // nil unless the pipeline runs
@@ -116,6 +118,8 @@ type standing struct {
 	ReadySince time.Time `json:"ready_since"`
 	Reasons    []string  `json:"reasons"`
 	Remedies   []string  `json:"remedies"`
+	// Tracing is of the whole process.
+	Tracing *tracing.Status `json:"tracing,omitempty"`
 }
 
 // look is the remedy if no other names a command.
@@ -159,10 +163,12 @@ func (h *health) standing() standing {
 // Status returns the content of /status: the standing, and the status of the source.
 func (h *health) Status() any {
 	pipeline, idle := h.current()
+	st := h.standing()
+	st.Tracing = h.spans.Status()
 	if pipeline != nil {
-		return whole{h.standing(), pipeline.Status()}
+		return whole{st, pipeline.Status()}
 	}
-	return whole{h.standing(), idle}
+	return whole{st, idle}
 }
 
 // whole is a single JSON object of two.

@@ -24,6 +24,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/internal/registry"
+	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -38,6 +39,7 @@ type pipeline struct {
 	stdout  io.Writer
 	health  *health
 	recent  *delivery.Recent      // for the page; may be nil
+	spans   *tracing.Source       // nil: no spans are exported
 	command invocation.Invocation // completes the commands in remedies
 	encoder *registry.Encoder     // of the run; nil: records are as they are
 }
@@ -51,7 +53,7 @@ func (p *pipeline) run(ctx context.Context) error {
 		p.log.Info("a parameter in source.url has no effect", zap.String("parameter", ignored))
 	}
 	down := delivery.NewDownstream(p.metrics)
-	down.Recent = p.recent
+	down.Recent, down.Spans = p.recent, p.spans
 	if kafka := p.cfg.Sink.Kafka; kafka != nil {
 		down.Create = func(topic string) string { return sink.CreateCommand(*kafka, topic) }
 	}

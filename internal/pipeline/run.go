@@ -53,6 +53,11 @@ func Run(ctx context.Context, o Options) error {
 	o.Log.Info("starting", zap.String("version", o.Version), zap.String("commit", o.Commit), sources(o.Config))
 	set := metrics.New(o.Version, o.Commit)
 	pipelines, health := newPipelines(o, set)
+	stopSpans, err := startSpans(o, set, pipelines)
+	if err != nil {
+		return err
+	}
+	defer stopSpans()
 	if o.Config.HTTP.Listen == "" {
 		return runAll(ctx, pipelines)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
+	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -53,7 +54,8 @@ type Metrics interface {
 	Warned(w transform.Warning)
 }
 
-// Options are a Delivery's. All but Totals, Dealt, Recent and Quarantine are required.
+// Options are a Delivery's. All but Totals, Dealt, Recent, Spans and
+// Quarantine are required.
 type Options struct {
 	// Policy is errors.on_bad_event.
 	Policy string
@@ -67,6 +69,8 @@ type Options struct {
 	Dealt func(n int)
 	// Recent remembers the last events dealt with; nil without a reader.
 	Recent *Recent
+	// Spans takes the spans of events; nil where there are none.
+	Spans *tracing.Source
 	// Quarantine is required where Policy is to park bad events, and nil elsewhere.
 	Quarantine *Quarantine
 }
@@ -162,6 +166,7 @@ func (d *Delivery) published(events []*transform.Event) {
 		}
 	}
 	d.opts.Metrics.Published(events)
+	d.opts.Spans.Published(events)
 	d.opts.Dealt(len(events))
 	if len(events) > 0 {
 		if d.last.Swap(lastOf(events)) == nil {
@@ -223,6 +228,7 @@ func (d *Delivery) rejected(ev *transform.Event, bad *transform.BadEvent) {
 		d.opts.Metrics.DeadLettered(bad.Reason)
 	}
 	d.opts.Recent.rejected(ev, bad, message)
+	d.opts.Spans.Rejected(ev, bad.Reason)
 	d.opts.Dealt(1)
 	d.note(message, string(bad.Reason), ev, zap.String("reason", string(bad.Reason)), zap.Error(bad.Err))
 }

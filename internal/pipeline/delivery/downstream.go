@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -30,6 +31,7 @@ type Downstream struct {
 	// Downstream.
 	Create func(topic string) string
 	Recent *Recent
+	Spans  *tracing.Source // of the pipeline's events; nil for none
 
 	metrics DownstreamMetrics
 

@@ -277,6 +277,9 @@ func (d *Delivery) putAside(a aside) {
 		d.opts.Quarantine.Parked(a.bad.Reason)
 	}
 	d.opts.Recent.rejected(a.event, a.bad, message)
+	if !a.known {
+		d.opts.Spans.Rejected(a.event, a.bad.Reason)
+	}
 	d.opts.Dealt(1)
 	d.note(message, string(a.bad.Reason), a.event, zap.String("reason", string(a.bad.Reason)), zap.Error(a.bad.Err))
 }

@@ -98,7 +98,7 @@ func New(p Parts) (*Pipeline, error) {
 		bytes:        p.MaxBufferedBytes / workers,
 	}
 	r.delivery = delivery.New(delivery.Options{
-		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: r.digest, Recent: p.Kafka.Recent,
+		Policy: p.OnBadEvent, Remedy: stopRemedy, Metrics: p.Metrics, Digest: r.digest, Recent: p.Kafka.Recent, Spans: p.Kafka.Spans,
 	})
 	r.health = newHealth(p, r)
 	p.Metrics.Capacity(workers * r.bytes)

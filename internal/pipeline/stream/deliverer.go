@@ -42,7 +42,7 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 	}
 	d.delivery = delivery.New(delivery.Options{
 		Policy: p.OnBadEvent, Remedy: p.Options.stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
-		Totals: p.Boundaries.Totals, Recent: p.Kafka.Recent, Quarantine: parks,
+		Totals: p.Boundaries.Totals, Recent: p.Kafka.Recent, Spans: p.Kafka.Spans, Quarantine: parks,
 	})
 	return d
 }
