@@ -182,7 +182,7 @@ func TestSpansEndAfterTheyBegin(t *testing.T) {
 	}
 }
 
-// Failure mode 205. The collector is away, then back. The pipeline does not wait; the spans that
+// Failure mode 206. The collector is away, then back. The pipeline does not wait; the spans that
 // may wait do, the others are counted, and the trouble is told once.
 func TestCollectorAway(t *testing.T) {
 	usual := waits
