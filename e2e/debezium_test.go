@@ -2,12 +2,9 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -308,24 +305,4 @@ func (m *moving) records() (records []*kgo.Record) {
 	var total int64
 	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
 	return m.broker.Consume(m.t, topics, func(all []*kgo.Record) bool { return int64(len(all)) >= total })
-}
-
-// get is the answer of the Connect worker.
-func (m *moving) get(method, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, m.rest+path, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if resp.StatusCode >= 300 {
-		err = errors.Join(err, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, body))
-	}
-	return string(body), err
 }

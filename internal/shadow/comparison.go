@@ -68,11 +68,11 @@ type keyState struct {
 // disorder takes one more pair of event and record, and tells whether the two orders differ.
 func (s *keyState) disorder(at pg.Position, r *kgo.Record) bool {
 	later, behind := at.Compare(s.at) > 0, r.Offset > s.offset
-	comparable := !s.at.IsZero() && s.partition == r.Partition
+	both := !s.at.IsZero() && s.partition == r.Partition
 	if later || s.at.IsZero() {
 		s.at, s.partition, s.offset = at, r.Partition, r.Offset
 	}
-	return comparable && later != behind
+	return both && later != behind
 }
 
 // New returns an empty comparison.

@@ -25,10 +25,8 @@ type world struct {
 	read      int // ours
 	from      int // our reader's first commit
 
-	faults  map[int]string // by commit
-	done    map[int]bool   // faults that took place
-	extra   int
-	planted map[string]int64
+	faults map[int]string // by commit
+	done   map[int]bool   // faults that took place
 }
 
 func (w *world) place(p int) Place { return Place{topic, int32(p)} }
