@@ -76,9 +76,7 @@ func (a *auditor) parked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys := make(map[quarantine.Unit]bool)
 	for _, e := range contents.Entries {
-		keys[e.Unit()] = true
 		if e.ID == nil || a.again != nil {
 			continue
 		}
@@ -86,8 +84,8 @@ func (a *auditor) parked(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(keys) > 0 {
-		a.result.Limits = append(a.result.Limits, fmt.Sprintf("%d keys are in the quarantine: their other events are not published before the parked ones", len(keys)))
+	if keys := len(contents.Units()); keys > 0 {
+		a.result.Limits = append(a.result.Limits, fmt.Sprintf("%d keys are in the quarantine: their other events are not published before the parked ones", keys))
 	}
 	return nil
 }

@@ -47,10 +47,7 @@ func (p *parkedKeys) look(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look for parked keys: %w", err)
 	}
-	p.units, p.read = make(map[quarantine.Unit]bool), time.Now()
-	for _, e := range contents.Entries {
-		p.units[e.Unit()] = true
-	}
+	p.units, p.read = contents.Units(), time.Now()
 	return nil
 }
 

@@ -3,6 +3,8 @@ package quarantine
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,7 +131,7 @@ func ReadCommand(rec *kgo.Record) (c *Command, ok bool) {
 	return c, true
 }
 
-// apply returns the event with the new contents.
+// apply gives the event the new contents.
 func (c *Command) apply(ev *transform.Event) {
 	edit := c.Edit
 	if c.Verb != Edit || edit == nil {
@@ -153,7 +155,7 @@ func (c *Command) apply(ev *transform.Event) {
 			headers = append(headers, h)
 		}
 	}
-	for _, name := range sorted(edit.Headers) {
+	for _, name := range slices.Sorted(maps.Keys(edit.Headers)) {
 		headers = append(headers, kgo.RecordHeader{Key: name, Value: []byte(edit.Headers[name])})
 	}
 	ev.Record.Headers = headers

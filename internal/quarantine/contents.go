@@ -27,6 +27,15 @@ type Contents struct {
 	last uint64 // number, also of settled events
 }
 
+// Units are the parked ones.
+func (c *Contents) Units() map[Unit]bool {
+	units := make(map[Unit]bool)
+	for _, e := range c.Entries {
+		units[e.Unit()] = true
+	}
+	return units
+}
+
 // Changed is the error of events parked under other rules: later events of the same keys may
 // have another topic or key now, and would pass the parked ones. nil: there are none.
 func (c *Contents) Changed(topic, rules string) error {

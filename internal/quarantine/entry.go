@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -110,7 +109,7 @@ func (e *Entry) Event() *transform.Event {
 	return ev
 }
 
-// Parked is the event that keeps the entry in the topic.
+// record is the event that keeps the entry in the topic.
 func (e *Entry) record(topic string) (*transform.Event, error) {
 	meta, err := json.Marshal(e)
 	if err != nil {
@@ -169,6 +168,3 @@ func ReadEntry(rec *kgo.Record) (e *Entry, ok bool) {
 func meta(rec *kgo.Record, into any) bool {
 	return rec.Value != nil && len(rec.Headers) > 0 && rec.Headers[0].Key == header && json.Unmarshal(rec.Headers[0].Value, into) == nil
 }
-
-// IsEvent tells whether the record is of a parked event, as far as its key tells.
-func IsEvent(rec *kgo.Record) bool { return strings.HasPrefix(string(rec.Key), eventPrefix) }

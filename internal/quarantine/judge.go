@@ -2,14 +2,10 @@ package quarantine
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
-
-func sorted(of map[string]string) []string { return slices.Sorted(maps.Keys(of)) }
 
 // Round is a command on its way: the events of its keys are taken in the order of the log.
 type Round struct {

@@ -45,7 +45,7 @@ func (l *Log) Close() { l.client.Close() }
 // Topic is the topic's name.
 func (l *Log) Topic() string { return l.topic }
 
-// Ensure checks the topic, or creates it for records of up to so many bytes.
+// Ensure checks the topic, or creates it with the settings.
 func (l *Log) Ensure(ctx context.Context, settings map[string]string) error {
 	return l.explain(store.EnsureTopic(ctx, l.client, l.topic, TopicOption, settings, l.tools))
 }
