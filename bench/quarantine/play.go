@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // perTx is how many events a transaction has.
@@ -48,8 +49,12 @@ func (s *stage) open(ctx context.Context) (slot, topic string, settings []string
 	if err := s.broker.CreateTopic(ctx, topic, 3); err != nil {
 		return "", "", nil, err
 	}
-	return slot, topic, append(rig.Wiring(s.db.URL, slot, s.broker.Addr, topic), "event.payload_format=json_expanded",
-		"errors.on_bad_event=quarantine", fmt.Sprint("errors.quarantine_limit=", max(10_000, s.rows/s.every)), "sink.kafka.delivery="+s.delivery), nil
+	settings = append(rig.Wiring(s.db.URL, slot, s.broker.Addr, topic), "event.payload_format=json_expanded",
+		"errors.on_bad_event=quarantine", fmt.Sprint("errors.quarantine_limit=", max(10_000, s.rows/s.every)), "sink.kafka.delivery="+s.delivery)
+	if s.delivery == sink.DeliveryExactlyOnce { // which refuses a slot without a checkpoint
+		err = s.connector.Do(ctx, []string{"adopt", "--yes"}, settings...)
+	}
+	return slot, topic, settings, err
 }
 
 // drain is the throughput of a backlog, from the connector's first hold of the slot until all
