@@ -26,10 +26,17 @@ import (
 // Failure mode 198. The registry is down at the start, then lacks the schema, then goes away
 // for good: events wait visibly, in order, and a known schema stays known.
 func TestEventsWaitForTheirSchema(t *testing.T) {
-	for _, c := range []struct{ name, mode, delivery string }{
-		{"at least once", config.ModeWAL, sink.DeliveryAtLeastOnce},
-		{"exactly once", config.ModeWAL, sink.DeliveryExactlyOnce},
-		{"polling", config.ModePoll, sink.DeliveryAtLeastOnce},
+	avroSchema := sr.Schema{Schema: `{"type":"record","name":"Order","fields":[{"name":"n","type":"int"}]}`}
+	protobufSchema := sr.Schema{Schema: `syntax = "proto3"; message Other {} message Order { sint32 n = 1; }`, Type: sr.TypeProtobuf}
+	jsonSchema := sr.Schema{Schema: `{"properties":{"n":{"type":"integer"}}}`, Type: sr.TypeJSON}
+	for _, c := range []struct {
+		name, mode, delivery, format string
+		schema                       sr.Schema
+		values                       []string
+	}{
+		{"at least once", config.ModeWAL, sink.DeliveryAtLeastOnce, registry.FormatAvro, avroSchema, []string{"\x02", "\x04", "\x06"}},
+		{"exactly once", config.ModeWAL, sink.DeliveryExactlyOnce, registry.FormatProtobuf, protobufSchema, []string{"\x02\x02\x08\x02", "\x02\x02\x08\x04", "\x02\x02\x08\x06"}},
+		{"polling", config.ModePoll, sink.DeliveryAtLeastOnce, registry.FormatJSONSchema, jsonSchema, []string{`{"n": 1}`, `{"n": 2}`, `{"n": 3}`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			schemas := srfake.NewRegistry()
@@ -55,7 +62,9 @@ func TestEventsWaitForTheirSchema(t *testing.T) {
 			}
 			cfg.Errors.OnBadEvent = transform.BadEventDeadLetter
 			cfg.Encoding.Registry.URLs = []string{server.URL}
-			cfg.Encoding.Value.Format = registry.FormatAvro
+			if cfg.Encoding.Value.Format = c.format; c.format == registry.FormatProtobuf {
+				cfg.Encoding.Value.Message = "Order"
+			}
 			insert := func(payload string) {
 				pgtest.Exec(t, db, fmt.Sprintf(`INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'o-1', 'Placed', '%s')`, payload))
 			}
@@ -81,7 +90,7 @@ func TestEventsWaitForTheirSchema(t *testing.T) {
 			}
 			insert(`{"n": "x"}`)
 			insert(`{"n": 2}`)
-			id, _, err := schemas.RegisterSchema("outbox.event.order-value", sr.Schema{Schema: `{"type":"record","name":"Order","fields":[{"name":"n","type":"int"}]}`})
+			id, _, err := schemas.RegisterSchema("outbox.event.order-value", c.schema)
 			must.OK(t, err)
 			await.Until(t, "readiness again", r.ready)
 			await.Until(t, "the metric", r.shows(`cdc_outbox_connected{side="registry"} 1`))
@@ -95,7 +104,7 @@ func TestEventsWaitForTheirSchema(t *testing.T) {
 				return values
 			}
 			frame := fmt.Sprintf("\x00\x00\x00\x00%c", id)
-			if got, want := read("outbox.event.order", 3), []string{frame + "\x02", frame + "\x04", frame + "\x06"}; !slices.Equal(got, want) {
+			if got, want := read("outbox.event.order", 3), []string{frame + c.values[0], frame + c.values[1], frame + c.values[2]}; !slices.Equal(got, want) {
 				t.Errorf("values %q, want %q", got, want)
 			}
 			if got := read("outbox.dead-letter", 1); !slices.Equal(got, []string{`{"n": "x"}`}) {
