@@ -100,6 +100,9 @@ type Checkpoint struct {
 	Made bool `json:"made,omitempty"`
 	// Lost is a loss not accepted yet; nil: none.
 	Lost *Lost `json:"lost,omitempty"`
+	// Accepted is a loss accepted, whose events may be missing; nil: none. Not to be
+	// changed.
+	Accepted *AcceptedGap `json:"-"` // see document
 	// Quarantine is the topic of parked events in use; "": none. No other setting may forget
 	// its events.
 	Quarantine string `json:"quarantine,omitempty"`

@@ -11,7 +11,7 @@ func (c Checkpoint) Succeeding(found *Checkpoint) Checkpoint {
 	}
 	c.Epoch = found.Epoch + 1
 	c.Snapshot, c.Initial, c.Doubtful, c.Horizon, c.Published = found.Snapshot, found.Initial, found.Doubtful, found.Horizon, found.HasPublished()
-	c.Quarantine, c.Settled = found.Quarantine, found.Settled
+	c.Quarantine, c.Settled, c.Accepted = found.Quarantine, found.Settled, found.Accepted
 	if found.Skip.Commit >= c.LSN { // not passed yet
 		c.Skip = found.Skip
 	}

@@ -11,10 +11,11 @@ func TestSucceeding(t *testing.T) {
 	found := Checkpoint{
 		LSN: 100, Landmark: landmark, Scope: "public.outbox", Epoch: 5, Horizon: 700, Doubtful: []Doubtful{{}},
 		Skip: Landmark{Commit: 120}, Publication: "then", Made: true, Adopted: true, Lost: &Lost{}, Upgrade: &Upgrade{},
+		Accepted: &AcceptedGap{ID: "g"},
 	}
 	kept := Checkpoint{
 		LSN: 100, Landmark: landmark, Scope: "public.outbox", Epoch: 6, Horizon: 700, Published: true, Doubtful: []Doubtful{{}},
-		Skip: Landmark{Commit: 120}, Publication: "now",
+		Skip: Landmark{Commit: 120}, Publication: "now", Accepted: found.Accepted,
 	}
 	for name, change := range map[string]func(found, want *Checkpoint){
 		"the same log":       func(_, _ *Checkpoint) {},

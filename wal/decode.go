@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
 
@@ -40,6 +41,8 @@ var (
 // goroutine.
 type decoder struct {
 	prefix    string                  // of logical messages delivered; empty: all
+	notice    func(content []byte)    // see Options.Notice
+	uncounted bool                    // nobody asked for messages but those for notice
 	wanted    func(*pg.Row) bool      // see Options.Wanted; nil: every row is
 	keep      func(*pg.Relation) bool // see Options.Keep; nil: every relation is kept
 	charset   *pg.Charset             // of the values; nil: UTF-8, or no matter
@@ -239,7 +242,7 @@ func (d *decoder) truncate(c *cursor) (*Message, error) {
 }
 
 // logicalMessage delivers the messages of the prefix. Others only count as
-// changes of their transaction.
+// changes of their transaction, if any were asked for.
 func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	transactional := c.byte() == 1
 	lsn := pg.LSN(c.uint64())
@@ -254,8 +257,14 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 		return nil, errShort
 	case transactional && !d.open:
 		return nil, fmt.Errorf("%w: transactional message outside a transaction", errProtocol)
-	case transactional:
+	case transactional && !d.uncounted:
 		d.next++
+	}
+	if d.notifies(prefix) {
+		if transactional {
+			d.notice(content)
+		}
+		return nil, nil
 	}
 	if !d.delivers(prefix) {
 		return nil, nil
@@ -275,7 +284,13 @@ func (d *decoder) logicalMessage(c *cursor) (*Message, error) {
 	return &d.msg, nil
 }
 
-func (d *decoder) delivers(prefix []byte) bool { return d.prefix == "" || d.prefix == string(prefix) }
+func (d *decoder) delivers(prefix []byte) bool {
+	return !d.uncounted && (d.prefix == "" || d.prefix == string(prefix))
+}
+
+func (d *decoder) notifies(prefix []byte) bool {
+	return d.notice != nil && string(prefix) == catalog.NoticePrefix
+}
 
 // unwanted judges a message by the head: whether nobody needs the rest. The
 // message still counts as a change of the transaction.
@@ -293,7 +308,7 @@ func (d *decoder) unwanted(head []byte) bool {
 		c.byte()   // whether part of the transaction
 		c.uint64() // the position
 		prefix := c.string()
-		return !c.short && !d.delivers(prefix)
+		return !c.short && !d.delivers(prefix) && !d.notifies(prefix)
 	}
 	return false
 }

@@ -270,3 +270,32 @@ func BenchmarkDecodeInsert(b *testing.B) {
 		}
 	})
 }
+
+// Messages for the connector are told, and not delivered. Where no others were asked for, none
+// counts for a position: with and without them, rows have the same numbers.
+func TestDecodeNotices(t *testing.T) {
+	for name, asked := range map[string]bool{"among others": true, "alone": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDecoder()
+			var told, got []string
+			d.notice, d.uncounted = func(content []byte) { told = append(told, string(content)) }, !asked
+			for _, m := range decodeAll(t, d,
+				logical(false, "cdc-outbox", "no transaction's"),
+				begin(0x100, 7), logical(true, "cdc-outbox", "a"), logical(true, "other", "x"), logical(true, "cdc-outbox", "b"), commit(0x100, 0x130),
+			) {
+				got = append(got, fmt.Sprint(m.Kind, string(m.Content), m.Row.Position.Seq))
+			}
+			want := []string{fmt.Sprint(LogicalMessage, "x", 1), fmt.Sprint(Commit, "x", 1)}
+			if !asked {
+				want = []string{fmt.Sprint(Commit, "", 0)}
+			}
+			if !slices.Equal(got, want) || !slices.Equal(told, []string{"a", "b"}) {
+				t.Errorf("got %q, want %q; told %q", got, want, told)
+			}
+			next := d.next
+			if counted := map[bool]uint32{true: 3, false: 0}[asked]; next != counted {
+				t.Errorf("%d changes were counted, want %d", next, counted)
+			}
+		})
+	}
+}

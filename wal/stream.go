@@ -38,6 +38,11 @@ type Options struct {
 	// that is empty. The position counts all.
 	Messages bool
 	Prefix   string
+	// Notice is called, within Next, with the content of each logical message of a
+	// transaction with the prefix catalog.NoticePrefix, before the transaction's end;
+	// the messages are not delivered. Without Messages they count for no position. nil:
+	// they are like all others.
+	Notice func(content []byte)
 	// MessagesOnly: no rows are wanted. The stream then does not fail at the
 	// server's warning about rows left out for want of the publication.
 	MessagesOnly bool
@@ -140,6 +145,7 @@ func Open(ctx context.Context, conn *pgconn.PgConn, o Options) (*Stream, error) 
 	}
 	decoder := newDecoder()
 	decoder.prefix, decoder.wanted, decoder.keep, decoder.charset = o.Charset.Encode(o.Prefix), o.Wanted, o.Keep, o.Charset
+	decoder.notice, decoder.uncounted = o.Notice, !o.Messages
 	s := &Stream{
 		conn:     hijacked.Conn,
 		socket:   hijacked.Conn,
@@ -405,7 +411,7 @@ func startCommand(o Options) string {
 	publication := pgsql.Literal(pgx.Identifier{o.Charset.Encode(o.Publication)}.Sanitize())
 	cmd := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s",
 		pgx.Identifier{o.Slot}.Sanitize(), o.Start, publication)
-	if o.Messages {
+	if o.Messages || o.Notice != nil {
 		cmd += ", messages 'true'"
 	}
 	return cmd + ")"

@@ -27,6 +27,7 @@ type document struct {
 	Skip     *landmarkDocument `json:"skip,omitempty"`
 	Cut      *cutDocument      `json:"cut,omitempty"`
 
+	Accepted *gapDocument       `json:"accepted_gap,omitempty"`
 	Owned    []ownedDocument    `json:"owned,omitempty"`
 	Doubtful []doubtfulDocument `json:"doubtful,omitempty"`
 	checkpoint.Checkpoint
@@ -108,7 +109,7 @@ func encode(cp checkpoint.Checkpoint) ([]byte, error) {
 func newDocument(cp checkpoint.Checkpoint) document {
 	return document{
 		Version: formatVersion, LSN: cp.LSN.String(),
-		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Cut: cutOf(cp.Cut),
+		Landmark: documentOf(cp.Landmark), Skip: documentOf(cp.Skip), Cut: cutOf(cp.Cut), Accepted: gapDocumentOf(cp.Accepted),
 		Owned: ownedDocuments(cp.Owned), Doubtful: documentsOf(cp.Doubtful), Checkpoint: cp,
 	}
 }
@@ -152,6 +153,9 @@ func (d document) checkpoint() (cp checkpoint.Checkpoint, err error) {
 	}
 	if cp.Cut, err = d.Cut.cut(); err != nil {
 		return cp, fmt.Errorf("cut: %w", err)
+	}
+	if cp.Accepted, err = d.Accepted.gap(); err != nil {
+		return cp, fmt.Errorf("accepted gap: %w", err)
 	}
 	if cp.Owned, err = ownedOf(d.Owned); err != nil {
 		return cp, err

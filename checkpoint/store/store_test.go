@@ -173,6 +173,12 @@ func sample(n uint64) checkpoint.Checkpoint {
 		Epoch:       4,
 		Snapshot:    n%2 == 0,
 	}
+	if n%3 != 0 {
+		cp.Accepted = &checkpoint.AcceptedGap{ID: "g", From: pg.LSN(n), To: 2 << 32, SystemID: "7", Timeline: 2, Accepted: cp.SavedAt, Reason: "lost"}
+	}
+	if n%3 == 1 {
+		cp.Accepted.Since = cp.SavedAt.Add(-time.Hour)
+	}
 	if cp.Snapshot {
 		cp.Initial = &checkpoint.Initial{Rows: uint32(n), At: 1, Tables: []checkpoint.InitialTable{
 			{OID: 16401, Sight: "70:75:71,72", Counted: 9, Published: 9, TablePlace: catalog.TablePlace{Key: `"Id"`, KeyColumn: "1 20", Parts: []uint32{16401}, RowPlace: catalog.RowPlace{After: "9"}}},

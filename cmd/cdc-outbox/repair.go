@@ -22,13 +22,30 @@ func repairVerb() verb {
 			"way until the slot has confirmed it: repair waits for that. Without --publish it publishes\n" +
 			"nothing. It can be ended and repeated at any time.",
 		Example: "cdc-outbox repair -c cdc-outbox.yaml --since 24h\n" +
-			"cdc-outbox repair -c cdc-outbox.yaml --publish",
+			"cdc-outbox repair -c cdc-outbox.yaml --publish\n" +
+			"cdc-outbox repair -c cdc-outbox.yaml --give-up --yes   # leaves out what is missing of an accepted gap",
 		Prepare: func(flags *flag.FlagSet) action {
 			o := declareAudit(flags, formerTopic)
 			publish := flags.Bool("publish", false, "publish the missing events; otherwise only list them")
-			return reported(o.adminFlags, o.options, func(ctx context.Context, cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
+			giveUp := flags.Bool("give-up", false, "compare and publish nothing: what is missing of an accepted gap stays missing, and retention goes on; after --yes")
+			yes := flags.Bool("yes", false, "with --give-up: do it, not only say what would be done")
+			repair := reported(o.adminFlags, o.options, func(ctx context.Context, cfg *config.Config, opts admin.AuditOptions) (*admin.RepairReport, error) {
 				return admin.Repair(ctx, cfg, opts, *publish)
 			})
+			forget := reported(o.adminFlags, o.options, func(ctx context.Context, cfg *config.Config, opts admin.AuditOptions) (*admin.GivenUpGap, error) {
+				return admin.GiveUpGap(ctx, cfg, *yes, opts.Notes)
+			})
+			return func(ctx context.Context, p *program) error {
+				switch {
+				case *giveUp && (*publish || o.chooses()):
+					return failure.Configf("leave them out", "repair --give-up is about the whole accepted gap, and takes neither --publish nor a choice of rows")
+				case *giveUp:
+					return forget(ctx, p)
+				case *yes:
+					return failure.Configf("to publish the missing events: --publish", "repair takes --yes only with --give-up")
+				}
+				return repair(ctx, p)
+			}
 		},
 	}
 }
@@ -207,6 +224,11 @@ func (o *auditFlags) options(p *program) (admin.AuditOptions, error) {
 		Since: o.since.Time, Until: o.until.Time, IDs: o.ids, XIDs: o.xids.XIDs, Topics: o.topics,
 		List: int(*o.list), Dir: *o.dir, Timeout: *o.timeout, Notes: p.stderr,
 	}, nil
+}
+
+// chooses reports whether the flags choose rows.
+func (o *auditFlags) chooses() bool {
+	return !o.since.IsZero() || !o.until.IsZero() || len(o.ids)+len(o.topics) > 0 || o.xids.XIDs != (admin.XIDs{})
 }
 
 // usable refuses a timeout that is over, and a time still to come.

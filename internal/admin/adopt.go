@@ -93,7 +93,7 @@ func Adopt(ctx context.Context, cfg *config.Config, opts AdoptOptions) (*AdoptRe
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
 	if !opts.Yes {
-		return r, failure.Configf("repeat it with --yes", "nothing was changed")
+		return r, preview("repeat it with --yes")
 	}
 	if err := d.ready(ctx); err != nil {
 		return nil, err

@@ -118,6 +118,7 @@ type auditor struct {
 	result *Audit
 	// waiting and twins count rows that are unknown by themselves; see limits.
 	waiting, twins int64
+	unknown        leftUnknown
 	asked          unseen // ids
 	xids           XIDs   // full; zero: all
 	// behind is the snapshot at the first position of an unread slot: only rows of

@@ -96,7 +96,13 @@ func (a *auditor) judge() error {
 	if a.again != nil {
 		known = func(*audit.Entry) bool { return true }
 	}
-	counts, err := a.ids.Compare(known)
+	counts, err := a.ids.Compare(func(e *audit.Entry) bool {
+		is := known(e)
+		if !is {
+			a.unknown.add(e)
+		}
+		return is
+	})
 	if err != nil {
 		return err
 	}

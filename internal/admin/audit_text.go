@@ -49,23 +49,28 @@ func (r *RepairReport) WriteText(w io.Writer) error {
 	if err := r.Audit.WriteText(w); err != nil {
 		return err
 	}
-	if r.Missing == 0 {
-		return nil
-	}
 	var b strings.Builder
+	if r.Missing > 0 {
+		r.outcome(&b)
+	}
+	r.Gap.line(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// outcome is the order of the missing events, and what became of them.
+func (r *RepairReport) outcome(b *strings.Builder) {
 	for _, table := range r.Tables {
-		fmt.Fprintf(&b, "order of %s: %s\n", table, r.Order[table])
+		fmt.Fprintf(b, "order of %s: %s\n", table, r.Order[table])
 	}
 	switch {
 	case r.publish && r.Parked > 0:
-		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d, parked %d\n", r.Published, r.DeadLettered, r.Skipped, r.Parked)
+		fmt.Fprintf(b, "published %d, dead-lettered %d, skipped %d, parked %d\n", r.Published, r.DeadLettered, r.Skipped, r.Parked)
 	case r.publish:
-		fmt.Fprintf(&b, "published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
+		fmt.Fprintf(b, "published %d, dead-lettered %d, skipped %d\n", r.Published, r.DeadLettered, r.Skipped)
 	default:
-		fmt.Fprintf(&b, "nothing was published; to publish these events, repeat the command with %s\n", cmp.Or(r.flag, "--publish"))
+		fmt.Fprintf(b, "nothing was published; to publish these events, repeat the command with %s\n", cmp.Or(r.flag, "--publish"))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // WriteText prints the report for people.

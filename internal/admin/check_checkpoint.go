@@ -7,6 +7,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -73,6 +74,9 @@ func (d *doctor) checkpoint(ctx context.Context) {
 		d.fail(name, v.mismatch)
 	case v.mismatch != nil && d.found("slot", v.mismatch):
 		d.skip(name, "see slot")
+	case v.mismatch != nil && lost(v.Slot):
+		d.amend("slot", Skipped, "is lost: see "+name)
+		d.fail(name, v.mismatch)
 	case v.mismatch != nil:
 		if v.Publication == nil {
 			d.amend("publication", Skipped, "does not exist: see "+name)
@@ -83,8 +87,22 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	default:
 		d.sameLog(ctx, own, v)
 	}
+	d.gap(v.stored)
 	d.acknowledged(ctx, v.stored)
 	d.leftParked(ctx, v.stored)
+}
+
+func lost(slot catalog.Slot) bool {
+	_, is := slot.Lost()
+	return is
+}
+
+// gap warns of an accepted gap.
+func (d *doctor) gap(stored *checkpoint.Checkpoint) {
+	if stored == nil || stored.Accepted == nil {
+		return
+	}
+	d.warn("checkpoint.gap", mendRemedy, "a gap was %s: events may be missing, and retention waits", stored.Accepted)
 }
 
 // leftParked fails where events are parked in a topic out of use.

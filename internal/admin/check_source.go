@@ -99,13 +99,18 @@ func (d *doctor) rights(ctx context.Context, t pg.Table) {
 	case d.cfg.Source.Snapshot == config.SnapshotInitial:
 	case d.repairs():
 		why, purpose = "errors.on_loss: repair compares the rows with Kafka", "a repair"
+	case d.cfg.Repairable():
+		why, purpose = "after a loss of the slot, repair compares the rows with Kafka", "a repair after a loss"
 	default:
 		return
 	}
 	name := "privileges " + t.String()
-	if err := d.mayRead(ctx, t, why); err != nil {
+	switch err := d.mayRead(ctx, t, why); {
+	case failure.ClassOf(err) == failure.Config && d.cfg.Source.Snapshot != config.SnapshotInitial && !d.repairs():
+		d.warn(name, failure.RemedyOf(err), "%s", err)
+	case err != nil:
 		d.fail(name, err)
-	} else {
+	default:
 		d.ok(name, "the role may read the table for %s", purpose)
 	}
 }

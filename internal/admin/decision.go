@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
@@ -122,6 +123,11 @@ func (d *decision) ready(ctx context.Context) (err error) {
 // owned is the next run's knowledge of the outbox tables' OIDs.
 func (d *decision) owned() checkpoint.Owned {
 	return d.stored.OwnedUnder(d.scope(), d.Tables).Seen(d.Tables, d.End)
+}
+
+// preview is the end of a command without --yes.
+func preview(remedy string) error {
+	return failure.Configf(remedy, "this was a preview: nothing was changed")
 }
 
 // save stores the decision.

@@ -46,6 +46,9 @@ type GapReport struct {
 	Kafka string `json:"kafka,omitempty"`
 	// Snapshot tells that the next run publishes the rows in the outbox first.
 	Snapshot bool `json:"snapshot"`
+	// Noted tells that the checkpoint notes the gap: retention then waits until
+	// `repair --publish` has published what is missing.
+	Noted bool `json:"noted"`
 	// Unreadable says why `repair --publish` could not read the tables, and the remedy;
 	// empty: it could, or is of no use.
 	Unreadable string `json:"unreadable,omitempty"`
@@ -57,6 +60,7 @@ type GapReport struct {
 	repairs              bool // repair can publish the missing events alone
 	elsewhere            bool // From is a position of another server's log
 	resumes              bool // run goes on where the checkpoint is, also within a transaction
+	brokers              bool // brokers have lost records
 }
 
 // AcceptGap goes on from the present after a loss (exit code 3): a missing
@@ -87,6 +91,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 	report := d.planGap(ctx)
 	acknowledged := d.acknowledged(ctx, report)
 	report.Snapshot, report.retention = opts.Snapshot, cfg.Retention.After > 0
+	report.Noted = d.gap(report) != nil
 	if err := d.repairable(ctx, report); err != nil {
 		return nil, err
 	}
@@ -94,7 +99,7 @@ func AcceptGap(ctx context.Context, cfg *config.Config, opts GapOptions) (*GapRe
 		return report, fmt.Errorf("nothing was changed: %w", err)
 	}
 	if !opts.Yes {
-		return report, failure.Configf(report.repeat(), "nothing was changed")
+		return report, preview(report.repeat())
 	}
 	if err := d.ready(ctx); err != nil {
 		return nil, err // before the slot is touched
@@ -220,9 +225,38 @@ func (d *decision) acknowledged(ctx context.Context, r *GapReport) *sink.Compari
 		r.Kafka = compared.Untold.Error()
 	}
 	if loss := compared.Loss(*d.cfg.Sink.Kafka); loss != nil && !d.stored.Notes(loss) {
-		r.Reason = strings.TrimPrefix(r.Reason+"; "+loss.Error(), "; ")
+		r.Reason, r.brokers = strings.TrimPrefix(r.Reason+"; "+loss.Error(), "; "), true
 	}
 	return compared
+}
+
+// gap is the accepted gap of the next checkpoint; nil: none. A snapshot ends it, too, once
+// it is published.
+func (d *decision) gap(r *GapReport) *checkpoint.AcceptedGap {
+	var was *checkpoint.AcceptedGap
+	if d.stored != nil {
+		was = d.stored.Accepted
+	}
+	if !r.repairs || d.cfg.Checkpoint.Store == store.StoreNone || !d.leavesOut(r) {
+		return was
+	}
+	g := d.stored.Accept(d.mismatch, r.brokers || r.elsewhere)
+	g.Reason = r.Reason
+	return g
+}
+
+// leavesOut reports whether events may never be published after the decision: all that is
+// not known to be harmless.
+func (d *decision) leavesOut(r *GapReport) bool {
+	pending := d.stored != nil && d.stored.Snapshot || d.begun != nil && d.cfg.Source.Snapshot == config.SnapshotInitial
+	otherMessages := r.Slot == "kept" && d.stored != nil && !d.stored.Made && failure.ClassOf(d.mismatch) == failure.Config && !r.brokers
+	switch {
+	case pending && !r.Snapshot, r.Slot == "recreated":
+		return true
+	case r.Reason == "", otherMessages:
+		return false
+	}
+	return true
 }
 
 // samePublication compares the publications of two fingerprints, without their
@@ -275,7 +309,7 @@ func (d *decision) closeGap(ctx context.Context, r *GapReport, acknowledged *sin
 // acknowledged.
 func (d *decision) accepted(at pg.LSN, r *GapReport, acknowledged *sink.Comparison) checkpoint.Checkpoint {
 	cp := d.checkpointAt(at)
-	cp.Snapshot = r.Snapshot
+	cp.Snapshot, cp.Accepted = r.Snapshot, d.gap(r).Goes(at)
 	old := d.stored
 	if old == nil {
 		return cp
@@ -341,7 +375,7 @@ func (r *GapReport) from() string {
 func (r *GapReport) ways(l *lines) {
 	const again = "run first publishes every row that is in the outbox tables, under its own id, also those that were published before; old events of a key then come behind newer ones."
 	without := "run publishes no row again that is in the outbox tables"
-	if r.retention {
+	if r.retention && !r.Noted {
 		without += ", and retention deletes them when they are old"
 	}
 	if r.repairs {
@@ -355,6 +389,9 @@ func (r *GapReport) ways(l *lines) {
 		l.printf("Rows: %s.\n", without)
 	default:
 		l.printf("With --yes --snapshot: %s\nWith --yes: %s.\n", again, without)
+	}
+	if r.Noted && !r.Snapshot {
+		l.printf("Noted in the checkpoint%s, until `cdc-outbox repair --publish` has published what is missing: retention waits, and `cdc-outbox status` shows it.\n", map[bool]string{false: " then"}[r.Done])
 	}
 	if r.Unreadable != "" {
 		l.printf("Before `cdc-outbox repair --publish`: %s\n", r.Unreadable)

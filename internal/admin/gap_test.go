@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -259,5 +260,58 @@ func TestAcceptGapOffersNoSnapshotWithExactlyOnce(t *testing.T) {
 	}
 	if _, exists := p.slot(); exists {
 		t.Error("a slot was made")
+	}
+}
+
+// The checkpoint notes each gap, from its first position on, until the events are repaired; a
+// decision without a gap notes none.
+func TestAcceptGapIsNoted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lose  func(*fixture)
+		noted bool
+	}{
+		"slot dropped": {func(f *fixture) { f.exec(dropSlot(f)) }, true},
+		"publication recreated": {func(f *fixture) {
+			f.exec(`DROP PUBLICATION cdc_outbox`, `CREATE PUBLICATION cdc_outbox FOR TABLE outbox`)
+		}, true},
+		"a snapshot left out":    {func(f *fixture) { cp := *f.stored(); cp.Snapshot = true; cp.Epoch++; f.put(cp) }, true},
+		"nothing":                {func(*fixture) {}, false},
+		"a sink without topics":  {func(f *fixture) { f.exec(dropSlot(f)); f.Sink = config.Sink{Stdout: &config.Stdout{}} }, false},
+		"messages not read more": {func(f *fixture) { cp := *f.stored(); cp.Scope = "public.outbox,messages:p"; cp.Epoch++; f.put(cp) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sound(t)
+			if f.Sink.Kafka == nil {
+				f.Sink.Kafka = &sink.Options{}
+			}
+			before := f.save()
+			tt.lose(f)
+			plan, _ := AcceptGap(f.ctx(), f.Config, GapOptions{})
+			if plan == nil || plan.Noted != tt.noted || strings.Contains(text(t, plan), "Noted in the checkpoint then, until") != tt.noted {
+				t.Fatalf("plan %+v, want noted %v", plan, tt.noted)
+			}
+			if f.stored().Accepted != nil {
+				t.Error("the preview notes it")
+			}
+			done := must.Get(AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true}))(t)
+			gap := f.stored().Accepted
+			if (gap != nil) != tt.noted || done.Noted != tt.noted {
+				t.Fatalf("noted %+v, want %v", gap, tt.noted)
+			}
+			if !tt.noted {
+				return
+			}
+			if gap.From != before.LSN || gap.To.String() != done.To || gap.Reason != done.Reason || gap.ID == "" {
+				t.Errorf("noted %+v, of %+v", gap, done)
+			}
+			f.wantCheck("checkpoint.gap", Warn, "retention waits")
+			if s := text(t, Status(f.ctx(), f.Config)); !strings.Contains(s, "retention waits") || strings.Contains(s, gap.ID) {
+				t.Errorf("status: %s", s)
+			}
+			must.Get(AcceptGap(f.ctx(), f.Config, GapOptions{Yes: true}))(t)
+			if again := f.stored().Accepted; again == nil || again.From != gap.From {
+				t.Errorf("after another decision: %+v, before %+v", again, gap)
+			}
+		})
 	}
 }

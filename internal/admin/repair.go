@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
@@ -23,6 +24,8 @@ type RepairReport struct {
 	Skipped      int64 `json:"skipped"`
 	// Parked counts events put into the quarantine: bad ones, and those behind them.
 	Parked int64 `json:"parked,omitempty"`
+	// Gap is what became of an accepted gap; nil: the checkpoint has none.
+	Gap *MendedGap `json:"accepted_gap,omitempty"`
 
 	publish bool
 	flag    string // has the command publish; "": --publish
@@ -48,7 +51,7 @@ type repair struct {
 // Repair compares the rows of the outbox with the records in Kafka, by event id,
 // and reports the missing ones, or publishes them. It runs beside a connector: a
 // row whose event may still be on its way does not count before the slot has
-// confirmed it. The report beside an error says what was done until then.
+// confirmed it. With all published, an accepted gap is closed. The report beside an error says what was done until then.
 func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish bool) (*RepairReport, error) {
 	a, err := newAuditor(ctx, "repair", cfg, opts)
 	if err != nil {
@@ -59,7 +62,17 @@ func Repair(ctx context.Context, cfg *config.Config, opts AuditOptions, publish 
 	if publish {
 		a.settle = func(ctx context.Context) error { return fence(ctx, cfg, "") }
 	}
-	return r.run(ctx, publish)
+	var gap *checkpoint.AcceptedGap
+	if !a.polls() { // before the rows are looked at
+		if gap, err = a.acceptedGap(ctx); err != nil {
+			a.note("it is not known whether an accepted gap is noted in the checkpoint, and it stays there: " + err.Error())
+		}
+	}
+	report, err := r.run(ctx, publish)
+	if err != nil {
+		return report, err
+	}
+	return report, r.close(ctx, gap, publish)
 }
 
 // run compares, and publishes or not.

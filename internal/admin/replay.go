@@ -3,13 +3,16 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/audit"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -49,6 +52,9 @@ func Replay(ctx context.Context, cfg *config.Config, opts ReplayOptions) (*Repai
 	if opts.Rate > 0 {
 		a.rows.Group = min(a.rows.Group, opts.Rate) // so that a second has no more
 	}
+	if !opts.Publish && opts.To != "" {
+		a.cluster.missing(ctx, opts.To, a.note)
+	}
 	r := &repair{auditor: a, header: transform.HeaderReplay, mark: []byte(opts.Name), rate: opts.Rate}
 	return r.run(ctx, opts.Publish)
 }
@@ -63,6 +69,13 @@ func fitFor(cfg *config.Config, flag, topic string) error {
 		return failure.Configf("choose another topic", "%s %q: %w", flag, topic, err)
 	}
 	return nil
+}
+
+// missing tells of a topic that a --publish would wait for.
+func (c *cluster) missing(ctx context.Context, topic string, note func(string)) {
+	if _, err := c.lookup(ctx, topic); errors.Is(err, kerr.UnknownTopicOrPartition) && !c.cfg.CreateTopics {
+		note(fmt.Sprintf("topic %q does not exist, and sink.kafka.create_topics is false: create it before --publish: %s", topic, sink.CreateCommand(c.cfg, topic)))
+	}
 }
 
 // forgets is the error of a replay, some of whose records may be gone from their topic.

@@ -154,6 +154,7 @@ func ReplayTopic(ctx context.Context, cfg *config.Config, opts TopicReplayOption
 		return nil, err
 	}
 	if !opts.Publish {
+		r.cluster.missing(ctx, opts.To, r.note)
 		return r.report, r.list(ctx)
 	}
 	if err := r.write(ctx); err != nil {

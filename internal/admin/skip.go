@@ -80,7 +80,7 @@ func SkipTransaction(ctx context.Context, cfg *config.Config, at pg.LSN, yes boo
 		report.Replaces = noted.Commit.String()
 	}
 	if !yes {
-		return report, failure.Configf("repeat it with --yes", "nothing was changed")
+		return report, preview("repeat it with --yes")
 	}
 	if err := d.ready(ctx); err != nil {
 		return nil, err

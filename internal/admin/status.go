@@ -124,6 +124,8 @@ type CheckpointStatus struct {
 	Slot       string    `json:"slot"`
 	// Snapshot tells that rows older than the slot are still to be published.
 	Snapshot bool `json:"snapshot,omitempty"`
+	// Gap is there while events of an accepted gap may be missing, and retention waits.
+	Gap *AcceptedGap `json:"accepted_gap,omitempty"`
 }
 
 // Status looks at slot, publication and checkpoint. Status changes nothing.
@@ -308,5 +310,6 @@ func describeStored(cp *checkpoint.Checkpoint, now time.Time) *CheckpointStatus 
 		Database:   cp.Database,
 		Slot:       cp.Slot,
 		Snapshot:   cp.Snapshot,
+		Gap:        describeGap(cp.Accepted),
 	}
 }

@@ -95,6 +95,10 @@ func (r *StatusReport) WriteText(w io.Writer) error {
 			l.line("checkpoint", "not known")
 		}
 		l.line("", "in %s", r.CheckpointStore)
+		if r.Checkpoint != nil && r.Checkpoint.Gap != nil {
+			l.line("gap", "%s: events may be missing, and retention waits", r.Checkpoint.Gap.text)
+			l.remedy(mendRemedy)
+		}
 		l.trouble("", r.CheckpointError)
 	}
 	for _, c := range r.Failover {

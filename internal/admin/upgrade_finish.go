@@ -81,7 +81,7 @@ func FinishUpgrade(ctx context.Context, cfg *config.Config, opts AuditOptions, y
 		}
 	}
 	if !yes {
-		return f.r, failure.Configf("repeat it with --yes", "nothing was changed")
+		return f.r, preview("repeat it with --yes")
 	}
 	if err := d.ready(ctx); err != nil {
 		return f.r, err
@@ -294,7 +294,7 @@ func (f *finish) anew(ctx context.Context) error {
 func (f *finish) goOn(ctx context.Context, at pg.LSN) error {
 	cp := f.checkpointAt(at)
 	cp.Epoch, cp.Ends, cp.Published = f.stored.Epoch+1, f.stored.Ends, f.stored.HasPublished()
-	cp.Quarantine, cp.Settled = f.stored.Quarantine, f.stored.Settled
+	cp.Quarantine, cp.Settled, cp.Accepted = f.stored.Quarantine, f.stored.Settled, f.stored.Accepted.Goes(at)
 	if err := f.save(ctx, cp); err != nil {
 		return err
 	}

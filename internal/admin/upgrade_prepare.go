@@ -132,7 +132,7 @@ func (d *decision) prepare(ctx context.Context, r *PrepareReport, yes bool) (err
 	}
 	r.Published = until.String()
 	if !yes {
-		return failure.Configf("repeat it with --yes", "nothing was changed")
+		return preview("repeat it with --yes")
 	}
 	cp.LSN, cp.SavedAt = max(cp.LSN, until), time.Now().UTC()
 	cp.Epoch++

@@ -108,7 +108,7 @@ func (s *session) readServer(ctx context.Context, v *view) (err error) {
 		seen.Publication = v.stored.Publication
 	}
 	unread := v.mismatch
-	if v.mismatch = s.compare(ctx, v, seen); unread != nil {
+	if v.mismatch = s.offer(v, s.compare(ctx, v, seen), seen); unread != nil {
 		v.mismatch = unread
 	}
 	if v.mismatch == nil && v.stored != nil && v.Unfit() != nil {
@@ -145,6 +145,14 @@ func (s *session) compare(ctx context.Context, v *view, seen checkpoint.Server) 
 		}
 	}
 	return s.source().MissingPublication(ctx, s.conn, v.read())
+}
+
+// offer adds the repair to the remedy of a loss, where run would.
+func (s *session) offer(v *view, loss error, seen checkpoint.Server) error {
+	if s.cfg.Errors.OnLoss != config.LossStop || !s.cfg.Repairable() || v.stored.GapIn(loss, seen) == nil {
+		return loss
+	}
+	return checkpoint.OfferRepair(loss)
 }
 
 // read is the fingerprint of the publication read; "" for none.

@@ -76,6 +76,7 @@ type Metrics struct {
 	standstill    atomic.Pointer[func() int]
 	invisible     atomic.Pointer[func() time.Duration]
 	repair        atomic.Pointer[func() (records, events int64)]
+	acceptedGap   atomic.Pointer[func() time.Duration]
 	snapshot      atomic.Pointer[func() (published, rows int64)]
 	ready         atomic.Pointer[func() bool]
 }

@@ -58,6 +58,7 @@ func TestExposition(t *testing.T) {
 	m.ObserveReady(func() bool { return true })
 	m.ObserveCheckpoint(func() time.Duration { return 1500 * time.Millisecond })
 	m.ObserveRepair(func() (int64, int64) { return 30, 2 })
+	m.ObserveGap(func() time.Duration { return time.Hour })
 	m.ObserveSnapshot(func() (int64, int64) { return 5, 8 })
 
 	m.Connected("kafka", true)

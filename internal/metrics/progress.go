@@ -31,6 +31,10 @@ func (m *Metrics) ObserveCheckpoint(age func() time.Duration) { m.checkpointAge.
 // earlier function; see Observe.
 func (m *Metrics) ObserveRepair(ahead func() (records, events int64)) { m.repair.Store(&ahead) }
 
+// ObserveGap names the function that tells how long ago a gap was accepted whose events
+// may be missing, in place of an earlier function; see Observe.
+func (m *Metrics) ObserveGap(age func() time.Duration) { m.acceptedGap.Store(&age) }
+
 // ObserveSnapshot names the function for the published rows of a running snapshot, and
 // all its rows, in place of an earlier function; see Observe.
 func (m *Metrics) ObserveSnapshot(progress func() (published, rows int64)) {
@@ -116,6 +120,14 @@ func (m *Metrics) registerHealth() {
 			func() float64 {
 				if oldest := m.unconfirmed.Load(); oldest != nil {
 					return (*oldest)().Seconds()
+				}
+				return 0
+			}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "accepted_gap_seconds",
+			Help: "How long ago a gap was accepted whose events may still be missing, so that retention waits; 0 without one, and on a spare."},
+			func() float64 {
+				if age := m.acceptedGap.Load(); age != nil {
+					return (*age)().Seconds()
 				}
 				return 0
 			}),

@@ -25,6 +25,9 @@ export function judge(v) {
   } else if (s.quarantine) {
     [state, what] = ["warn", "has keys in quarantine"];
     reasons.push(`${s.quarantine.events} events of ${s.quarantine.keys} keys are parked: see cdc-outbox quarantine list`);
+  } else if (s.accepted_gap) {
+    [state, what] = ["warn", "has a gap that was accepted"];
+    reasons.push(`events may be missing${s.accepted_gap.since ? " from " + s.accepted_gap.since + " on" : ""}, and retention waits: see cdc-outbox repair`);
   } else {
     what = "flows";
   }
@@ -73,7 +76,7 @@ export function headline(views, stood) {
       case "bad": return "Standing still" + (stood ? ` for ${span(stood(v))}` : "");
       case "wait": return s.role === "stopping" ? "Stopping" : "Starting";
       case "spare": return "Standing by";
-      case "warn": return s.forecast ? "The slot keeps more and more log" : s.quarantine ? "Events flow, but for keys in quarantine" : "Events wait";
+      case "warn": return s.forecast ? "The slot keeps more and more log" : s.quarantine ? "Events flow, but for keys in quarantine" : s.accepted_gap ? "Events flow, and a gap is still to be repaired" : "Events wait";
     }
     return v.now.events > 0 || v.now.transactions > 0 ? "Events flow" : "All is well, and quiet";
   }

@@ -272,6 +272,7 @@ func (s *source) open(ctx context.Context, repl *pgconn.PgConn, h *acquired) (er
 		Wanted:          s.tables.has,
 		Keep:            s.tables.mayHave,
 		Recycle:         true,
+		Notice:          s.notices(&h.cp),
 	})
 	if err != nil {
 		return catalog.Unanswered(err)

@@ -71,6 +71,7 @@ type checkpointer struct {
 	coming  horizon               // of a later look, with its end ahead; zero: none
 	owned   checkpoint.Owned      // likewise
 	lost    *checkpoint.Lost      // likewise; nil: nothing
+	mending checkpoint.Mending    // likewise; zero: none
 	demands demands
 }
 
@@ -226,7 +227,7 @@ func (k *checkpointer) publication() string {
 func (k *checkpointer) changed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current.Epoch != 0 && (k.current.Publication != k.seen || k.current.Lost != k.lost || !k.current.Owned.SameTables(k.owned))
+	return k.current.Epoch != 0 && (k.current.Publication != k.seen || k.current.Lost != k.lost || k.mending.Mends(k.current.Accepted) || !k.current.Owned.SameTables(k.owned))
 }
 
 // event notes acked events, and wakes run only if a save has become more urgent.
@@ -356,6 +357,9 @@ func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	cp.SavedAt, cp.Publication, cp.Owned, cp.Lost = time.Now(), k.seen, k.owned, k.lost
+	if k.mending.Mends(cp.Accepted) {
+		cp.Accepted = nil
+	}
 	if rows := k.initial.published(); cp.Snapshot && rows != nil && (cp.Initial == nil || rows.Rows >= cp.Initial.Rows) {
 		cp.Initial = rows
 	}
@@ -367,8 +371,12 @@ func (k *checkpointer) dated(cp checkpoint.Checkpoint) checkpoint.Checkpoint {
 // durable notes cp as durable, and confirms.
 func (k *checkpointer) durable(cp checkpoint.Checkpoint) {
 	k.mu.Lock()
+	was := k.current.Accepted
 	k.current = cp
 	k.mu.Unlock()
+	if was != nil && cp.Accepted == nil {
+		k.tellMended(was)
+	}
 	k.saved.Store(uint64(cp.LSN))
 	k.confirm()
 }

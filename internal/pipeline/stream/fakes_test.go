@@ -84,6 +84,7 @@ func (c *counts) CheckpointSaved(err error) {
 	})
 }
 func (c *counts) Observe(_, _ func() pg.LSN, _, bytes func() int64) { c.inFlight = bytes }
+func (c *counts) ObserveGap(func() time.Duration)                   {}
 func (c *counts) ObserveRepair(func() (records, events int64))      {}
 func (c *counts) ObserveSnapshot(func() (published, rows int64))    {}
 func (c *counts) ObserveCheckpoint(age func() time.Duration)        { c.age = age }

@@ -69,6 +69,9 @@ type checkpointMetrics interface {
 	// ObserveRepair hands over what a repair has still to do: records to be read, and
 	// events to be published; 0 without a repair.
 	ObserveRepair(ahead func() (records, events int64))
+	// ObserveGap hands over how long ago a gap was accepted whose events may be missing;
+	// 0: there is none.
+	ObserveGap(age func() time.Duration)
 	// ObserveSnapshot hands over how many of a snapshot's rows are published; 0 without
 	// a snapshot.
 	ObserveSnapshot(progress func() (published, rows int64))

@@ -168,6 +168,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	p.Metrics.ObserveCheckpoint(h.checkpointAge)
 	p.Metrics.ObserveInvisible(seen.waiting)
 	p.Metrics.ObserveRepair(h.repairAhead)
+	p.Metrics.ObserveGap(h.gapAge)
 	p.Metrics.ObserveSnapshot(h.snapshotProgress)
 	return r
 }

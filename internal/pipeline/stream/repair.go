@@ -209,6 +209,7 @@ func (s *source) createAnew(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgC
 	*seen = now
 	h.cp = s.checkpoint(now, start)
 	h.cp.Epoch, h.cp.Snapshot, h.cp.Horizon, h.cp.Published = h.found.Epoch+1, false, before.Horizon, h.found.HasPublished()
+	h.cp.Accepted = h.found.Accepted.Goes(start) // its rows may be older than the compared ones
 	return nil
 }
 

@@ -53,9 +53,10 @@ func (s *source) connectForRetention(ctx context.Context, cp checkpoint.Checkpoi
 
 // published is the position up to which every committed row is published. The
 // confirmed position may be further: until the monitor notices, it also passes rows
-// left out of the stream by a changed publication.
+// left out of the stream by a changed publication. With an accepted gap it is 0: rows of
+// any age may be of the gap.
 func (s *source) published() pg.LSN {
-	if s.phase.Now() != phase.Ready {
+	if s.phase.Now() != phase.Ready || s.checkpointer.gap() != nil {
 		return 0
 	}
 	return min(s.health.confirmed(), pg.LSN(s.whole.Load()))

@@ -35,6 +35,7 @@ func (s *source) snapshot(ctx context.Context, sql *pgx.Conn, cp checkpoint.Chec
 	}
 	s.log.Info("published the rows that were in the outbox", zap.Uint32("rows", r.next.Seq))
 	cp.Snapshot, cp.Initial, cp.Published = false, nil, cp.Published || r.next.Seq > 0
+	cp.Accepted = nil // its rows are among those
 	return s.checkpointer.begin(ctx, cp)
 }
 

@@ -80,7 +80,8 @@ type source struct {
 	viewed    viewed                 // the monitor's last look
 	stream    *wal.Stream            // of the last session, ended by ctx
 
-	switched bool // told of another publication than the checkpoint's
+	told     string // the ID of the accepted gap warned of last
+	switched bool   // told of another publication than the checkpoint's
 
 	whole atomic.Uint64  // LSN up to which the stream is certainly complete
 	phase *phase.Machine // decides on the next step
@@ -200,6 +201,7 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 		return err
 	}
 	catalog.Close(sql) // the monitor has another
+	s.tellGap(&h.cp)
 	defer s.startRetention(ctx, h.cp)()
 	defer s.watchCandidates(ctx, h.cp)()
 	return s.noted(ctx, s.intake.consume(ctx, h.stream, s.patience))

@@ -58,6 +58,8 @@ type Status struct {
 	CheckpointError          string  `json:"checkpoint_error,omitempty"`
 	// Quarantine is there while events are parked.
 	Quarantine *QuarantineStatus `json:"quarantine,omitempty"`
+	// Gap is there while events of an accepted gap may be missing.
+	Gap *GapStatus `json:"accepted_gap,omitempty"`
 	// Repair is there while a repair is at work.
 	Repair *RepairStatus `json:"repair,omitempty"`
 	// Snapshot is there while the rows from before the slot are published.
@@ -115,6 +117,7 @@ func (h *Health) Status() any {
 		Invisible:      h.delivery.visibility.status(),
 		Quarantine:     h.delivery.quarantined(),
 		Repair:         h.repairStatus(),
+		Gap:            h.gapStatus(),
 		Snapshot:       h.snapshotStatus(),
 
 		OldestUnconfirmedSeconds: unconfirmed.Seconds(),
