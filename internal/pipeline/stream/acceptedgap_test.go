@@ -35,7 +35,7 @@ func (d *database) gap() *checkpoint.AcceptedGap { return d.store.stored().Accep
 
 func (d *database) rows() string { d.t.Helper(); return d.text("SELECT count(*)::text FROM outbox") }
 
-// Failure mode 206: retention takes nothing while an accepted gap is noted, and goes on once a
+// Failure mode 207: retention takes nothing while an accepted gap is noted, and goes on once a
 // repair has closed the gap. Messages of others change nothing.
 func TestAnAcceptedGapHoldsRetention(t *testing.T) {
 	d := retained(t)
