@@ -9,7 +9,7 @@ import (
 )
 
 // AcceptedGap is a loss accepted by an operator, whose events may still be missing in
-// Kafka. It stays in the checkpoint until all are published, or given up.
+// Kafka. The gap stays in the checkpoint until all are published, or given up.
 type AcceptedGap struct {
 	// ID is known to readers of the checkpoint only: see Mending.
 	ID string

@@ -12,7 +12,7 @@ import (
 )
 
 // An accepted gap holds retention, through crashes at each step, until a repair has
-// published what was missing: each event arrives, although rows go as soon as can be.
+// published the missing events: each event arrives, although rows go as soon as can be.
 func TestE2EAnAcceptedGapHoldsRetention(t *testing.T) {
 	for name, o := range map[string]options{
 		"at_least_once, checkpoint in Kafka":      {},
@@ -80,7 +80,7 @@ func TestE2EAnAcceptedGapHoldsRetention(t *testing.T) {
 	}
 }
 
-// A gap that is given up holds retention no longer, also if nobody runs at the time.
+// A gap given up holds retention no longer, also if nobody runs at the time.
 func TestE2EAnAcceptedGapIsGivenUp(t *testing.T) {
 	w := newWorld(t, options{unread: true, config: retentionConfig})
 	w.exec(plainTable)

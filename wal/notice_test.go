@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 )
 
-// The server sends notices in their place, between rows with the numbers that they have
+// The server sends notices in their place, between rows with their numbers
 // without notices, also when a row waits for more of its place in the log.
 func TestStreamTellsNotices(t *testing.T) {
 	s := newSource(t, pgtest.Shared(t), `CREATE TABLE t (id int)`)

@@ -230,8 +230,8 @@ func (d *decision) acknowledged(ctx context.Context, r *GapReport) *sink.Compari
 	return compared
 }
 
-// gap is the accepted gap of the next checkpoint; nil: none. A snapshot ends it, too, once
-// it is published.
+// gap is the accepted gap of the next checkpoint; nil: none. A published snapshot ends the
+// gap, too.
 func (d *decision) gap(r *GapReport) *checkpoint.AcceptedGap {
 	var was *checkpoint.AcceptedGap
 	if d.stored != nil {

@@ -44,12 +44,12 @@ func describeGap(g *checkpoint.AcceptedGap) *AcceptedGap {
 // mendRemedy ends an accepted gap.
 const mendRemedy = "`cdc-outbox repair --publish`, beside run, publishes what is missing of it, and ends it; `cdc-outbox repair --give-up --yes` leaves out what is missing"
 
-// MendedGap is what became of an accepted gap.
+// MendedGap is the fate of an accepted gap.
 type MendedGap struct {
 	AcceptedGap
-	// Ended: the checkpoint does not have it any more.
+	// Ended: the checkpoint does not have the gap any more.
 	Ended bool `json:"ended"`
-	// Why says why it has, and Remedy what ends it.
+	// Why is the reason for a gap not ended, and Remedy its end.
 	Why    string `json:"why,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
 }
@@ -63,7 +63,7 @@ func (s *session) acceptedGap(ctx context.Context) (*checkpoint.AcceptedGap, err
 	return v.stored.Accepted, nil
 }
 
-// leftUnknown is what a comparison does not know.
+// leftUnknown are the rows a comparison knows nothing of.
 type leftUnknown struct {
 	youngest int64 // time of a row, in microseconds
 	timeless int64 // rows of no time
@@ -88,7 +88,7 @@ func (o *AuditOptions) partial() bool {
 	return len(o.IDs)+len(o.Keys)+len(o.Tables) > 0 || o.Where != "" || o.XIDs != (XIDs{}) || !o.Until.IsZero() || o.marked != nil
 }
 
-// leaves returns why the gap is not known to be closed after a repair, and the remedy; "": it is.
+// leaves returns why the gap is not known to be closed after a repair, and the remedy; "" for none.
 func (r *repair) leaves(g *checkpoint.AcceptedGap, publish bool) (why, remedy string) {
 	since := ""
 	if !g.Since.IsZero() {
@@ -112,7 +112,7 @@ func (r *repair) leaves(g *checkpoint.AcceptedGap, publish bool) (why, remedy st
 	return "", ""
 }
 
-// close has the connector forget a gap that is repaired.
+// close has the connector forget a repaired gap.
 func (r *repair) close(ctx context.Context, g *checkpoint.AcceptedGap, publish bool) error {
 	if g == nil {
 		return nil
@@ -127,8 +127,8 @@ func (r *repair) close(ctx context.Context, g *checkpoint.AcceptedGap, publish b
 // takenUp bounds the wait for the connector to read a message, and to save.
 var takenUp = 30 * time.Second
 
-// end asks the connector that reads the slot to forget the gap, and waits until the checkpoint
-// does not have it. Only the slot's reader may write the checkpoint. If nobody reads the
+// end asks the reader of the slot to forget the gap, and waits until the checkpoint has
+// no gap. Only the slot's reader may write the checkpoint. If nobody reads the
 // slot, the next reader does.
 func (s *session) end(ctx context.Context, r *MendedGap, g *checkpoint.AcceptedGap, given bool, note func(string)) error {
 	content, err := json.Marshal(checkpoint.Mending{Slot: s.cfg.Source.Slot, Gap: g.ID, Given: given})
@@ -176,8 +176,8 @@ type GivenUpGap struct {
 	Done bool       `json:"done"`         // the connector was asked to forget it
 }
 
-// GiveUpGap has the connector forget the accepted gap: missing events of it stay missing, and
-// retention goes on. Without yes it changes nothing.
+// GiveUpGap has the connector forget the accepted gap: missing events stay missing, and
+// retention goes on. Without yes GiveUpGap changes nothing.
 func GiveUpGap(ctx context.Context, cfg *config.Config, yes bool, progress io.Writer) (*GivenUpGap, error) {
 	told := &notes{to: progress}
 	if cfg.Source.Mode == config.ModePoll {

@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
 
-// A gap is closed only by a repair that knows all of it.
+// Only a repair with knowledge of all its rows closes a gap.
 func TestRepairsThatLeaveAGap(t *testing.T) {
 	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	known, any := checkpoint.AcceptedGap{Since: since}, checkpoint.AcceptedGap{}
@@ -131,7 +131,7 @@ func (p *published) forgetting() (leave func() error) {
 	}
 }
 
-// The repair asks the reader of the slot to forget the gap, and waits for that.
+// The repair asks the reader of the slot to forget the gap, and waits.
 func TestRepairClosesAnAcceptedGap(t *testing.T) {
 	p := gapped(t)
 	p.write(1, 2)
@@ -148,7 +148,7 @@ func TestRepairClosesAnAcceptedGap(t *testing.T) {
 	must.Contain(t, text(t, r), "published 1, dead-lettered 0, skipped 0\nthe gap accepted at ", "is closed: retention goes on\n")
 }
 
-// Nobody hears of it yet, and the gap stays.
+// Without a reader the gap stays.
 func TestAGapIsGivenUp(t *testing.T) {
 	before := takenUp
 	takenUp = 100 * time.Millisecond
@@ -174,7 +174,7 @@ func TestAGapIsGivenUp(t *testing.T) {
 	wantClass(t, err, failure.Config, "cannot be read")
 }
 
-// A replay that only lists names the missing topic.
+// A replay without --publish names the missing topic.
 func TestReplayNamesATopicThatIsNotThere(t *testing.T) {
 	p := newPublished(t)
 	p.Sink.Kafka.CreateTopics = false

@@ -41,8 +41,8 @@ func (s *source) notices(cp *checkpoint.Checkpoint) func(content []byte) {
 	}
 }
 
-// mend has the next checkpoints forget the gap of the mending. It comes before the end of
-// the message's transaction, so that no checkpoint from behind it has the gap. Never
+// mend has the next checkpoints forget the gap of the mending. The call comes before the
+// end of the message's transaction, so no checkpoint from behind the message has the gap. Never
 // blocks.
 func (k *checkpointer) mend(m checkpoint.Mending) {
 	k.mu.Lock()

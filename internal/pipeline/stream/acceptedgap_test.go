@@ -77,8 +77,8 @@ func TestAnAcceptedGapHoldsRetention(t *testing.T) {
 	d.finish(i)
 }
 
-// The message comes again while no checkpoint from behind it is saved; a checkpoint from
-// behind it has no gap.
+// The message comes again until a checkpoint from behind the message is saved; such a
+// checkpoint has no gap.
 func TestAMendingIsNotLost(t *testing.T) {
 	for name, interrupt := range map[string]func(*database, *instance) *instance{
 		"the instance stops":          func(d *database, i *instance) *instance { i.stop(); return d.run().streams() },
