@@ -199,7 +199,7 @@ func TestJSONSchema(t *testing.T) {
 		`{"id":1,"at":"yesterday"}`:                           "/at: 'yesterday' is not valid date-time: less than 20 characters long",
 		`{"id":-1,"at":1,"lines":1}`:                          "/at: got number, want string",
 		`{"id":1e10001}`:                                      "1e10001 is out of range",
-		`{"id":0e-10001}`:                      "0e-10001 is out of range",
+		`{"id":0e-10001}`:                                     "0e-10001 is out of range",
 	} {
 		got, err := order.Append("!", document, false)
 		if want == "" && (err != nil || got != "!"+document) || want != "" && (err == nil || err.Error() != want || got != "!") {
