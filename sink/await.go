@@ -9,8 +9,9 @@ import (
 )
 
 // Await returns once the topics of the entries exist, perhaps by an operator's hand, and
-// their schemas are known. Transact then need not wait for either, as a rule. If a transaction is prepared, Await
-// calls end before the wait; end must call Transact. An event that can never be written is
+// their schemas are known and their large values kept. Transact then need not wait for any of
+// these, as a rule. If a transaction is prepared, Await calls end before the wait; end must call
+// Transact. An event that can never be written is
 // left to Transact.
 func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() error) error {
 	ctx, release := x.k.connections.guard(ctx)
@@ -39,7 +40,10 @@ func (x *Transactions) Await(ctx context.Context, entries []Entry, end func() er
 			}
 		}
 	}
-	return x.awaitSchemas(ctx, entries, end)
+	if err := x.awaitSchemas(ctx, entries, end); err != nil {
+		return err
+	}
+	return x.awaitValues(ctx, entries, end)
 }
 
 // unknown are the entries' unknown topics.

@@ -52,7 +52,10 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 		if err != nil {
 			return err
 		}
-		letter := k.letter(ev, bad)
+		letter, err := k.letter(ctx, ev, bad)
+		if err != nil {
+			return err
+		}
 		letter.Record.Partition = t.choose(&letter.Record)
 		round := []placed{{Event: letter}}
 		batches, err := k.write(ctx, round, k.tally(round))
@@ -74,13 +77,22 @@ func (k *Kafka) bury(ctx context.Context, ev *transform.Event, bad *transform.Ba
 	}
 }
 
-// letter returns the dead letter of an event, cut to the size its topic takes.
-func (k *Kafka) letter(ev *transform.Event, bad *transform.BadEvent) *transform.Event {
+// letter returns the dead letter of an event, cut to the size its topic takes. A large value is
+// kept elsewhere, if the store can take it.
+func (k *Kafka) letter(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) (*transform.Event, error) {
 	now := time.Now()
-	letter := &transform.Event{Record: deadLetter(ev, bad, now)}
+	_, value := ev.Plain()
+	kept := &transform.Event{ID: ev.ID, Record: kgo.Record{Topic: k.deadLetter, Value: value, Headers: ev.PlainHeaders()}}
+	if k.large(kept) {
+		err := k.keep(ctx, []*transform.Event{kept})
+		if _, unfit := errors.AsType[*transform.BadEvent](err); err != nil && !unfit {
+			return nil, err
+		}
+	}
+	letter := &transform.Event{Record: deadLetter(ev, &kept.Record, bad, now)}
 	letter.Record.Topic, letter.Record.Partition = k.deadLetter, transform.PartitionByKey
 	shorten(&letter.Record, k.letters.at(now))
-	return letter
+	return letter, nil
 }
 
 // refusedLetter is the error of a refused dead letter.
@@ -113,13 +125,13 @@ func (k *Kafka) refusedLetterRemedy(err error) string {
 }
 
 // deadLetter returns the record of the dead letter, without topic and
-// partition.
-func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo.Record {
+// partition. kept has value and headers of the row.
+func deadLetter(ev *transform.Event, kept *kgo.Record, bad *transform.BadEvent, now time.Time) kgo.Record {
 	text := func(key, value string) kgo.RecordHeader {
 		return kgo.RecordHeader{Key: key, Value: []byte(value)}
 	}
 	original := &ev.Record
-	key, value := ev.Plain()
+	key, _ := ev.Plain()
 	var position []kgo.RecordHeader
 	if !ev.Position.IsZero() {
 		position = []kgo.RecordHeader{
@@ -127,7 +139,7 @@ func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo
 			text(headerSeq, strconv.FormatUint(uint64(ev.Position.Seq), 10)),
 		}
 	}
-	headers := append(slices.Clip(original.Headers),
+	headers := append(slices.Clip(kept.Headers),
 		text(headerReason, string(bad.Reason)),
 		text(headerError, bad.Err.Error()),
 		text(headerTable, ev.Table),
@@ -135,7 +147,7 @@ func deadLetter(ev *transform.Event, bad *transform.BadEvent, now time.Time) kgo
 	headers = append(headers, position...)
 	return kgo.Record{
 		Key:       key,
-		Value:     value,
+		Value:     kept.Value,
 		Timestamp: now,
 		Headers: append(headers,
 			text(headerTopic, original.Topic),

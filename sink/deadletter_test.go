@@ -228,11 +228,11 @@ func TestDeadLetterIsTriedWholeAgain(t *testing.T) {
 	k := &Kafka{deadLetter: "dead", letters: letterLimit{100, now.Add(-time.Second)}}
 	bad := &transform.BadEvent{Reason: transform.ReasonRecordTooLarge, Err: errors.New("too large")}
 	ev := event("t", strings.Repeat("k", 500), 0, 1)
-	if whole := k.letter(ev, bad); len(whole.Record.Key) != 500 {
+	if whole := must.Get(k.letter(t.Context(), ev, bad))(t); len(whole.Record.Key) != 500 {
 		t.Errorf("%d bytes of the key", len(whole.Record.Key))
 	}
 	k.letters.until = now.Add(limitHolds)
-	if cut := k.letter(ev, bad); lengths(&cut.Record) > 100+len("key=500") {
+	if cut := must.Get(k.letter(t.Context(), ev, bad))(t); lengths(&cut.Record) > 100+len("key=500") {
 		t.Errorf("%d bytes", lengths(&cut.Record))
 	}
 	if len(ev.Record.Key) != 500 || len(ev.Record.Headers) != 1 {

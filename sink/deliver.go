@@ -86,9 +86,9 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 	k.round, k.shares, k.loading = k.round[:0], k.shares[:0], nil
 	k.rounds++
 	var t *topic
-	for _, ev := range events {
+	for i := range events {
 		var err error
-		if t, err = k.place(ctx, t, ev); err == nil {
+		if t, err = k.place(ctx, t, events[i:]); err == nil {
 			continue
 		}
 		if errors.Is(err, errRoundFull) {
@@ -102,20 +102,29 @@ func (k *Kafka) fill(ctx context.Context, events []*transform.Event) (*transform
 	return nil, nil
 }
 
-// place adds the event to the round. t is the topic of the previous event;
+// place adds the first event to the round. t is the topic of the previous event;
 // place returns the event's own. Questions to the cluster are asked for the
 // first event of a round only, so they hold up no earlier event.
 //
 // A round has a single event of a topic that the client has not loaded. Until it has, it
 // puts records aside. It then sends them while it is still filling their batches, and
 // misses a due renumbering. With a single record neither can happen.
-func (k *Kafka) place(ctx context.Context, t *topic, ev *transform.Event) (*topic, error) {
+func (k *Kafka) place(ctx context.Context, t *topic, events []*transform.Event) (*topic, error) {
+	ev := events[0]
 	rec, first := &ev.Record, len(k.round) == 0
 	if bad := k.held(ev); bad != nil {
 		return nil, bad
 	}
 	if err := k.encode(ctx, ev, first); err != nil {
 		return nil, err
+	}
+	if k.large(ev) {
+		if !first {
+			return nil, errRoundFull
+		}
+		if err := k.keep(ctx, events); err != nil {
+			return nil, err
+		}
 	}
 	size := ev.Size()
 	if bad := k.tooLarge(ev, size); bad != nil {

@@ -34,6 +34,14 @@ func (k *Kafka) encode(ctx context.Context, ev *transform.Event, ask bool) error
 	if k.plain(ev) {
 		return nil
 	}
+	if k.stored(ev) {
+		if !ask {
+			return errRoundFull
+		}
+		if err := k.persist(ctx, ev, func() error { return k.values.Get(ctx, ev) }); err != nil {
+			return err
+		}
+	}
 	retry := backoff.Series{Range: schemaWaits}
 	for {
 		known, err := k.encoder.Encode(ev)
@@ -126,6 +134,15 @@ func (x *Transactions) encodeAside(ctx context.Context, entries []Entry) (done, 
 // encodeNow encodes the event's record, unless the event is bad; done is false if the schema
 // cannot be learned now.
 func (k *Kafka) encodeNow(ctx context.Context, ev *transform.Event) (done bool, err error) {
+	if k.stored(ev) {
+		done, err := k.judgeValue(ctx, ev, k.values.Get(ctx, ev))
+		if _, bad := errors.AsType[*transform.BadEvent](err); bad {
+			return true, nil
+		}
+		if !done {
+			return false, err
+		}
+	}
 	for {
 		if known, _ := k.encoder.Encode(ev); known {
 			return true, nil

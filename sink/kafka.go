@@ -33,6 +33,7 @@ type Kafka struct {
 	log   *zap.Logger
 
 	encoder      Encoder // nil: records are as they are
+	values       Values  // nil: none is kept elsewhere
 	observer     Observer
 	transactions TransactionObserver // of Transactions
 
@@ -50,6 +51,7 @@ type Kafka struct {
 	compared bool            // Compare was called
 	waiting  map[string]bool // missing topics the observer was told of
 	unlearnt bool            // the observer knows of a wait for the schema registry
+	unkept   bool            // the observer knows of a wait for the claim store
 	absents  absent
 
 	round  []placed // reused

@@ -26,6 +26,9 @@ type Observer interface {
 	// SchemaWaiting is called with the reason when a delivery stops for a schema, and with
 	// nil when the delivery goes on.
 	SchemaWaiting(reason error)
+	// ValuesWaiting is called with the reason when a delivery stops for the claim store, and
+	// with nil when the delivery goes on.
+	ValuesWaiting(reason error)
 	// TopicUsed is called before events are written to a topic: the first time,
 	// after the topic was gone, and at most once a minute.
 	TopicUsed(topic string)
@@ -70,6 +73,7 @@ func (unobserved) TopicRemade(string)                     {}
 func (unobserved) TopicWaiting(string, bool)              {}
 func (unobserved) Refused(string, string)                 {}
 func (unobserved) SchemaWaiting(error)                    {}
+func (unobserved) ValuesWaiting(error)                    {}
 func (unobserved) TopicUsed(string)                       {}
 func (unobserved) Throttled(time.Duration)                {}
 func (unobserved) Answered()                              {}

@@ -26,7 +26,9 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 			}
 		}
 		if !p.letter {
-			err = k.encode(ctx, p.Event, true)
+			if err = k.encode(ctx, p.Event, true); err == nil && k.large(p.Event) {
+				err = k.keep(ctx, []*transform.Event{p.Event})
+			}
 			if bad, ok := errors.AsType[*transform.BadEvent](err); ok {
 				refused = append(refused, Refusal{i, bad})
 				continue
@@ -117,5 +119,9 @@ func (x *Transactions) letter(ctx context.Context, i int, e Entry) (placed, erro
 	if _, err := x.k.deadLetters(ctx); err != nil {
 		return placed{}, err
 	}
-	return placed{Event: x.k.letter(e.Event, e.Bad), entry: i, wanted: transform.PartitionByKey, letter: true}, nil
+	letter, err := x.k.letter(ctx, e.Event, e.Bad)
+	if err != nil {
+		return placed{}, err
+	}
+	return placed{Event: letter, entry: i, wanted: transform.PartitionByKey, letter: true}, nil
 }

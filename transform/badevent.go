@@ -26,6 +26,7 @@ const (
 	ReasonSchemaMismatch     Reason = "schema_mismatch" // key or value do not fit their schema
 	ReasonUnknownSchema      Reason = "unknown_schema"  // the registry does not have it
 	ReasonInvalidCloudEvent  Reason = "invalid_cloudevent"
+	ReasonClaimGone          Reason = "claim_gone"  // a value that is to be published again is not in the claim store
 	ReasonPassedOver         Reason = "passed_over" // the transaction, by an operator
 )
 
@@ -35,7 +36,7 @@ func Reasons() []Reason {
 		ReasonIllegalTopic, ReasonMissingTopic, ReasonNullRoute, ReasonNullKey, ReasonInvalidJSON, ReasonInvalidUTF8,
 		ReasonInvalidTimestamp, ReasonPartitionRange, ReasonInvalidHeaders, ReasonHeadersTooLarge, ReasonRecordTooLarge,
 		ReasonRejectedByBroker, ReasonUnreadableContents, ReasonNotTransactional, ReasonMissingColumn,
-		ReasonSchemaMismatch, ReasonUnknownSchema, ReasonInvalidCloudEvent, ReasonPassedOver,
+		ReasonSchemaMismatch, ReasonUnknownSchema, ReasonInvalidCloudEvent, ReasonClaimGone, ReasonPassedOver,
 	}
 }
 

@@ -35,8 +35,8 @@ const (
 )
 
 // Event is an outbox row on the way to Kafka: the record, and the row's origin.
-// Router.Route writes the Event, read-only afterwards except for SetTotal, Retime and
-// Encode, and for the fields the sink and franz-go set on the record when produced.
+// Router.Route writes the Event, read-only afterwards except for SetTotal, Retime, Encode
+// and Refer, and for the fields the sink and franz-go set on the record when produced.
 type Event struct {
 	Record     kgo.Record
 	Table      string // schema.table, each quoted where SQL needs it
@@ -52,7 +52,8 @@ type Event struct {
 	Span *Span
 
 	encoded    bool
-	key, value []byte // of the record before Encode
+	referred   bool
+	key, value []byte // of the record before Encode or, without, before Refer
 
 	pooled *pooledEvent // the memory of the event; nil where Release has no effect
 	made   int          // bytes of memory made for it, beside pooled
@@ -106,9 +107,9 @@ func (e *Event) Encode(key, value []byte) {
 // Encoded reports whether the record has the form on the wire.
 func (e *Event) Encoded() bool { return e.encoded }
 
-// Plain returns the key and the value of the row, also of an encoded event.
+// Plain returns the key and the value of the row, also of an event encoded or kept elsewhere.
 func (e *Event) Plain() (key, value []byte) {
-	if e.encoded {
+	if e.encoded || e.referred {
 		return e.key, e.value
 	}
 	return e.Record.Key, e.Record.Value

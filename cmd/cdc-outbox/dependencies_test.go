@@ -38,6 +38,20 @@ var modules = map[string]string{
 	"github.com/pierrec/lz4/v4":     "franz-go: lz4",
 	"golang.org/x/oauth2":           "Kafka: tokens for SASL OAUTHBEARER",
 
+	"github.com/minio/minio-go/v7":  "the claim check: storage with Amazon's S3 protocol",
+	"github.com/dustin/go-humanize": "minio-go: sizes",
+	"github.com/klauspost/cpuid/v2": "minio-go: the processor's instructions for hashes",
+	"github.com/klauspost/crc32":    "minio-go: checksums",
+	"github.com/minio/crc64nvme":    "minio-go: checksums",
+	"github.com/minio/md5-simd":     "minio-go: the hash that buckets with a lock require",
+	"github.com/philhofer/fwd":      "minio-go: msgp's reader",
+	"github.com/rs/xid":             "minio-go: ids of uploads",
+	"github.com/tinylib/msgp":       "minio-go: its own formats",
+	"github.com/zeebo/xxh3":         "minio-go: checksums",
+	"golang.org/x/crypto":           "minio-go: key derivation for encryption",
+	"golang.org/x/net":              "minio-go: public suffixes",
+	"gopkg.in/ini.v1":               "minio-go: the file of Amazon's credentials",
+
 	"go.yaml.in/yaml/v3":               "the configuration's file",
 	"github.com/magiconair/properties": "import debezium: Java's properties",
 

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/idempotency"
+	"github.com/cdc-outbox/cdc-outbox/idempotency/claimcheck"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/ahead"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/internal/usercode"
 	"github.com/cdc-outbox/cdc-outbox/idempotency/storage"
@@ -27,9 +28,9 @@ type Once struct {
 	// record has none, now or ever: it becomes a dead letter. ID must be pure, and
 	// may be called concurrently.
 	ID func(r *kgo.Record) (string, error)
-	// Fingerprint tells values apart; idempotency.FingerprintBytes if nil. An
-	// empty fingerprint is not compared. Fingerprint must be pure, and may be
-	// called concurrently.
+	// Fingerprint tells values apart; idempotency.FingerprintBytes if nil, also of values
+	// kept outside of Kafka. An empty fingerprint is not compared. Fingerprint must be
+	// pure, and may be called concurrently; no record with a reference is compared by it.
 	Fingerprint func(value []byte) storage.Fingerprint
 }
 
@@ -56,9 +57,6 @@ func (o Once) Wrap(h Handler) (Process, error) {
 func (o Once) protect(h Handler) (Process, error) {
 	if o.ID == nil {
 		o.ID = Header(idHeader)
-	}
-	if o.Fingerprint == nil {
-		o.Fingerprint = idempotency.FingerprintBytes
 	}
 	switch {
 	case h == nil:
@@ -92,7 +90,7 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 	if err != nil && !o.shadow() {
 		return o.refuse(ctx, m, err)
 	}
-	m.Fingerprint = o.Fingerprint(r.Value)
+	m.Fingerprint = o.fingerprint(r)
 	if d.turn != nil {
 		d.turn.Key = m.Key
 		d.turn.Next = func(own bool) (storage.Key, storage.Fingerprint, bool) {
@@ -111,6 +109,20 @@ func (o *Once) process(ctx context.Context, r *kgo.Record, h Handler) (idempoten
 	})
 }
 
+// fingerprint is that of the record's value, here or elsewhere.
+func (o *Once) fingerprint(r *kgo.Record) storage.Fingerprint {
+	ref, elsewhere := claimcheck.Of(r.Value, r.Headers)
+	switch {
+	case o.Fingerprint != nil && elsewhere:
+		return ""
+	case o.Fingerprint != nil:
+		return o.Fingerprint(r.Value)
+	case elsewhere:
+		return ref.Fingerprint()
+	}
+	return idempotency.FingerprintBytes(r.Value)
+}
+
 // following returns the message of the record coming next. A record without an
 // id is left to the normal turn.
 func (o *Once) following(next func() *kgo.Record) (key storage.Key, fingerprint storage.Fingerprint, ok bool) {
@@ -121,7 +133,7 @@ func (o *Once) following(next func() *kgo.Record) (key storage.Key, fingerprint 
 		}
 		id, err := o.ID(r)
 		if err == nil {
-			key, fingerprint, ok = storage.Key{Scope: o.Scope, ID: id}, o.Fingerprint(r.Value), true
+			key, fingerprint, ok = storage.Key{Scope: o.Scope, ID: id}, o.fingerprint(r), true
 		}
 		return err
 	})

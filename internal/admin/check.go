@@ -59,6 +59,8 @@ func Check(ctx context.Context, cfg *config.Config) *CheckReport {
 	d.postgres(ctx)
 	d.failover(ctx)
 	d.kafka(ctx)
+	d.claims(ctx)
+	d.claimsUnpublished(ctx)
 	if !d.polls() {
 		d.checkpoint(ctx)
 	}

@@ -42,6 +42,7 @@ func Script(cfg *config.Config, opts SetupOptions) (string, error) {
 		table, _ := cfg.Checkpoint.SQLTable()
 		writeSection(&b, "Checkpoint", store.TableSQL(table))
 	}
+	writeClaims(&b, cfg)
 	if err := writeRoles(&b, cfg, opts, grants(cfg, opts.Role)); err != nil {
 		return "", err
 	}
@@ -180,7 +181,7 @@ func grants(cfg *config.Config, role string) []string {
 		}
 		sql = append(sql, "GRANT SELECT, INSERT, UPDATE ON "+table+to)
 	}
-	return sql
+	return append(sql, claimsGrants(cfg, role)...)
 }
 
 // grantConnect lets the role connect to the database where PUBLIC may not.

@@ -36,7 +36,7 @@ type SetupOptions struct {
 
 // Step is one object setup or teardown looked after.
 type Step struct {
-	Object string `json:"object"` // table, function, index, trigger, publication, role, slot or checkpoint
+	Object string `json:"object"` // table, function, index, trigger, publication, role, slot, checkpoint or claims
 	Name   string `json:"name"`
 	Action string `json:"action"` // the action or finding: created, changed, exists, ready, dropped, kept, missing
 	Detail string `json:"detail,omitempty"`
@@ -64,8 +64,8 @@ type setup struct {
 }
 
 // Setup creates everything missing for the connector to run: outbox tables or,
-// in message mode, functions writing messages, publication, checkpoint store,
-// role and slot. Its SQL is that of Script. Setup may be repeated. It first
+// in message mode, functions writing messages, publication, checkpoint store, the
+// table of claim_check, role and slot. Its SQL is that of Script. Setup may be repeated. It first
 // makes sure of every step, and otherwise changes nothing. On an error the
 // steps tell the progress.
 func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, error) {
@@ -79,10 +79,10 @@ func Setup(ctx context.Context, cfg *config.Config, opts SetupOptions) (Steps, e
 	// The publication must exist before the slot's position; the role's grants
 	// need the tables; a slot remembered by a checkpoint is not created.
 	steps := []func(context.Context) error{
-		s.primary, s.able, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureRole, s.ensureWriter, s.ensureSlot,
+		s.primary, s.able, s.ensureTables, s.ensureEmit, s.ensurePublication, s.openCheckpoint, s.ensureClaims, s.ensureRole, s.ensureWriter, s.ensureSlot,
 	}
 	if s.polls() {
-		steps = []func(context.Context) error{s.primary, s.able, s.ensureTables, s.ensurePolling, s.ensurePollRole, s.ensureWriter}
+		steps = []func(context.Context) error{s.primary, s.able, s.ensureTables, s.ensurePolling, s.ensureClaims, s.ensurePollRole, s.ensureWriter}
 	}
 	for _, step := range steps {
 		if err = step(ctx); err != nil {

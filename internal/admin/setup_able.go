@@ -100,6 +100,9 @@ func (s *setup) perform(ctx context.Context, checkpoints string) error {
 	if err := s.execute(ctx, checkpoints); err != nil {
 		return denied(fmt.Errorf("create checkpoint table %s: %w", s.cfg.Checkpoint.Table, err), "as a role that may: "+checkpoints+";")
 	}
+	if err := s.execute(ctx, claimsSQL(s.cfg)...); err != nil {
+		return denied(fmt.Errorf("create the table of claim_check: %w", err), "do it as a role that may create it")
+	}
 	if s.opts.Role != "" {
 		err := s.execute(ctx, roleSQL(s.opts.Role, roleAttributes(s.cfg), nil)...)
 		if err != nil {

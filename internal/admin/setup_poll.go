@@ -23,7 +23,7 @@ func (s *setup) ensurePolling(ctx context.Context) error {
 }
 
 func (s *setup) ensurePollRole(ctx context.Context) error {
-	grants := []string{grantConnect(s.opts.Role)}
+	grants := append([]string{grantConnect(s.opts.Role)}, claimsGrants(s.cfg, s.opts.Role)...)
 	err := s.polled(ctx, func(t *poll.Table) error {
 		grants = append(grants, t.Grants(s.opts.Role)...)
 		return nil
@@ -117,7 +117,8 @@ func pollScript(cfg *config.Config, opts SetupOptions) (string, error) {
 		"-- It is for tables that it creates. For one that exists, run `cdc-outbox setup`, or `cdc-outbox check`,\n" +
 		"-- which prints what is missing.\n")
 	writeEnvironment(&b)
-	grants := []string{grantConnect(opts.Role)}
+	writeClaims(&b, cfg)
+	grants := append([]string{grantConnect(opts.Role)}, claimsGrants(cfg, opts.Role)...)
 	for _, name := range cfg.Source.Tables {
 		t := poll.NewTable(cfg.Source.Poll, name)
 		writeSection(&b, "Outbox table "+name.String(), refuseTwin(name), createSchema(name), opts.Schema.createTable(cfg, name))

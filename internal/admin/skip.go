@@ -270,7 +270,7 @@ func (s *skip) event(r *SkipReport, row *pg.Row, ev *transform.Event, routed err
 		}
 	}
 	e := SkippedEvent{Table: ev.Table, ID: ev.Name()}
-	if kafka := s.cfg.Sink.Kafka; kafka != nil && !isBad {
+	if kafka := s.cfg.Sink.Kafka; kafka != nil && !isBad && !s.cfg.ClaimCheck.Takes(len(ev.Record.Value)) {
 		bad = sink.TooLarge(ev, *kafka)
 	}
 	if bad != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
@@ -25,6 +26,7 @@ type writer struct {
 	plain    *sink.Kafka
 	once     *sink.Transactions // with exactly_once, else plain is set
 	encoder  *registry.Encoder  // nil: records are as they are
+	values   *claimcheck.Keeper // nil: all values are in Kafka
 	delivery *delivery.Delivery
 	rate     int           // how many events a second are written at most; 0: no limit
 	within   time.Duration // how long brokers may take for a group
@@ -34,7 +36,7 @@ type writer struct {
 
 // writerOptions are a writer's. All but rate, plain, held and parks are required.
 type writerOptions struct {
-	plain   bool   // the events are plain, and have to be encoded as configured
+	plain   bool   // the events are plain, and have to be encoded, and large ones kept, as configured
 	suffix  string // of the transactional id
 	policy  string // errors.on_bad_event
 	metrics delivery.Metrics
@@ -71,6 +73,12 @@ func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*w
 		if w.encoder != nil {
 			with = append(with, sink.WithEncoder(w.encoder))
 		}
+		if w.values, err = wiring.Values(cfg, nil); err != nil {
+			return w, err
+		}
+		if w.values != nil {
+			with = append(with, sink.WithValues(w.values))
+		}
 	}
 	if wiring.ExactlyOnce(cfg) {
 		w.once, err = claimed(ctx, cfg, opts.suffix, with...)
@@ -86,6 +94,7 @@ func (w *writer) close() {
 		return
 	}
 	w.encoder.Close()
+	w.values.Close()
 	switch {
 	case w.once != nil:
 		w.once.Close()
@@ -162,6 +171,13 @@ func (w waits) TopicWaiting(topic string, waiting bool) {
 func (w waits) SchemaWaiting(reason error) {
 	if reason != nil {
 		w.note("waiting for a schema: " + reason.Error() + "; " + failure.RemedyOf(reason))
+	}
+}
+
+// ValuesWaiting implements sink.Observer.
+func (w waits) ValuesWaiting(reason error) {
+	if reason != nil {
+		w.note("waiting for the claim store: " + reason.Error() + "; " + failure.RemedyOf(reason))
 	}
 }
 

@@ -28,7 +28,7 @@ func digestOf(r *kgo.Record) (d digest) {
 		_, _ = hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(length))) // never fails
 		_, _ = hash.Write(b)
 	}
-	value, headers := transform.Timeless(r)
+	value, headers := contentOf(r)
 	part(r.Key)
 	part(value)
 	for _, h := range lasting(headers) {
@@ -37,6 +37,16 @@ func digestOf(r *kgo.Record) (d digest) {
 	}
 	copy(d[:], hash.Sum(nil))
 	return d
+}
+
+// contentOf is what stands for the record's value, here or elsewhere, and the headers beside.
+func contentOf(r *kgo.Record) (value []byte, headers []kgo.RecordHeader) {
+	value, headers = transform.Timeless(r)
+	plain := kgo.Record{Value: value, Headers: headers}
+	if _, referred := transform.ReferenceOf(&plain); referred {
+		headers = transform.WithoutReference(headers)
+	}
+	return transform.Fingerprint(&plain), headers
 }
 
 // lasting are the headers of the event itself, by name.
@@ -56,8 +66,8 @@ func Differing(row, rec *kgo.Record) (parts []string) {
 		}
 	}
 	differ("key", !alike(row.Key, rec.Key))
-	rowValue, rowHeaders := transform.Timeless(row)
-	recValue, recHeaders := transform.Timeless(rec)
+	rowValue, rowHeaders := contentOf(row)
+	recValue, recHeaders := contentOf(rec)
 	differ("value", !alike(rowValue, recValue))
 	ours, theirs := byName(rowHeaders), byName(recHeaders)
 	names := slices.AppendSeq(slices.Collect(maps.Keys(ours)), maps.Keys(theirs))

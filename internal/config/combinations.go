@@ -6,6 +6,8 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
+	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -87,6 +89,7 @@ func (l *loader) validateCombinations() {
 	l.validateQuarantine()
 	l.validateDelivery()
 	l.validateEncoding()
+	l.validateClaimCheck()
 	l.validateRetention()
 	l.validateRepair()
 }
@@ -241,6 +244,32 @@ func (l *loader) validateEncoding() {
 	}
 	if key := e.NeedsType(); key != "" && l.cfg.Event.TypeHeader == "" {
 		l.report(key, "needs the header with the event's type, and event.type_header is empty", "set event.type_header to eventType, or write a name without ${type} in "+strings.Replace(key, ".subject", ".record", 1))
+	}
+}
+
+// validateClaimCheck refuses values without records, and a table that is read itself.
+func (l *loader) validateClaimCheck() {
+	c := &l.cfg.ClaimCheck
+	if !c.On() {
+		return
+	}
+	const off = "set claim_check.store to none"
+	kafka := l.cfg.Sink.Kafka
+	if kafka == nil {
+		l.report("claim_check.store", "needs sink.kafka: standard output takes values of any size", off)
+	} else if c.Above >= int64(kafka.MaxRecordBytes) {
+		l.report("claim_check.above", "is not less than sink.kafka.max_record_bytes, so that values between the two are refused", "lower it; 512KiB is the default")
+	}
+	if c.Store != claimcheck.StoreTable {
+		return
+	}
+	if c.Table.URL != "" {
+		if err := checkURL(c.Table.URL); err != nil {
+			l.reportError("claim_check.table.url", err)
+		}
+	}
+	if name, err := pg.ParseTable(c.Table.Name); err == nil && slices.Contains(l.cfg.Source.Tables, name) {
+		l.report("claim_check.table.name", "is among source.tables: each value kept would be an event itself", "name another table")
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
@@ -42,6 +43,7 @@ type Config struct {
 	Route      transform.RouteOptions `yaml:"route"`
 	Sink       Sink                   `yaml:"sink"`
 	Encoding   registry.Options       `yaml:"encoding"`
+	ClaimCheck claimcheck.Options     `yaml:"claim_check"`
 	Checkpoint store.Options          `yaml:"checkpoint"`
 	Errors     Errors                 `yaml:"errors"`
 	Retention  retention.Options      `yaml:"retention"`
@@ -176,6 +178,7 @@ func Default() Config {
 		Route:      defaultRoute(),
 		Sink:       Sink{Kafka: sink.DefaultOptions()},
 		Encoding:   registry.DefaultOptions(),
+		ClaimCheck: claimcheck.DefaultOptions(),
 		Checkpoint: store.DefaultOptions(),
 		Errors: Errors{
 			OnBadEvent:      transform.BadEventStop,

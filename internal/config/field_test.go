@@ -97,7 +97,7 @@ func TestVariablesAreDistinct(t *testing.T) {
 	}
 }
 
-var documentedKey = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (\\w+) \\| (?:`(.*?)`)? ?\\| .+ \\|$")
+var documentedKey = regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| (\\w+) \\| (?:`(.*?)`)? ?\\| .+ \\|$")
 
 // TestEveryKeyIsDocumented compares docs/configuration.md with the struct: keys,
 // types and defaults.
@@ -165,6 +165,9 @@ func defaultText(f *field) string {
 		return ""
 	}
 	if f.bytes {
+		if n := f.value.Int(); n%(1<<20) != 0 {
+			return fmt.Sprintf("%dKiB", n>>10)
+		}
 		return fmt.Sprintf("%dMiB", f.value.Int()>>20)
 	}
 	return fmt.Sprint(f.value.Interface())

@@ -60,6 +60,7 @@ type Metrics struct {
 	failover        failoverGauges
 	retention       retentionMetrics
 	quarantine      quarantineMetrics
+	values          valueMetrics
 	partitionsGrown *byTopic
 	topicsRemade    *byTopic
 	backlog         backlogGauges
@@ -107,7 +108,7 @@ func (m *Metrics) registerConnector() {
 	for _, side := range []string{"postgres", "kafka", "checkpoint"} {
 		m.reconnects.WithLabelValues(side)
 	}
-	m.connected = m.gaugeVec("connected", "1 while the side can be reached: postgres; kafka, which is asked every two seconds and counts as away after eight seconds without an answer; or registry, 0 while an event waits for its schema.", "side")
+	m.connected = m.gaugeVec("connected", "1 while the side can be reached: postgres; kafka, which is asked every two seconds and counts as away after eight seconds without an answer; registry, 0 while an event waits for its schema; or claims, where large values are kept.", "side")
 	m.Connected("postgres", false)
 	m.role = m.gaugeVec("role", "1 for the present role: starting, standby (the slot is active elsewhere), active, stopping, or failed (only with pipelines: it needs an operator while others go on).", "role")
 	m.Role("starting")
@@ -204,7 +205,7 @@ func indicator(is bool) float64 {
 	return 0
 }
 
-// Connected sets whether a side, postgres, kafka or registry, can be reached.
+// Connected sets whether a side, postgres, kafka, registry or claims, can be reached.
 func (m *Metrics) Connected(side string, ok bool) {
 	m.connected.WithLabelValues(side).Set(indicator(ok))
 }

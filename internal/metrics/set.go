@@ -77,5 +77,6 @@ func (s *Set) Pipeline(name string) *Metrics {
 	m.failover.register(m)
 	m.retention.register(m)
 	m.quarantine.register(m)
+	m.registerValues()
 	return m
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
@@ -42,6 +43,7 @@ type pipeline struct {
 	spans   *tracing.Source       // nil: no spans are exported
 	command invocation.Invocation // completes the commands in remedies
 	encoder *registry.Encoder     // of the run; nil: records are as they are
+	values  *claimcheck.Keeper    // of the run; nil: all values are in Kafka
 }
 
 // run runs the pipeline. After another instance has taken over the slot, run starts the
@@ -71,6 +73,11 @@ func (p *pipeline) run(ctx context.Context) error {
 		return err
 	}
 	defer p.encoder.Close()
+	if err := p.openValues(ctx); err != nil {
+		return err
+	}
+	defer p.values.Close()
+	defer p.watchValues(ctx, down.Values)()
 	if ctx.Err() != nil {
 		return nil // stopped before anything was read
 	}
@@ -176,6 +183,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		DrainTimeout:     p.cfg.Errors.DrainTimeout,
 		MaxBufferedBytes: limit,
 		Linger:           linger,
+		Takes:            p.cfg.ClaimCheck.Takes,
 		Boundaries:       p.boundaries(),
 		Checkpoint:       kept,
 		Retention:        p.cfg.Retention,
@@ -256,6 +264,9 @@ func (p *pipeline) sinkOptions(down *delivery.Downstream, probe *sink.Probe, sta
 	if p.encoder != nil {
 		opts = append(opts, sink.WithEncoder(p.encoder))
 	}
+	if p.values != nil {
+		opts = append(opts, sink.WithValues(p.values))
+	}
 	return opts
 }
 
@@ -316,7 +327,7 @@ func (p *pipeline) openQuarantine(ctx context.Context, parts *stream.Parts) (end
 		return nil, err
 	}
 	outage.Over()
-	parks := &delivery.Quarantine{Parked: p.metrics.Quarantined, Largest: sink.LargestParked(*p.cfg.Sink.Kafka)}
+	parks := &delivery.Quarantine{Parked: p.metrics.Quarantined, Largest: sink.LargestParked(*p.cfg.Sink.Kafka), Takes: p.cfg.ClaimCheck.Takes}
 	parts.Quarantine = &stream.Quarantine{Log: log, Parks: parks, Limit: p.cfg.Errors.QuarantineLimit, Rules: wiring.Rules(p.cfg)}
 	p.metrics.ObserveQuarantine(func() (events, keys int64) {
 		if set := parks.Set(); set != nil {
@@ -396,6 +407,7 @@ func (p *pipeline) poll(ctx context.Context, down *delivery.Downstream, probe *s
 		OnBadEvent:       p.cfg.Errors.OnBadEvent,
 		DrainTimeout:     p.cfg.Errors.DrainTimeout,
 		MaxBufferedBytes: limit,
+		Takes:            p.cfg.ClaimCheck.Takes,
 
 		Open:    func() (sink.Sink, error) { return p.openSink(down, probe, held) },
 		Lease:   held,

@@ -148,6 +148,7 @@ func (c *Command) apply(ev *transform.Event) {
 		if edit.Null {
 			ev.Record.Value = nil
 		}
+		ev.Record.Headers = transform.WithoutReference(ev.Record.Headers)
 	}
 	headers := make([]kgo.RecordHeader, 0, len(ev.Record.Headers)+len(edit.Headers))
 	for _, h := range ev.Record.Headers {

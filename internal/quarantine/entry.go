@@ -62,7 +62,7 @@ func newEntry(number uint64, ev *transform.Event, bad *transform.BadEvent, whole
 		Rules: rules, Number: number, Parked: now.UTC(), Whole: whole || bad == nil, Table: ev.Table, ID: ev.ID,
 		LSN: ev.Position.CommitLSN, Seq: ev.Position.Seq, XID: ev.XID, Committed: optional(ev.CommitTime), Asked: optional(ev.Asked),
 		Topic: ev.Record.Topic, Partition: ev.Record.Partition, Key: key, Null: value == nil,
-		Value: value, Headers: ev.Record.Headers,
+		Value: value, Headers: ev.PlainHeaders(),
 	}
 	if bad != nil {
 		e.Reason, e.Error = bad.Reason, bad.Err.Error()

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -28,7 +30,8 @@ func identify(unit Unit, ev *transform.Event) identity {
 	binary.BigEndian.PutUint64(position[:], uint64(ev.Position.CommitLSN))
 	binary.BigEndian.PutUint32(position[8:], ev.Position.Seq)
 	_, value := ev.Plain()
-	return identity(sum(unit[:], []byte(ev.Table), ev.ID, position[:], value))
+	plain := kgo.Record{Value: value, Headers: ev.Record.Headers}
+	return identity(sum(unit[:], []byte(ev.Table), ev.ID, position[:], transform.Fingerprint(&plain)))
 }
 
 // hash is the first half of a SHA-256, enough to tell apart all events of a stream: a Set keeps

@@ -21,7 +21,7 @@ var (
 
 // core are the modules for each package of the library.
 var core = []string{
-	module + "idempotency", module + "idempotency/storage", module + "idempotency/deadletter",
+	module + "idempotency", module + "idempotency/storage", module + "idempotency/deadletter", module + "idempotency/claimcheck",
 	module + "idempotency/internal/", module + "internal/base/",
 }
 
@@ -29,20 +29,27 @@ var core = []string{
 // the standard library and the core: modules, or packages of the same module, by
 // the beginnings of their paths. A new package needs a line here.
 var dependencies = map[string][]string{
-	"idempotency":            nil,
-	"idempotency/storage":    nil,
-	"idempotency/deadletter": nil,
-	"idempotency/storetest":  nil,
-	"idempotency/guard":      nil,
-	"idempotency/memory":     {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},
-	"idempotency/redis":      {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
-	"idempotency/postgres":   {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/"},
-	"idempotency/dynamodb":   {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
-	"idempotency/metrics":    slices.Concat(prometheus, kafka, []string{module + "idempotency/consumer"}),
-	"idempotency/tracing":    slices.Concat(kafka, otel, []string{module + "idempotency/consumer", "go.opentelemetry.io/auto/sdk", "github.com/go-logr/"}),
-	"idempotency/consumer":   kafka,
-	"outbox":                 {"github.com/google/uuid", module + "internal/base/"},
-	"outbox/tracing":         otel,
+	"idempotency":                  nil,
+	"idempotency/storage":          nil,
+	"idempotency/deadletter":       nil,
+	"idempotency/storetest":        nil,
+	"idempotency/guard":            nil,
+	"idempotency/claimcheck":       nil,
+	"idempotency/claimcheck/table": {module + "idempotency/claimcheck"},
+	"idempotency/claimcheck/s3": {
+		module + "idempotency/claimcheck", "github.com/minio/", "github.com/cespare/xxhash/v2", "github.com/dustin/go-humanize", "github.com/google/uuid",
+		"github.com/klauspost/", "github.com/philhofer/fwd", "github.com/rs/xid", "github.com/tinylib/msgp/", "github.com/zeebo/xxh3",
+		"go.yaml.in/yaml/v3", "golang.org/x/", "gopkg.in/ini.v1",
+	},
+	"idempotency/memory":   {"github.com/bits-and-blooms/", "github.com/hashicorp/golang-lru/v2/"},
+	"idempotency/redis":    {"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys/"},
+	"idempotency/postgres": {"github.com/jackc/", "golang.org/x/sync/", "golang.org/x/text/"},
+	"idempotency/dynamodb": {"github.com/aws/aws-sdk-go-v2/", "github.com/aws/smithy-go", "golang.org/x/sync/"},
+	"idempotency/metrics":  slices.Concat(prometheus, kafka, []string{module + "idempotency/consumer"}),
+	"idempotency/tracing":  slices.Concat(kafka, otel, []string{module + "idempotency/consumer", "go.opentelemetry.io/auto/sdk", "github.com/go-logr/"}),
+	"idempotency/consumer": kafka,
+	"outbox":               {"github.com/google/uuid", module + "internal/base/"},
+	"outbox/tracing":       otel,
 }
 
 // A user of the core or a single store gets the store's client and no other's,

@@ -35,13 +35,23 @@ const BatchBytes = 768 << 10
 type Item struct {
 	Event *transform.Event
 	Bad   *transform.BadEvent
-	Size  int64 // of the record, in bytes
+	Size  int64 // of the record, in bytes: see SizeOf
 	// Joined to the next item: Transact deals with both, or with none.
 	Joined bool
 	// Whole is set if all events of the item's transaction are joined.
 	Whole bool
 
 	refused bool // Bad is of the sink: the event has a record
+}
+
+// SizeOf is the number of bytes in the event's record, without a value that takes says is kept
+// elsewhere: such values are written several at a time, those of a batch.
+func SizeOf(ev *transform.Event, takes func(bytes int) bool) int64 {
+	size := ev.Size()
+	if value := len(ev.Record.Value); takes != nil && takes(value) {
+		size -= int64(value)
+	}
+	return size
 }
 
 // Metrics is told the outcome of events. It must not block.

@@ -41,6 +41,8 @@ type Downstream struct {
 	refused string   // why they take no records; "" if they do
 	allow   string   // remedy of refused
 	schema  error    // why the delivery waits for a schema; nil: it does not
+	unkept  error    // why the delivery waits for the claim store; nil: it does not
+	values  error    // why the claim store would take no value; nil: it would
 	missing []string // topics the delivery waits for
 	topics  []error  // why topics in use cannot be written to
 
@@ -58,6 +60,7 @@ type Status struct {
 	PostgresError  string    `json:"postgres_error,omitempty"`
 	KafkaError     string    `json:"kafka_error,omitempty"`
 	SchemaError    string    `json:"schema_error,omitempty"` // why the delivery waits for a schema
+	ClaimError     string    `json:"claim_error,omitempty"`  // why the claim store takes no values
 	TopicErrors    []string  `json:"topic_errors,omitempty"`
 	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
 	// LastEvent is nil before the first event of the process.
@@ -71,6 +74,9 @@ func (d *Downstream) Complete(s Status) Status {
 	defer d.mu.Unlock()
 	if d.schema != nil {
 		s.SchemaError = d.schema.Error()
+	}
+	if err := cmp.Or(d.unkept, d.values); err != nil {
+		s.ClaimError = err.Error()
 	}
 	for _, err := range d.topics {
 		s.TopicErrors = append(s.TopicErrors, err.Error())
@@ -106,6 +112,25 @@ func (d *Downstream) SchemaWaiting(reason error) {
 	d.schema = reason
 	d.metrics.Connected("registry", reason == nil)
 }
+
+// ValuesWaiting notes why the delivery waits for the claim store, or, with nil, that it goes on.
+func (d *Downstream) ValuesWaiting(reason error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unkept = reason
+	d.claims()
+}
+
+// Values notes why the claim store would take no value, or, with nil, that it would.
+func (d *Downstream) Values(reason error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.values = reason
+	d.claims()
+}
+
+// claims tells the metrics of the claim store. The caller holds mu.
+func (d *Downstream) claims() { d.metrics.Connected("claims", d.unkept == nil && d.values == nil) }
 
 // TopicWaiting notes that the delivery waits for a topic, or waits no more.
 func (d *Downstream) TopicWaiting(topic string, missing bool) {
@@ -143,6 +168,10 @@ func (d *Downstream) SinkOpened() {
 	if d.schema != nil {
 		d.schema = nil
 		d.metrics.Connected("registry", true)
+	}
+	if d.unkept != nil {
+		d.unkept = nil
+		d.claims()
 	}
 	d.missing, d.refused, d.allow = nil, "", ""
 	d.metrics.TopicsMissing(0)
@@ -182,6 +211,9 @@ func (d *Downstream) Unready(stuck, after time.Duration) (reasons []string) {
 	if d.schema != nil {
 		reasons = append(reasons, "an event waits for its schema: "+d.schema.Error())
 	}
+	if err := cmp.Or(d.unkept, d.values); err != nil {
+		reasons = append(reasons, "large values cannot be kept: "+err.Error())
+	}
 	for _, t := range d.missing {
 		reasons = append(reasons, sink.MissingTopicText+t)
 	}
@@ -204,6 +236,9 @@ func (d *Downstream) Remedies() (remedies []string) {
 		remedies = append(remedies, d.allow)
 	}
 	if remedy := failure.RemedyOf(d.schema); remedy != "" {
+		remedies = append(remedies, remedy)
+	}
+	if remedy := failure.RemedyOf(cmp.Or(d.unkept, d.values)); remedy != "" {
 		remedies = append(remedies, remedy)
 	}
 	for _, t := range d.missing {

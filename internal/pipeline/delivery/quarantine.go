@@ -23,8 +23,10 @@ const Behind transform.Reason = "behind"
 type Quarantine struct {
 	// Parked is told of each event parked. It must not block.
 	Parked func(transform.Reason)
-	// Largest is the most bytes of a parked event.
+	// Largest is the most bytes of a parked event, beside a value that Takes says is kept
+	// elsewhere; a nil Takes has none.
 	Largest int64
+	Takes   func(bytes int) bool
 
 	set  atomic.Pointer[quarantine.Set]
 	held map[quarantine.Unit]bool // refused by the delivery under way
@@ -133,7 +135,7 @@ func (p *parking) put(ev *transform.Event, bad *transform.BadEvent, whole bool) 
 		return nil, err
 	case fate == quarantine.Full:
 		return nil, p.d.full(ev, bad)
-	case rec != nil && rec.Size() > p.d.opts.Quarantine.Largest:
+	case rec != nil && SizeOf(rec, p.d.opts.Quarantine.Takes) > p.d.opts.Quarantine.Largest:
 		p.attempt.Back(mark) // the run goes on without the event
 		return nil, p.d.unparkable(ev, fmt.Errorf("%d bytes are more than a request to Kafka may have", rec.Size()))
 	case rec != nil:

@@ -46,7 +46,7 @@ func (w *worker) batch(ctx context.Context, t *tableState) (published bool, err 
 		t.busy = false
 		return false, nil
 	}
-	items, err := route(w.router, t.Table, free)
+	items, err := route(w.router, t.Table, free, w.takes)
 	if err != nil {
 		c.rollback(w.working)
 		return false, err
@@ -178,7 +178,7 @@ func inOrder(rows []row) (free []row, keys []string) {
 }
 
 // route makes events of rows. An error is the configuration's.
-func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, error) {
+func route(router *transform.Router, t *Table, rows []row, takes func(bytes int) bool) ([]delivery.Item, error) {
 	items := make([]delivery.Item, len(rows))
 	for i, r := range rows {
 		ev, err := router.Route(&pg.Row{CommitTime: r.time, Relation: t.Relation, Values: r.values})
@@ -186,7 +186,7 @@ func route(router *transform.Router, t *Table, rows []row) ([]delivery.Item, err
 		if err != nil && !isBad {
 			return nil, err
 		}
-		items[i] = delivery.Item{Event: ev, Bad: bad, Size: ev.Size()}
+		items[i] = delivery.Item{Event: ev, Bad: bad, Size: delivery.SizeOf(ev, takes)}
 	}
 	return items, nil
 }

@@ -36,6 +36,8 @@ type Parts struct {
 	// MaxBufferedBytes the memory of the events in flight.
 	DrainTimeout     time.Duration
 	MaxBufferedBytes int64
+	// Takes tells of values that are kept outside of Kafka, by size; nil: there are none.
+	Takes func(bytes int) bool
 	// Open opens the sink, again after each failed sink. The pipeline closes all
 	// sinks. Must not block.
 	Open func() (sink.Sink, error)
@@ -55,6 +57,7 @@ type Pipeline struct {
 	event        transform.EventOptions
 	route        transform.RouteOptions
 	drainTimeout time.Duration
+	takes        func(bytes int) bool // see Parts
 	sink         *sharedSink
 	delivery     *delivery.Delivery
 	digest       *digest.Log
@@ -86,6 +89,7 @@ func New(p Parts) (*Pipeline, error) {
 		event:        p.Event,
 		route:        p.Route,
 		drainTimeout: p.DrainTimeout,
+		takes:        p.Takes,
 		digest:       digest.New(p.Log),
 		outage:       digest.NewOutage(p.Log, "the session with PostgreSQL works again"),
 		sink:         newSharedSink(p.Open, p.Lease),

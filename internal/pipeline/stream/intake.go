@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 	"github.com/cdc-outbox/cdc-outbox/wal"
 )
@@ -31,6 +32,7 @@ type intake struct {
 	tables       *outboxTables
 	visibility   *visibility // nil: events go at once
 	onUpdate     string
+	takes        func(bytes int) bool   // see Options
 	skipRemedy   func(at pg.LSN) string // see Options
 	metrics      intakeMetrics
 	digest       *digest.Log
@@ -55,7 +57,7 @@ func newIntake(p Parts, tables *outboxTables, q *queue, t *checkpoint.Locked, k 
 		router: p.Router, queue: q, tracker: t, checkpointer: k, initial: k.initial,
 		bound:    make(map[uint32]*pg.Relation),
 		tables:   tables,
-		onUpdate: p.OnUpdate, skipRemedy: p.skipRemedy, metrics: p.Metrics, digest: lines,
+		onUpdate: p.OnUpdate, takes: p.Takes, skipRemedy: p.skipRemedy, metrics: p.Metrics, digest: lines,
 		bounds: boundaries{Boundaries: p.Boundaries, limit: p.MaxBufferedBytes},
 		moves:  transform.MovesWithin(p.MaxBufferedBytes),
 
@@ -262,7 +264,7 @@ func (in *intake) message(ctx context.Context, msg *wal.Message) error {
 // then on the event counts as read.
 func (in *intake) take(ctx context.Context, ev *transform.Event, routed error, msg *wal.Message) error {
 	it := item{chunk: msg.Chunk}
-	if err := it.carry(ev, in.passOver(&msg.Row, routed)); err != nil {
+	if err := it.carry(ev, in.passOver(&msg.Row, routed), in.takes); err != nil {
 		return err
 	}
 	in.visibility.follow()    // a new event is beyond all that was compared
@@ -306,7 +308,7 @@ func (in *intake) endNonTransactional(end pg.LSN) error {
 
 // carry gives the item the event, and returns the router's error unless the event is
 // bad.
-func (it *item) carry(ev *transform.Event, routed error) error {
+func (it *item) carry(ev *transform.Event, routed error, takes func(bytes int) bool) error {
 	if routed != nil {
 		bad, isBad := errors.AsType[*transform.BadEvent](routed)
 		if !isBad {
@@ -314,6 +316,6 @@ func (it *item) carry(ev *transform.Event, routed error) error {
 		}
 		it.Bad = bad
 	}
-	it.Event, it.Size, it.memory = ev, ev.Size(), itemMemory+ev.Memory()
+	it.Event, it.Size, it.memory = ev, delivery.SizeOf(ev, takes), itemMemory+ev.Memory()
 	return nil
 }

@@ -41,10 +41,12 @@ type Options struct {
 	// least time between two batches not full.
 	MaxBufferedBytes int64
 	Linger           time.Duration
-	Boundaries       Boundaries
-	Checkpoint       store.Options // with its Key
-	Retention        retention.Options
-	IntoKafka        bool // go the events
+	// Takes tells of values that are kept outside of Kafka, by size; nil: there are none.
+	Takes      func(bytes int) bool
+	Boundaries Boundaries
+	Checkpoint store.Options // with its Key
+	Retention  retention.Options
+	IntoKafka  bool // go the events
 	// Visible holds events back until new transactions on the primary see their rows.
 	Visible bool
 }

@@ -271,7 +271,7 @@ func (in *intake) snapshotRow(ctx context.Context, row *pg.Row, at rowPlace) err
 	in.metrics.SnapshotRow()
 	ev, err := in.router.Route(row)
 	var it item
-	if err := it.carry(ev, err); err != nil {
+	if err := it.carry(ev, err, in.takes); err != nil {
 		return err
 	}
 	it.memory += row.Size() + placeMemory

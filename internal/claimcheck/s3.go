@@ -1,0 +1,157 @@
+package claimcheck
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/sink"
+)
+
+// amazon is the endpoint by default.
+const amazon = "https://s3.amazonaws.com"
+
+// bucket keeps values as objects.
+type bucket struct {
+	opts   S3
+	http   *http.Transport
+	client minio.Core
+}
+
+func newBucket(o S3) (*bucket, error) {
+	if _, err := sink.ClientTLS(o.TLS.sink(), tlsPrefix); err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		MaxIdleConnsPerHost: 64, // as many as claim_check.parallel may be
+		IdleConnTimeout:     90 * time.Second,
+		// Files of certificates are read for each connection: they are replaced meanwhile.
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conf, err := sink.ClientTLS(o.TLS.sink(), tlsPrefix)
+			if err != nil {
+				return nil, err
+			}
+			return (&tls.Dialer{Config: conf}).DialContext(ctx, network, addr)
+		},
+	}
+	endpoint := o.Endpoint
+	if endpoint == "" {
+		endpoint = amazon
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds:      credentialsOf(o),
+		Secure:     u.Scheme == "https",
+		Region:     o.region(),
+		Transport:  transport,
+		MaxRetries: 1, // the caller tries again, and tells of the wait
+	})
+	if err != nil {
+		return nil, failure.Configf("correct claim_check.s3.endpoint", "claim store: %w", err)
+	}
+	return &bucket{opts: o, http: transport, client: minio.Core{Client: client}}, nil
+}
+
+// credentialsOf are the configured credentials. Those of a role are renewed by the library:
+// of a web identity, of a container, or of the machine.
+func credentialsOf(o S3) *credentials.Credentials {
+	static := credentials.NewStaticV4(o.AccessKey, o.SecretKey.Reveal(), o.SessionToken.Reveal())
+	file := &credentials.FileAWSCredentials{Filename: o.File, Profile: o.Profile}
+	// Its metadata comes without TLS options of ours.
+	role := &credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}, Region: o.region()}
+	switch o.Credentials {
+	case CredentialsStatic:
+		return static
+	case CredentialsEnvironment:
+		return credentials.NewEnvAWS()
+	case CredentialsFile:
+		return credentials.New(file)
+	case CredentialsRole:
+		return credentials.New(role)
+	}
+	if o.AccessKey != "" {
+		return static
+	}
+	return credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, file, role})
+}
+
+func (b *bucket) close() { b.http.CloseIdleConnections() }
+
+func (b *bucket) place(name string) string {
+	return "s3://" + b.opts.Bucket + "/" + b.opts.Prefix + name
+}
+
+func (b *bucket) put(ctx context.Context, name, media string, value []byte) error {
+	_, err := b.client.Client.PutObject(ctx, b.opts.Bucket, b.opts.Prefix+name, bytes.NewReader(value), int64(len(value)), minio.PutObjectOptions{
+		ContentType:      media,
+		DisableMultipart: true, // the object is there whole, or not at all
+		SendContentMd5:   true, // buckets with an object lock require it
+	})
+	return b.explained("PUT", err)
+}
+
+func (b *bucket) get(ctx context.Context, place string, size int64) ([]byte, error) {
+	name, ours := strings.CutPrefix(place, "s3://"+b.opts.Bucket+"/")
+	if !ours {
+		return nil, failure.Configf("set claim_check to the store of that value, and repeat", "the value is at %s, in another store", place)
+	}
+	body, _, _, err := b.client.GetObject(ctx, b.opts.Bucket, name, minio.GetObjectOptions{})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil, errGone
+	}
+	if err != nil {
+		return nil, b.explained("GET", err)
+	}
+	defer func() { _ = body.Close() }()
+	value, err := io.ReadAll(io.LimitReader(body, size+1))
+	return value, b.explained("GET", err)
+}
+
+func (b *bucket) remove(ctx context.Context, name string) error {
+	return b.explained("DELETE", b.client.RemoveObject(ctx, b.opts.Bucket, b.opts.Prefix+name, minio.RemoveObjectOptions{}))
+}
+
+// reach asks for an object: neither its absence nor a missing right to read is in the way of
+// values.
+func (b *bucket) reach(ctx context.Context) error {
+	body, _, _, err := b.client.GetObject(ctx, b.opts.Bucket, b.opts.Prefix+probeName, minio.GetObjectOptions{})
+	if err == nil {
+		return body.Close()
+	}
+	if code := minio.ToErrorResponse(err).Code; code == minio.NoSuchKey || code == minio.AccessDenied {
+		return nil
+	}
+	return b.explained("GET", err)
+}
+
+// sweep does nothing: a bucket has lifecycle rules.
+func (b *bucket) sweep(context.Context, time.Duration) (int, bool, error) { return 0, false, nil }
+
+// explained gives an error of the library its class and remedy.
+func (b *bucket) explained(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	answer, refused := errors.AsType[minio.ErrorResponse](err)
+	if !refused || answer.StatusCode == 0 {
+		return &failure.Error{Remedy: "start the claim store, or correct claim_check.s3.endpoint", Err: fmt.Errorf("claim store: %s in bucket %s: %w", what, b.opts.Bucket, err)}
+	}
+	err = fmt.Errorf("claim store: %s in bucket %s: %s: %s", what, b.opts.Bucket, answer.Code, strings.ToValidUTF8(answer.Message, "·"))
+	return b.class(answer, err)
+}

@@ -1,0 +1,45 @@
+package claimcheck
+
+import (
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/transform"
+)
+
+// rights are all that the connector and check do with a bucket.
+const rights = "s3:PutObject, for redrive and the quarantine s3:GetObject, for check s3:DeleteObject"
+
+// class judges an answer by its code, or else by its status.
+func (b *bucket) class(answer minio.ErrorResponse, err error) error {
+	transient := func(remedy string) error { return &failure.Error{Remedy: remedy, Err: err} }
+	config := func(remedy string) error { return failure.Configf(remedy, "%w", err) }
+	switch answer.Code {
+	case minio.NoSuchBucket:
+		return config("create bucket " + b.opts.Bucket + ", or correct claim_check.s3.bucket")
+	case minio.RequestTimeTooSkewed:
+		return transient("set this machine's clock")
+	case "ExpiredToken", "TokenRefreshRequired":
+		if b.opts.AccessKey == "" { // the next attempt has new credentials
+			return transient("look after the source of the credentials (claim_check.s3.credentials: " + b.opts.Credentials + ")")
+		}
+		return config("renew claim_check.s3.access_key, secret_key and session_token")
+	case minio.InvalidAccessKeyID, minio.SignatureDoesNotMatch, "InvalidToken":
+		return config("correct the credentials (claim_check.s3.credentials: " + b.opts.Credentials + ")")
+	case minio.AuthorizationHeaderMalformed, minio.InvalidRegion, "PermanentRedirect", "IllegalLocationConstraintException":
+		return config("set claim_check.s3.region to the bucket's region, and endpoint to the one of the region")
+	case minio.EntityTooLarge:
+		return &transform.BadEvent{Reason: transform.ReasonRecordTooLarge, Err: failure.Configf("raise the claim store's limit of an object's size", "%w", err)}
+	}
+	switch status := answer.StatusCode; {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return config("give the credentials (claim_check.s3.credentials: " + b.opts.Credentials + ") rights in bucket " + b.opts.Bucket + ": " + rights)
+	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status == http.StatusConflict:
+		return transient("raise the claim store's limit of requests, or lower claim_check.parallel")
+	case status >= http.StatusInternalServerError:
+		return transient("look at the claim store's log, and at its disks")
+	}
+	return config("correct claim_check.s3")
+}
