@@ -32,7 +32,7 @@ type Values interface {
 // of parked events.
 func WithValues(v Values) Option { return func(k *Kafka) { k.values = v } }
 
-// valueWaits are those between two attempts to keep a value.
+// valueWaits are between two attempts to keep a value.
 var valueWaits = backoff.Range{First: waits.First, Longest: waits.Longest}
 
 // large reports whether the event's value has to be kept elsewhere before the event is sent.

@@ -18,7 +18,7 @@ const (
 	HeaderClaimType   = "cdc-claim-type"   // a media type
 )
 
-// isReferenceHeader reports whether the name begins like those of a reference.
+// isReferenceHeader reports whether the name is of a reference.
 func isReferenceHeader(name string) bool { return strings.HasPrefix(name, HeaderClaim) }
 
 // Claim is the place of a value outside of Kafka.
@@ -50,7 +50,7 @@ func ReferenceOf(rec *kgo.Record) (ref Claim, ok bool) {
 	return ref, ok && ref.Place != "" && ref.Size > 0
 }
 
-// WithoutReference returns the headers but for those of a reference.
+// WithoutReference returns the headers without a reference's.
 func WithoutReference(headers []kgo.RecordHeader) []kgo.RecordHeader {
 	if !slices.ContainsFunc(headers, func(h kgo.RecordHeader) bool { return isReferenceHeader(h.Key) }) {
 		return headers

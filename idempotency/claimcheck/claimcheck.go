@@ -3,8 +3,8 @@
 //
 // Invariants:
 //
-//  1. A value is returned only if its size and its SHA-256 are those of the reference.
-//  2. A store reads from its own bucket or table only, whatever a record names.
+//  1. A value is returned only if size and SHA-256 are the reference's.
+//  2. A store reads from the configured bucket or table only, whatever a record names.
 //
 // The packages s3 and table are the stores, each with its client alone. Non-goals: writing and
 // deleting values, retries (the handler's).
@@ -34,7 +34,7 @@ const (
 )
 
 var (
-	// ErrGone reports a value that is not in the store: its retention has passed, or the record
+	// ErrGone reports a value missing in the store: the retention has passed, or the record
 	// was copied from another environment. No later attempt finds it.
 	ErrGone = errors.New("the value is not in the claim store (any more): its retention must be longer than the longest delay of a consumer")
 	// ErrMismatch reports a value of another size or SHA-256 than the reference has.

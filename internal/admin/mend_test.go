@@ -24,7 +24,7 @@ import (
 // Only a repair with knowledge of all its rows closes a gap.
 func TestRepairsThatLeaveAGap(t *testing.T) {
 	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	known, any := checkpoint.AcceptedGap{Since: since}, checkpoint.AcceptedGap{}
+	known, whenever := checkpoint.AcceptedGap{Since: since}, checkpoint.AcceptedGap{}
 	unknown := func(at time.Time) func(*repair) {
 		return func(r *repair) { r.unknown.add(&audit.Entry{At: at.UnixMicro()}) }
 	}
@@ -34,11 +34,11 @@ func TestRepairsThatLeaveAGap(t *testing.T) {
 		listed bool
 		want   string
 	}{
-		"of all rows":                     {any, nil, false, ""},
+		"of all rows":                     {whenever, nil, false, ""},
 		"of all rows, a known begin":      {known, nil, false, ""},
 		"from before the begin":           {known, func(r *repair) { r.opts.Since = since.Add(-time.Hour) }, false, ""},
 		"from too near to the begin":      {known, func(r *repair) { r.opts.Since = since.Add(-59 * time.Minute) }, false, "a part"},
-		"from a time, of an unknown gap":  {any, func(r *repair) { r.opts.Since = time.Unix(1, 0) }, false, "a part"},
+		"from a time, of an unknown gap":  {whenever, func(r *repair) { r.opts.Since = time.Unix(1, 0) }, false, "a part"},
 		"up to a time":                    {known, func(r *repair) { r.opts.Until = time.Now() }, false, "a part"},
 		"of ids":                          {known, func(r *repair) { r.opts.IDs = []string{"x"} }, false, "a part"},
 		"of transactions":                 {known, func(r *repair) { r.opts.XIDs = XIDs{From: 1, To: 2} }, false, "a part"},
@@ -47,7 +47,7 @@ func TestRepairsThatLeaveAGap(t *testing.T) {
 		"without --publish":               {known, nil, true, "without --publish"},
 		"with an unknown row in the gap":  {known, unknown(since), false, "nothing is known"},
 		"with an older unknown row":       {known, unknown(since.Add(-2 * time.Hour)), false, ""},
-		"with an unknown row of any time": {any, unknown(since), false, "nothing is known"},
+		"with an unknown row of any time": {whenever, unknown(since), false, "nothing is known"},
 		"with an unknown row without time": {known, func(r *repair) { r.unknown.add(&audit.Entry{At: audit.NoTime}) }, false,
 			"nothing is known"},
 		"with rows without an id": {known, func(r *repair) { r.rows.Nameless = 1 }, false, "nothing is known"},

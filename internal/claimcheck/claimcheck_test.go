@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -205,7 +206,7 @@ func repeats(t *testing.T, p *place) {
 	if n := p.count() - before; n != 2 {
 		t.Errorf("%d values of two contents", n)
 	}
-	for _, ev := range append(events, other) {
+	for _, ev := range slices.Concat(events, []*transform.Event{other}) {
 		got := must.Get(claimcheck.Fetch(limited(t), p.consumer, ev.Record.Value, ev.Record.Headers))(t)
 		if _, want := ev.Plain(); !bytes.Equal(got, want) {
 			t.Error("another value is fetched")

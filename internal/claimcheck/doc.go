@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//  1. Put returns nil once the value is durable in the store. Until then no record refers to it.
+//  1. Put returns nil once the value is durable in the store. No record refers to the value before.
 //  2. The name of a value is made of the event's id and of the value's hash. So a repetition
 //     writes the same value to the same place, also from another instance, and no value is
 //     written over another.

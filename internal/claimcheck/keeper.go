@@ -38,7 +38,7 @@ type storage interface {
 	close()
 }
 
-// errGone reports a value that is not in the store.
+// errGone reports a value missing in the store.
 var errGone = errors.New("the value is not in the claim store")
 
 // slowest is the least expected throughput of a store, in bytes per second.
@@ -69,7 +69,7 @@ func New(o Options, source, format string, metrics Metrics) (*Keeper, error) {
 	return k, err
 }
 
-// mediaOf is the media type of values without one of their own.
+// mediaOf is the media type of values without their own.
 func mediaOf(o Options, format string) string {
 	switch {
 	case o.Type != "":
@@ -148,7 +148,7 @@ func (k *Keeper) Reach(ctx context.Context) error {
 // probeName is the value of Try.
 const probeName = "probe-of-cdc-outbox"
 
-// Try writes a value, reads it again, and deletes it. removable tells whether it could be
+// Try writes, reads and deletes a value. removable tells whether it could be
 // deleted, a right that run does without.
 func (k *Keeper) Try(ctx context.Context) (removable error, err error) {
 	value := []byte("a probe of cdc-outbox check")

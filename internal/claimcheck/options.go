@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// Options are those of the section claim_check.
+// Options are the section claim_check.
 type Options struct {
 	// Store is StoreNone, StoreS3 or StoreTable.
 	Store string `yaml:"store"`
@@ -23,7 +23,7 @@ type Options struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// Parallel is how many values are written at a time.
 	Parallel int `yaml:"parallel"`
-	// Type is the media type of values; "": that of the payload's format.
+	// Type is the media type of values; "": by the payload's format.
 	Type string `yaml:"type"`
 	// Retention is how long values stay in the table; 0: for good.
 	Retention time.Duration `yaml:"retention"`
@@ -69,7 +69,7 @@ func (t TLS) sink() sink.TLS {
 
 // Table is a table of PostgreSQL.
 type Table struct {
-	// URL is of its database; "" is source.url.
+	// URL is of the database; "" is source.url.
 	URL setting.Secret `yaml:"url"`
 	// Name follows SQL's quoting rules, and may have a schema.
 	Name string `yaml:"name"`
@@ -106,7 +106,7 @@ func (o *Options) On() bool { return o.Store != StoreNone }
 // Takes reports whether a value of so many bytes is kept elsewhere.
 func (o *Options) Takes(bytes int) bool { return o.On() && int64(bytes) > o.Above }
 
-// bucketName is the common part of Amazon's rules and those of others.
+// bucketName is the common part of the rules of Amazon and others.
 var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // Validate reports faults.

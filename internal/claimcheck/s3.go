@@ -143,7 +143,7 @@ func (b *bucket) reach(ctx context.Context) error {
 // sweep does nothing: a bucket has lifecycle rules.
 func (b *bucket) sweep(context.Context, time.Duration) (int, bool, error) { return 0, false, nil }
 
-// explained gives an error of the library its class and remedy.
+// explained gives an error of the library a class and a remedy.
 func (b *bucket) explained(what string, err error) error {
 	if err == nil {
 		return nil

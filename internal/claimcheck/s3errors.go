@@ -12,7 +12,7 @@ import (
 // rights are all that the connector and check do with a bucket.
 const rights = "s3:PutObject, for redrive and the quarantine s3:GetObject, for check s3:DeleteObject"
 
-// class judges an answer by its code, or else by its status.
+// class judges an answer by the code, or else by the status.
 func (b *bucket) class(answer minio.ErrorResponse, err error) error {
 	transient := func(remedy string) error { return &failure.Error{Remedy: remedy, Err: err} }
 	config := func(remedy string) error { return failure.Configf(remedy, "%w", err) }

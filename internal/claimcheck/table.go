@@ -141,7 +141,7 @@ func (t *table) do(ctx context.Context, f func(*pgx.Conn) error) (err error) {
 	return t.explained(err)
 }
 
-// explained gives an error its class and remedy.
+// explained gives an error a class and a remedy.
 func (t *table) explained(err error) error {
 	if err == nil || errors.Is(err, pgx.ErrNoRows) || failure.RemedyOf(err) != "" {
 		return err

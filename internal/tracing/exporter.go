@@ -193,9 +193,9 @@ func (e *Exporter) await(ctx context.Context) bool {
 		case <-timer.C:
 		}
 		e.mu.Lock()
-		any := len(e.queue) > 0
+		waits := len(e.queue) > 0
 		e.mu.Unlock()
-		if any {
+		if waits {
 			return true
 		}
 	}
