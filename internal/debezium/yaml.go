@@ -12,7 +12,7 @@ import (
 )
 
 // keyOrder has the sections of the configuration in their order.
-var keyOrder = []string{"source", "event", "route", "sink", "checkpoint", "errors", "log", "http"}
+var keyOrder = []string{"source", "event", "route", "sink", "encoding", "checkpoint", "errors", "log", "http"}
 
 // YAML is the configuration, with the verdicts as comments: on a key above the key,
 // the others below.
