@@ -121,10 +121,15 @@ func (m *moving) environ() []string {
 	return append(environment(m.t), "CDC_PASSWORD="+m.connector["database.password"])
 }
 
+// verbTime is the time for a verb, which ends by itself.
+const verbTime = 3 * time.Minute
+
 // run runs a verb to the end.
 func (m *moving) run(code int, args ...string) string {
 	m.t.Helper()
-	cmd := exec.Command(binary, args...)
+	ctx, cancel := context.WithTimeout(m.t.Context(), verbTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = m.environ()
 	out, _ := cmd.CombinedOutput()
 	if got := cmd.ProcessState.ExitCode(); got != code {

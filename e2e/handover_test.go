@@ -42,6 +42,7 @@ func TestE2EHandOverFromDebeziumAndBack(t *testing.T) {
 	await.Until(t, "events for the connector", func() bool { c.running(); return w.count() > before+500 })
 	m.run(0, "wait", "-c", m.config)
 	c.stop()
+	left := m.ask(confirmed)
 	before = w.count()
 	await.Until(t, "events for nobody", func() bool { return w.count() > before+100 })
 	m.startDebezium()
@@ -78,8 +79,12 @@ func TestE2EHandOverFromDebeziumAndBack(t *testing.T) {
 			t.Errorf("key %s: %d events in another order, or of %d", key, len(order[key]), len(ids))
 		}
 	}
+	await.Until(t, "a position that Debezium has confirmed", func() bool { return m.ask(confirmed) > left })
 	m.wantDecision()
 }
+
+// confirmed asks for the slot's confirmed position.
+const confirmed = `SELECT (confirmed_flush_lsn - '0/0')::int8 FROM pg_replication_slots WHERE slot_name = '` + debeziumSlot + `'`
 
 // The connector wants a decision, as another program has moved the slot.
 func (m *moving) wantDecision() {
