@@ -79,8 +79,7 @@ func newClaims(t *testing.T, store, delivery, mode string) *claims {
 	w.broker.CreateTopic(t, topicOf("order"), 1, nil)
 	section := "{store: table, above: 64KiB}"
 	if store == "s3" {
-		w.server = must.Get(s3server.Start(t.Context()))(t)
-		t.Cleanup(func() { must.OK(t, w.server.Close()) })
+		w.server = s3server.ForTest(t)
 		w.dir = must.Get(w.server.Bucket("claims"))(t)
 		client := must.Get(minio.New(w.server.Addr(), &minio.Options{Creds: credentials.NewStaticV4(s3server.AccessKey, s3server.SecretKey, ""), Region: "us-east-1"}))(t)
 		w.store = must.Get(s3.New(client, "claims"))(t)

@@ -77,17 +77,6 @@ func keeperOf(t *testing.T, o Options, url string) *Keeper {
 	return k
 }
 
-func startS3(t *testing.T) *s3server.Server {
-	t.Helper()
-	server, err := s3server.Start(limited(t))
-	if errors.Is(err, s3server.ErrNotToBeHad) {
-		t.Skip(err)
-	}
-	must.OK(t, err)
-	t.Cleanup(func() { must.OK(t, server.Close()) })
-	return server
-}
-
 func files(t *testing.T, dir string) (found []string) {
 	must.OK(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -99,7 +88,7 @@ func files(t *testing.T, dir string) (found []string) {
 }
 
 func s3Place(t *testing.T) *place {
-	server := startS3(t)
+	server := s3server.ForTest(t)
 	dir := must.Get(server.Bucket("claims"))(t)
 	client := must.Get(minio.New(server.Addr(), &minio.Options{Creds: credentials.NewStaticV4(s3server.AccessKey, s3server.SecretKey, ""), Region: "us-east-1"}))(t)
 	return &place{
@@ -277,7 +266,7 @@ func away(t *testing.T, p *place) {
 
 // Refusals of a real server have a class and a remedy.
 func TestS3Refuses(t *testing.T) {
-	server := startS3(t)
+	server := s3server.ForTest(t)
 	must.Get(server.Bucket("claims"))(t)
 	for name, change := range map[string]func(*S3){
 		"secret": func(o *S3) { o.SecretKey = "wrong" },

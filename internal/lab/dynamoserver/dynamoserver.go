@@ -31,9 +31,6 @@ import (
 // no Java 17 or, for the first time, no Maven.
 var ErrNotToBeHad = errors.New("no DynamoDB Local to be had")
 
-// missing is the scripts' exit code where something they need is not installed.
-const missing = 3
-
 // Server is a running DynamoDB Local.
 type Server struct {
 	*child.Server
@@ -47,7 +44,10 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, err := fetch(ctx, script)
+	jars, err := child.Fetch(ctx, script)
+	if errors.Is(err, child.ErrNotInstalled) {
+		err = fmt.Errorf("%w: %w", ErrNotToBeHad, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -58,27 +58,12 @@ func Start(ctx context.Context) (*Server, error) {
 	_ = log.Close()
 	server := &child.Server{Name: "DynamoDB Local", Log: log.Name(), PortTaken: "Address already in use"}
 	server.Command = func() (*exec.Cmd, error) { return exec.Command(script, "run", strconv.Itoa(server.Port)), nil }
-	server.Answers = func(ctx context.Context) error { return Answers(ctx, server.Addr()) }
-	s := &Server{Server: server, version: version}
+	server.Answers = func(ctx context.Context) error { return child.AnswersHTTP(ctx, server.Addr()) }
+	s := &Server{Server: server, version: strings.TrimPrefix(filepath.Base(jars), "dynamodb-local-")}
 	if err := server.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-// fetch gets the jars and returns their version.
-func fetch(ctx context.Context, script string) (version string, err error) {
-	cmd := exec.CommandContext(ctx, script, "fetch")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	dir, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == missing {
-		err = ErrNotToBeHad
-	}
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
-	}
-	return strings.TrimPrefix(filepath.Base(strings.TrimSpace(string(dir))), "dynamodb-local-"), nil
 }
 
 // Version returns the version of the jars.
@@ -99,19 +84,4 @@ func NewClient(address string, transport *http.Transport, change ...func(*sdk.Op
 		o.HTTPClient = &http.Client{Transport: transport}
 	}
 	return sdk.New(o, change...)
-}
-
-// Answers returns nil if a server at the address answers, be it to refuse: an
-// unsigned request is all it takes.
-func Answers(ctx context.Context, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
 }

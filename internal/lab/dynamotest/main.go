@@ -8,6 +8,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"go.uber.org/goleak"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/container"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/dynamoserver"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/testserver"
@@ -29,7 +30,7 @@ func start(ctx context.Context) (server, error) {
 	}
 	if contained {
 		tell(version, contained)
-		return container.Run(ctx, container.Spec{Image: image + version, Port: 8000, Probe: dynamoserver.Answers})
+		return container.Run(ctx, container.Spec{Image: image + version, Port: 8000, Probe: child.AnswersHTTP})
 	}
 	s, err := dynamoserver.Start(ctx)
 	if err != nil {

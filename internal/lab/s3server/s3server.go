@@ -12,22 +12,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
+	"testing"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/child"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // ErrNotToBeHad says that S3Proxy cannot be had on this machine: there is no Java 17 or, for the
 // first time, no Maven.
 var ErrNotToBeHad = errors.New("no S3Proxy to be had")
-
-// missing is the scripts' exit code where something they need is not installed.
-const missing = 3
 
 // The credentials of every server.
 const (
@@ -48,12 +46,10 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, script, "fetch").CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == missing {
-		err = ErrNotToBeHad
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	if _, err := child.Fetch(ctx, script); errors.Is(err, child.ErrNotInstalled) {
+		return nil, fmt.Errorf("%w: %w", ErrNotToBeHad, err)
+	} else if err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "cdc-outbox-s3-*")
 	if err != nil {
@@ -64,13 +60,30 @@ func Start(ctx context.Context) (*Server, error) {
 	server.Command = func() (*exec.Cmd, error) {
 		return exec.Command(script, "run", strconv.Itoa(server.Port), dir, AccessKey, SecretKey), nil
 	}
-	server.Answers = func(ctx context.Context) error { return answers(ctx, server.Addr()) }
+	server.Answers = func(ctx context.Context) error { return child.AnswersHTTP(ctx, server.Addr()) }
 	s := &Server{Server: server, dir: dir}
 	if err := server.Start(ctx); err != nil {
 		said, _ := os.ReadFile(log)
 		return nil, errors.Join(err, errors.New(string(said)), s.Close())
 	}
 	return s, nil
+}
+
+// patience is for a download, and the start.
+const patience = 5 * time.Minute
+
+// ForTest is Start for a test, which is skipped where S3Proxy is not to be had.
+func ForTest(t testing.TB) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := Start(ctx)
+	if errors.Is(err, ErrNotToBeHad) {
+		t.Skip(err)
+	}
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, s.Close()) })
+	return s
 }
 
 // Endpoint is the server's URL.
@@ -84,17 +97,3 @@ func (s *Server) Bucket(name string) (dir string, err error) {
 
 // Close kills the server and removes its buckets.
 func (s *Server) Close() error { return errors.Join(s.Server.Close(), os.RemoveAll(s.dir)) }
-
-// answers returns nil if a server answers, be it to refuse.
-func answers(ctx context.Context, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
-}
