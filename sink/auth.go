@@ -180,11 +180,11 @@ func dialer(cfg TLS, held *lease.Lease) (broker.DialFunc, error) {
 	if cfg == (TLS{}) {
 		return plain, nil
 	}
-	if _, err := ClientTLS(cfg, tlsPrefix); err != nil {
+	if _, err := clientTLS(cfg, tlsPrefix); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conf, err := ClientTLS(cfg, tlsPrefix)
+		conf, err := clientTLS(cfg, tlsPrefix)
 		if err != nil {
 			return nil, err
 		}
@@ -219,9 +219,9 @@ func dialTLS(ctx context.Context, plain broker.DialFunc, network, addr string, c
 	return encrypted, nil
 }
 
-// ClientTLS reads the files named in cfg, by keys with the prefix. Where cfg has no server
+// clientTLS reads the files named in cfg, by keys with the prefix. Where cfg has no server
 // name, the dialer takes it from the address.
-func ClientTLS(cfg TLS, prefix string) (*tls.Config, error) {
+func clientTLS(cfg TLS, prefix string) (*tls.Config, error) {
 	conf := &tls.Config{ServerName: cfg.ServerName, MinVersion: tls.VersionTLS12}
 	if cfg.CAFile != "" {
 		pem, err := os.ReadFile(cfg.CAFile)

@@ -49,23 +49,11 @@ type S3 struct {
 	// File and Profile are for CredentialsFile; "" is Amazon's default.
 	File    string `yaml:"file"`
 	Profile string `yaml:"profile"`
-	TLS     TLS    `yaml:"tls"`
-}
-
-// TLS is for an https endpoint.
-type TLS struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
+	// TLS is for an https endpoint.
+	TLS sink.HTTPS `yaml:"tls"`
 }
 
 const tlsPrefix = "claim_check.s3.tls."
-
-// sink is the same for the sink's own reader of the files.
-func (t TLS) sink() sink.TLS {
-	return sink.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
-}
 
 // Table is a table of PostgreSQL.
 type Table struct {
@@ -160,11 +148,10 @@ func (s *S3) validate(report setting.Report) {
 		}
 		encrypted = err == nil && u.Scheme == "https"
 	}
-	if s.TLS != (TLS{}) && !encrypted {
+	if s.TLS != (sink.HTTPS{}) && !encrypted {
 		report.Problem(prefix+"endpoint", "is not an https URL, so "+prefix+"tls has no effect", "write https://…, or remove "+prefix+"tls")
 	}
-	tls := s.TLS.sink()
-	tls.Validate(report, tlsPrefix)
+	s.TLS.Validate(report, tlsPrefix)
 	s.validateCredentials(report)
 }
 

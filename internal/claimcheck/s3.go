@@ -3,11 +3,9 @@ package claimcheck
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // amazon is the endpoint by default.
@@ -31,22 +28,12 @@ type bucket struct {
 }
 
 func newBucket(o S3) (*bucket, error) {
-	if _, err := sink.ClientTLS(o.TLS.sink(), tlsPrefix); err != nil {
+	if err := o.TLS.Check(tlsPrefix); err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		MaxIdleConnsPerHost: 64, // as many as claim_check.parallel may be
-		IdleConnTimeout:     90 * time.Second,
-		// Files of certificates are read for each connection: they are replaced meanwhile.
-		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conf, err := sink.ClientTLS(o.TLS.sink(), tlsPrefix)
-			if err != nil {
-				return nil, err
-			}
-			return (&tls.Dialer{Config: conf}).DialContext(ctx, network, addr)
-		},
-	}
+	transport := o.TLS.Transport(tlsPrefix)
+	transport.MaxIdleConnsPerHost = 64 // as many as claim_check.parallel may be
+	transport.IdleConnTimeout = 90 * time.Second
 	endpoint := o.Endpoint
 	if endpoint == "" {
 		endpoint = amazon

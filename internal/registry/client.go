@@ -2,10 +2,8 @@ package registry
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
-	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // mostAnswer bounds an answer; schemas of more are not accepted by registries.
@@ -29,21 +26,11 @@ type client struct {
 }
 
 func newClient(o Server) (*client, error) {
-	if _, err := sink.ClientTLS(o.TLS.sink(), tlsPrefix); err != nil {
+	if err := o.TLS.Check(tlsPrefix); err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{
-		Proxy:           http.ProxyFromEnvironment,
-		IdleConnTimeout: 90 * time.Second,
-		// Files of certificates are read for each connection: they are replaced meanwhile.
-		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conf, err := sink.ClientTLS(o.TLS.sink(), tlsPrefix)
-			if err != nil {
-				return nil, err
-			}
-			return (&tls.Dialer{Config: conf}).DialContext(ctx, network, addr)
-		},
-	}
+	transport := o.TLS.Transport(tlsPrefix)
+	transport.IdleConnTimeout = 90 * time.Second
 	c := &client{timeout: o.Timeout, http: &http.Client{Transport: bounded{transport}}}
 	opts := []sr.ClientOpt{sr.HTTPClient(c.http), sr.UserAgent("cdc-outbox")}
 	switch {

@@ -32,7 +32,8 @@ type Server struct {
 	Password setting.Secret `yaml:"password"`
 	// Token is a bearer token, in place of Username and Password.
 	Token setting.Secret `yaml:"token"`
-	TLS   TLS            `yaml:"tls"`
+	// TLS is for https URLs.
+	TLS sink.HTTPS `yaml:"tls"`
 	// Timeout bounds each request.
 	Timeout time.Duration `yaml:"timeout"`
 	// Refresh is how often the latest version of a subject is looked for.
@@ -41,20 +42,7 @@ type Server struct {
 	CacheSize int `yaml:"cache_size"`
 }
 
-// TLS is for https URLs.
-type TLS struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
-}
-
 const tlsPrefix = "encoding.registry.tls."
-
-// sink is the same for the sink's own reader of the files.
-func (t TLS) sink() sink.TLS {
-	return sink.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
-}
 
 // Form is the form of a record's value or key.
 type Form struct {
@@ -158,11 +146,10 @@ func (s *Server) validate(report setting.Report) {
 	case s.Username != "" && s.Token != "":
 		report.Problem(prefix+"token", "and "+prefix+"username exclude each other", "keep one")
 	}
-	if s.TLS != (TLS{}) && len(s.URLs) > 0 && !encrypted {
+	if s.TLS != (sink.HTTPS{}) && len(s.URLs) > 0 && !encrypted {
 		report.Problem(prefix+"urls", "has no https URL, so "+prefix+"tls has no effect", "write https://…, or remove "+prefix+"tls")
 	}
-	tls := s.TLS.sink()
-	tls.Validate(report, tlsPrefix)
+	s.TLS.Validate(report, tlsPrefix)
 	report.Between(prefix+"timeout", s.Timeout, 100*time.Millisecond, time.Minute)
 	report.Between(prefix+"refresh", s.Refresh, time.Second, 24*time.Hour)
 	report.Number(prefix+"cache_size", s.CacheSize, 1, 100_000)

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/certificate"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/registry"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -206,14 +207,14 @@ func TestClientCertificate(t *testing.T) {
 	t.Cleanup(server.Close)
 	f.opts.Registry.URLs = []string{server.URL}
 	for name, c := range map[string]struct {
-		tls  registry.TLS
+		tls  sink.HTTPS
 		good bool
 	}{
-		"the right certificate": {registry.TLS{CAFile: serverCert, CertFile: clientCert, KeyFile: clientKey}, true},
-		"none":                  {registry.TLS{CAFile: serverCert}, false},
-		"another's":             {registry.TLS{CAFile: serverCert, CertFile: strangerCert, KeyFile: strangerKey}, false},
-		"an unknown server":     {registry.TLS{CAFile: clientCert, CertFile: clientCert, KeyFile: clientKey}, false},
-		"another server's name": {registry.TLS{CAFile: serverCert, CertFile: clientCert, KeyFile: clientKey, ServerName: "other"}, false},
+		"the right certificate": {sink.HTTPS{CAFile: serverCert, CertFile: clientCert, KeyFile: clientKey}, true},
+		"none":                  {sink.HTTPS{CAFile: serverCert}, false},
+		"another's":             {sink.HTTPS{CAFile: serverCert, CertFile: strangerCert, KeyFile: strangerKey}, false},
+		"an unknown server":     {sink.HTTPS{CAFile: clientCert, CertFile: clientCert, KeyFile: clientKey}, false},
+		"another server's name": {sink.HTTPS{CAFile: serverCert, CertFile: clientCert, KeyFile: clientKey, ServerName: "other"}, false},
 	} {
 		f.opts.Registry.TLS = c.tls
 		err := f.encoder(t).Reach(t.Context())

@@ -193,9 +193,9 @@ func (e *Exporter) await(ctx context.Context) bool {
 		case <-timer.C:
 		}
 		e.mu.Lock()
-		waits := len(e.queue) > 0
+		waiting := len(e.queue) > 0
 		e.mu.Unlock()
-		if waits {
+		if waiting {
 			return true
 		}
 	}

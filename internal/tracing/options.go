@@ -21,7 +21,8 @@ type Options struct {
 	Headers setting.Secret `yaml:"otlp_headers"`
 	// Timeout bounds each request.
 	Timeout time.Duration `yaml:"otlp_timeout"`
-	TLS     TLS           `yaml:"otlp_tls"`
+	// TLS is for an https endpoint.
+	TLS sink.HTTPS `yaml:"otlp_tls"`
 	// ServiceName is the resource's service.name.
 	ServiceName string `yaml:"service_name"`
 	// SampleRatio is the part, from 0 to 1, of events without a traceparent that get a
@@ -29,19 +30,7 @@ type Options struct {
 	SampleRatio string `yaml:"sample_ratio"`
 }
 
-// TLS is for an https endpoint.
-type TLS struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
-}
-
 const tlsPrefix = "tracing.otlp_tls."
-
-func (t TLS) sink() *sink.TLS {
-	return &sink.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
-}
 
 // DefaultOptions are the options of an empty section.
 func DefaultOptions() Options {
@@ -75,13 +64,13 @@ func (o *Options) Validate(report setting.Report) {
 		report.Problem(key+"otlp_endpoint", "is not an http or https URL", "write for example http://localhost:4318")
 	case u.Port() == "4317":
 		report.Problem(key+"otlp_endpoint", "has the port of OTLP over gRPC, and spans go over HTTP", "write the port of OTLP over HTTP, usually 4318")
-	case u.Scheme == "http" && o.TLS != (TLS{}):
+	case u.Scheme == "http" && o.TLS != (sink.HTTPS{}):
 		report.Problem(key+"otlp_endpoint", "is no https URL, so "+key+"otlp_tls has no effect", "write https://…, or remove "+key+"otlp_tls")
 	}
 	if _, err := headers(o.Headers.Reveal()); err != nil {
 		report.Problem(key+"otlp_headers", "is not of the form name=value,name=value", "write for example api-key=${OTLP_API_KEY}; commas and = in a value as %2C and %3D")
 	}
-	o.TLS.sink().Validate(report, tlsPrefix)
+	o.TLS.Validate(report, tlsPrefix)
 	report.Between(key+"otlp_timeout", o.Timeout, 100*time.Millisecond, time.Minute)
 	if o.ServiceName == "" {
 		report.Problem(key+"service_name", "is empty", "remove the key for the default, cdc-outbox")

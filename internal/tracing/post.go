@@ -3,11 +3,9 @@ package tracing
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -15,8 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	collectorpb "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
-
-	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
 // mostAnswer bounds the part of an answer that is read.
@@ -34,22 +30,13 @@ func newCollector(o Options) (*collector, error) {
 	if err != nil {
 		return nil, err
 	}
+	transport := o.TLS.Transport(tlsPrefix)
+	transport.IdleConnTimeout = 30 * time.Second
 	client := &http.Client{
-		Timeout: o.Timeout,
+		Timeout:   o.Timeout,
+		Transport: transport,
 		// A redirect would take the headers, perhaps secrets, to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:           http.ProxyFromEnvironment,
-			IdleConnTimeout: 30 * time.Second,
-			// Files of certificates are read for each connection: they are replaced meanwhile.
-			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conf, err := sink.ClientTLS(*o.TLS.sink(), tlsPrefix)
-				if err != nil {
-					return nil, err
-				}
-				return (&tls.Dialer{Config: conf}).DialContext(ctx, network, addr)
-			},
-		},
 	}
 	return &collector{client, strings.TrimSuffix(o.Endpoint, "/") + "/v1/traces", with}, nil
 }
