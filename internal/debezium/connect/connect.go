@@ -43,63 +43,54 @@ type Answer struct {
 
 // Ask gets the connector at the address http://HOST:8083/connectors/NAME.
 func Ask(ctx context.Context, address string, login Login) (Answer, error) {
-	at, login, client, err := addressed(address, login)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := newClient(address, login)
 	if err != nil {
 		return Answer{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	text, err := get(ctx, client, at(itself), login)
+	text, err := c.get(ctx, c.connector)
 	if err != nil {
 		return Answer{}, err
 	}
 	answer := Answer{Connector: text}
-	if plugins, err := get(ctx, client, at(plugins), login); err == nil {
+	if plugins, err := c.get(ctx, c.base+"/connector-plugins"); err == nil {
 		answer.Version = version(plugins)
 	}
 	return answer, nil
 }
 
-// resource is what a worker is asked for.
-type resource int
+// client asks a worker about a connector.
+type client struct {
+	server          url.URL // scheme and host
+	base, connector string  // paths
+	login           Login
+	http            *http.Client
+}
 
-const (
-	itself   resource = iota // the connector
-	statusOf                 // the connector
-	plugins
-)
-
-// addressed takes the address of a connector apart: at names the addresses to ask.
-func addressed(address string, login Login) (at func(resource) string, as Login, client *http.Client, err error) {
+// newClient takes the address of a connector apart.
+func newClient(address string, login Login) (*client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return nil, login, nil, failure.Configf("write http://HOST:8083/connectors/NAME", "the address of the connector cannot be parsed")
+		return nil, failure.Configf("write http://HOST:8083/connectors/NAME", "the address of the connector cannot be parsed")
 	}
 	base, name, ok := strings.Cut(strings.TrimSuffix(u.Path, "/"), "/connectors/")
 	name, _, _ = strings.Cut(name, "/")
 	if !ok || name == "" {
-		return nil, login, nil, failure.Configf("write http://HOST:8083/connectors/NAME; GET http://HOST:8083/connectors lists the names", "%s is no address of a connector", plain(u))
+		return nil, failure.Configf("write http://HOST:8083/connectors/NAME; GET http://HOST:8083/connectors lists the names", "%s is no address of a connector", plain(u))
 	}
 	if user := u.User; user != nil {
 		password, _ := user.Password()
 		login = Login{user.Username(), password}
 	}
-	client = &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
-		// A redirect would take the login elsewhere.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	at = func(r resource) string {
-		to := url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/connectors/" + name}
-		switch r {
-		case statusOf:
-			to.Path += "/status"
-		case plugins:
-			to.Path = base + "/connector-plugins"
-		}
-		return to.String()
-	}
-	return at, login, client, nil
+	return &client{
+		server: url.URL{Scheme: u.Scheme, Host: u.Host}, base: base, connector: base + "/connectors/" + name, login: login,
+		http: &http.Client{
+			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+			// A redirect would take the login elsewhere.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
 }
 
 // plain is an address without login and query.
@@ -107,16 +98,19 @@ func plain(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-func get(ctx context.Context, client *http.Client, address string, login Login) ([]byte, error) {
+func (c *client) get(ctx context.Context, path string) ([]byte, error) {
+	to := c.server
+	to.Path = path
+	address := to.String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
-	if login != (Login{}) {
-		request.SetBasicAuth(login.User, login.Password)
+	if c.login != (Login{}) {
+		request.SetBasicAuth(c.login.User, c.login.Password)
 	}
-	response, err := client.Do(request)
+	response, err := c.http.Do(request)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // without the URL

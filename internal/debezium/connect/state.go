@@ -40,13 +40,13 @@ func (s State) String() string {
 
 // AskState gets the state of the connector at the address http://HOST:8083/connectors/NAME.
 func AskState(ctx context.Context, address string, login Login) (State, error) {
-	at, login, client, err := addressed(address, login)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := newClient(address, login)
 	if err != nil {
 		return State{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	text, err := get(ctx, client, at(statusOf), login)
+	text, err := c.get(ctx, c.connector+"/status")
 	if err != nil {
 		return State{}, err
 	}
