@@ -42,7 +42,7 @@ func (k *Kafka) deliver(ctx context.Context, events []*transform.Event, reject R
 	for len(events) > 0 {
 		if !ahead && k.topics[events[0].Record.Topic] == nil {
 			ahead = true
-			k.lookAhead(ctx, topicsOf(events))
+			k.lookAhead(ctx, len(events), func(i int) string { return events[i].Record.Topic })
 		}
 		bad, err := k.fill(ctx, events)
 		if err != nil {

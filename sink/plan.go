@@ -3,7 +3,6 @@ package sink
 import (
 	"context"
 	"errors"
-	"iter"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -47,7 +46,12 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 		}
 		if !ahead && k.topics[p.Record.Topic] == nil {
 			ahead = true
-			k.lookAhead(ctx, goodTopics(entries[i:]))
+			k.lookAhead(ctx, len(entries)-i, func(n int) string {
+				if e := entries[i+n]; e.Bad == nil { // otherwise any name
+					return e.Event.Record.Topic
+				}
+				return ""
+			})
 		}
 		t, err = x.open(ctx, t, p.Event)
 		if bad, ok := errors.AsType[*transform.BadEvent](err); ok && !p.letter {
@@ -81,17 +85,6 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 		rounds = append(rounds, round)
 	}
 	return rounds, nil, nil
-}
-
-// goodTopics are the topics of the entries that are not bad: others may have any name.
-func goodTopics(entries []Entry) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range entries {
-			if entries[i].Bad == nil && !yield(entries[i].Event.Record.Topic) {
-				return
-			}
-		}
-	}
 }
 
 // open returns the topic of the record, with the requested partition. before is

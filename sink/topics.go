@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -106,16 +105,14 @@ func (k *Kafka) lookup(ctx context.Context, name string) (located, error) {
 // mostAhead bounds the topics of one question.
 const mostAhead = 1000
 
-// lookAhead looks unknown topics up in one question: to ask for each would take a round
-// trip, and as many rounds. Of a topic without an answer, the first event asks again.
-func (k *Kafka) lookAhead(ctx context.Context, names iter.Seq[string]) {
+// lookAhead looks unknown topics of n events up in one question: to ask for each would take
+// a round trip, and as many rounds. topic is that of the i-th event; "": of no interest. Of
+// a topic without an answer, the first event asks again.
+func (k *Kafka) lookAhead(ctx context.Context, n int, topic func(i int) string) {
 	asked := make(map[string]bool)
-	for name := range names {
-		if k.topics[name] == nil && !k.absents.has(name) {
+	for i := 0; i < n && len(asked) < mostAhead; i++ {
+		if name := topic(i); name != "" && k.topics[name] == nil && !k.absents.has(name) {
 			asked[name] = true
-		}
-		if len(asked) == mostAhead {
-			break
 		}
 	}
 	if len(asked) < 2 {
@@ -128,17 +125,6 @@ func (k *Kafka) lookAhead(ctx context.Context, names iter.Seq[string]) {
 	for _, t := range resp.Topics {
 		if t.Topic != nil && asked[*t.Topic] && t.ErrorCode == 0 && len(t.Partitions) > 0 {
 			k.found(*t.Topic, located{int32(len(t.Partitions)), t.TopicID})
-		}
-	}
-}
-
-// topicsOf are the topics of the events.
-func topicsOf(events []*transform.Event) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, ev := range events {
-			if !yield(ev.Record.Topic) {
-				return
-			}
 		}
 	}
 }

@@ -77,12 +77,13 @@ const (
 // again for an unknown end without an answer; an old one is used.
 func (x *Transactions) askAhead(ctx context.Context, written checkpoint.Written) {
 	var unknown, old []string
+	now := time.Now()
 	for topic, parts := range written {
 		acked, isUnknown, isOld := x.k.acked[topic], false, false
 		for partition := range parts {
 			end := acked.of(partition)
 			isUnknown = isUnknown || end.noted.IsZero()
-			if !end.noted.IsZero() && time.Since(end.noted) >= endAge {
+			if !end.noted.IsZero() && now.Sub(end.noted) >= endAge {
 				isOld = true
 				x.noteEnd(acked, partition, end.offset)
 			}
