@@ -275,19 +275,26 @@ func (p *pipeline) openEncoder(ctx context.Context) (err error) {
 	if p.encoder, err = wiring.Encoder(p.cfg); p.encoder == nil || err != nil {
 		return err
 	}
-	retry, outage := backoff.Series{Range: storeWaits}, digest.NewOutage(p.log, "the schema registry answers")
+	return p.awaitSide(ctx, "registry", "the schema registry", p.encoder.Reach, func(error) bool { return false })
+}
+
+// awaitSide returns once the side answers, or ctx ends. A final error of reach is returned.
+func (p *pipeline) awaitSide(ctx context.Context, side, name string, reach func(context.Context) error, final func(error) bool) error {
+	retry, outage := backoff.Series{Range: storeWaits}, digest.NewOutage(p.log, name+" answers")
 	for {
-		err := p.encoder.Reach(ctx)
-		p.metrics.Connected("registry", err == nil)
-		if err == nil {
+		err := reach(ctx)
+		p.metrics.Connected(side, err == nil)
+		switch {
+		case err == nil:
 			outage.Over()
 			return nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return nil
+		case final(err):
+			return err
 		}
 		p.health.waitFor(err)
-		outage.Failed("the schema registry is not available, will retry", err)
+		outage.Failed(name+" is not available, will retry", err)
 		_ = retry.Pause(ctx) // then ctx has ended
 	}
 }

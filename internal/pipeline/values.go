@@ -19,23 +19,7 @@ func (p *pipeline) openValues(ctx context.Context) (err error) {
 	if p.values, err = wiring.Values(p.cfg, p.metrics); p.values == nil || err != nil {
 		return err
 	}
-	retry, outage := backoff.Series{Range: storeWaits}, digest.NewOutage(p.log, "the claim store answers")
-	for {
-		err := p.values.Reach(ctx)
-		p.metrics.Connected("claims", err == nil)
-		switch {
-		case err == nil:
-			outage.Over()
-			return nil
-		case ctx.Err() != nil:
-			return nil
-		case failure.ClassOf(err) != failure.Transient:
-			return err
-		}
-		p.health.waitFor(err)
-		outage.Failed("the claim store is not available, will retry", err)
-		_ = retry.Pause(ctx) // then ctx has ended
-	}
+	return p.awaitSide(ctx, "claims", "the claim store", p.values.Reach, func(err error) bool { return failure.ClassOf(err) != failure.Transient })
 }
 
 // valuesPace is how often the claim store is asked, and sweepPace how often old values go.
