@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
@@ -102,7 +103,7 @@ func (d *doctor) gap(stored *checkpoint.Checkpoint) {
 	if stored == nil || stored.Accepted == nil {
 		return
 	}
-	d.warn("checkpoint.gap", mendRemedy, "a gap was %s: events may be missing, and retention waits", stored.Accepted)
+	d.warn("checkpoint.gap", stream.GapRemedy, "a gap was %s: events may be missing, and retention waits", stored.Accepted)
 }
 
 // leftParked fails where events are parked in a topic out of use.

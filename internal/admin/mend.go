@@ -13,20 +13,15 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// AcceptedGap is a gap of the checkpoint in a report.
+// AcceptedGap is a gap of the checkpoint in a report. From is in the log of System and Line.
 type AcceptedGap struct {
-	Accepted time.Time `json:"accepted"`
-	// Since is when the last transaction known to be published was committed; zero:
-	// events of any time may be missing.
-	Since  time.Time `json:"since,omitzero"`
-	From   string    `json:"from,omitempty"` // in the log of System and Timeline
-	To     string    `json:"to"`
-	System string    `json:"system_id,omitempty"`
-	Line   int32     `json:"timeline,omitempty"`
-	Reason string    `json:"reason,omitempty"`
+	stream.GapStatus
+	System string `json:"system_id,omitempty"`
+	Line   int32  `json:"timeline,omitempty"`
 	text   string
 }
 
@@ -34,15 +29,8 @@ func describeGap(g *checkpoint.AcceptedGap) *AcceptedGap {
 	if g == nil {
 		return nil
 	}
-	r := &AcceptedGap{Accepted: g.Accepted, Since: g.Since, To: g.To.String(), System: g.SystemID, Line: g.Timeline, Reason: g.Reason, text: g.String()}
-	if g.From != 0 {
-		r.From = g.From.String()
-	}
-	return r
+	return &AcceptedGap{*stream.DescribeGap(g), g.SystemID, g.Timeline, g.String()}
 }
-
-// mendRemedy ends an accepted gap.
-const mendRemedy = "`cdc-outbox repair --publish`, beside run, publishes what is missing of it, and ends it; `cdc-outbox repair --give-up --yes` leaves out what is missing"
 
 // MendedGap is the fate of an accepted gap.
 type MendedGap struct {
@@ -100,7 +88,7 @@ func (r *repair) leaves(g *checkpoint.AcceptedGap, publish bool) (why, remedy st
 	}
 	switch {
 	case !publish:
-		return "without --publish this command changes nothing", mendRemedy
+		return "without --publish this command changes nothing", stream.GapRemedy
 	case r.opts.partial() || !g.Within(r.opts.Since):
 		return "this repair looked at a part of its rows", "`cdc-outbox repair --publish` without a choice of rows" + since
 	case unknown.reaches(g):

@@ -109,8 +109,9 @@ func (s *shadowing) ask(ctx context.Context, r *shadow.Round) (err error) {
 			return err
 		}
 	}
-	s.see(debezium, exists, retained(own, r.Flushed), r.Flushed)
-	if kept := retained(own, r.Flushed); s.opts.MaxRetained > 0 && kept > s.opts.MaxRetained {
+	kept := retained(own, r.Flushed)
+	s.see(debezium, exists, kept, r.Flushed)
+	if s.opts.MaxRetained > 0 && kept > s.opts.MaxRetained {
 		return errRetained(slot, kept, s.opts.MaxRetained)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/stream"
 )
 
 // judge sums up in a single sentence; mismatch is why the checkpoint does not
@@ -97,7 +98,7 @@ func (r *StatusReport) WriteText(w io.Writer) error {
 		l.line("", "in %s", r.CheckpointStore)
 		if r.Checkpoint != nil && r.Checkpoint.Gap != nil {
 			l.line("gap", "%s: events may be missing, and retention waits", r.Checkpoint.Gap.text)
-			l.remedy(mendRemedy)
+			l.remedy(stream.GapRemedy)
 		}
 		l.trouble("", r.CheckpointError)
 	}

@@ -16,13 +16,25 @@ type GapStatus struct {
 	// Since is the time of the last transaction known to be published; absent: events of
 	// any time may be missing.
 	Since  time.Time `json:"since,omitzero"`
-	From   string    `json:"from,omitempty"`
+	From   string    `json:"from,omitempty"` // in the log that was read then
 	To     string    `json:"to"`
 	Reason string    `json:"reason,omitempty"`
 }
 
-// gapRemedy ends an accepted gap.
-const gapRemedy = "`cdc-outbox repair --publish` beside run publishes what is missing of it, and ends it; `cdc-outbox repair --give-up --yes` leaves out what is missing"
+// DescribeGap is the status of a gap; nil of none.
+func DescribeGap(g *checkpoint.AcceptedGap) *GapStatus {
+	if g == nil {
+		return nil
+	}
+	st := &GapStatus{Accepted: g.Accepted, Since: g.Since, To: g.To.String(), Reason: g.Reason}
+	if g.From != 0 {
+		st.From = g.From.String()
+	}
+	return st
+}
+
+// GapRemedy ends an accepted gap.
+const GapRemedy = "`cdc-outbox repair --publish`, beside run, publishes what is missing of it, and ends it; `cdc-outbox repair --give-up --yes` leaves out what is missing"
 
 // gap is the accepted gap in the last checkpoint; nil: none.
 func (k *checkpointer) gap() *checkpoint.AcceptedGap { return k.last().Accepted }
@@ -75,21 +87,11 @@ func (s *source) tellGap(cp *checkpoint.Checkpoint) {
 	if s.opts.Retention.After != 0 {
 		waits += "; retention waits until they are published"
 	}
-	s.log.Warn(waits, zap.Stringer("gap", cp.Accepted), zap.String("remedy", gapRemedy))
+	s.log.Warn(waits, zap.Stringer("gap", cp.Accepted), zap.String("remedy", GapRemedy))
 }
 
 // gapStatus is nil without an accepted gap, and on a spare. The caller holds mu.
-func (h *Health) gapStatus() *GapStatus {
-	gap := h.openGap()
-	if gap == nil {
-		return nil
-	}
-	st := &GapStatus{Accepted: gap.Accepted, Since: gap.Since, To: gap.To.String(), Reason: gap.Reason}
-	if gap.From != 0 {
-		st.From = gap.From.String()
-	}
-	return st
-}
+func (h *Health) gapStatus() *GapStatus { return DescribeGap(h.openGap()) }
 
 // openGap is the accepted gap, if this instance reads the slot. The caller holds mu.
 func (h *Health) openGap() *checkpoint.AcceptedGap {
