@@ -143,7 +143,7 @@ func (d *decision) lookUp(ctx context.Context, b *eventsBehind, note func(string
 	opts := audit.ReadOptions{Patience: adoptPatience, Note: note, Allow: func(topic string) string { return c.cfg.Tools().Allow("Read", topic) }}
 	for topic, first := range b.topics {
 		logs, err := audit.Open(ctx, c.client, topic, opts)
-		if err != nil || len(logs) == 0 {
+		if err != nil {
 			return err
 		}
 		starts := make(map[int32]int64)

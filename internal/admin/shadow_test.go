@@ -237,6 +237,23 @@ func TestAdoptCountsWhatComesAgain(t *testing.T) {
 	s.wantCheck("checkpoint", OK, "fits the database")
 }
 
+// A topic that does not exist has no record, and hides none of another.
+func TestAdoptCountsBesideAMissingTopic(t *testing.T) {
+	s := newShadowed(t)
+	s.Source.Slot, s.Source.Create = s.slot, false
+	s.confirm()
+	s.write(1, 2)
+	s.publish(nil, 1, 2)
+	for n := range 8 {
+		s.exec(fmt.Sprintf(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES (gen_random_uuid(), 'missing%d', 'k', 'Placed', '{}')`, n))
+	}
+	plan, err := Adopt(s.ctx(), s.Config, AdoptOptions{Reader: &Reader{Slot: s.slot, Publication: s.Source.Publication, Plugin: "pgoutput"}})
+	wantClass(t, err, failure.Config, "nothing was changed")
+	if r := plan.Repeated; r == nil || r.Events != 10 || r.InKafka != 2 || r.Ahead != 2 {
+		t.Errorf("%+v", plan.Repeated)
+	}
+}
+
 func readSlotOf(s *shadowed) (at string, active bool, err error) {
 	err = s.conn.QueryRow(s.ctx(), `SELECT confirmed_flush_lsn::text, active FROM pg_replication_slots WHERE slot_name = $1`, s.slot).Scan(&at, &active)
 	return at, active, err
