@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -88,30 +87,24 @@ func (t *theirTopics) policy(ctx context.Context, name string) error {
 }
 
 func (t *theirTopics) openOne(ctx context.Context, name string, topic *theirTopic, r *shadow.Round) error {
-	topic.logs = nil
-	described, err := kafkalog.Describe(ctx, t.cluster.client, name)
-	if err == nil {
-		err = described.Err
-	}
+	id, logs, err := kafkalog.OpenTopic(ctx, t.cluster.client, name)
+	topic.logs = logs
 	switch {
-	case errors.Is(err, kerr.UnknownTopicOrPartition): // deleted
-		if len(topic.next) > 0 {
-			r.Lost = append(r.Lost, name)
-		}
-		return nil
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return fmt.Errorf("%w: %s", err, t.cluster.cfg.Tools().Allow("Read", name))
 	case err != nil:
 		return err
+	case len(logs) == 0: // deleted
+		if len(topic.next) > 0 {
+			r.Lost = append(r.Lost, name)
+		}
+		return nil
 	}
-	if topic.logs, err = kafkalog.Open(ctx, t.cluster.client, name, slices.Sorted(maps.Keys(described.Leaders))...); err != nil {
-		return err
-	}
-	if topic.id != described.ID { // made again, if there was one
+	if topic.id != id { // made again, if there was one
 		if topic.id != ([16]byte{}) {
 			r.Lost = append(r.Lost, name)
 		}
-		topic.id, topic.next = described.ID, make(map[int32]int64)
+		topic.id, topic.next = id, make(map[int32]int64)
 	}
 	for _, log := range topic.logs {
 		start, end := log.Bounds()
@@ -166,20 +159,14 @@ func (t *theirTopics) read(ctx context.Context, take func([]*kgo.Record) (room b
 func (t *theirTopic) read(ctx context.Context, log *kafkalog.Partition, take func([]*kgo.Record) bool) (whole bool, err error) {
 	_, end := log.Bounds()
 	for next := t.next[log.Number()]; next < end; next = t.next[log.Number()] {
-		records, after, err := log.Read(ctx, next)
+		records, after, err := kafkalog.ReadTo(ctx, log, next, end)
 		if err != nil {
 			return false, err
 		}
-		if after == next { // nothing follows
-			after = end
-		}
-		for len(records) > 0 && records[len(records)-1].Offset >= end {
-			records = records[:len(records)-1]
-		}
 		room := take(records)
-		t.next[log.Number()] = min(after, end)
+		t.next[log.Number()] = after
 		if !room {
-			return min(after, end) == end, nil
+			return after == end, nil
 		}
 	}
 	return true, nil

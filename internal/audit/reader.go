@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -83,20 +82,14 @@ func (r *Reader) silent(ctx context.Context, from int64) error {
 // the offset to go on from. Walk returns the offset behind the last fetch.
 func (r *Reader) Walk(ctx context.Context, from, end int64, take func(records []*kgo.Record, next int64) error) (int64, error) {
 	for from < end {
-		records, next, err := r.Read(ctx, from)
+		records, next, err := kafkalog.ReadTo(ctx, r, from, end)
 		if err != nil {
 			return from, err
 		}
-		if next == from {
-			next = end // nothing follows
-		}
-		for len(records) > 0 && records[len(records)-1].Offset >= end {
-			records = records[:len(records)-1]
-		}
-		if err := take(records, min(next, end)); err != nil {
+		if err := take(records, next); err != nil {
 			return from, err
 		}
-		from = min(next, end)
+		from = next
 	}
 	return from, nil
 }
@@ -104,26 +97,10 @@ func (r *Reader) Walk(ctx context.Context, from, end int64, take func(records []
 // Open opens all partitions of a topic, none of a topic that does not exist.
 func Open(ctx context.Context, client *kgo.Client, topic string, opts ReadOptions) (logs []*kafkalog.Partition, err error) {
 	err = opts.persist(ctx, topic, func() (err error) {
-		_, logs, err = open(ctx, client, topic)
+		_, logs, err = kafkalog.OpenTopic(ctx, client, topic)
 		return err
 	})
 	return logs, err
-}
-
-// open is Open, once, with the topic's id, which old brokers do not tell.
-func open(ctx context.Context, client *kgo.Client, topic string) (id [16]byte, logs []*kafkalog.Partition, err error) {
-	described, err := kafkalog.Describe(ctx, client, topic)
-	if err == nil {
-		err = described.Err
-	}
-	switch {
-	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return id, nil, nil
-	case err != nil:
-		return id, nil, err
-	}
-	logs, err = kafkalog.Open(ctx, client, topic, slices.Sorted(maps.Keys(described.Leaders))...)
-	return described.ID, logs, err
 }
 
 // Oldest is the time before which records of the log may have been deleted; zero:

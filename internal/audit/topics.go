@@ -274,7 +274,7 @@ func (t *Topics) read(ctx context.Context, l *topicLog) error {
 // open finds the partitions, and, of those seen for the first time, where to
 // begin. It returns none for a topic that does not exist.
 func (t *Topics) open(ctx context.Context, l *topicLog) ([]*kafkalog.Partition, error) {
-	id, logs, err := open(ctx, t.client, l.name)
+	id, logs, err := kafkalog.OpenTopic(ctx, t.client, l.name)
 	switch {
 	case err != nil:
 		return nil, err

@@ -19,6 +19,21 @@ type Log interface {
 	Read(ctx context.Context, from int64) (records []*kgo.Record, next int64, err error)
 }
 
+// ReadTo is Read for the records before end: the offset to go on from is end where no
+// further record is before it.
+func ReadTo(ctx context.Context, l Log, from, end int64) (records []*kgo.Record, next int64, err error) {
+	if records, next, err = l.Read(ctx, from); err != nil {
+		return nil, from, err
+	}
+	if next == from {
+		next = end
+	}
+	for len(records) > 0 && records[len(records)-1].Offset >= end {
+		records = records[:len(records)-1]
+	}
+	return records, min(next, end), nil
+}
+
 // firstWindow is how many offsets at the end of the log are read first. If the
 // wanted records are not among them, windowGrowth times as many are read, and
 // so on. The checkpoint of a busy connector is in the first window. That of an

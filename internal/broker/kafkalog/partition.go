@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -27,6 +29,23 @@ type Partition struct {
 	leader     Leader // asked for everything, in its epoch
 	start, end int64
 	raw        bool
+}
+
+// OpenTopic is Open for all partitions, with the topic's id, which old brokers do not tell.
+// There are none of a topic that does not exist.
+func OpenTopic(ctx context.Context, client *kgo.Client, topic string) (id [16]byte, logs []*Partition, err error) {
+	described, err := Describe(ctx, client, topic)
+	if err == nil {
+		err = described.Err
+	}
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return id, nil, nil
+	case err != nil:
+		return id, nil, err
+	}
+	logs, err = Open(ctx, client, topic, slices.Sorted(maps.Keys(described.Leaders))...)
+	return described.ID, logs, err
 }
 
 // Open finds leaders and bounds of partitions of a topic. The end is the high
