@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func (s *stage) drainTo(broker *rig.Broker, from source) take {
 				topics = append(topics, fmt.Sprintf("%s.order%d", topic, n))
 			}
 		}
-		if err := broker.CreateTopics(ctx, s.partitions, topics...); err != nil {
+		if err := broker.CreateTopics(ctx, cmp.Or(from.Partitions, s.partitions), topics...); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, broker.DeleteTopic(topics...)) }()

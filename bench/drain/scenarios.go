@@ -25,8 +25,8 @@ var scenarios = []scenario{
 	{"socket", "over the Unix socket", true, overSocket},
 	{"100kB", "payloads of 100 kB, a hundredth of the rows", false, changed(func(l *rig.Load) { l.Payload, l.Rows = 100_000, max(l.Rows/100, 10*l.PerTx) })},
 	{"1MB", "payloads of 1 MB, a thousandth of the rows", false, changed(func(l *rig.Load) { l.Payload, l.Rows = 1_000_000, max(l.Rows/1000, 10*l.PerTx) })},
-	{"topics", "of 1,000 topics, a partition each", false, across(func(s *stage, l *rig.Load) { l.Topics, s.partitions = 1000, 1 })},
-	{"partitions", "1,000 partitions", false, across(func(s *stage, _ *rig.Load) { s.partitions = 1000 })},
+	{"topics", "of 1,000 topics, a partition each", false, changed(func(l *rig.Load) { l.Topics, l.Partitions = 1000, 1 })},
+	{"partitions", "1,000 partitions", false, changed(func(l *rig.Load) { l.Partitions = 1000 })},
 	{"hot", "half of the events have the same key", false, changed(func(l *rig.Load) { l.Hot = true })},
 	{"transaction", "-transaction-rows rows in one transaction", false, oneTransaction},
 	{"size", "a tenth of -size-rows rows, then all: the speed and the memory are to be the same", false, twoSizes},
@@ -79,17 +79,6 @@ func changed(change func(*rig.Load)) func(context.Context, *stage, string) error
 			change(&load)
 		}
 		return s.compare(ctx, name, load, s.socket)
-	}
-}
-
-// across drains the default's load into other partitions.
-func across(change func(*stage, *rig.Load)) func(context.Context, *stage, string) error {
-	return func(ctx context.Context, s *stage, name string) error {
-		other, load := *s, s.load
-		change(&other, &load)
-		err := other.compare(ctx, name, load, s.socket)
-		s.drained = other.drained // names of topics and slots
-		return err
 	}
 }
 

@@ -69,51 +69,31 @@ func start(ctx context.Context) error {
 // stage is where the pollers take turns.
 type stage struct {
 	options
-	db        *rig.Database
-	broker    *rig.Broker
-	connector *rig.Connector
-	dir       string // of the peers' programs
-	played    int    // names topics
-}
-
-func (s *stage) close() {
-	if s.broker != nil {
-		s.broker.Stop()
-	}
-	if s.db != nil {
-		s.db.Close()
-	}
-	if s.connector != nil {
-		s.connector.Remove()
-	}
-	_ = os.RemoveAll(s.dir) // a temporary directory
+	*rig.Stage
+	dir    string // of the peers' programs
+	played int    // names topics
 }
 
 func run(ctx context.Context, o options) (err error) {
 	s := &stage{options: o}
-	defer s.close()
 	if s.dir, err = os.MkdirTemp("", "cdc-outbox-bench-"); err != nil {
 		return err
 	}
-	if s.connector, err = rig.NewConnector(ctx, o.binary); err != nil {
-		return err
-	}
+	defer func() { _ = os.RemoveAll(s.dir) }() // a temporary directory
 	subjects, err := s.subjects(ctx)
 	if err != nil {
 		return err
 	}
-	if s.db, err = rig.StartDatabase(ctx, nil); err != nil {
+	if s.Stage, err = rig.Open(ctx, o.binary, nil, o.kafka); err != nil {
 		return err
 	}
-	if s.broker, err = rig.StartBroker(ctx, o.kafka); err != nil {
-		return err
-	}
-	results := figures.New("peers", metrics, map[string]string{"PostgreSQL": s.db.Version, s.broker.Name: s.broker.Version})
+	defer s.Close()
+	results := figures.New("peers", metrics, map[string]string{"PostgreSQL": s.DB.Version, s.Broker.Name: s.Broker.Version})
 	var turns []figures.Turn
 	for _, sub := range subjects {
 		turns = append(turns, figures.Turn{Subject: sub.name, Take: func(ctx context.Context) (map[string]float64, error) { return s.measure(ctx, sub) }})
 	}
-	load := fmt.Sprintf("%s: %d events of %d bytes", s.broker.Name, o.events, o.payload)
+	load := fmt.Sprintf("%s: %d events of %d bytes", s.Broker.Name, o.events, o.payload)
 	if err := results.Play(ctx, os.Stdout, load, o.rounds, turns); err != nil {
 		return err
 	}
@@ -124,14 +104,14 @@ func run(ctx context.Context, o options) (err error) {
 func (s *stage) measure(ctx context.Context, sub subject) (_ map[string]float64, err error) {
 	s.played++
 	topic := fmt.Sprint("bench.", s.played)
-	if err := s.broker.CreateTopic(ctx, topic, 3); err != nil {
+	if err := s.Broker.CreateTopic(ctx, topic, 3); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.broker.DeleteTopic(topic)) }()
-	if err := s.db.Exec(ctx, sub.fill(s.options, topic)...); err != nil {
+	defer func() { err = errors.Join(err, s.Broker.DeleteTopic(topic)) }()
+	if err := s.DB.Exec(ctx, sub.fill(s.options, topic)...); err != nil {
 		return nil, err
 	}
-	if err := s.db.Exec(ctx, "VACUUM ANALYZE", "CHECKPOINT"); err != nil {
+	if err := s.DB.Exec(ctx, "VACUUM ANALYZE", "CHECKPOINT"); err != nil {
 		return nil, err
 	}
 	before, err := s.look(ctx)
@@ -145,14 +125,14 @@ func (s *stage) measure(ctx context.Context, sub subject) (_ map[string]float64,
 	}
 	defer program.Kill()
 	if err := rig.Await(ctx, 5*time.Millisecond, func() (bool, error) {
-		n, err := s.broker.Records(ctx, topic)
+		n, err := s.Broker.Records(ctx, topic)
 		return n >= int64(s.events), errors.Join(err, program.Alive(ctx))
 	}); err != nil {
 		return nil, program.Explain(err)
 	}
 	took := time.Since(began)
 	if err := rig.Await(ctx, 5*time.Millisecond, func() (done bool, err error) {
-		err = s.db.Conn.QueryRow(ctx, sub.done).Scan(&done)
+		err = s.DB.Conn.QueryRow(ctx, sub.done).Scan(&done)
 		return done, errors.Join(err, program.Alive(ctx))
 	}); err != nil {
 		return nil, program.Explain(err)
@@ -164,7 +144,7 @@ func (s *stage) measure(ctx context.Context, sub subject) (_ map[string]float64,
 	if err := program.Stop(); err != nil {
 		return nil, err
 	}
-	if n, err := s.broker.Records(ctx, topic); err != nil || n != int64(s.events) {
+	if n, err := s.Broker.Records(ctx, topic); err != nil || n != int64(s.events) {
 		return nil, errors.Join(err, fmt.Errorf("the topic has %d records instead of %d", n, s.events))
 	}
 	after, err := s.look(ctx)
@@ -189,17 +169,17 @@ type view struct {
 func (s *stage) look(ctx context.Context) (v view, err error) {
 	const others = `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())`
 	if err := rig.Await(ctx, 5*time.Millisecond, func() (alone bool, err error) {
-		err = s.db.Conn.QueryRow(ctx, others).Scan(&alone)
+		err = s.DB.Conn.QueryRow(ctx, others).Scan(&alone)
 		return alone, err
 	}); err != nil {
 		return v, err
 	}
-	if v.server, err = s.db.ServerTime(ctx); err != nil {
+	if v.server, err = s.DB.ServerTime(ctx); err != nil {
 		return v, err
 	}
-	if v.log, err = s.db.WAL(ctx); err != nil {
+	if v.log, err = s.DB.WAL(ctx); err != nil {
 		return v, err
 	}
-	return v, s.db.Conn.QueryRow(ctx, `SELECT xact_commit, (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables)
+	return v, s.DB.Conn.QueryRow(ctx, `SELECT xact_commit, (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables)
 		FROM pg_stat_database WHERE datname = current_database()`).Scan(&v.commits, &v.dead)
 }

@@ -31,8 +31,8 @@ func (s *stage) subjects(ctx context.Context) ([]subject, error) {
 	}
 	ours := func(name, after, done string) subject {
 		return subject{name: name, fill: outbox, done: done, start: func(s *stage, topic string) (*rig.Process, error) {
-			p, err := s.connector.Run("source.url="+s.db.URL, "source.mode=poll", "source.poll.after_publish="+after,
-				"sink.kafka.brokers="+s.broker.Addr, "route.topic="+topic)
+			p, err := s.Connector.Run("source.url="+s.DB.URL, "source.mode=poll", "source.poll.after_publish="+after,
+				"sink.kafka.brokers="+s.Broker.Addr, "route.topic="+topic)
 			return p.Process, err
 		}}
 	}
@@ -42,7 +42,7 @@ func (s *stage) subjects(ctx context.Context) ([]subject, error) {
 		{
 			name: "Watermill's forwarder", fill: forwarded, done: `SELECT offset_acked = (SELECT max("offset") FROM watermill_events) FROM watermill_offsets_events`,
 			start: func(s *stage, topic string) (*rig.Process, error) {
-				return rig.Start("Watermill", exec.Command(watermill, s.db.URL, s.broker.Addr, topic))
+				return rig.Start("Watermill", exec.Command(watermill, s.DB.URL, s.Broker.Addr, topic))
 			},
 		},
 	}, nil

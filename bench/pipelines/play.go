@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
@@ -169,10 +167,6 @@ func (s *stage) arrivals(ctx context.Context, program *rig.Program, pipelines in
 	if used, err = program.Usage(); err != nil {
 		return used, 0, err
 	}
-	ends, err := s.broker.Admin.ListEndOffsets(ctx, topics...)
-	if err != nil {
-		return used, 0, err
-	}
-	ends.Each(func(o kadm.ListedOffset) { events += o.Offset })
-	return used, events, ends.Error()
+	events, err = s.broker.Records(ctx, topics...)
+	return used, events, err
 }

@@ -50,40 +50,20 @@ func start(ctx context.Context) error {
 // stage is where the rounds are played.
 type stage struct {
 	options
-	db        *rig.Database
-	broker    *rig.Broker
-	connector *rig.Connector
-	played    int // names slots and topics
-}
-
-func (s *stage) close() {
-	if s.broker != nil {
-		s.broker.Stop()
-	}
-	if s.db != nil {
-		s.db.Close()
-	}
-	if s.connector != nil {
-		s.connector.Remove()
-	}
+	*rig.Stage
+	played int // names slots and topics
 }
 
 func run(ctx context.Context, o options) (err error) {
 	s := &stage{options: o}
-	defer s.close()
-	if s.connector, err = rig.NewConnector(ctx, o.binary); err != nil {
+	if s.Stage, err = rig.Open(ctx, o.binary, map[string]string{"wal_level": "logical", "max_replication_slots": "50", "max_wal_senders": "50"}, o.kafka); err != nil {
 		return err
 	}
-	if s.db, err = rig.StartDatabase(ctx, map[string]string{"wal_level": "logical", "max_replication_slots": "50", "max_wal_senders": "50"}); err != nil {
-		return err
-	}
-	if s.broker, err = rig.StartBroker(ctx, o.kafka); err != nil {
-		return err
-	}
+	defer s.Close()
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("%s, PostgreSQL %s, %s %s; one event of %d is bad\n", o.delivery, s.db.Version, s.broker.Name, s.broker.Version, o.every)
+	fmt.Printf("%s, PostgreSQL %s, %s %s; one event of %d is bad\n", o.delivery, s.DB.Version, s.Broker.Name, s.Broker.Version, o.every)
 	var throughput, late []float64
 	for n := range o.rounds {
 		sides := []int{0, o.every}

@@ -22,7 +22,7 @@ const perTx = 10
 // prepare makes the outbox, and a function that inserts. Every so many events, from a number
 // on, one is bad: its payload is no JSON. Bad events have 500 keys of their own.
 func (s *stage) prepare(ctx context.Context) error {
-	return s.db.Exec(ctx,
+	return s.DB.Exec(ctx,
 		`CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)`,
 		`CREATE PUBLICATION `+rig.Publication+` FOR TABLE outbox WITH (publish = 'insert')`,
 		`CREATE FUNCTION put(first int, n int, every int) RETURNS void LANGUAGE sql AS $$
@@ -43,16 +43,16 @@ func (s *stage) prepare(ctx context.Context) error {
 func (s *stage) open(ctx context.Context) (slot, topic string, settings []string, err error) {
 	s.played++
 	slot, topic = fmt.Sprint("bench_", s.played), fmt.Sprint("bench.", s.played)
-	if err := s.db.CreateSlot(ctx, slot); err != nil {
+	if err := s.DB.CreateSlot(ctx, slot); err != nil {
 		return "", "", nil, err
 	}
-	if err := s.broker.CreateTopic(ctx, topic, 3); err != nil {
+	if err := s.Broker.CreateTopic(ctx, topic, 3); err != nil {
 		return "", "", nil, err
 	}
-	settings = append(rig.Wiring(s.db.URL, slot, s.broker.Addr, topic), "event.payload_format=json_expanded",
+	settings = append(rig.Wiring(s.DB.URL, slot, s.Broker.Addr, topic), "event.payload_format=json_expanded",
 		"errors.on_bad_event=quarantine", fmt.Sprint("errors.quarantine_limit=", max(10_000, s.rows/s.every)), "sink.kafka.delivery="+s.delivery)
 	if s.delivery == sink.DeliveryExactlyOnce { // which refuses a slot without a checkpoint
-		err = s.connector.Do(ctx, []string{"adopt", "--yes"}, settings...)
+		err = s.Connector.Do(ctx, []string{"adopt", "--yes"}, settings...)
 	}
 	return slot, topic, settings, err
 }
@@ -64,32 +64,32 @@ func (s *stage) drain(ctx context.Context, every int) (rate float64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	if err := s.db.Exec(ctx, `SET synchronous_commit = off`, fmt.Sprintf(`CALL fill(%d, %d, %d)`, s.rows, perTx, every), `RESET synchronous_commit`); err != nil {
+	if err := s.DB.Exec(ctx, `SET synchronous_commit = off`, fmt.Sprintf(`CALL fill(%d, %d, %d)`, s.rows, perTx, every), `RESET synchronous_commit`); err != nil {
 		return 0, err
 	}
 	var end string
-	if err := s.db.Conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&end); err != nil {
+	if err := s.DB.Conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&end); err != nil {
 		return 0, err
 	}
-	if err := s.db.Exec(ctx, `CHECKPOINT`); err != nil {
+	if err := s.DB.Exec(ctx, `CHECKPOINT`); err != nil {
 		return 0, err
 	}
-	program, err := s.connector.Run(settings...)
+	program, err := s.Connector.Run(settings...)
 	if err != nil {
 		return 0, err
 	}
-	if err := s.db.AwaitActive(ctx, slot, true, program.Alive); err != nil {
+	if err := s.DB.AwaitActive(ctx, slot, true, program.Alive); err != nil {
 		return 0, errors.Join(err, program.Process.Stop())
 	}
 	began := time.Now()
-	if err := s.db.AwaitConfirmed(ctx, slot, end, program.Alive); err != nil {
+	if err := s.DB.AwaitConfirmed(ctx, slot, end, program.Alive); err != nil {
 		return 0, errors.Join(err, program.Process.Stop())
 	}
 	took := time.Since(began)
 	if _, err := program.Stop(); err != nil {
 		return 0, err
 	}
-	return float64(s.rows) / took.Seconds(), s.db.DropSlot(slot)
+	return float64(s.rows) / took.Seconds(), s.DB.DropSlot(slot)
 }
 
 // warmUp is left out of the steady load's figures.
@@ -102,16 +102,16 @@ func (s *stage) steady(ctx context.Context, every int) (p99 float64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	consumer, err := kgo.NewClient(kgo.SeedBrokers(s.broker.Addr), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(s.Broker.Addr), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		return 0, err
 	}
 	defer consumer.Close()
-	program, err := s.connector.Run(settings...)
+	program, err := s.Connector.Run(settings...)
 	if err != nil {
 		return 0, err
 	}
-	if err := s.db.AwaitActive(ctx, slot, true, program.Alive); err != nil {
+	if err := s.DB.AwaitActive(ctx, slot, true, program.Alive); err != nil {
 		return 0, errors.Join(err, program.Process.Stop())
 	}
 	reading, stop := context.WithCancel(ctx)
@@ -130,7 +130,7 @@ func (s *stage) steady(ctx context.Context, every int) (p99 float64, err error) 
 		return 0, fmt.Errorf("only %d events arrived", len(times))
 	}
 	slices.Sort(times)
-	return figures.Percentile(times, 99), s.db.DropSlot(slot)
+	return figures.Percentile(times, 99), s.DB.DropSlot(slot)
 }
 
 // write commits transactions at the rate.
@@ -139,7 +139,7 @@ func (s *stage) write(ctx context.Context, every int) error {
 	defer tick.Stop()
 	until := time.Now().Add(warmUp + s.load)
 	for first := 0; time.Now().Before(until); first += perTx {
-		if _, err := s.db.Conn.Exec(ctx, `SELECT put($1, $2, $3)`, first, perTx, every); err != nil {
+		if _, err := s.DB.Conn.Exec(ctx, `SELECT put($1, $2, $3)`, first, perTx, every); err != nil {
 			return err
 		}
 		select {

@@ -56,60 +56,40 @@ func start(ctx context.Context) error {
 // stage is where the rounds are played.
 type stage struct {
 	options
-	db        *rig.Database
-	broker    *rig.Broker
-	connector *rig.Connector
-	backlog   rig.Backlog
+	*rig.Stage
+	backlog rig.Backlog
 }
 
 func run(ctx context.Context, o options) (err error) {
 	s := &stage{options: o}
-	defer s.close()
-	if s.connector, err = rig.NewConnector(ctx, o.binary); err != nil {
+	if s.Stage, err = rig.Open(ctx, o.binary, map[string]string{"wal_level": "logical"}, o.kafka); err != nil {
 		return err
 	}
-	if s.db, err = rig.StartDatabase(ctx, map[string]string{"wal_level": "logical"}); err != nil {
-		return err
-	}
-	if s.broker, err = rig.StartBroker(ctx, o.kafka); err != nil {
-		return err
-	}
+	defer s.Close()
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("%s in PostgreSQL %s and %s %s, %d of them missing\n", o.load, s.db.Version, s.broker.Name, s.broker.Version, o.missing)
+	fmt.Printf("%s in PostgreSQL %s and %s %s, %d of them missing\n", o.load, s.DB.Version, s.Broker.Name, s.Broker.Version, o.missing)
 	if err := s.rows(ctx); err != nil {
 		return err
 	}
 	return s.resync(ctx)
 }
 
-func (s *stage) close() {
-	if s.broker != nil {
-		s.broker.Stop()
-	}
-	if s.db != nil {
-		s.db.Close()
-	}
-	if s.connector != nil {
-		s.connector.Remove()
-	}
-}
-
 // settings are the connector's, with a slot and a topic.
 func (s *stage) settings(slot, topic string, more ...string) []string {
-	return append(rig.Wiring(s.db.URL, slot, s.broker.Addr, topic), more...)
+	return append(rig.Wiring(s.DB.URL, slot, s.Broker.Addr, topic), more...)
 }
 
 // fill has the connector publish all rows.
 func (s *stage) fill(ctx context.Context) (err error) {
-	if err := s.db.CreateOutbox(ctx); err != nil {
+	if err := s.DB.CreateOutbox(ctx); err != nil {
 		return err
 	}
-	if err := s.broker.CreateTopic(ctx, topic, 6); err != nil {
+	if err := s.Broker.CreateTopic(ctx, topic, 6); err != nil {
 		return err
 	}
-	if s.backlog, err = s.db.Fill(ctx, slot, s.load); err != nil {
+	if s.backlog, err = s.DB.Fill(ctx, slot, s.load); err != nil {
 		return err
 	}
 	return s.publish(ctx, "bench_fill", topic, "checkpoint.store=none")
@@ -117,21 +97,21 @@ func (s *stage) fill(ctx context.Context) (err error) {
 
 // publish runs the connector until a copy of the backlog's slot is confirmed.
 func (s *stage) publish(ctx context.Context, name, topic string, settings ...string) error {
-	if err := s.db.CopySlot(ctx, slot, name); err != nil {
+	if err := s.DB.CopySlot(ctx, slot, name); err != nil {
 		return err
 	}
-	c, err := s.connector.Run(s.settings(name, topic, settings...)...)
+	c, err := s.Connector.Run(s.settings(name, topic, settings...)...)
 	if err != nil {
 		return err
 	}
 	defer c.Kill()
-	if err := s.db.AwaitConfirmed(ctx, name, s.backlog.End, c.Alive); err != nil {
+	if err := s.DB.AwaitConfirmed(ctx, name, s.backlog.End, c.Alive); err != nil {
 		return c.Explain(err)
 	}
 	if _, err := c.Stop(); err != nil {
 		return err
 	}
-	return s.db.DropSlot(name)
+	return s.DB.DropSlot(name)
 }
 
 // round is what both sides took.
@@ -159,37 +139,37 @@ func (s *stage) rows(ctx context.Context) error {
 
 // round takes the ids of other rows away, and has each side read.
 func (s *stage) round(ctx context.Context, n int) (r round, err error) {
-	if err := s.db.Exec(ctx, fmt.Sprintf(
+	if err := s.DB.Exec(ctx, fmt.Sprintf(
 		`UPDATE outbox SET id = gen_random_uuid() WHERE ctid IN (SELECT ctid FROM outbox TABLESAMPLE SYSTEM (20) REPEATABLE (%d) LIMIT %d)`, n, s.missing)); err != nil {
 		return r, err
 	}
 	name := "bench_read"
-	if err := s.db.CopySlot(ctx, slot, name); err != nil {
+	if err := s.DB.CopySlot(ctx, slot, name); err != nil {
 		return r, err
 	}
-	reader, err := rig.Recvlogical(s.db.URL, name, s.backlog.End, rig.Publication, false)
+	reader, err := rig.Recvlogical(s.DB.URL, name, s.backlog.End, rig.Publication, false)
 	if err != nil {
 		return r, err
 	}
-	readings, err := s.db.Read(ctx, reader)
+	readings, err := s.DB.Read(ctx, reader)
 	if err != nil {
 		return r, err
 	}
 	r.log = readings[0].Took
-	if err := s.db.DropSlot(name); err != nil {
+	if err := s.DB.DropSlot(name); err != nil {
 		return r, err
 	}
 	if r.consumer, err = s.consume(ctx); err != nil {
 		return r, err
 	}
-	before, err := s.broker.Records(ctx, topic)
+	before, err := s.Broker.Records(ctx, topic)
 	if err != nil {
 		return r, err
 	}
 	if r.repair, r.used, err = s.repair(ctx); err != nil {
 		return r, err
 	}
-	after, err := s.broker.Records(ctx, topic)
+	after, err := s.Broker.Records(ctx, topic)
 	if err == nil && after-before != int64(s.missing) {
 		err = fmt.Errorf("repair published %d events, want %d", after-before, s.missing)
 	}
@@ -198,12 +178,12 @@ func (s *stage) round(ctx context.Context, n int) (r round, err error) {
 
 // consume reads the topic to its end.
 func (s *stage) consume(ctx context.Context) (time.Duration, error) {
-	want, err := s.broker.Records(ctx, topic)
+	want, err := s.Broker.Records(ctx, topic)
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.broker.Addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.Broker.Addr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return 0, err
 	}
@@ -221,7 +201,7 @@ func (s *stage) consume(ctx context.Context) (time.Duration, error) {
 // repair publishes the missing events. The slot of its configuration is gone.
 func (s *stage) repair(ctx context.Context) (took time.Duration, used rig.Usage, err error) {
 	began := time.Now()
-	p, err := s.connector.Start([]string{"repair", "--publish", "--timeout", "10m"}, s.settings("bench_lost", topic)...)
+	p, err := s.Connector.Start([]string{"repair", "--publish", "--timeout", "10m"}, s.settings("bench_lost", topic)...)
 	if err != nil {
 		return 0, used, err
 	}
@@ -244,20 +224,20 @@ func (s *stage) repair(ctx context.Context) (took time.Duration, used rig.Usage,
 // resync publishes all rows to another topic, as the way without repair.
 func (s *stage) resync(ctx context.Context) error {
 	const other = "outbox.event.resync"
-	if err := s.broker.CreateTopic(ctx, other, 6); err != nil {
+	if err := s.Broker.CreateTopic(ctx, other, 6); err != nil {
 		return err
 	}
-	if err := s.db.DropSlot(slot); err != nil { // the connector would ask whose its events are
+	if err := s.DB.DropSlot(slot); err != nil { // the connector would ask whose its events are
 		return err
 	}
 	began := time.Now()
-	c, err := s.connector.Run(s.settings("bench_resync", other, "source.snapshot=initial", "checkpoint.key=resync")...)
+	c, err := s.Connector.Run(s.settings("bench_resync", other, "source.snapshot=initial", "checkpoint.key=resync")...)
 	if err != nil {
 		return err
 	}
 	defer c.Kill()
 	err = rig.Await(ctx, 100*time.Millisecond, func() (bool, error) {
-		n, err := s.broker.Records(ctx, other)
+		n, err := s.Broker.Records(ctx, other)
 		return n >= int64(s.load.Events()), errors.Join(err, c.Alive(ctx))
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ type Load struct {
 	Messages    bool // messages without a table, of the same events
 	Topics      int  // values of aggregatetype, order0 and so on; 0: order alone
 	Hot         bool // every second event has the same key
+	Partitions  int  // of each topic; 0: those of the benchmark
 }
 
 // Events is how many there are: of whole transactions.
@@ -31,6 +32,9 @@ func (l Load) String() string {
 	text := fmt.Sprintf("%d %s of %d+100 bytes, %d per transaction", l.Events(), what, l.Payload, l.PerTx)
 	if l.Topics > 0 {
 		text += fmt.Sprintf(", of %d topics", l.Topics)
+	}
+	if l.Partitions > 0 {
+		text += fmt.Sprintf(", into %d partitions", max(1, l.Topics)*l.Partitions)
 	}
 	if l.Hot {
 		text += ", half of them with one key"
