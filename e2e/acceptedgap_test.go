@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
-	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 )
 
 // An accepted gap holds retention, through crashes at each step, until a repair has
@@ -25,11 +24,7 @@ func TestE2EAnAcceptedGapHoldsRetention(t *testing.T) {
 			o.unread, o.config = true, o.config+retentionConfig
 			w := newWorld(t, o)
 			w.exec(plainTable)
-			c := w.start()
-			stream := w.insertAlways()
-			w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(100))
-			c.kill()
-			w.dropSlot(w.slot)
+			stream := w.loseSlot()
 			published := int(stream.written.Load())
 			stream.await(t, 200)
 			w.wantExit(3, w.config, "run")
@@ -41,12 +36,12 @@ func TestE2EAnAcceptedGapHoldsRetention(t *testing.T) {
 			ofGap := int(stream.written.Load())
 
 			for range 3 {
-				c = w.start()
+				c := w.start()
 				c.awaitLog("retention waits until they are published")
 				stream.await(t, 50)
 				c.kill()
 			}
-			c = w.start()
+			c := w.start()
 			left := func() int {
 				return w.count("SELECT count(*) FROM outbox WHERE payload::int > " + strconv.Itoa(published) + " AND payload::int <= " + strconv.Itoa(ofGap))
 			}
@@ -84,11 +79,7 @@ func TestE2EAnAcceptedGapHoldsRetention(t *testing.T) {
 func TestE2EAnAcceptedGapIsGivenUp(t *testing.T) {
 	w := newWorld(t, options{unread: true, config: retentionConfig})
 	w.exec(plainTable)
-	c := w.start()
-	stream := w.insertAlways()
-	w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(100))
-	c.kill()
-	w.dropSlot(w.slot)
+	stream := w.loseSlot()
 	stream.await(t, 20)
 	w.wantExit(0, w.config, "setup", "--accept-gap", "--yes")
 	if said := w.wantExit(2, w.config, "repair", "--give-up"); !strings.Contains(said, "would be given up") {
@@ -97,7 +88,7 @@ func TestE2EAnAcceptedGapIsGivenUp(t *testing.T) {
 	giving := launch(t, exec.Command(binary, "repair", "--give-up", "--yes", "-c", w.config))
 	giving.awaitLog("waiting for the connector to forget the accepted gap")
 	giving.kill()
-	c = w.start()
+	c := w.start()
 	c.awaitLog("the accepted gap was given up, and retention goes on")
 	stream.end(t)
 	await.Until(t, "all rows to go", func() bool { return w.count("SELECT count(*) FROM outbox") == 0 })

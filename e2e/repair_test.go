@@ -27,17 +27,13 @@ func TestE2ERepairAfterALostSlot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, o)
-			c := w.start()
-			stream := w.insertAlways()
-			w.broker.Consume(t, []string{topicOf("order")}, kafkatest.Count(100))
-			c.kill()
-			w.dropSlot(w.slot)
+			stream := w.loseSlot()
 			stream.await(t, 200)
 			w.wantExit(3, w.config, "run")
 			w.wantExit(3, w.config, "verify")
 			w.wantExit(0, w.config, "setup", "--accept-gap", "--yes")
 			stream.await(t, 200)
-			c = w.start()
+			c := w.start()
 			stream.await(t, 200)
 
 			said := w.wantExit(0, w.config, "repair", "--publish", "--tmp", t.TempDir())
@@ -97,6 +93,17 @@ type inserts struct {
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 	err     error
+}
+
+// loseSlot kills a connector under load, and drops the slot. The inserts go on.
+func (w *world) loseSlot() *inserts {
+	w.t.Helper()
+	c := w.start()
+	stream := w.insertAlways()
+	w.broker.Consume(w.t, []string{topicOf("order")}, kafkatest.Count(100))
+	c.kill()
+	w.dropSlot(w.slot)
+	return stream
 }
 
 // insertAlways inserts events until end, by a connection of its own. The keys are

@@ -145,7 +145,7 @@ func untaken(within time.Duration) error {
 }
 
 // interrupted gives the error of an interrupted command its remedy, unless it has another.
-// What was read or published until then does no harm to a repetition.
+// A repetition finds the records published until then.
 func interrupted(err error) error {
 	if err == nil || failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
 		return err

@@ -254,7 +254,7 @@ func TestByContent(t *testing.T) {
 	}
 }
 
-// What is shown of records is bounded.
+// The examples in a report have a bound.
 func TestExamplesAreShort(t *testing.T) {
 	c := begun(Options{}, 1)
 	c.Ours(ours(1, func(r *kgo.Record) { r.Value = []byte(strings.Repeat("ä", 4000)) }))

@@ -137,7 +137,7 @@ func (w *world) begin() {
 	w.c.Begin(pg.LSN(w.from + 1))
 }
 
-// Nothing is called a difference that is none, and each planted one behind the fence is found,
+// A comparison names each planted difference behind the fence, and no other,
 // whatever the pace of the three, and through restarts of Debezium.
 func TestAgainstAModel(t *testing.T) {
 	var found, judged int64
