@@ -1,0 +1,179 @@
+// Package cloud has stand-ins for the clouds' sources of identities, for tests:
+// Amazon's STS, IMDSv2 and container endpoint, the token endpoint and metadata
+// service of Microsoft Entra, Google's metadata server.
+//
+// Invariants:
+//
+//  1. Each refuses as the cloud does: a request without the header, a foreign
+//     token, another version of the protocol.
+//  2. Issued credentials and tokens are new, and end (see Live).
+//
+// Non-goals: real accounts; other services of the clouds.
+package cloud
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+)
+
+// The workload known to the stand-ins.
+const (
+	RoleARN = "arn:aws:iam::123456789012:role/cdc"
+	Region  = "eu-central-1"
+	Tenant  = "11111111-2222-3333-4444-555555555555"
+	Client  = "66666666-7777-8888-9999-000000000000"
+)
+
+// Cloud is all of the sources, on a single port. Several goroutines may use it.
+type Cloud struct {
+	URL string
+
+	dir string
+
+	mu       sync.Mutex
+	lifetime time.Duration
+	now      func() time.Time
+	status   int // of every answer, unless 0
+	asked    int
+	identity string          // the workload's own token, in a file
+	keys     map[string]Keys // by access key
+	tokens   map[string]time.Time
+}
+
+// Keys are issued credentials of Amazon.
+type Keys struct {
+	AccessKey, Secret, Session string
+	Ends                       time.Time
+}
+
+// New starts the sources, until the test's end. Credentials and tokens live for
+// a minute. The environment names no source.
+func New(t *testing.T) *Cloud {
+	c := &Cloud{dir: t.TempDir(), lifetime: time.Minute, now: time.Now, keys: map[string]Keys{}, tokens: map[string]time.Time{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /sts/", c.sts)
+	mux.HandleFunc("PUT /latest/api/token", c.imdsToken)
+	mux.HandleFunc("GET /latest/meta-data/iam/security-credentials/", c.imds)
+	mux.HandleFunc("GET /v1/credentials", c.container)
+	mux.HandleFunc("POST /"+Tenant+"/oauth2/v2.0/token", c.entra)
+	mux.HandleFunc("GET /metadata/identity/oauth2/token", c.azureIMDS)
+	mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", c.google)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.asked++
+		status := c.status
+		c.mu.Unlock()
+		if status != 0 {
+			http.Error(w, "the source is down", status)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c.URL = server.URL
+	for _, name := range variables {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", c.dir) // no files of a user
+	t.Setenv("AWS_REGION", Region)
+	c.Rotate(t)
+	return c
+}
+
+// variables choose a source.
+var variables = []string{
+	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
+	"AWS_ENDPOINT_URL_STS", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+	"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE",
+	"AWS_CONFIG_FILE", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_DEFAULT_REGION",
+	"AZURE_FEDERATED_TOKEN_FILE", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_AUTHORITY_HOST", "IDENTITY_ENDPOINT", "IDENTITY_HEADER",
+	"AZURE_POD_IDENTITY_AUTHORITY_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST",
+}
+
+// Rotate replaces the workload's own token in the file, as Kubernetes does. The
+// old token is refused from now on.
+func (c *Cloud) Rotate(t testing.TB) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.identity = fmt.Sprintf("workload-%d", time.Now().UnixNano())
+	must.OK(t, os.WriteFile(c.tokenFile(), []byte(c.identity), 0o600))
+}
+
+func (c *Cloud) tokenFile() string { return filepath.Join(c.dir, "token") }
+
+// Live sets the life of credentials and tokens, and the clock; nil: the time.
+func (c *Cloud) Live(lifetime time.Duration, now func() time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lifetime = lifetime
+	if now != nil {
+		c.now = now
+	}
+}
+
+// Answer sets the status of every answer; 0 ends that.
+func (c *Cloud) Answer(status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status = status
+}
+
+// Asked counts the requests.
+func (c *Cloud) Asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// issue makes new credentials, or a new token.
+func (c *Cloud) issue() (Keys, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.keys) + 1
+	k := Keys{fmt.Sprintf("ASIA%012d", n), fmt.Sprintf("secret/%d+", n), fmt.Sprintf("session/%d+==", n), c.now().Add(c.lifetime)}
+	c.keys[k.AccessKey], c.tokens[k.Session] = k, k.Ends
+	return k, c.lifetime
+}
+
+// holder tells whether a token is the workload's.
+func (c *Cloud) holder(token string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return token == c.identity
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// accessToken answers as OAuth does.
+func (c *Cloud) accessToken(w http.ResponseWriter) {
+	k, lifetime := c.issue()
+	reply(w, http.StatusOK, map[string]any{"access_token": k.Session, "token_type": "Bearer", "expires_in": int(lifetime.Seconds())})
+}
+
+// Valid tells whether a token was issued and has not ended.
+func (c *Cloud) Valid(token string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now().Before(c.tokens[token])
+}
+
+// Keys returns the credentials of an access key, unless unknown or ended.
+func (c *Cloud) Keys(accessKey string) (Keys, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.keys[accessKey]
+	return k, ok && c.now().Before(k.Ends)
+}
