@@ -17,6 +17,11 @@ func (s *stage) drain(from source) take { return s.drainTo(s.broker, from) }
 
 // drainTo is drain, to another broker.
 func (s *stage) drainTo(broker *rig.Broker, from source) take {
+	return s.drainBy(s.connector, broker, from)
+}
+
+// drainBy is drainTo, by another program.
+func (s *stage) drainBy(connector *rig.Connector, broker *rig.Broker, from source) take {
 	return func(ctx context.Context) (_ map[string]float64, err error) {
 		s.drained++
 		// New names: the broker stays, with the checkpoint of a slot's name.
@@ -40,7 +45,7 @@ func (s *stage) drainTo(broker *rig.Broker, from source) take {
 		if from.Messages {
 			settings = append(settings, "source.mode=message")
 		}
-		used, err := s.runToEnd(ctx, from.db, slot, from.End, append(settings, s.set...))
+		used, err := runToEnd(ctx, connector, from.db, slot, from.End, append(settings, s.set...))
 		if err != nil {
 			return nil, err
 		}
@@ -52,9 +57,9 @@ func (s *stage) drainTo(broker *rig.Broker, from source) take {
 }
 
 // runToEnd runs the connector until the slot is confirmed up to the end.
-func (s *stage) runToEnd(ctx context.Context, db *rig.Database, slot, end string, settings []string) (r rig.Reading, err error) {
+func runToEnd(ctx context.Context, connector *rig.Connector, db *rig.Database, slot, end string, settings []string) (r rig.Reading, err error) {
 	began := time.Now()
-	program, err := s.connector.Run(settings...)
+	program, err := connector.Run(settings...)
 	if err != nil {
 		return r, err
 	}

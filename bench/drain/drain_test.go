@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,11 +48,40 @@ func TestE2EScenarios(t *testing.T) {
 	}
 }
 
+// TestE2ERival has a connector beside another.
+func TestE2ERival(t *testing.T) {
+	program, err := rig.NewConnector(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Remove()
+	o := small()
+	o.scenarios, o.binary, o.rival = rig.List{"default"}, program.Path(), program.Path()
+	o.json = t.TempDir() + "/results.json"
+	if err := run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	report, err := figures.Read(o.json)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := report.Loads()[0]
+	if got := report.Subjects(load); !slices.Equal(got, []string{oursName, rivalName}) {
+		t.Errorf("%q took turns", got)
+	}
+	for _, metric := range []string{metricRate, metricCPU} {
+		if ratio, ok := report.Ratio(load, rivalName, oursName, metric); !ok || ratio <= 0 {
+			t.Errorf("the ratio of %s is %v, %t", metric, ratio, ok)
+		}
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	if err := small().check(); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*options){
+		"a rival alone":         func(o *options) { o.rival = "old" },
 		"an unknown scenario":   func(o *options) { o.scenarios = rig.List{"defaults"} },
 		"no round":              func(o *options) { o.rounds = 0 },
 		"nine transactions":     func(o *options) { o.load.PerTx = 11 },

@@ -6,6 +6,8 @@
 //
 //	go run ./bench/drain [-scenarios NAME,…] [-rounds N] [-json FILE] …
 //
+// With -rival the connector is compared with another program of it instead.
+//
 // docs/internals/BENCHMARKS.md describes the scenarios, and docs/internals/SCALING.md
 // has the conclusions from the scenarios without a connector.
 // Linux only.
@@ -17,6 +19,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +32,8 @@ type options struct {
 	load               rig.Load
 	huge, many         int
 	socket, tls, kafka bool
-	binary, json       string
+	binary, rival      string
+	json               string
 	set                rig.Settings
 }
 
@@ -51,6 +55,7 @@ func start(ctx context.Context) error {
 	flag.BoolVar(&o.tls, "tls", false, "connect over TLS, and let the connector read without TLS, too")
 	flag.BoolVar(&o.kafka, "kafka", false, "write to Apache Kafka instead of kfake (needs Java 17 and, once, Maven)")
 	flag.StringVar(&o.binary, "binary", "", "the connector; built from this tree when empty")
+	flag.StringVar(&o.rival, "rival", "", "another connector, such as an older one: the two take turns, without other readers")
 	flag.StringVar(&o.json, "json", "", "a file for the results")
 	flag.Var(&o.set, "set", "a configuration key=value for the connector, repeatable")
 	flag.Parse()
@@ -68,6 +73,9 @@ func (o options) check() error {
 		if find(name) == nil {
 			return fmt.Errorf("-scenarios: there is no %q, only %s", name, strings.Join(names(scenarios), ", "))
 		}
+	}
+	if o.rival != "" && slices.ContainsFunc(o.scenarios, func(name string) bool { return slices.Contains(alone, name) }) {
+		return fmt.Errorf("-rival: not in the scenarios %s", alone.String())
 	}
 	for _, text := range o.delays {
 		if d, err := time.ParseDuration(text); err != nil || d < 0 {

@@ -45,6 +45,9 @@ func find(name string) *scenario {
 	return nil
 }
 
+// alone are the scenarios that no rival takes part in.
+var alone = rig.List{"message", "network", "decode", "split"}
+
 func names(list []scenario) (all rig.List) {
 	for _, s := range list {
 		all = append(all, s.name)

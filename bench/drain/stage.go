@@ -32,12 +32,14 @@ var metrics = []figures.Metric{
 const (
 	oursName  = "cdc-outbox"
 	plainName = "cdc-outbox without TLS"
+	rivalName = "rival"
 )
 
 // stage is shared by all scenarios. Each has a separate database.
 type stage struct {
 	options
 	connector *rig.Connector
+	rival     *rig.Connector // nil: none
 	broker    *rig.Broker
 	results   *figures.Report
 	drained   int
@@ -47,6 +49,12 @@ func newStage(ctx context.Context, o options) (s *stage, err error) {
 	s = &stage{options: o, results: figures.New("drain", metrics, map[string]string{})}
 	if s.connector, err = rig.NewConnector(ctx, o.binary); err != nil {
 		return nil, err
+	}
+	if o.rival != "" {
+		if s.rival, err = rig.NewConnector(ctx, o.rival); err != nil {
+			s.connector.Remove()
+			return nil, err
+		}
 	}
 	if s.broker, err = rig.StartBroker(ctx, o.kafka); err != nil {
 		s.connector.Remove()
@@ -116,6 +124,12 @@ func (s *stage) compare(ctx context.Context, name string, load rig.Load, socket 
 		plain = []figures.Turn{{Subject: plainName, Take: s.drain(from)}}
 		from.url = db.TLSURL
 		name += ", TLS"
+	}
+	if s.rival != nil {
+		return s.play(ctx, label(name, s.broker.Name, load), []figures.Turn{
+			{Subject: oursName, Take: s.drain(from)},
+			{Subject: rivalName, Take: s.drainBy(s.rival, s.broker, from)},
+		})
 	}
 	return s.play(ctx, label(name, s.broker.Name, load), append([]figures.Turn{
 		{Subject: oursName, Take: s.drain(from)},

@@ -43,6 +43,9 @@ func NewConnector(ctx context.Context, path string) (*Connector, error) {
 	return c, nil
 }
 
+// Path is the program's file.
+func (c *Connector) Path() string { return c.path }
+
 // Remove removes the program if built for us.
 func (c *Connector) Remove() {
 	if c.dir != "" {
