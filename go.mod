@@ -67,6 +67,7 @@ require (
 )
 
 require (
+	cloud.google.com/go/compute/metadata v0.10.0
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -51,10 +53,13 @@ func place(text string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// Token is an access token.
-type Token struct {
-	Value string // secret
-	Ends  time.Time
+// environment is the part of the environment with the source of an identity.
+func environment(variables []string) string {
+	var b strings.Builder
+	for _, name := range variables {
+		b.WriteString(os.Getenv(name) + "\x00")
+	}
+	return b.String()
 }
 
 // cause is the reason for the end of ctx, or else err.

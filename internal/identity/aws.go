@@ -28,7 +28,7 @@ type AWSCredentials struct {
 // environment and its files are read at each question. AWS blocks for
 // answerTimeout at the most. Several goroutines may use it.
 func AWS(ctx context.Context) (AWSCredentials, error) {
-	return workload.get(ctx, awsEnvironment())
+	return workload.get(ctx, environment(awsVariables))
 }
 
 // workload is the process's, as its environment is.
@@ -41,14 +41,6 @@ var awsVariables = []string{
 	"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 	"AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-}
-
-func awsEnvironment() string {
-	var b strings.Builder
-	for _, name := range awsVariables {
-		b.WriteString(os.Getenv(name) + "\x00")
-	}
-	return b.String()
 }
 
 // source is where credentials come from.

@@ -34,15 +34,15 @@ func TestAWSSources(t *testing.T) {
 			use(c, t)
 			c.Live(time.Minute, clock.now)
 			k := newKept(askAWS, clock.now)
-			first := must.Get(k.get(t.Context(), awsEnvironment()))(t)
+			first := must.Get(k.get(t.Context(), environment(awsVariables)))(t)
 			asked := c.Asked()
 			clock.add(29 * time.Second)
-			if again := must.Get(k.get(t.Context(), awsEnvironment()))(t); again != first || c.Asked() != asked {
+			if again := must.Get(k.get(t.Context(), environment(awsVariables)))(t); again != first || c.Asked() != asked {
 				t.Errorf("%d requests instead of %d before half of the minute", c.Asked(), asked)
 			}
 			c.Rotate(t) // the file's token, as Kubernetes does
 			clock.add(2 * time.Second)
-			second := must.Get(k.get(t.Context(), awsEnvironment()))(t)
+			second := must.Get(k.get(t.Context(), environment(awsVariables)))(t)
 			issued, ok := c.Keys(second.AccessKey)
 			if second == first || !ok || issued.Secret != second.SecretKey || issued.Session != second.SessionToken || !issued.Ends.Equal(second.Ends) {
 				t.Errorf("got %+v, issued %+v", second, issued)

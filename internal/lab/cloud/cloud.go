@@ -66,6 +66,8 @@ func New(t *testing.T) *Cloud {
 	mux.HandleFunc("GET /v1/credentials", c.container)
 	mux.HandleFunc("POST /"+Tenant+"/oauth2/v2.0/token", c.entra)
 	mux.HandleFunc("GET /metadata/identity/oauth2/token", c.azureIMDS)
+	mux.HandleFunc("GET /msi/token", c.app)
+	mux.HandleFunc("POST /sts/v1/token", c.exchange)
 	mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", c.google)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()

@@ -1,9 +1,15 @@
 package cloud
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // WorkloadIdentity makes the process a pod with Entra's workload identity.
@@ -50,7 +56,9 @@ func (c *Cloud) azureIMDS(w http.ResponseWriter, r *http.Request) {
 	case q.Get("api-version") == "" || q.Get("resource") == "" || strings.HasSuffix(q.Get("resource"), "/.default"):
 		reply(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable is missing"})
 	default:
-		c.accessToken(w)
+		k, lifetime := c.issue() // numbers are text here
+		reply(w, http.StatusOK, map[string]any{"access_token": k.Session, "token_type": "Bearer",
+			"expires_in": strconv.Itoa(int(lifetime.Seconds())), "expires_on": strconv.FormatInt(k.Ends.Unix(), 10), "resource": q.Get("resource")})
 	}
 }
 
@@ -58,6 +66,46 @@ func (c *Cloud) google(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Metadata-Flavor", "Google")
 	if r.Header.Get("Metadata-Flavor") != "Google" {
 		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	c.accessToken(w)
+}
+
+// AppIdentity makes the process a program of App Service or Container Apps.
+func (c *Cloud) AppIdentity(t *testing.T) {
+	t.Setenv("IDENTITY_ENDPOINT", c.URL+"/msi/token")
+	t.Setenv("IDENTITY_HEADER", appHeader)
+}
+
+const appHeader = "of-the-app"
+
+func (c *Cloud) app(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-IDENTITY-HEADER") != appHeader || r.URL.Query().Get("api-version") != "2019-08-01" || r.URL.Query().Get("resource") == "" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	k, _ := c.issue()
+	reply(w, http.StatusOK, map[string]any{"access_token": k.Session, "token_type": "Bearer", "expires_on": strconv.FormatInt(k.Ends.Unix(), 10)})
+}
+
+// ExternalAccount makes the process a workload outside of Google, with a token
+// of another provider (Workload Identity Federation).
+func (c *Cloud) ExternalAccount(t *testing.T) {
+	file := filepath.Join(c.dir, "external.json")
+	text, err := json.Marshal(map[string]any{ //nolint:gosec // no credentials of anybody
+		"type": "external_account", "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q",
+		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": c.URL + "/sts/v1/token",
+		"credential_source": map[string]any{"file": c.tokenFile()},
+	})
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(file, text, 0o600))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+}
+
+// exchange answers RFC 8693.
+func (c *Cloud) exchange(w http.ResponseWriter, r *http.Request) {
+	if r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:token-exchange" || !c.holder(r.FormValue("subject_token")) {
+		reply(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "the subject token is not the workload's"})
 		return
 	}
 	c.accessToken(w)
