@@ -56,6 +56,7 @@ type Exporter struct {
 
 	mu       sync.Mutex
 	queue    []*tracepb.Span
+	sending  int // spans of the present request, no longer in the queue
 	ended    bool
 	failing  error
 	exported int64
@@ -142,6 +143,9 @@ func (e *Exporter) drop(reason string, n int) {
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.full.Flush()
 	defer e.to.client.CloseIdleConnections()
+	flush, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a request at the end goes on: a second one would repeat its spans
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })()
 	retry := backoff.Series{Range: waits}
 	var batch []*tracepb.Span
 	for ctx.Err() == nil {
@@ -151,15 +155,13 @@ func (e *Exporter) Run(ctx context.Context) {
 		if batch == nil {
 			batch = e.take()
 		}
-		if e.export(ctx, batch) {
+		if e.export(flush, batch) {
 			batch = nil
 			retry.Reset()
 			continue
 		}
 		_ = retry.Pause(ctx)
 	}
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
 	e.mu.Lock()
 	e.ended = true
 	e.mu.Unlock()
@@ -174,29 +176,30 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if left := len(batch) + len(e.queue); left > 0 {
+	if left := e.sending + len(e.queue); left > 0 {
 		e.drop(DroppedStopped, left)
 	}
-	e.queue = nil
+	e.queue, e.sending = nil, 0
 }
 
-// await returns once there are spans and either a whole batch or the interval is over;
+// await returns once there is a whole batch, or the interval is over and there are spans;
 // false: ctx has ended.
 func (e *Exporter) await(ctx context.Context) bool {
 	timer := time.NewTicker(interval)
 	defer timer.Stop()
-	for {
+	for least := batchSize; ; {
+		e.mu.Lock()
+		enough := len(e.queue) >= least
+		e.mu.Unlock()
+		if enough {
+			return true
+		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-e.wake:
 		case <-timer.C:
-		}
-		e.mu.Lock()
-		waiting := len(e.queue) > 0
-		e.mu.Unlock()
-		if waiting {
-			return true
+			least = 1
 		}
 	}
 }
@@ -210,6 +213,7 @@ func (e *Exporter) take() []*tracepb.Span {
 		return nil
 	}
 	batch := e.queue[:n:n]
+	e.sending = n
 	if e.queue = e.queue[n:]; len(e.queue) == 0 {
 		e.queue = nil
 	}
@@ -230,14 +234,16 @@ func (e *Exporter) export(ctx context.Context, batch []*tracepb.Span) (done bool
 		return false
 	}
 	e.mu.Lock()
-	e.failing = err
+	if e.failing = err; err == nil || !mayPass(err) {
+		e.sending = 0
+	}
 	switch {
 	case err == nil:
-		sent := len(batch) - int(rejected)
-		e.exported += int64(sent)
-		e.metrics.SpansExported(sent)
-		if rejected > 0 {
-			e.drop(DroppedRefused, int(rejected))
+		refused := int(min(max(rejected, 0), int64(len(batch))))
+		e.exported += int64(len(batch) - refused)
+		e.metrics.SpansExported(len(batch) - refused)
+		if refused > 0 {
+			e.drop(DroppedRefused, refused)
 		}
 	case !mayPass(err):
 		e.drop(DroppedRefused, len(batch))
@@ -270,7 +276,7 @@ func (e *Exporter) Status() *Status {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &Status{Endpoint: e.endpoint, Exported: e.exported, Dropped: e.dropped, Waiting: len(e.queue)}
+	s := &Status{Endpoint: e.endpoint, Exported: e.exported, Dropped: e.dropped, Waiting: len(e.queue) + e.sending}
 	if e.failing != nil {
 		s.Error = e.failing.Error()
 	}

@@ -196,7 +196,7 @@ func TestCollectorAway(t *testing.T) {
 		source.Published([]*transform.Event{published(fmt.Sprint(i))})
 	}
 	await.Until(t, "the status", func() bool { return strings.Contains(source.Status().Error, "answers 503") })
-	if s := source.Status(); s.Exported != 0 || s.Dropped == 0 || s.Waiting > mostQueued {
+	if s := source.Status(); s.Exported != 0 || s.Dropped == 0 || s.Waiting != mostQueued+batchSize {
 		t.Errorf("status %+v", s)
 	}
 	c.answer.Store(nil)
@@ -237,6 +237,67 @@ func TestCollectorRefuses(t *testing.T) {
 	}
 }
 
+// Failure mode 206, too. A collector that answers nonsense stops neither the exporter nor the
+// process: a status of success counts, and counts of refused spans have the bounds of the request.
+func TestCollectorAnswersNonsense(t *testing.T) {
+	rejecting := func(n int64) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			body, _ := proto.Marshal(&collectorpb.ExportTraceServiceResponse{PartialSuccess: &collectorpb.ExportTracePartialSuccess{RejectedSpans: n}})
+			_, _ = w.Write(body)
+		}
+	}
+	garbage := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte("no gzip"))
+		}
+	}
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"more refused than sent": {rejecting(1000), "0 map[refused:2]"},
+		"less refused than none": {rejecting(-1000), "2 map[]"},
+		"taken, in no gzip":      {garbage(http.StatusOK), "2 map[]"},
+		"refused, in no gzip":    {garbage(http.StatusBadRequest), "0 map[refused:2]"},
+		"taken, in no protobuf":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "2 map[]"},
+		"taken, and then cut short": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			_, _ = w.Write([]byte("x"))
+		}, "2 map[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStandIn(t)
+			s.answer.Store(&c.answer)
+			source, n, _, stop := running(t, s.URL+"/base")
+			source.Published([]*transform.Event{published("1"), published("2")})
+			await.Until(t, "the outcome", func() bool { now := source.Status(); return now.Exported+now.Dropped == 2 })
+			stop()
+			if n.String() != c.want {
+				t.Errorf("%s, want %s", n, c.want)
+			}
+		})
+	}
+}
+
+// The topic of a bad event may be anything, also no text.
+func TestSpanOfATopicThatIsNoText(t *testing.T) {
+	c := newStandIn(t)
+	source, n, _, stop := running(t, c.URL+"/base")
+	bad := published("1")
+	bad.Record.Topic = "\xff" + strings.Repeat("x", 100_000)
+	source.Rejected(bad, transform.ReasonIllegalTopic)
+	await.Until(t, "the export", func() bool { return source.Status().Exported == 1 })
+	stop()
+	if n.String() != "1 map[]" {
+		t.Error(n)
+	}
+	if span := c.got()[0]; len(span.GetName()) > 2*longest || !strings.Contains(attributes(span), "messaging.destination.name=\uFFFDxxx") {
+		t.Errorf("%.300s", span)
+	}
+}
+
 // A stop does not wait for a collector that is away, and counts what it had.
 func TestStopWhileTheCollectorIsAway(t *testing.T) {
 	c := newStandIn(t)
@@ -249,6 +310,38 @@ func TestStopWhileTheCollectorIsAway(t *testing.T) {
 	source.Published([]*transform.Event{published("3")})
 	if n.String() != "0 map[stopped:3]" {
 		t.Error(n)
+	}
+}
+
+// A stop while a request is under way waits for its answer, and sends its spans once. They count
+// as waiting.
+func TestStopDuringARequest(t *testing.T) {
+	c := newStandIn(t)
+	take, asked, answer := c.Config.Handler, make(chan struct{}), make(chan struct{})
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.answer.Store(nil)
+		close(asked)
+		<-answer
+		take.ServeHTTP(w, r)
+	})
+	c.answer.Store(&slow)
+	n := &counts{dropped: map[string]int{}}
+	o := DefaultOptions()
+	o.Endpoint = c.URL + "/base"
+	source := &Source{Exporter: must.Get(New(o, "v1", "me", n, zap.NewNop()))(t)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); source.Run(ctx) }()
+	source.Published([]*transform.Event{published("1")})
+	<-asked
+	if s := source.Status(); s.Waiting != 1 {
+		t.Errorf("status %+v", s)
+	}
+	cancel()
+	close(answer)
+	<-done
+	if len(c.got()) != 1 || n.String() != "1 map[]" {
+		t.Errorf("%d spans taken, %s", len(c.got()), n)
 	}
 }
 

@@ -41,7 +41,8 @@ func newCollector(o Options) (*collector, error) {
 	return &collector{client, strings.TrimSuffix(o.Endpoint, "/") + "/v1/traces", with}, nil
 }
 
-// post sends a body of spans once, and returns how many of them the collector rejected.
+// post sends a body of spans once, and returns how many of them the collector says it rejected:
+// any number. The status alone tells whether the others are taken.
 func (c *collector) post(ctx context.Context, body []byte) (rejected int64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -57,15 +58,12 @@ func (c *collector) post(ctx context.Context, body []byte) (rejected int64, err 
 		return 0, err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
-	if err != nil {
-		return 0, err
-	}
+	answer, unreadable := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return 0, &refusal{status: resp.StatusCode}
 	}
 	var said collectorpb.ExportTraceServiceResponse
-	if proto.Unmarshal(answer, &said) != nil {
+	if unreadable != nil || proto.Unmarshal(answer, &said) != nil {
 		return 0, nil // taken, in words of another protocol
 	}
 	return said.GetPartialSuccess().GetRejectedSpans(), nil

@@ -22,11 +22,12 @@ func spanOf(ev *transform.Event, source *Source, end time.Time, problem string) 
 	if begin.IsZero() || begin.After(end) { // two machines' clocks
 		begin = end
 	}
+	topic := cut([]byte(rec.Topic)) // a bad event's may be anything
 	attributes := []*commonpb.KeyValue{
 		text("messaging.system", "kafka"),
 		text("messaging.operation.name", "send"),
 		text("messaging.operation.type", "send"),
-		text("messaging.destination.name", rec.Topic),
+		text("messaging.destination.name", topic),
 		text("messaging.client.id", source.ClientID),
 		text("messaging.message.id", cut(ev.ID)),
 		number("messaging.message.body.size", int64(len(rec.Value))),
@@ -57,7 +58,7 @@ func spanOf(ev *transform.Event, source *Source, end time.Time, problem string) 
 	span := &tracepb.Span{
 		TraceId: ev.Span.TraceID[:], SpanId: ev.Span.SpanID[:],
 		TraceState: string(ev.Span.State), Flags: sampledRemote,
-		Name: "send " + rec.Topic, Kind: tracepb.Span_SPAN_KIND_PRODUCER,
+		Name: "send " + topic, Kind: tracepb.Span_SPAN_KIND_PRODUCER,
 		StartTimeUnixNano: uint64(begin.UnixNano()), EndTimeUnixNano: uint64(end.UnixNano()),
 		Attributes: attributes, Status: status,
 	}
