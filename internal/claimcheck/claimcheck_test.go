@@ -168,6 +168,10 @@ func fetches(t *testing.T, p *place) {
 	if !ok || ref.Type != "application/octet-stream" || ref.Fingerprint() != idempotency.FingerprintBytes([]byte(value)) {
 		t.Errorf("reference %+v", ref)
 	}
+	got = must.Get(claimcheck.Fetch(limited(t), p.consumer, nil, ev.Record.Headers))(t)
+	if string(got) != value {
+		t.Errorf("fetched %d bytes, given nil for the empty value as by segmentio's client", len(got))
+	}
 	again := &transform.Event{ID: ev.ID, Record: ev.Record}
 	must.OK(t, p.keeper.Get(limited(t), again))
 	if string(again.Record.Value) != value || len(again.Record.Headers) != 1 {
