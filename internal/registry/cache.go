@@ -8,6 +8,7 @@ import (
 type entry struct {
 	id    uint32
 	codec codec // nil: the schema is only known to exist
+	text  sum   // of the registry's schema; zero: of a file
 	// until is when the schema is to be looked for again; zero: never.
 	until time.Time
 	used  uint64

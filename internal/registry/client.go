@@ -98,6 +98,7 @@ func statusOf(err error) int {
 type refusal struct {
 	status int
 	text   string
+	ours   bool // in the registry's form, with a code
 }
 
 func (r *refusal) Error() string { return r.text }
@@ -130,7 +131,7 @@ func explained(err error) error {
 	if len(said) > mostText {
 		said = strings.ToValidUTF8(said[:mostText], "") + "…"
 	}
-	r := &refusal{answer.StatusCode, fmt.Sprintf("the schema registry answers %d%s to %s %s: %s", answer.StatusCode, code, answer.Method, answer.URL, said)}
+	r := &refusal{ours: answer.ErrorCode != 0, status: answer.StatusCode, text: fmt.Sprintf("the schema registry answers %d%s to %s %s: %s", answer.StatusCode, code, answer.Method, answer.URL, said)}
 	return &failure.Error{Remedy: remedyOf(answer.StatusCode), Err: r}
 }
 
@@ -148,10 +149,17 @@ func remedyOf(status int) string {
 	return "correct encoding.registry.urls, or register the schema"
 }
 
-// ofSchema reports whether the registry is well, and lacks or refuses the schema.
+// ofSchema reports whether the registry is well, and lacks or refuses the schema. A 404 without
+// the registry's code is of another server, as of a proxy that has lost the registry.
 func ofSchema(err error) bool {
 	status := statusOfRefusal(err)
-	return status == http.StatusNotFound || status == http.StatusConflict || status == http.StatusUnprocessableEntity
+	return notFound(err) || status == http.StatusConflict || status == http.StatusUnprocessableEntity
+}
+
+// notFound reports whether the registry has not what was asked for.
+func notFound(err error) bool {
+	r, ok := errors.AsType[*refusal](err)
+	return ok && r.status == http.StatusNotFound && r.ours
 }
 
 // ping asks a question without rights.
@@ -160,7 +168,7 @@ func (c *client) ping(ctx context.Context) error {
 		_, err := server.SupportedTypes(ctx)
 		return err
 	})
-	if ofSchema(err) {
+	if statusOfRefusal(err) == http.StatusNotFound {
 		return nil // an old registry does not know the question
 	}
 	return err
@@ -172,7 +180,7 @@ func (c *client) exists(ctx context.Context, id uint32) (found bool, err error) 
 		_, err := server.SchemaByID(ctx, int(id))
 		return err
 	})
-	if statusOfRefusal(err) == http.StatusNotFound {
+	if notFound(err) {
 		return false, nil
 	}
 	return err == nil, err

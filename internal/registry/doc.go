@@ -9,7 +9,8 @@
 //     a reason to wait; so is a missing, refused or unreadable schema, unless
 //     encoding.missing_schema says otherwise.
 //  3. Answers are judged by status, never by text, and are bounded.
-//  4. Both caches are bounded. A known schema is good without the registry.
+//  4. Both caches are bounded. A known schema is good without the registry's answer, and looked for
+//     again every encoding.registry.refresh: a restored registry gives numbers anew.
 //
 // Formats: package avro, Protobuf by protocompile and protojson, JSON Schema by jsonschema.
 //

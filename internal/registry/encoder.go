@@ -44,6 +44,8 @@ type side struct {
 	mu     sync.Mutex
 	known  *cache
 	buffer []byte
+	away   time.Time         // until then, known schemas are not looked for again: the registry has not answered
+	read   map[string]string // files by path, as first read
 }
 
 // New returns an Encoder, without any question to the registry. typeHeader is the header
@@ -51,7 +53,7 @@ type side struct {
 func New(o Options, typeHeader string) (*Encoder, error) {
 	e := &Encoder{policy: o.MissingSchema, typeHeader: typeHeader, urls: o.Registry.URLs}
 	of := func(f Form, name string) *side {
-		return &side{Form: f, name: name, key: name == "key", refresh: o.Registry.Refresh, now: time.Now, known: newCache(o.Registry.CacheSize)}
+		return &side{Form: f, name: name, key: name == "key", refresh: o.Registry.Refresh, now: time.Now, known: newCache(o.Registry.CacheSize), read: make(map[string]string)}
 	}
 	e.value, e.key = of(o.Value, "value"), of(o.Key, "key")
 	if len(o.Registry.URLs) > 0 {
@@ -138,7 +140,8 @@ func (s *side) form(rec *kgo.Record, data []byte, typeHeader string) (out []byte
 	stale := false
 	if err == nil {
 		if found = s.known.get(name); found != nil {
-			stale = !found.until.IsZero() && s.now().After(found.until)
+			now := s.now()
+			stale = !found.until.IsZero() && now.After(found.until) && now.After(s.away)
 		}
 	}
 	s.mu.Unlock()
@@ -231,24 +234,23 @@ func (e *Encoder) learn(ctx context.Context, s *side, ev *transform.Event, data 
 		return err
 	}
 	found, err := e.find(ctx, s, ev, data, before)
+	away := err != nil && !missing(err)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil || before == nil:
+	case ctx.Err() != nil || before == nil || !away && !e.stands(ctx, before):
 		return err
 	default:
-		found = &entry{id: before.id, codec: before.codec} // still good, until the registry knows better
+		found = &entry{id: before.id, codec: before.codec, text: before.text}
 	}
-	if before != nil || s.latest() {
-		found.until = s.now().Add(s.refresh)
+	now := s.now()
+	if s.Format != FormatEncoded {
+		found.until = now.Add(s.refresh)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if away {
+		s.away = now.Add(s.refresh)
+	}
 	s.known.put(string(name), found)
 	return nil
-}
-
-// latest reports whether schemas are the latest of their subjects, and have to be looked for
-// again.
-func (s *side) latest() bool {
-	return s.Format != FormatEncoded && s.SchemaID == 0 && len(s.Files) == 0 && s.Version == VersionLatest
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -238,6 +239,130 @@ func TestLatestIsLookedForAgain(t *testing.T) {
 	f.wants(t, e, event("k", `{"id":7}`), fmt.Sprintf("00%08x0e06", two))
 	if known, _ := e.Encode(event("k", `{"id":7}`)); !known {
 		t.Error("the registry, which is down, is asked with each event")
+	}
+}
+
+// Failure mode 212. A registry that is restored from a backup gives other numbers, or gives a number to another
+// schema. Whatever named the schema, records follow within refresh.
+func TestRestoredRegistry(t *testing.T) {
+	other := `{"type":"record","name":"Other","fields":[{"name":"x","type":"string"}]}`
+	path := filepath.Join(t.TempDir(), "order.avsc")
+	must.OK(t, os.WriteFile(path, []byte(first), 0o600))
+	for name, c := range map[string]struct {
+		set    func(*registry.Form)
+		before []string // the schemas of orders-value
+		after  [][2]string
+		want   string
+	}{
+		"another number":                        {func(*registry.Form) {}, []string{first}, [][2]string{{"other", other}, {"orders-value", first}}, "00000000020e"},
+		"another number, fixed":                 {func(f *registry.Form) { f.Version = "1" }, []string{first}, [][2]string{{"other", other}, {"orders-value", first}}, "00000000020e"},
+		"another schema":                        {func(*registry.Form) {}, []string{first}, [][2]string{{"orders-value", second}}, "00000000010e06"},
+		"another schema, fixed":                 {func(f *registry.Form) { f.SchemaID = 1 }, []string{first}, [][2]string{{"orders-value", second}}, "00000000010e06"},
+		"a file, and no subject":                {func(f *registry.Form) { f.Files, f.Register = map[string]string{"orders-value": path}, true }, nil, [][2]string{{"other", other}}, "00000000020e"},
+		"no subject, no number":                 {func(*registry.Form) {}, []string{first}, nil, ""},
+		"no subject, and the number of another": {func(*registry.Form) {}, []string{first}, [][2]string{{"other", other}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			c.set(&f.opts.Value)
+			for _, text := range c.before {
+				f.seed(t, "orders-value", text)
+			}
+			e, now := f.encoder(t), time.Now()
+			e.SetClock(func() time.Time { return now })
+			f.wants(t, e, event("k", `{"id":7}`), "00000000010e")
+			f.Reset()
+			for _, schema := range c.after {
+				f.seed(t, schema[0], schema[1])
+			}
+			now = now.Add(f.opts.Registry.Refresh + 1)
+			if c.want != "" {
+				f.wants(t, e, event("k", `{"id":7}`), c.want)
+				return
+			}
+			waits(t, encode(t, e, event("k", `{"id":7}`)), "register a schema under subject orders-value")
+		})
+	}
+}
+
+// The number of a deleted subject's schema stays readable: the schema goes on.
+func TestSubjectIsDeleted(t *testing.T) {
+	f := start(t)
+	f.seed(t, "orders-value", first)
+	e, now := f.encoder(t), time.Now()
+	e.SetClock(func() time.Time { return now })
+	f.wants(t, e, event("k", `{"id":7}`), "00000000010e")
+	f.Intercept(func(w http.ResponseWriter, r *http.Request) bool { // a soft deletion, which the stand-in has not
+		if !strings.HasPrefix(r.URL.Path, "/subjects/") {
+			return false
+		}
+		status(404, `{"error_code":40401,"message":"Subject 'orders-value' not found."}`)(w, r)
+		return true
+	})
+	now = now.Add(f.opts.Registry.Refresh + 1)
+	f.wants(t, e, event("k", `{"id":7}`), "00000000010e")
+	if known, _ := e.Encode(event("k", `{"id":7}`)); !known {
+		t.Error("the registry is asked with each event")
+	}
+}
+
+// Many known schemas are due, and the registry does not answer: a single question waits for it.
+func TestSilentRegistryIsAskedOnce(t *testing.T) {
+	f := start(t)
+	e, now := f.encoder(t), time.Now()
+	e.SetClock(func() time.Time { return now })
+	of := func(i int) *transform.Event {
+		ev := event("k", `{"id":7}`)
+		ev.Record.Topic = fmt.Sprint("topic", i)
+		return ev
+	}
+	for i := range 50 {
+		f.seed(t, of(i).Record.Topic+"-value", first)
+		f.wants(t, e, of(i), "00000000010e")
+	}
+	var silent atomic.Bool
+	f.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if silent.Load() {
+			status(503, "")(w, r)
+		}
+		return silent.Load()
+	})
+	for range 3 {
+		f.asked.Store(0)
+		silent.Store(true)
+		now = now.Add(f.opts.Registry.Refresh + 1)
+		for i := range 50 {
+			f.wants(t, e, of(i), "00000000010e")
+		}
+		if n := f.asked.Load(); n != 1 {
+			t.Errorf("the registry is asked %d times", n)
+		}
+	}
+}
+
+// A 404 of a proxy is none of the registry: no event is bad for it.
+func TestNotFoundByAProxy(t *testing.T) {
+	f := start(t)
+	f.opts.MissingSchema = registry.MissingBadEvent
+	proxy := httptest.NewServer(status(404, `<html>default backend - 404</html>`))
+	defer proxy.Close()
+	f.opts.Registry.URLs = []string{proxy.URL}
+	waits(t, encode(t, f.encoder(t), event("k", `{"id":7}`)), "correct encoding.registry.urls")
+	f.opts.Value.Format = registry.FormatEncoded
+	waits(t, encode(t, f.encoder(t), event("k", "\x00\x00\x00\x00\x01x")), "correct encoding.registry.urls")
+}
+
+// An answer without a number is none: records would name schema 0.
+func TestRegistrationWithoutANumber(t *testing.T) {
+	f := start(t)
+	path := filepath.Join(t.TempDir(), "order.avsc")
+	must.OK(t, os.WriteFile(path, []byte(first), 0o600))
+	f.opts.Value.Files, f.opts.Value.Register = map[string]string{"orders-value": path}, true
+	for _, answer := range []string{`{}`, `{"id":0}`, `{"id":-1}`, `{"id":4294967297}`} {
+		server := httptest.NewServer(status(200, answer))
+		f.opts.Registry.URLs = []string{server.URL}
+		waits(t, encode(t, f.encoder(t), event("k", `{"id":7}`)), "")
+		server.Close()
 	}
 }
 

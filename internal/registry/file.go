@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 
@@ -22,14 +21,12 @@ type filed struct {
 // refers to come first; open are the subjects on the way.
 func (e *Encoder) ofFile(ctx context.Context, s *side, subject string, open []string) (found filed, err error) {
 	path := s.Files[subject]
-	text, err := os.ReadFile(path)
-	switch {
-	case err != nil:
-		return found, &unusable{fmt.Errorf("read %s: %s", path, setting.Reason(err))}
-	case slices.Contains(open, subject):
+	if slices.Contains(open, subject) {
 		return found, &unusable{fmt.Errorf("%s: %w", path, errCircle)}
 	}
-	found.text = string(text)
+	if found.text, err = s.file(path); err != nil {
+		return found, &unusable{fmt.Errorf("read %s: %s", path, setting.Reason(err))}
+	}
 	schema := sr.Schema{Schema: found.text, Type: formats[s.Format].of}
 	for _, name := range s.mentioned(found.text, subject) {
 		other, err := e.referredFile(ctx, s, s.References[name], append(open, subject))
@@ -41,6 +38,22 @@ func (e *Encoder) ofFile(ctx context.Context, s *side, subject string, open []st
 	}
 	found.id, found.version, err = e.register(ctx, s, subject, schema, len(open) > 0)
 	return found, err
+}
+
+// file reads a file, once: later changes are for the next start.
+func (s *side) file(path string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, known := s.read[path]
+	if !known {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		text = string(data)
+		s.read[path] = text
+	}
+	return text, nil
 }
 
 // unreferred is the error of a file that refers to a subject without a schema.
@@ -80,6 +93,9 @@ func (e *Encoder) register(ctx context.Context, s *side, subject string, schema 
 		id, version = found.ID, found.Version
 		return err
 	})
+	if err == nil && (id < 1 || int64(id) > 1<<32-1 || versioned && version < 1) {
+		return 0, 0, fmt.Errorf("the schema registry gives a schema the number %d, and the version %d", id, version)
+	}
 	if !s.Register || !e.only || !ofSchema(err) {
 		return id, version, err
 	}
@@ -97,7 +113,7 @@ func (e *Encoder) compatible(ctx context.Context, subject string, schema sr.Sche
 		return err
 	})
 	switch {
-	case statusOfRefusal(err) == http.StatusNotFound: // the first of the subject
+	case notFound(err): // the first of the subject
 		return nil
 	case err == nil && !answer.Is:
 		return &unusable{fmt.Errorf("the schema is not compatible with the latest of subject %s", subject)}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,17 +21,42 @@ func (e *Encoder) find(ctx context.Context, s *side, ev *transform.Event, data [
 	}
 	w := s.wanted(&ev.Record, e.typeHeader)
 	found, err := e.schema(ctx, s, w, before)
-	if err == nil || !ofSchema(err) && !errors.As(err, new(*unusable)) {
+	if err == nil || !missing(err) {
 		return found, err
 	}
 	if e.policy == MissingBadEvent {
 		return nil, &transform.BadEvent{Reason: transform.ReasonUnknownSchema, Err: err}
 	}
-	return nil, &failure.Error{Remedy: s.missing(w.subject, err) + ", or set encoding.missing_schema to bad_event", Err: err}
+	return nil, &failure.Error{Remedy: s.remedyFor(w.subject, err) + ", or set encoding.missing_schema to bad_event", Err: err}
 }
 
-// missing is the remedy for a missing schema.
-func (s *side) missing(subject string, err error) string {
+// missing reports whether the schema is missing, refused or of no use, and the registry is well.
+func missing(err error) bool { return ofSchema(err) || errors.As(err, new(*unusable)) }
+
+// sum stands for a schema of the registry, with its references.
+type sum [sha256.Size]byte
+
+func sumOf(schema sr.Schema) sum {
+	return sha256.Sum256(fmt.Appendf(nil, "%v %q %+v", schema.Type, schema.Schema, schema.References))
+}
+
+// stands reports whether a known schema, looked for in vain, is still that of its number: of a
+// deleted subject, for example. A registry restored from a backup may give the number to another
+// schema. Without an answer, the schema stands.
+func (e *Encoder) stands(ctx context.Context, before *entry) bool {
+	var found sr.Schema
+	err := e.client.ask(ctx, func(ctx context.Context, server *sr.Client) (err error) {
+		found, err = server.SchemaByID(ctx, int(before.id))
+		return err
+	})
+	if err != nil {
+		return !ofSchema(err)
+	}
+	return before.text == sum{} || before.text == sumOf(found)
+}
+
+// remedyFor is the remedy for a missing schema.
+func (s *side) remedyFor(subject string, err error) string {
 	option := "encoding." + s.name
 	var other *unreferred
 	switch {
@@ -83,12 +109,15 @@ func (e *Encoder) schema(ctx context.Context, s *side, w wanted, before *entry) 
 		if err != nil {
 			return nil, err
 		}
-		return e.use(ctx, s, w, s.SchemaID, found)
+		return e.use(ctx, s, w, s.SchemaID, found, before)
 	}
 	if s.Files[w.subject] != "" {
 		found, err := e.ofFile(ctx, s, w.subject, nil)
 		if err != nil {
 			return nil, err
+		}
+		if before != nil && before.id == uint32(found.id) { // of the same file
+			return &entry{id: before.id, codec: before.codec}, nil
 		}
 		return s.parse(w, found.id, found.schemaText)
 	}
@@ -100,25 +129,32 @@ func (e *Encoder) schema(ctx context.Context, s *side, w wanted, before *entry) 
 	if err != nil {
 		return nil, err
 	}
-	if before != nil && before.id == uint32(found.ID) {
-		return &entry{id: before.id, codec: before.codec}, nil
-	}
-	return e.use(ctx, s, w, found.ID, found.Schema)
+	return e.use(ctx, s, w, found.ID, found.Schema, before)
 }
 
-// use makes an entry of a schema of the registry.
-func (e *Encoder) use(ctx context.Context, s *side, w wanted, id int, schema sr.Schema) (*entry, error) {
+// use makes an entry of a schema of the registry, or keeps that of before. The number alone does
+// not tell: a registry restored from a backup gives numbers again.
+func (e *Encoder) use(ctx context.Context, s *side, w wanted, id int, schema sr.Schema, before *entry) (*entry, error) {
+	if id < 1 || int64(id) > 1<<32-1 || schema.Schema == "" {
+		return nil, fmt.Errorf("the schema registry gives a schema without a text, or the number %d", id)
+	}
+	text := sumOf(schema)
+	if before != nil && before.id == uint32(id) && before.text == text {
+		return &entry{id: before.id, codec: before.codec, text: text}, nil
+	}
 	if of := formats[s.Format].of; schema.Type != of {
 		return nil, &unusable{fmt.Errorf("schema %d is of the type %s, and encoding.%s.format is %s", id, schema.Type, s.name, s.Format)}
-	}
-	if id < 0 || int64(id) > 1<<32-1 || schema.Schema == "" {
-		return nil, fmt.Errorf("the schema registry gives a schema without a text, or the number %d", id)
 	}
 	referred, err := e.client.referred(ctx, schema.References)
 	if err != nil {
 		return nil, err
 	}
-	return s.parse(w, id, schemaText{schema.Schema, referred})
+	found, err := s.parse(w, id, schemaText{schema.Schema, referred})
+	if err != nil {
+		return nil, err
+	}
+	found.text = text
+	return found, nil
 }
 
 // parse makes an entry of a schema.

@@ -36,7 +36,7 @@ type Server struct {
 	TLS sink.HTTPS `yaml:"tls"`
 	// Timeout bounds each request.
 	Timeout time.Duration `yaml:"timeout"`
-	// Refresh is how often the latest version of a subject is looked for.
+	// Refresh is how often a schema is looked for again, with its number.
 	Refresh time.Duration `yaml:"refresh"`
 	// CacheSize bounds the schemas kept, for values and for keys.
 	CacheSize int `yaml:"cache_size"`
