@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +21,26 @@ type Pipeline struct {
 	// Config is complete: missing keys of the pipeline come from the top level.
 	// Tracing, HTTP and Log are the process's, and Pipelines is empty.
 	Config *Config
+}
+
+// Same tells whether the specifications are the same: a running pipeline needs no new start.
+// Slots and topics of other pipelines are no part of a specification.
+func (p Pipeline) Same(other Pipeline) bool {
+	return p.Name == other.Name && reflect.DeepEqual(p.alone(), other.alone())
+}
+
+// alone is the configuration without the slots and topics of other pipelines.
+func (p Pipeline) alone() Config {
+	alone := *p.Config
+	alone.Source.Siblings, alone.Route.Internal = nil, nil
+	return alone
+}
+
+// Shares tells whether the pipelines may not run at the same time: they have the same slot,
+// checkpoint or polled table.
+func (p Pipeline) Shares(other Pipeline) bool {
+	places := other.Config.places()
+	return slices.ContainsFunc(p.Config.places(), func(at place) bool { return slices.Contains(places, at) })
 }
 
 // Each returns the connectors to run: the pipelines or, where there are none,

@@ -37,7 +37,7 @@ const namespace = "cdc_outbox"
 // may be called concurrently and none blocks for longer than a map look-up.
 // They keep nothing of their arguments.
 type Metrics struct {
-	registry prometheus.Registerer
+	registry *registry
 
 	published       *byTopic
 	publishedBytes  prometheus.Counter

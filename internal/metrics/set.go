@@ -60,13 +60,13 @@ func (s *Set) Pipelines() prometheus.Gatherer { return s.pipelines }
 
 // Pipeline returns the metrics of a single pipeline, at zero, with every series
 // whose labels are known in advance. All carry the name as the label pipeline,
-// or no such label if the name is empty. A name may be used once.
+// or no such label if the name is empty. A name may be used again after Metrics.Remove.
 func (s *Set) Pipeline(name string) *Metrics {
 	var to prometheus.Registerer = s.pipelines
 	if name != "" {
 		to = prometheus.WrapRegistererWith(prometheus.Labels{PipelineLabel: name}, s.pipelines)
 	}
-	m := &Metrics{registry: to}
+	m := &Metrics{registry: &registry{to: to}}
 	m.registerEvents()
 	m.registerConnector()
 	m.registerProgress()

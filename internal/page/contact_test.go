@@ -162,7 +162,7 @@ func TestE2EPageNamesAWrongToken(t *testing.T) {
 func TestE2EPageCallsNoSlotLostByAWord(t *testing.T) {
 	s := serve(DefaultOptions())
 	var loss atomic.Bool
-	s.pipelines[0].Status = func() any {
+	s.shown[0].Status = func() any {
 		return map[string]any{"ready": false, "ready_since": time.Now(), "reasons": []string{"all replication slots are in use"}, "remedies": []string{},
 			"role": "failed", "error": "all replication slots are in use", "loss": loss.Load()}
 	}

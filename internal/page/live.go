@@ -132,10 +132,11 @@ func (p *Page) enter(events bool, from string) (*viewer, []byte) {
 	v := &viewer{events: events, from: from, number: p.entered, updates: make(chan []byte, 2), gone: make(chan struct{})}
 	now := time.Now()
 	reading := read(p.metrics)
-	u := update{At: now}
-	for i, pipeline := range p.pipelines {
-		h.Pipelines = append(h.Pipelines, past{pipeline, &p.past[i].fine, &p.past[i].coarse})
-		u.Pipelines = append(u.Pipelines, p.present(i, reading[pipeline.Name], false))
+	u := update{At: now, Pipelines: []present{}}
+	h.Pipelines = []past{} // not null without any
+	for i, pipeline := range p.shown {
+		h.Pipelines = append(h.Pipelines, past{pipeline.Pipeline, &pipeline.past.fine, &pipeline.past.coarse})
+		u.Pipelines = append(u.Pipelines, pipeline.present(reading[pipeline.Name], false))
 		if events {
 			v.stop = append(v.stop, pipeline.Recent.Watch())
 			u.Pipelines[i].Events, u.Pipelines[i].Rejected = pipeline.Recent.After(0)
@@ -187,17 +188,17 @@ func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
 	if len(p.viewers) == 0 {
 		return
 	}
-	u := update{At: now}
-	for i, pipeline := range p.pipelines {
-		u.Pipelines = append(u.Pipelines, p.present(i, reading[pipeline.Name], charted))
+	u := update{At: now, Pipelines: []present{}}
+	for _, pipeline := range p.shown {
+		u.Pipelines = append(u.Pipelines, pipeline.present(reading[pipeline.Name], charted))
 	}
 	few := encode(u)
 	all := few
-	for i, pipeline := range p.pipelines {
-		u.Pipelines[i].Events, u.Pipelines[i].Rejected = pipeline.Recent.After(p.sent[i])
+	for i, pipeline := range p.shown {
+		u.Pipelines[i].Events, u.Pipelines[i].Rejected = pipeline.Recent.After(pipeline.sent)
 		for _, seen := range [][]delivery.Seen{u.Pipelines[i].Events, u.Pipelines[i].Rejected} {
 			if n := len(seen); n > 0 {
-				p.sent[i] = max(p.sent[i], seen[n-1].Number)
+				pipeline.sent = max(pipeline.sent, seen[n-1].Number)
 				all = nil
 			}
 		}
@@ -217,11 +218,11 @@ func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
 	}
 }
 
-// present describes pipeline i now. The caller holds mu.
-func (p *Page) present(i int, r *reading, charted bool) present {
-	out := present{Status: encode(p.pipelines[i].Status()), Now: p.past[i].latest, Charted: charted, Totals: map[string]float64{}}
+// present describes the pipeline now. The caller holds the page's mu.
+func (s *shown) present(r *reading, charted bool) present {
+	out := present{Status: encode(s.Status()), Now: s.past.latest, Charted: charted, Totals: map[string]float64{}}
 	if charted {
-		out.Coarse = p.past[i].folded
+		out.Coarse = s.past.folded
 	}
 	if r == nil {
 		return out

@@ -39,7 +39,8 @@ func TestAHundredPipelinesAreUsable(t *testing.T) {
 			return map[string]any{"ready": ready, "ready_since": since, "reasons": reasons, "remedies": reasons, "role": "active"}
 		}})
 	}
-	s.Page = New(Options{Events: EventsAlways}, "v1", all, set.Pipelines())
+	s.Page = New(Options{Events: EventsAlways}, "v1", set.Pipelines())
+	s.Show(all)
 	s.Register(s.mux)
 	tab, _ := behind(t, s)
 	names := func() string {

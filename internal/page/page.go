@@ -52,38 +52,65 @@ type Pipeline struct {
 
 // Page is a process's page. Make it with New, and Run it once.
 type Page struct {
-	guard     *guard
-	version   string
-	started   time.Time
-	pipelines []Pipeline
-	metrics   prometheus.Gatherer
-	stopped   chan struct{} // closed at the end of Run
+	guard   *guard
+	version string
+	started time.Time
+	metrics prometheus.Gatherer
+	stopped chan struct{} // closed at the end of Run
 
 	mu      sync.Mutex          // guards the rest
-	past    []*history          // of each pipeline
+	shown   []*shown            // the pipelines
 	sampled map[string]*reading // at the last sample of the charts
 	at      time.Time           // of the last sample
-	sent    []uint64            // of each pipeline: the number of the last event sent
 	viewers map[*viewer]struct{}
 	entered uint64 // viewers so far
 }
 
-// New returns a page for the pipelines, with their metrics.
-func New(o Options, version string, pipelines []Pipeline, metrics prometheus.Gatherer) *Page {
-	p := &Page{
-		guard: newGuard(o), version: version, started: time.Now(), pipelines: pipelines, metrics: metrics,
-		stopped: make(chan struct{}), sent: make([]uint64, len(pipelines)), viewers: map[*viewer]struct{}{},
+// shown is a pipeline on the page.
+type shown struct {
+	Pipeline
+	past *history
+	sent uint64 // the number of the last event sent
+}
+
+// New returns a page without pipelines, with the metrics of all. Show adds pipelines.
+func New(o Options, version string, metrics prometheus.Gatherer) *Page {
+	return &Page{
+		guard: newGuard(o), version: version, started: time.Now(), metrics: metrics,
+		stopped: make(chan struct{}), viewers: map[*viewer]struct{}{},
 	}
-	for range pipelines {
-		p.past = append(p.past, newHistory())
+}
+
+// Show puts the pipelines on the page, in place of those before. A pipeline with the same
+// name as before keeps its charts. Open pages come back by themselves, to see the others.
+func (p *Page) Show(pipelines []Pipeline) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := map[string]*shown{}
+	for _, s := range p.shown {
+		before[s.Name] = s
 	}
-	return p
+	p.shown = nil
+	for _, pipeline := range pipelines {
+		s := &shown{Pipeline: pipeline, past: newHistory()}
+		if old := before[pipeline.Name]; old != nil {
+			s.past = old.past
+			if old.Recent == pipeline.Recent {
+				s.sent = old.sent
+			}
+		}
+		p.shown = append(p.shown, s)
+	}
+	for v := range p.viewers {
+		p.remove(v)
+		close(v.gone)
+	}
 }
 
 // Register adds the page's paths.
 func (p *Page) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", p.guard.admit(file("index.html")))
-	for _, name := range []string{"page.css", "icon.svg", "page.js", "judge.js", "rows.js", "instances.js", "theme.js", "flow.js", "chart.js", "text.js"} {
+	for _, name := range []string{"page.css", "icon.svg", "page.js", "judge.js", "rows.js", "instances.js", "head.js", "theme.js", "flow.js", "chart.js", "text.js"} {
 		mux.HandleFunc("GET /"+name, p.guard.admit(file(name)))
 	}
 	mux.HandleFunc("GET /live", p.guard.admit(p.live))
@@ -141,9 +168,9 @@ func (p *Page) step(now time.Time) {
 
 // sample notes the charts' next point. The caller holds mu.
 func (p *Page) sample(now time.Time, reading map[string]*reading) {
-	for i, pipeline := range p.pipelines {
+	for _, pipeline := range p.shown {
 		if r := reading[pipeline.Name]; r != nil {
-			p.past[i].add(sample{at: float64(now.Unix()), values: r.since(p.sampled[pipeline.Name], now.Sub(p.at).Seconds())})
+			pipeline.past.add(sample{at: float64(now.Unix()), values: r.since(p.sampled[pipeline.Name], now.Sub(p.at).Seconds())})
 		}
 		pipeline.Status() // notes the beginning of readiness
 	}

@@ -41,9 +41,10 @@ type served struct {
 func serve(o Options) served {
 	set := metrics.New("", "")
 	s := served{mux: http.NewServeMux(), metrics: set.Pipeline("")}
-	s.Page = New(o, "v1", []Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Recent: delivery.NewRecent("eventType", false), Status: func() any {
+	s.Page = New(o, "v1", set.Pipelines())
+	s.Show([]Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Recent: delivery.NewRecent("eventType", false), Status: func() any {
 		return map[string]any{"ready": true, "ready_since": time.Now(), "reasons": []string{}, "remedies": []string{}, "role": "active"}
-	}}}, set.Pipelines())
+	}}})
 	s.Register(s.mux)
 	return s
 }
@@ -458,7 +459,8 @@ func BenchmarkOpenPage(b *testing.B) {
 	m, recent := set.Pipeline(""), delivery.NewRecent("eventType", true)
 	status := stream.Status{Slot: "cdc_outbox", ReceivedLSN: "16/B374D848", ConfirmedLSN: "16/B374D848", ServerLSN: "16/B374D848", WALStatus: "reserved"}
 	s := served{mux: http.NewServeMux(), metrics: m}
-	s.Page = New(DefaultOptions(), "v1", []Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Status: func() any { return status }, Recent: recent}}, set.Pipelines())
+	s.Page = New(DefaultOptions(), "v1", set.Pipelines())
+	s.Show([]Pipeline{{Tables: []string{"public.outbox"}, Slot: "s", Status: func() any { return status }, Recent: recent}})
 	s.Register(s.mux)
 	now := time.Now()
 	for range int(time.Hour / fineStep) { // the charts are full

@@ -13,10 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 )
 
-var (
-	_ httpapi.Health = (*health)(nil)
-	_ httpapi.Health = allHealth(nil)
-)
+var _ httpapi.Health = (*health)(nil)
 
 // health answers /livez, /readyz and /status for a single pipeline: before it
 // runs, while it runs, and after it has failed. It is safe for concurrent use.
@@ -187,37 +184,4 @@ func (w whole) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	return slices.Concat(first[:len(first)-1], []byte(","), second[1:]), nil // neither is empty
-}
-
-// allHealth speaks for several pipelines, naming each.
-type allHealth []*pipeline
-
-// Live returns the first pipeline's reason for a restart.
-func (all allHealth) Live() error {
-	for _, p := range all {
-		if err := p.health.Live(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Ready reports whether all pipelines are ready.
-func (all allHealth) Ready() (ok bool, reasons []string) {
-	for _, p := range all {
-		_, because := p.health.Ready()
-		for _, reason := range because {
-			reasons = append(reasons, "pipeline "+p.name+": "+reason)
-		}
-	}
-	return len(reasons) == 0, reasons
-}
-
-// Status returns the status of each pipeline by its name.
-func (all allHealth) Status() any {
-	pipelines := make(map[string]any, len(all))
-	for _, p := range all {
-		pipelines[p.name] = p.health.Status()
-	}
-	return map[string]any{"pipelines": pipelines}
 }

@@ -8,6 +8,8 @@
 //  2. Everything opened is closed, in the reverse order, however Run ends.
 //  3. Pipelines share nothing but the process: a failed pipeline is started again
 //     or, if no start can help, stays down; the others do not notice.
+//  4. A pipeline is added, removed or replaced without a touch of the others. No two
+//     pipelines with the same slot, checkpoint or polled table ever run at a time.
 //
 // Non-goals: reading the configuration, exit codes.
 package pipeline
@@ -21,13 +23,13 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/invocation"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 )
 
 // Options say what to run. The first three are required.
@@ -51,17 +53,19 @@ type Options struct {
 // pipeline has failed, its error is also the result after a stop.
 func Run(ctx context.Context, o Options) error {
 	o.Log.Info("starting", zap.String("version", o.Version), zap.String("commit", o.Commit), sources(o.Config))
-	set := metrics.New(o.Version, o.Commit)
-	pipelines, health := newPipelines(o, set)
-	stopSpans, err := startSpans(o, set, pipelines)
+	counts := metrics.New(o.Version, o.Commit)
+	exporter, stopSpans, err := startSpans(o, counts)
 	if err != nil {
 		return err
 	}
 	defer stopSpans()
+	shown := page.New(o.Config.HTTP, o.Version, counts.Pipelines())
+	set := newSet(o, counts, exporter, shown)
+	set.Apply(o.Config.Each())
 	if o.Config.HTTP.Listen == "" {
-		return runAll(ctx, pipelines)
+		return set.Run(ctx)
 	}
-	server, err := httpapi.Listen(o.Config.HTTP.Listen, health, set.Gatherer(), newPage(o, set, pipelines), o.Log)
+	server, err := httpapi.Listen(o.Config.HTTP.Listen, set, counts.Gatherer(), shown, o.Log)
 	if err != nil {
 		return err
 	}
@@ -75,80 +79,56 @@ func Run(ctx context.Context, o Options) error {
 	both.Go(func() error { return server.Serve(serving) })
 	both.Go(func() error {
 		defer stopServing()
-		return runAll(ctx, pipelines)
+		return set.Run(ctx)
 	})
 	return both.Wait()
 }
 
-// newPipelines makes the pipelines, and the health of all.
-func newPipelines(o Options, set *metrics.Set) ([]*pipeline, httpapi.Health) {
-	out := &lockedWriter{to: o.Stdout}
-	each := o.Config.Each()
-	pipelines := make([]*pipeline, len(each))
-	for i, p := range each {
-		command := o.Invocation
-		command.Pipeline = p.Name
-		pipelines[i] = &pipeline{
-			name:    p.Name,
-			cfg:     p.Config,
-			log:     command.Log(o.Log),
-			command: command,
-			metrics: set.Pipeline(p.Name),
-			stdout:  out,
-			health:  &health{command: command},
-			recent:  delivery.NewRecent(p.Config.Event.TypeHeader, o.Config.HTTP.Payloads),
-		}
-		if o.Config.HTTP.Events == page.EventsNever {
-			pipelines[i].recent.Anonymous()
-		}
-		pipelines[i].metrics.ObserveReady(func() bool { ok, _ := pipelines[i].health.Ready(); return ok })
-		if p.Name != "" {
-			pipelines[i].log = pipelines[i].log.With(zap.String("pipeline", p.Name))
-		}
+// newPipeline makes a pipeline of the set, which does not run yet.
+func (s *Set) newPipeline(spec config.Pipeline) *pipeline {
+	command := s.o.Invocation
+	command.Pipeline = spec.Name
+	p := &pipeline{
+		name:    spec.Name,
+		cfg:     spec.Config,
+		log:     command.Log(s.o.Log),
+		command: command,
+		metrics: s.counts.Pipeline(spec.Name),
+		stdout:  s.stdout,
+		health:  &health{command: command, spans: s.spans},
+		recent:  delivery.NewRecent(spec.Config.Event.TypeHeader, s.o.Config.HTTP.Payloads),
 	}
-	if len(o.Config.Pipelines) == 0 {
-		return pipelines, pipelines[0].health
+	if s.o.Config.HTTP.Events == page.EventsNever {
+		p.recent.Anonymous()
 	}
-	return pipelines, allHealth(pipelines)
+	p.metrics.ObserveReady(func() bool { ok, _ := p.health.Ready(); return ok })
+	if spec.Name != "" {
+		p.log = p.log.With(zap.String("pipeline", spec.Name))
+	}
+	if kafka := spec.Config.Sink.Kafka; kafka != nil && s.spans != nil {
+		p.spans = &tracing.Source{Exporter: s.spans, Pipeline: p.name, ClientID: kafka.ClientID}
+	}
+	return p
 }
 
-// newPage makes the page showing the pipelines.
-func newPage(o Options, set *metrics.Set, pipelines []*pipeline) *page.Page {
-	shown := make([]page.Pipeline, len(pipelines))
-	for i, p := range pipelines {
-		s := page.Pipeline{Name: p.name, Mode: p.cfg.Source.Mode, Sink: "standard output", Status: p.health.Status, Recent: p.recent}
-		for _, table := range p.cfg.Source.Tables {
-			s.Tables = append(s.Tables, table.String())
-		}
-		switch p.cfg.Source.Mode {
-		case config.ModePoll:
-		case config.ModeMessage:
-			s.Tables = append(s.Tables, "messages "+p.cfg.Source.MessagePrefix)
-			fallthrough
-		default:
-			s.Slot, s.Publication = p.cfg.Source.Slot, p.cfg.Source.Publication
-		}
-		if kafka := p.cfg.Sink.Kafka; kafka != nil {
-			s.Sink = strings.Join(kafka.Brokers, ", ")
-		}
-		shown[i] = s
+// onPage describes the pipeline for the page.
+func (p *pipeline) onPage() page.Pipeline {
+	shown := page.Pipeline{Name: p.name, Mode: p.cfg.Source.Mode, Sink: "standard output", Status: p.health.Status, Recent: p.recent}
+	for _, table := range p.cfg.Source.Tables {
+		shown.Tables = append(shown.Tables, table.String())
 	}
-	return page.New(o.Config.HTTP, o.Version, shown, set.Pipelines())
-}
-
-// runAll runs the pipelines until each has ended. Its goroutines, one for each,
-// have ended when it returns.
-func runAll(ctx context.Context, pipelines []*pipeline) error {
-	if len(pipelines) == 1 && pipelines[0].name == "" {
-		return pipelines[0].run(ctx)
+	switch p.cfg.Source.Mode {
+	case config.ModePoll:
+	case config.ModeMessage:
+		shown.Tables = append(shown.Tables, "messages "+p.cfg.Source.MessagePrefix)
+		fallthrough
+	default:
+		shown.Slot, shown.Publication = p.cfg.Source.Slot, p.cfg.Source.Publication
 	}
-	errs := make([]error, len(pipelines))
-	var all sync.WaitGroup
-	for i, p := range pipelines {
-		all.Go(func() { errs[i] = p.supervise(ctx, p.run) })
+	if kafka := p.cfg.Sink.Kafka; kafka != nil {
+		shown.Sink = strings.Join(kafka.Brokers, ", ")
 	}
-	all.Wait()
-	return failure.Join(errs...)
+	return shown
 }
 
 // lockedWriter keeps the lines of several pipelines apart.

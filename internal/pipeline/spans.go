@@ -10,24 +10,18 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 )
 
-// startSpans starts the export of spans for all pipelines, if configured. The returned stop
-// exports what is left, for some seconds at most, and joins the goroutine.
-func startSpans(o Options, set *metrics.Set, pipelines []*pipeline) (stop func(), err error) {
+// startSpans starts the export of spans for all pipelines, if configured; otherwise the
+// exporter is nil. The returned stop exports what is left, for some seconds at most, and joins
+// the goroutine.
+func startSpans(o Options, set *metrics.Set) (exporter *tracing.Exporter, stop func(), err error) {
 	if !o.Config.Tracing.On() {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
-	exporter, err := tracing.New(o.Config.Tracing, o.Version, uuid.NewString(), set, o.Log)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range pipelines {
-		p.health.spans = exporter
-		if kafka := p.cfg.Sink.Kafka; kafka != nil {
-			p.spans = &tracing.Source{Exporter: exporter, Pipeline: p.name, ClientID: kafka.ClientID}
-		}
+	if exporter, err = tracing.New(o.Config.Tracing, o.Version, uuid.NewString(), set, o.Log); err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var exporting sync.WaitGroup
 	exporting.Go(func() { exporter.Run(ctx) })
-	return func() { cancel(); exporting.Wait() }, nil
+	return exporter, func() { cancel(); exporting.Wait() }, nil
 }

@@ -5,6 +5,7 @@ import { flow } from "./flow.js";
 import { rank, judge, forecast, worstOf, first, headline, tally, holderText, ago } from "./judge.js";
 import { eventRow, deadRow, listed, merge } from "./rows.js";
 import { instances } from "./instances.js";
+import { announce, empty } from "./head.js";
 import { turn } from "./theme.js";
 
 const $ = (id) => document.getElementById(id);
@@ -68,15 +69,6 @@ function verdict() {
     if (views.length > 1) put(e.querySelector("h3"), `${v.name} ${v.what}` + (v.state === "bad" ? ` for ${span(stood(v))}` : ""));
     each(e.querySelector(".reasons"), lines, () => el("li"), put);
   });
-}
-
-// announce tells those who listen to the page, and only when something has
-// changed: how long it has lasted is for those who look.
-function announce(state, text) {
-  const e = $("announcement");
-  if (e.dataset.of === state) return;
-  e.dataset.of = state;
-  put(e, text);
 }
 
 // ---- pipelines
@@ -215,8 +207,9 @@ const asNow = (row) => Object.fromEntries(names.map((n, i) => [n, row ? row[i] :
 const on = {
   hello(data) {
     hello = data;
+    const name = views[selected]?.name;
     views = data.pipelines.map((p) => ({ name: p.name, pipeline: p, fine: p.fine, coarse: p.coarse, events: [], rejected: [] }));
-    selected = Math.min(selected, views.length - 1);
+    selected = Math.max(0, views.findIndex((v) => v.name === name)); // others may have come or gone
     put($("instance"), `${data.version} · ${data.host} · up ${span(age(data.started))}`);
     if (serverNow() - Date.parse(data.started) / 1000 > 2 * fineSpan && range === fineSpan && !on.chosen) setRange(coarseSpan);
     on.chosen = true;
@@ -237,11 +230,14 @@ const on = {
       judge(v);
     });
     const troubled = views.findIndex((v) => v.state === "bad");
-    if (!chosen && troubled >= 0 && views[selected].state !== "bad") select(troubled);
+    if (views.length === 0) empty();
+    else if (!chosen && troubled >= 0 && views[selected].state !== "bad") select(troubled);
     else if (!views[selected].picture) select(selected);
     else render();
-    if (charted || !on.drawn) drawCharts();
-    on.drawn = true;
+    if (views.length > 0 && (charted || !on.drawn)) {
+      drawCharts();
+      on.drawn = true;
+    }
     document.body.dataset.updates = String(Number(document.body.dataset.updates || 0) + 1);
     put($("instance"), `${hello.version} · ${hello.host} · up ${span(age(hello.started))}`);
   },

@@ -1,0 +1,41 @@
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+)
+
+// state is a member's.
+type state int
+
+const (
+	stateRunning state = iota
+	stateStopping
+	stateEnded // by itself or after a stop; nothing of the pipeline is open any more
+)
+
+// steps are next on the way to exactly the wanted pipelines: members to stop, ended members to
+// drop, pipelines to start. A changed pipeline is stopped in a first call, dropped and started
+// in another. A pipeline waits for the end of a member with the same slot, checkpoint or
+// table. An ended member stays, unless its specification changes.
+func steps(members []*member, wanted []config.Pipeline) (stop, drop []*member, start []config.Pipeline) {
+	var stay []*member
+	for _, m := range members {
+		switch kept := m.kept(wanted); {
+		case m.state == stateEnded && !kept:
+			drop = append(drop, m)
+			continue
+		case m.state == stateRunning && !kept:
+			stop = append(stop, m)
+		}
+		stay = append(stay, m)
+	}
+	for _, w := range wanted {
+		taken := func(m *member) bool { return m.spec.Name == w.Name || m.state != stateEnded && m.spec.Shares(w) }
+		if !slices.ContainsFunc(stay, taken) {
+			start = append(start, w)
+		}
+	}
+	return stop, drop, start
+}
