@@ -6,6 +6,7 @@ GOTESTSUM     = go run gotest.tools/gotestsum@v1.13.0
 GOVULNCHECK   = go run golang.org/x/vuln/cmd/govulncheck@v1.6.0
 ACTIONLINT    = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GORELEASER    = go run github.com/goreleaser/goreleaser/v2@v2.16.0
+HELM          = GOWORK=off go -C deploy/helm tool helm
 
 # What may be given on the command line.
 EVENTS   ?= 0
@@ -197,6 +198,7 @@ bench-idempotency: ## what each store of the idempotency library costs, against 
 tools: ## download what the other targets compile and run
 	@go list -deps -test work >/dev/null
 	@cd examples/clients && GOWORK=off go list -deps ./... >/dev/null
+	@$(HELM) version
 	@$(GOTESTSUM) --version
 	@$(GOLANGCI_LINT) version
 
@@ -247,12 +249,22 @@ images: ## the images of a release, for amd64 and arm64; PUSH=1 pushes them
 			--build-arg VERSION=$(RELEASE) --build-arg COMMIT=$(COMMIT) $(if $(PUSH),--push --sbom=true --provenance=mode=max) . || exit 1; \
 	done
 
+# Its version is that of go.work, as a test holds.
+CHART = cdc-outbox-$(shell sed -n 's/^version: \([^ ]*\).*/\1/p' deploy/helm/cdc-outbox/Chart.yaml).tgz
+
+.PHONY: chart
+chart: ## dist/: the Helm chart of a release; PUSH=1 pushes it
+	@mkdir -p dist
+	@$(HELM) package cdc-outbox --destination $(CURDIR)/dist
+	@$(if $(PUSH),$(HELM) push $(CURDIR)/dist/$(CHART) oci://ghcr.io/cdc-outbox/charts)
+
 .PHONY: publish
-publish: ## archives and images of the tagged commit, to GitHub: a workflow runs this
+publish: ## archives, images and chart of the tagged commit, to GitHub: a workflow runs this
 	@echo "$$GITHUB_TOKEN" | docker login ghcr.io --username "$$GITHUB_ACTOR" --password-stdin
 	@docker buildx create --use
 	@$(GORELEASE)
 	@$(MAKE) --no-print-directory images PUSH=1
+	@$(MAKE) --no-print-directory chart PUSH=1
 
 .PHONY: docker
 docker: ## the container image cdc-outbox:dev

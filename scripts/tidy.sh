@@ -22,6 +22,9 @@ update) update=true ;;
 	version=$1
 	sed "s| v[^ ]* => \./| $version => ./|" go.work >go.work.new
 	mv go.work.new go.work
+	chart=deploy/helm/cdc-outbox/Chart.yaml
+	sed "s|^version: [^ ]*|version: ${version#v}|; s|^appVersion: [^ ]*|appVersion: $version|" $chart >Chart.new
+	mv Chart.new $chart
 	;;
 esac
 
@@ -66,7 +69,9 @@ for module in $modules; do
 	done
 done
 if $update; then # outside of the workspace, with replacements of its own
-	(cd examples/clients && newest go.mod && GOWORK=off go mod tidy)
+	for outside in examples/clients deploy/helm; do
+		(cd $outside && newest go.mod && GOWORK=off go mod tidy)
+	done
 fi
 if $check && [ -n "$untidy" ]; then
 	echo "not tidy, make tidy mends it:$untidy" >&2
