@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -169,7 +170,7 @@ func (e *loginCut) Unwrap() error { return e.err }
 
 // failed counts and reports a failed attempt.
 func (c *connections) failed(t *trouble, addr string, err error) {
-	remedy, ok := refused(err)
+	remedy, ok := refused(c.cfg, err)
 	if !ok {
 		t.refusals = 0
 	} else if t.refusals++; t.refusals == refusals {
@@ -184,5 +185,5 @@ func (c *connections) failed(t *trouble, addr string, err error) {
 		c.outages[addr] = o
 	}
 	o.last = now
-	o.Failed("cannot connect to Kafka broker, retrying", &failure.Error{Remedy: absenceRemedy(c.cfg, err), Err: err})
+	o.Failed("cannot connect to Kafka broker, retrying", &failure.Error{Remedy: cmp.Or(failure.RemedyOf(err), absenceRemedy(c.cfg, err)), Err: err})
 }

@@ -146,30 +146,55 @@ func writeRemedy(err error, cfg Options, topic string) string {
 // refused reports whether an error of a connection attempt will come again
 // until somebody changes credentials, certificates or the configuration, and
 // returns the remedy.
-func refused(err error) (remedy string, ok bool) {
+func refused(cfg Options, err error) (remedy string, ok bool) {
 	if failure.ClassOf(err) == failure.Config {
 		return failure.RemedyOf(err), true
 	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return "", false
 	}
-	if remedy, ok := refusedLogin(err); ok {
+	if remedy, ok := refusedLogin(cfg.SASL, err); ok {
 		return remedy, true
 	}
 	return refusedCertificate(err)
 }
 
-func refusedLogin(err error) (remedy string, ok bool) {
+func refusedLogin(cfg SASL, err error) (remedy string, ok bool) {
 	_, cut := errors.AsType[*loginCut](err)
 	switch {
 	case cut, errors.Is(err, kerr.SaslAuthenticationFailed):
-		return "check the credentials under sink.kafka.sasl, and that the broker knows them (OAUTHBEARER: the token's issuer, audience and scopes)", true
+		return loginRemedy(cfg), true
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return "set sink.kafka.sasl.mechanism to one that the broker offers on this listener", true
 	case errors.Is(err, kerr.IllegalSaslState):
 		return "the listener does not take SASL: use another port in sink.kafka.brokers, or remove sink.kafka.sasl", true
 	}
 	return "", false
+}
+
+// identityRemedies are the clouds' names for the right.
+var identityRemedies = map[string]string{
+	identityAzure:  ", with the role Azure Event Hubs Data Sender or Owner",
+	identityGoogle: ", with the role roles/managedkafka.client",
+}
+
+// loginRemedy is for refused credentials, and names their source.
+func loginRemedy(s SASL) string {
+	const takes = "the brokers' log has the reason: issuer, audience, scopes, end or clock"
+	switch {
+	case s.Mechanism == mechanismAWS && s.AccessKey != "":
+		return "allow kafka-cluster:Connect to the owner of the access key " + s.AccessKey + " (sink.kafka.sasl.access_key), and compare the clocks"
+	case s.Mechanism == mechanismAWS:
+		return "allow kafka-cluster:Connect to the workload's role (sink.kafka.sasl.access_key is empty), and compare the clocks"
+	case s.Mechanism == mechanismOAuth && s.TokenURL != "":
+		return "have the brokers take the tokens of " + s.grant().String() + ", or correct sink.kafka.sasl: " + takes
+	case s.Mechanism == mechanismOAuth && s.Identity != "":
+		return "have the brokers take the tokens of the workload's identity (sink.kafka.sasl.identity: " + s.Identity + ")" +
+			identityRemedies[s.Identity] + ": " + takes
+	case s.Mechanism == mechanismOAuth:
+		return "have the brokers take the token of sink.kafka.sasl.token, or replace it: " + takes
+	}
+	return "check the credentials under sink.kafka.sasl, and that the broker knows them"
 }
 
 func refusedCertificate(err error) (remedy string, ok bool) {
@@ -205,20 +230,13 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 	return "", false
 }
 
-// Explain gives the error of a client made with ClientOpts a failure.Class and
-// a remedy after a final refusal by a broker: login and certificates. Other
-// errors are returned as they are.
-func Explain(err error) error {
-	if remedy, ok := refused(err); ok {
+// Unreachable gives the error of a connection, or of a request without an answer, a
+// failure.Class and a remedy: after a final refusal by a broker (login and certificates) of
+// class Config.
+func Unreachable(cfg Options, err error) error {
+	if remedy, ok := refused(cfg, err); ok {
 		return failure.Configf(remedy, "%w", err)
 	}
-	return err
-}
-
-// Unreachable is Explain for the error of a connection or a request without an
-// answer. A transient error gets a remedy too.
-func Unreachable(cfg Options, err error) error {
-	err = Explain(err)
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {
 		return err
 	}

@@ -130,7 +130,7 @@ func TestRefused(t *testing.T) {
 		{x509.CertificateInvalidError{Cert: &x509.Certificate{IsCA: true}, Reason: x509.Expired}, "present certificate into sink.kafka.tls.ca_file"},
 		{kerr.NotController, ""},
 	} {
-		remedy, ok := refused(tc.err)
+		remedy, ok := refused(Options{}, tc.err)
 		if ok != (tc.remedy != "") || !strings.Contains(remedy, tc.remedy) {
 			t.Errorf("%v: %v, %q", tc.err, ok, remedy)
 		}

@@ -167,20 +167,16 @@ func (k *Kafka) Close() {
 
 // ClientOpts returns the client options of cfg for any use of the cluster:
 // brokers, TLS, authentication and timings. cfg must have passed validation; an
-// error is about files or credentials, of the class failure.Config.
+// error is about files, of the class failure.Config.
 func ClientOpts(cfg Options) ([]kgo.Opt, error) {
 	dial, err := dialer(cfg.TLS, nil)
 	if err != nil {
 		return nil, err
 	}
-	return clientOpts(cfg, dial)
+	return clientOpts(cfg, dial), nil
 }
 
-func clientOpts(cfg Options, dial broker.DialFunc) ([]kgo.Opt, error) {
-	auth, err := mechanism(cfg.SASL)
-	if err != nil {
-		return nil, err
-	}
+func clientOpts(cfg Options, dial broker.DialFunc) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.Dialer(broker.Dialer(dial)),
@@ -197,10 +193,10 @@ func clientOpts(cfg Options, dial broker.DialFunc) ([]kgo.Opt, error) {
 	if cfg.ClientID != "" {
 		opts = append(opts, kgo.ClientID(cfg.ClientID))
 	}
-	if auth != nil {
+	if auth := mechanism(cfg.SASL); auth != nil {
 		opts = append(opts, kgo.SASL(auth))
 	}
-	return opts, nil
+	return opts
 }
 
 const (
@@ -224,11 +220,7 @@ func (k *Kafka) producerOpts() ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := clientOpts(k.cfg, k.said.dialer(k.barrier.dialer(dial)))
-	if err != nil {
-		return nil, err
-	}
-	return append(opts,
+	return append(clientOpts(k.cfg, k.said.dialer(k.barrier.dialer(dial))),
 		kgo.WithLogger(debugLogger{k.log.Named("kgo").Sugar()}),
 		kgo.WithHooks(k.connections),
 		kgo.RequiredAcks(kgo.AllISRAcks()),

@@ -103,7 +103,7 @@ func TestTopicsThatWouldNotBeCreated(t *testing.T) {
 			case tt.reason != "" && (!strings.Contains(troubles[0].Error(), tt.reason) || failure.RemedyOf(troubles[0]) == ""):
 				t.Errorf("got %v, remedy %q", troubles[0], failure.RemedyOf(troubles[0]))
 			}
-			admin := must.Get(kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.SASL(must.Get(mechanism(SASL{Mechanism: "PLAIN", Username: "cdc", Password: "p"}))(t))))(t)
+			admin := must.Get(kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.SASL(mechanism(SASL{Mechanism: "PLAIN", Username: "cdc", Password: "p"}))))(t)
 			defer admin.Close()
 			if topics := must.Get(kadm.NewClient(admin).ListTopics(t.Context()))(t).Names(); !slices.Equal(topics, []string{"there"}) {
 				t.Errorf("there are topics %v", topics)

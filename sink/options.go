@@ -1,9 +1,11 @@
 package sink
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,18 +80,24 @@ type SASL struct {
 	Mechanism string         `yaml:"mechanism"`
 	Username  string         `yaml:"username"`
 	Password  setting.Secret `yaml:"password"`
-	// Token is a fixed OAUTHBEARER token; otherwise TokenURL with ClientID and
-	// ClientSecret is asked for one (client credentials grant, RFC 6749 §4.4).
+	// Identity is identityAzure or identityGoogle, for OAUTHBEARER with the workload's
+	// identity. Otherwise there is a Token, or TokenURL is asked for a token with ClientID and
+	// ClientSecret (client credentials grant, RFC 6749 §4.4).
+	Identity     string         `yaml:"identity"`
 	Token        setting.Secret `yaml:"token"`
 	TokenURL     string         `yaml:"token_url"`
 	ClientID     string         `yaml:"client_id"`
 	ClientSecret setting.Secret `yaml:"client_secret"`
 	Scopes       []string       `yaml:"scopes"`
-	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM; when empty,
-	// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN are read.
+	// Extensions go with each OAUTHBEARER token (RFC 7628 §3.1).
+	Extensions map[string]string `yaml:"extensions"`
+	// AccessKey, SecretKey and SessionToken are for AWS_MSK_IAM; when empty, the workload's
+	// identity logs in.
 	AccessKey    string         `yaml:"access_key"`
 	SecretKey    setting.Secret `yaml:"secret_key"`
 	SessionToken setting.Secret `yaml:"session_token"`
+	// Written are the members written with files, by key. Each login reads them.
+	Written map[string]setting.Written `yaml:"-"`
 }
 
 // DefaultOptions are the options of an empty configuration.
@@ -207,7 +215,10 @@ func (s *SASL) validate(report setting.Report) {
 		s.validateOAuth(report)
 	case mechanismAWS:
 		if (s.AccessKey == "") != (s.SecretKey == "") {
-			report.Problem(saslPrefix+"access_key", "and "+saslPrefix+"secret_key go together", "set both, or neither for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+			report.Problem(saslPrefix+"access_key", "and "+saslPrefix+"secret_key go together", "set both, or neither for the workload's identity")
+		}
+		if s.SessionToken != "" && s.AccessKey == "" {
+			report.Problem(saslPrefix+"session_token", "has no effect without "+saslPrefix+"access_key", "remove it for the workload's identity, or set access_key and secret_key")
 		}
 	default:
 		s.want(report, "username", "password")
@@ -215,20 +226,60 @@ func (s *SASL) validate(report setting.Report) {
 }
 
 func (s *SASL) validateOAuth(report setting.Report) {
-	if s.Token != "" {
-		if s.TokenURL != "" {
-			report.Problem(saslPrefix+"token_url", "and "+saslPrefix+"token exclude each other", "keep one")
+	s.validateExtensions(report)
+	var sources []string
+	for _, name := range []string{"identity", "token", "token_url"} {
+		if s.members()[name] != "" {
+			sources = append(sources, name)
 		}
-		return
 	}
-	if s.TokenURL == "" {
-		report.Problem(saslPrefix+"token_url", "or "+saslPrefix+"token is required by the mechanism OAUTHBEARER", "set token_url, client_id and client_secret")
+	switch {
+	case len(sources) == 0:
+		report.Problem(saslPrefix+"token_url", ", "+saslPrefix+"token or "+saslPrefix+"identity is required by the mechanism OAUTHBEARER", "set token_url, client_id and client_secret")
+		return
+	case len(sources) > 1:
+		report.Problem(saslPrefix+sources[1], "and "+saslPrefix+sources[0]+" exclude each other", "keep one")
+		return
+	case sources[0] != "token_url":
+		s.validateWithoutGrant(report, sources[0])
 		return
 	}
 	if u, err := url.Parse(s.TokenURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		report.Problem(saslPrefix+"token_url", "is not an http or https URL", "write for example https://issuer.example/oauth2/token")
 	}
 	s.want(report, "client_id", "client_secret")
+}
+
+// validateWithoutGrant judges the options beside a token, or the workload's identity.
+func (s *SASL) validateWithoutGrant(report setting.Report, source string) {
+	if source == "identity" {
+		report.OneOf(saslPrefix+"identity", s.Identity, identityAzure, identityGoogle)
+	}
+	for _, name := range []string{"client_id", "client_secret", "scopes"} {
+		if s.members()[name] != "" && !(name == "scopes" && s.Identity == identityAzure) {
+			report.Problem(saslPrefix+name, "has no effect beside "+saslPrefix+source, "remove it, or set token_url instead")
+		}
+	}
+	if s.Identity == identityAzure && len(s.Scopes) > 1 {
+		report.Problem(saslPrefix+"scopes", "is one scope with "+saslPrefix+"identity azure", "keep https://NAMESPACE.servicebus.windows.net/.default")
+	}
+}
+
+// extensionName and extensionValue are those of RFC 7628 §3.1, as Kafka's own client has them.
+var (
+	extensionName  = regexp.MustCompile(`^[A-Za-z]+$`)
+	extensionValue = regexp.MustCompile(`^[\x21-\x7E \t\r\n]+$`)
+)
+
+func (s *SASL) validateExtensions(report setting.Report) {
+	for _, name := range slices.Sorted(maps.Keys(s.Extensions)) {
+		switch {
+		case name == "auth" || !extensionName.MatchString(name):
+			report.Problem(saslPrefix+"extensions", fmt.Sprintf("has the name %q", name), "use letters, and not auth, which is the token's own")
+		case !extensionValue.MatchString(s.Extensions[name]):
+			report.Problem(saslPrefix+"extensions", fmt.Sprintf("has an empty value of %s, or one beyond ASCII", name), "write printable ASCII")
+		}
+	}
 }
 
 // want reports empty members among names.
@@ -244,6 +295,7 @@ func (s *SASL) want(report setting.Report, names ...string) {
 func (s *SASL) members() map[string]string {
 	return map[string]string{
 		"username": s.Username, "password": s.Password.Reveal(),
+		"identity": s.Identity, "extensions": strings.Join(slices.Sorted(maps.Keys(s.Extensions)), " "),
 		"token": s.Token.Reveal(), "token_url": s.TokenURL,
 		"client_id": s.ClientID, "client_secret": s.ClientSecret.Reveal(), "scopes": strings.Join(s.Scopes, " "),
 		"access_key": s.AccessKey, "secret_key": s.SecretKey.Reveal(), "session_token": s.SessionToken.Reveal(),

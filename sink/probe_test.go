@@ -136,7 +136,7 @@ func TestProbe(t *testing.T) {
 	}
 	t.Run("a refused login is not silence", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := startProbing(t, func(p *probing) { p.down = Explain(kerr.SaslAuthenticationFailed) })
+			p := startProbing(t, func(p *probing) { p.down = Unreachable(Options{}, kerr.SaslAuthenticationFailed) })
 			if _, err := p.after(UsualPace.Silence); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("reported %v", err)
 			}

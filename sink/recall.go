@@ -34,12 +34,12 @@ const skew = time.Minute
 // for the transaction's records: producers choose the times, and a clock may be wrong.
 const laterInARow = 10000
 
-// identity is equal for two records of the same event.
-type identity [sha256.Size]byte
+// sameness is equal for two records of the same event.
+type sameness [sha256.Size]byte
 
-// identify returns the identity of a record: topic, id and position, or, without the
+// identify returns the sameness of a record: topic, id and position, or, without the
 // headers of the position, all but the timestamp, as dead letters have the attempt's.
-func identify(r *kgo.Record) (id identity) {
+func identify(r *kgo.Record) (id sameness) {
 	h := sha256.New()
 	var size [8]byte
 	put := func(b []byte) {
@@ -82,7 +82,7 @@ func (x *Transactions) Recall(ctx context.Context, doubtful []checkpoint.Doubtfu
 	defer release()
 	limited, cancel := context.WithTimeout(ctx, recallPatience)
 	defer cancel()
-	visible := make(map[identity]int)
+	visible := make(map[sameness]int)
 	for _, d := range doubtful {
 		n, all := 0, 0
 		for topic, parts := range d.Written {
@@ -126,7 +126,7 @@ func (x *Transactions) leaveOut(r *kgo.Record) bool {
 		return false
 	}
 	if x.left == nil {
-		x.left = make(map[identity]int)
+		x.left = make(map[sameness]int)
 	}
 	x.left[id]++
 	return true

@@ -1,8 +1,6 @@
 package sink
 
 import (
-	"crypto/tls"
-
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
@@ -12,17 +10,17 @@ import (
 func (o *Options) principal() string {
 	switch {
 	case o.SASL.Username != "":
-		return "User:" + o.SASL.Username
+		return "User:" + o.SASL.present().Username
 	case o.SASL.Mechanism != "":
 		return ""
 	case o.TLS.CertFile == "":
 		return "User:ANONYMOUS"
 	}
-	pair, err := tls.LoadX509KeyPair(o.TLS.CertFile, o.TLS.KeyFile)
+	found, err := pair(o.TLS.CertFile, o.TLS.KeyFile)
 	if err != nil {
 		return ""
 	}
-	return "User:" + pair.Leaf.Subject.String() // RFC 2253, as the broker has it
+	return "User:" + found.Leaf.Subject.String() // RFC 2253, as the broker has it
 }
 
 // Tools are Kafka's own, with the connector's brokers and login.

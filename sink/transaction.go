@@ -65,7 +65,7 @@ type Transactions struct {
 	refusals backoff.Series // of records for their time
 	// visible counts the events that consumers see although their transaction does not
 	// count. left counts those left out of the present transaction.
-	visible, left map[identity]int
+	visible, left map[sameness]int
 }
 
 // NewTransactions returns Transactions with the transactional id; see NewKafka.

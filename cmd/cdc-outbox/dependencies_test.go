@@ -36,7 +36,11 @@ var modules = map[string]string{
 
 	"github.com/klauspost/compress": "franz-go: gzip, snappy, zstd; promhttp: zstd",
 	"github.com/pierrec/lz4/v4":     "franz-go: lz4",
-	"golang.org/x/oauth2":           "Kafka: tokens for SASL OAUTHBEARER",
+	"golang.org/x/oauth2":           "tokens for SASL OAUTHBEARER, and of Azure and Google",
+
+	"cloud.google.com/go/compute/metadata": "Google's metadata server",
+	"github.com/aws/aws-sdk-go-v2":         "signatures for Amazon's tokens",
+	"github.com/aws/smithy-go":             "aws-sdk-go-v2: its hooks",
 
 	"github.com/minio/minio-go/v7":  "the claim check: storage with Amazon's S3 protocol",
 	"github.com/dustin/go-humanize": "minio-go: sizes",

@@ -91,6 +91,14 @@ func DefaultOptions() Options {
 // On reports whether large values are kept elsewhere.
 func (o *Options) On() bool { return o.Store != StoreNone }
 
+// PresentTLS returns why the present files of the bucket's TLS are of no use.
+func (o *Options) PresentTLS() error {
+	if o.Store != StoreS3 {
+		return nil
+	}
+	return o.S3.TLS.Present(tlsPrefix)
+}
+
 // Takes reports whether a value of so many bytes is kept elsewhere.
 func (o *Options) Takes(bytes int) bool { return o.On() && int64(bytes) > o.Above }
 

@@ -127,6 +127,7 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 	}
 	l.noteItems(f, v)
 	if !f.verbatim {
+		l.noteWritten(f, v.scalar)
 		if v, err = v.substitute(l.environ); err != nil {
 			l.note(f.key, given{origin: origin})
 			l.reportError(f.key, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // Options says where Load reads from. There is no other source, except the
@@ -77,7 +78,8 @@ type loader struct {
 	cfg      *Config
 	fields   *fields
 	environ  map[string]string
-	given    map[string]given // by key, sections included
+	given    map[string]given           // by key, sections included
+	written  map[string]setting.Written // with files, by key
 	problems Problems
 	unread   bool // the file could not be read: what it would set is unknown
 
@@ -94,6 +96,7 @@ func read(opts Options, pipeline string) *loader {
 		fields:  fieldsOf(&cfg),
 		environ: environment(opts.Environ),
 		given:   map[string]given{},
+		written: map[string]setting.Written{},
 	}
 	switch {
 	case opts.Text != nil:
@@ -112,6 +115,7 @@ func read(opts Options, pipeline string) *loader {
 	l.chooseCompat()
 	l.chooseEncoded()
 	l.chooseSpans()
+	l.keepWritten()
 	return l
 }
 
@@ -119,6 +123,33 @@ func read(opts Options, pipeline string) *loader {
 func (l *loader) note(key string, g given) {
 	g.within = l.pipeline
 	l.given[key] = g
+	delete(l.written, key)
+}
+
+// noteWritten remembers a value with files, for later reads.
+func (l *loader) noteWritten(f *field, text string) {
+	if !strings.HasPrefix(f.key, saslKey) {
+		return
+	}
+	if written, err := parse(text, l.environ); err == nil && written.Files() {
+		l.written[f.key] = written
+	}
+}
+
+const saslKey = "sink.kafka.sasl."
+
+// keepWritten hands the values with files to the sink.
+func (l *loader) keepWritten() {
+	if l.cfg.Sink.Kafka == nil {
+		return
+	}
+	for key, written := range l.written {
+		sasl := &l.cfg.Sink.Kafka.SASL
+		if sasl.Written == nil {
+			sasl.Written = map[string]setting.Written{}
+		}
+		sasl.Written[strings.TrimPrefix(key, saslKey)] = written
+	}
 }
 
 // noteItems remembers the items of a list as they were written: a substituted

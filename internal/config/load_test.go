@@ -46,6 +46,34 @@ func TestLoad(t *testing.T) {
 		})
 	}
 }
+
+// What was written with files under sink.kafka.sasl can be read again, wherever the last word
+// came from; secrets of the environment stay.
+func TestLoginsWithFiles(t *testing.T) {
+	dir := t.TempDir()
+	must.OK(t, os.WriteFile(filepath.Join(dir, "a"), []byte("first\n"), 0o600))
+	text := "source: {url: 'postgres://db/app'}\nsink: {kafka: {sasl: {mechanism: PLAIN, username: 'u-${file:${DIR}/a}-${NAME}', password: '${file:${DIR}/a}'}}}\n"
+	load := func(more string, set ...string) *Config {
+		return must.Get(Load(Options{File: "f.yaml", Text: []byte(text + more), Environ: []string{"DIR=" + dir, "NAME=n"}, Set: set}))(t)
+	}
+	cfg := load("")
+	must.OK(t, os.WriteFile(filepath.Join(dir, "a"), []byte("second\r\n"), 0o600))
+	kafka := cfg.Sink.Kafka.SASL
+	if kafka.Username != "u-first-n" || len(kafka.Written) != 2 || must.Get(kafka.Written["username"].Read())(t) != "u-second-n" {
+		t.Errorf("%+v", kafka)
+	}
+	if got := fmt.Sprintf("%+v", kafka); strings.Contains(got, "Password:first") {
+		t.Errorf("shows the password: %s", got)
+	}
+	if written := load("", "sink.kafka.sasl.password=p").Sink.Kafka.SASL.Written; len(written) != 1 || written["username"] == nil {
+		t.Errorf("an override is read from the file: %v", written)
+	}
+	several := load("pipelines: {a: {}, b: {sink: {kafka: {sasl: {password: own}}}}}\n").Pipelines
+	if a, b := several[0].Config.Sink.Kafka.SASL.Written, several[1].Config.Sink.Kafka.SASL.Written; len(a) != 2 || len(b) != 1 {
+		t.Errorf("a pipeline has %v, the other %v", a, b)
+	}
+}
+
 func TestLoadCompilesRoutingOnlyOfAGoodConfiguration(t *testing.T) {
 	bad := []string{"source.url=postgres:///app", "route.regex=("}
 	_, err := Load(Options{Set: bad})

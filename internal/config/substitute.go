@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"regexp"
 	"strings"
 
@@ -17,29 +16,38 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // the parsing of YAML, and does not look again at inserted text, so no secret can
 // change the configuration's shape.
 func substitute(text string, environ map[string]string) (string, error) {
-	var b strings.Builder
+	written, err := parse(text, environ)
+	if err != nil {
+		return "", err
+	}
+	return written.Read()
+}
+
+// parse is substitute without the contents of files.
+func parse(text string, environ map[string]string) (written setting.Written, err error) {
+	literal := func(s string) { written = append(written, setting.Piece{Text: setting.Secret(s)}) }
 	for {
 		before, rest, found := strings.Cut(text, "$")
-		b.WriteString(before)
+		literal(before)
 		switch {
 		case !found:
-			return b.String(), nil
+			return written, nil
 		case strings.HasPrefix(rest, "$"):
-			b.WriteByte('$')
+			literal("$")
 			text = rest[1:]
 		case strings.HasPrefix(rest, "{"):
 			reference, after, closed := cutReference(rest[1:])
 			if !closed {
-				return "", failure.Configf("close it with }, or write $${ for the two characters", "has a ${ without }")
+				return nil, failure.Configf("close it with }, or write $${ for the two characters", "has a ${ without }")
 			}
-			replacement, err := lookUp(reference, environ)
+			piece, err := lookUp(reference, environ)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
-			b.WriteString(replacement)
+			written = append(written, piece)
 			text = after
 		default:
-			b.WriteByte('$')
+			literal("$")
 			text = rest
 		}
 	}
@@ -67,35 +75,24 @@ func cutReference(text string) (reference, after string, closed bool) {
 // present only while the unit runs.
 const credentials = "CREDENTIALS_DIRECTORY"
 
-// asService is the remedy for a credential looked for outside of its unit.
-const asService = "systemd gives credentials to the service alone: run the verb as the service with cdc-outbox-verb, which lies beside the unit; or "
-
-func lookUp(reference string, environ map[string]string) (string, error) {
-	if written, ok := strings.CutPrefix(reference, "file:"); ok {
-		path, err := substitute(written, environ)
-		if err != nil {
-			return "", err
+func lookUp(reference string, environ map[string]string) (setting.Piece, error) {
+	if shown, ok := strings.CutPrefix(reference, "file:"); ok {
+		path, err := substitute(shown, environ)
+		if path == "" && err == nil {
+			err = failure.Configf("write the path: ${file:/path}", "names a file without a path")
 		}
-		contents, err := os.ReadFile(path)
-		if err != nil {
-			remedy := "create the file or correct the path"
-			if strings.HasPrefix(path, "/run/credentials/") {
-				remedy = asService + remedy
-			}
-			return "", failure.Configf(remedy, "names the file %s, which cannot be read: %s", written, setting.Reason(err))
-		}
-		return strings.TrimSuffix(strings.TrimSuffix(string(contents), "\n"), "\r"), nil
+		return setting.Piece{Path: path, Shown: shown}, err
 	}
 	if !variableName.MatchString(reference) {
-		return "", failure.Configf("write ${NAME}, ${file:/path}, or $$ for a dollar sign", "has a ${…} that names neither a variable nor a file")
+		return setting.Piece{}, failure.Configf("write ${NAME}, ${file:/path}, or $$ for a dollar sign", "has a ${…} that names neither a variable nor a file")
 	}
 	replacement, ok := environ[reference]
 	if !ok {
 		remedy := "export " + reference + ", or use ${file:/path}"
 		if reference == credentials {
-			remedy = asService + "export " + reference + "=… with the folder of the credentials' files"
+			remedy = setting.AsService + "export " + reference + "=… with the folder of the credentials' files"
 		}
-		return "", failure.Configf(remedy, "names the environment variable %s, which is not set", reference)
+		return setting.Piece{}, failure.Configf(remedy, "names the environment variable %s, which is not set", reference)
 	}
-	return replacement, nil
+	return setting.Piece{Text: setting.Secret(replacement)}, nil
 }

@@ -10,6 +10,10 @@ import (
 // value's life, where shorter.
 const margin = 5 * time.Minute
 
+// patience is the share of the time left to a value until a source without an answer
+// is asked again.
+const patience = 4
+
 // failureCounts is the pause after an error, so that many connections do not
 // wait for a silent source after each other.
 const failureCounts = time.Second
@@ -51,13 +55,32 @@ func (k *kept[T]) get(ctx context.Context, source string) (value T, err error) {
 	if k.now().Before(k.renew) {
 		return k.value, nil
 	}
-	if err = k.failure; err == nil || k.now().Sub(k.failed) >= failureCounts {
+	if err = k.failure; err == nil || k.now().Sub(k.failed) >= k.again() {
 		err = k.refresh(ctx)
 	}
 	if err != nil && !k.now().Before(k.ends) {
 		return value, err
 	}
 	return k.value, nil
+}
+
+// again is the wait after a failure. A value in use makes the wait longer: each question to a
+// silent source holds a connection back.
+func (k *kept[T]) again() time.Duration {
+	return min(max(failureCounts, k.ends.Sub(k.failed)/patience), answerTimeout)
+}
+
+// forget drops the same value, unless somebody asks for another already.
+func (k *kept[T]) forget(same func(T) bool) {
+	select {
+	case <-k.turn:
+	default:
+		return
+	}
+	defer func() { k.turn <- struct{}{} }()
+	if same(k.value) {
+		k.ends, k.renew = time.Time{}, time.Time{}
+	}
 }
 
 func (k *kept[T]) refresh(ctx context.Context) error {

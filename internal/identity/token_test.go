@@ -50,7 +50,7 @@ func TestTokenSources(t *testing.T) {
 			if again := must.Get(kept.get(t.Context(), tt.scope, ""))(t); again != first {
 				t.Error("the token was given up before its end")
 			}
-			clock.add(failureCounts)
+			clock.add(answerTimeout)
 			c.Answer(0)
 			second := must.Get(kept.get(t.Context(), tt.scope, ""))(t)
 			if second.Value == first.Value || !c.Valid(second.Value) {

@@ -67,6 +67,7 @@ type Metrics struct {
 	kafkaTxns       transactionMetrics
 	topicsMissing   prometheus.Gauge
 	topicsUnusable  prometheus.Gauge
+	badCredentials  prometheus.Gauge
 	throttled       prometheus.Counter
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter
@@ -120,6 +121,7 @@ func (m *Metrics) registerConnector() {
 	m.topicsRemade = m.byTopic("topic_recreated_total", "Times that a topic in use was found deleted and created again: what was in it is gone.")
 	m.topicsMissing = m.gauge("topics_missing", "Topics that events wait for and that do not exist.")
 	m.topicsUnusable = m.gauge("topics_unusable", "Topics in use that cannot be written to: missing, without a leader, below min.insync.replicas, or not allowed.")
+	m.badCredentials = m.gauge("credential_files_unusable", "Files of credentials that were replaced by something of no use: connections have their former contents.")
 	m.throttled = m.counter("kafka_throttled_seconds_total", "Seconds that brokers made the connector wait because a quota was used up.")
 	m.saves = m.counter("checkpoint_saves_total", "Checkpoints made durable.")
 	m.saveFailures = m.counter("checkpoint_save_failures_total", "Checkpoints that could not be saved; they are tried again.")
@@ -235,6 +237,9 @@ func (m *Metrics) TopicRemade(topic string) { m.topicsRemade.of(topic).Inc() }
 
 // Throttled adds to the time brokers made the connector wait.
 func (m *Metrics) Throttled(wait time.Duration) { m.throttled.Add(wait.Seconds()) }
+
+// CredentialsUnusable sets how many files of credentials are of no use.
+func (m *Metrics) CredentialsUnusable(n int) { m.badCredentials.Set(float64(n)) }
 
 // TopicsUnusable sets how many topics in use cannot be written to.
 func (m *Metrics) TopicsUnusable(n int) { m.topicsUnusable.Set(float64(n)) }

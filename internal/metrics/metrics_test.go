@@ -48,6 +48,7 @@ func TestExposition(t *testing.T) {
 	m.TopicRemade("orders")
 	m.TopicsMissing(2)
 	m.TopicsUnusable(1)
+	m.CredentialsUnusable(1)
 	m.Throttled(1500 * time.Millisecond)
 	m.CheckpointSaved(nil)
 	m.CheckpointSaved(errors.New("no"))

@@ -69,6 +69,7 @@ func (p *pipeline) run(ctx context.Context) error {
 	}
 	defer probe.Close()
 	defer p.watch(ctx, probe, tell, down.Topics)()
+	defer p.watchCredentials(ctx, down.Credentials)()
 	if err := p.openEncoder(ctx); err != nil {
 		return err
 	}

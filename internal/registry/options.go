@@ -111,6 +111,14 @@ func DefaultOptions() Options {
 // On reports whether any record gets another form, or is looked at.
 func (o *Options) On() bool { return o.Value.Format != FormatNone || o.Key.Format != FormatNone }
 
+// PresentTLS returns why the present files of the registry's TLS are of no use.
+func (o *Options) PresentTLS() error {
+	if !o.On() {
+		return nil
+	}
+	return o.Registry.TLS.Present(tlsPrefix)
+}
+
 // Changes reports whether records have another form than their rows.
 func (o *Options) Changes() bool {
 	return formats[o.Value.Format] != nil || formats[o.Key.Format] != nil

@@ -69,6 +69,7 @@ func New(t *testing.T) *Cloud {
 	mux.HandleFunc("GET /msi/token", c.app)
 	mux.HandleFunc("POST /sts/v1/token", c.exchange)
 	mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", c.google)
+	mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/email", c.googleAccount)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		c.asked++
@@ -98,7 +99,7 @@ var variables = []string{
 	"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE",
 	"AWS_CONFIG_FILE", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_DEFAULT_REGION",
 	"AZURE_FEDERATED_TOKEN_FILE", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_AUTHORITY_HOST", "IDENTITY_ENDPOINT", "IDENTITY_HEADER",
-	"AZURE_POD_IDENTITY_AUTHORITY_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST",
+	"AZURE_POD_IDENTITY_AUTHORITY_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "GOOGLE_MANAGED_KAFKA_AUTH_PRINCIPAL",
 }
 
 // Rotate replaces the workload's own token in the file, as Kubernetes does. The

@@ -110,3 +110,14 @@ func (c *Cloud) exchange(w http.ResponseWriter, r *http.Request) {
 	}
 	c.accessToken(w)
 }
+
+// Account is the email of Google's service account.
+const Account = "cdc@project.iam.gserviceaccount.com"
+
+func (*Cloud) googleAccount(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Metadata-Flavor") != "Google" {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	_, _ = w.Write([]byte(Account + "\n"))
+}

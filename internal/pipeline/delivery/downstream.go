@@ -21,6 +21,7 @@ type DownstreamMetrics interface {
 	Connected(side string, ok bool)
 	TopicsMissing(n int)
 	TopicsUnusable(n int)
+	CredentialsUnusable(n int)
 }
 
 // Downstream is the state of Kafka, for both sources. A Downstream outlives pipelines
@@ -45,6 +46,7 @@ type Downstream struct {
 	values  error    // why the claim store would take no value; nil: it would
 	missing []string // topics the delivery waits for
 	topics  []error  // why topics in use cannot be written to
+	files   []error  // why files of credentials are of no use
 
 	throttled time.Time     // when a quota last made the connector wait
 	throttle  time.Duration // for how long
@@ -62,7 +64,10 @@ type Status struct {
 	SchemaError    string    `json:"schema_error,omitempty"` // why the delivery waits for a schema
 	ClaimError     string    `json:"claim_error,omitempty"`  // why the claim store takes no values
 	TopicErrors    []string  `json:"topic_errors,omitempty"`
-	UnackedSeconds float64   `json:"unacked_seconds,omitempty"`
+	// CredentialErrors are why files of credentials are of no use; their former contents are
+	// in use.
+	CredentialErrors []string `json:"credential_errors,omitempty"`
+	UnackedSeconds   float64  `json:"unacked_seconds,omitempty"`
 	// LastEvent is nil before the first event of the process.
 	LastEvent *Last `json:"last_event,omitempty"`
 }
@@ -80,6 +85,9 @@ func (d *Downstream) Complete(s Status) Status {
 	}
 	for _, err := range d.topics {
 		s.TopicErrors = append(s.TopicErrors, err.Error())
+	}
+	for _, err := range d.files {
+		s.CredentialErrors = append(s.CredentialErrors, err.Error())
 	}
 	return s
 }
@@ -149,6 +157,15 @@ func (d *Downstream) Topics(troubles []error) {
 	defer d.mu.Unlock()
 	d.topics = troubles
 	d.metrics.TopicsUnusable(len(troubles))
+}
+
+// Credentials notes why files of credentials are of no use. Events get through: connections
+// have the former contents.
+func (d *Downstream) Credentials(troubles []error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files = troubles
+	d.metrics.CredentialsUnusable(len(troubles))
 }
 
 // throttleCounts is how long a wait for a quota may be the reason of another wait.

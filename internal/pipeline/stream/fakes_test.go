@@ -63,6 +63,7 @@ func (*counts) Phase(_, _ string)                 {}
 func (c *counts) Role(role string)                { c.locked(func() { c.roles = append(c.roles, role) }) }
 func (c *counts) TopicsMissing(int)               {}
 func (c *counts) TopicsUnusable(int)              {}
+func (c *counts) CredentialsUnusable(int)         {}
 func (c *counts) Connected(string, bool)          {}
 func (c *counts) Transaction()                    { c.locked(func() { c.transactions++ }) }
 func (c *counts) Split()                          { c.locked(func() { c.split++ }) }
