@@ -23,8 +23,9 @@ const Password = "pw"
 const superuser = "root"
 
 // Logins makes the broker's clients log in, by SASL without TLS, and turns the authorizer
-// on. Each user may log in with PLAIN and SCRAM-SHA-256, and has the rights given by
-// Allow. Clients made here may do all.
+// on. Each user may log in with PLAIN and SCRAM-SHA-256, at Apache Kafka also with OAUTHBEARER
+// and an unsigned token of the subject, and has the rights given by Allow. Clients made here
+// may do all.
 func Logins(users ...string) Option { return func(o *options) { o.users = users } }
 
 // secured are Apache Kafka's settings for the users. The only listener keeps the name
@@ -39,9 +40,10 @@ func secured(users []string) map[string]string {
 		"listener.security.protocol.map":                         "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"inter.broker.listener.name":                             "PLAINTEXT",
 		"sasl.mechanism.inter.broker.protocol":                   "PLAIN",
-		"sasl.enabled.mechanisms":                                "PLAIN,SCRAM-SHA-256",
+		"sasl.enabled.mechanisms":                                "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
 		"listener.name.plaintext.plain.sasl.jaas.config":         logins + ";",
 		"listener.name.plaintext.scram-sha-256.sasl.jaas.config": module + "scram.ScramLoginModule required;",
+		"listener.name.plaintext.oauthbearer.sasl.jaas.config":   module + `oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`,
 		"authorizer.class.name":                                  "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 		"super.users":                                            "User:" + superuser + ";User:ANONYMOUS", // the controller's clients
 	}
