@@ -165,6 +165,15 @@ func (t *translation) oauth(config Option, given bool) {
 	id := take("client_id", "KAFKA_CLIENT_ID", false, []string{"clientId", "oauth.client.id"}, "sasl.oauthbearer.client.credentials.client.id")
 	secret := take("client_secret", "KAFKA_CLIENT_SECRET", true, []string{"clientSecret", "oauth.client.secret"}, "sasl.oauthbearer.client.credentials.client.secret")
 	take("scopes", "KAFKA_SCOPES", false, []string{"scope", "oauth.scope"}, "sasl.oauthbearer.scope")
+	extensions := map[string]string{}
+	for name, value := range entry.options {
+		if extension, ok := strings.CutPrefix(name, "extension_"); ok {
+			extensions[extension] = value
+		}
+	}
+	if len(extensions) > 0 {
+		t.put(saslKey+"extensions", extensions)
+	}
 	if !given {
 		config = Option{Name: producerPrefix + "sasl.jaas.config", Written: t.written(producerPrefix + "sasl.jaas.config")}
 	}
@@ -185,9 +194,9 @@ func (t *translation) aws(config Option) {
 	case err != nil || entry.module != awsModule:
 		t.open(config, None, saslKey+"access_key", "no entry of "+awsModule)
 	case len(entry.options) > 0:
-		t.open(config, Differs, saslKey+"access_key", "roles and profiles are not assumed: export AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for a role, AWS_SESSION_TOKEN")
+		t.open(config, Differs, saslKey+"access_key", "of the entry's options none is read: give the workload the role (IRSA, Pod Identity, ECS, IMDSv2), or set AWS_PROFILE")
 	default:
-		t.say(config, Differs, saslKey+"access_key", "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: files and roles of AWS are not read")
+		t.say(config, Same, saslKey+"mechanism", "with the workload's credentials, as Amazon's own client")
 	}
 }
 
