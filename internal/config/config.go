@@ -23,6 +23,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
+	"github.com/cdc-outbox/cdc-outbox/internal/fleet"
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/poll"
@@ -47,6 +48,7 @@ type Config struct {
 	Checkpoint store.Options          `yaml:"checkpoint"`
 	Errors     Errors                 `yaml:"errors"`
 	Retention  retention.Options      `yaml:"retention"`
+	Fleet      fleet.Options          `yaml:"fleet"`
 	Tracing    tracing.Options        `yaml:"tracing"`
 	HTTP       page.Options           `yaml:"http"`
 	Log        Log                    `yaml:"log"`
@@ -101,6 +103,8 @@ type Source struct {
 	// for a reply, before the connection counts as dead.
 	LivenessTimeout time.Duration `yaml:"liveness_timeout"`
 	Poll            poll.Options  `yaml:"poll"`
+	// Rack is the zone of the database: in a fleet, members of that zone are preferred.
+	Rack string `yaml:"rack"`
 }
 
 // Values of Source.Mode, Source.Snapshot, Source.Failover and Source.Visibility.
@@ -189,6 +193,7 @@ func Default() Config {
 			DrainTimeout:    20 * time.Second,
 		},
 		Retention: retention.DefaultOptions(),
+		Fleet:     fleet.DefaultOptions(),
 		Tracing:   tracing.DefaultOptions(),
 		HTTP:      page.DefaultOptions(),
 		Log:       Log{Level: "info", Format: "json"},

@@ -59,7 +59,7 @@ const pipelinesKey = "pipelines"
 var pipelineName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 
 // processSections are set once for all pipelines.
-var processSections = []string{"tracing", "http", "log"}
+var processSections = []string{"fleet", "tracing", "http", "log"}
 
 // pipelineNode is a pipeline as the file has it.
 type pipelineNode struct {
@@ -183,6 +183,7 @@ func (l *loader) loadPipelines(opts Options) {
 	}
 	l.validateObservability()
 	l.validatePipelines()
+	l.validateFleet()
 }
 
 // adopt adds a pipeline's problems. A problem of a key at the top level belongs

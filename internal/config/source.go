@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/fleet"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
@@ -50,6 +51,9 @@ func (l *loader) validateSource(report setting.Report) {
 	report.OneOf("source.snapshot", s.Snapshot, SnapshotNever, SnapshotInitial)
 	report.OneOf("source.failover", s.Failover, FailoverNew, FailoverAlways)
 	report.OneOf("source.visibility", s.Visibility, VisibilityNone, VisibilityWait)
+	if s.Rack != "" && !fleet.Label.MatchString(s.Rack) {
+		l.report("source.rack", "is not a legal zone", fleet.LegalLabel)
+	}
 	report.Between("source.status_interval", s.StatusInterval, time.Millisecond, time.Minute)
 	report.Between("source.liveness_timeout", s.LivenessTimeout, time.Second, time.Hour)
 	if s.LivenessTimeout <= s.StatusInterval {

@@ -15,6 +15,7 @@ import (
 func (l *loader) validate() {
 	l.validatePipeline()
 	l.validateObservability()
+	l.validateFleet()
 }
 
 // validatePipeline judges the options of each pipeline. Each part judges its

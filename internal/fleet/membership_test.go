@@ -62,7 +62,8 @@ func TestARestartMovesNothing(t *testing.T) {
 	if now := a.pipelines(); !slices.Equal(now, others) {
 		t.Errorf("the other has %v after the restart, and had %v", now, others)
 	}
-	for _, m := range w.look().Moves[before:] {
+	moves := w.look().Moves // the latest first
+	for _, m := range moves[:len(moves)-before] {
 		t.Errorf("moved: %+v", m)
 	}
 }

@@ -72,6 +72,7 @@ type Metrics struct {
 	saves           prometheus.Counter
 	saveFailures    prometheus.Counter
 
+	acked         atomic.Int64 // events
 	progress      atomic.Pointer[progress]
 	checkpointAge atomic.Pointer[func() time.Duration]
 	unconfirmed   atomic.Pointer[func() time.Duration]
@@ -148,6 +149,7 @@ func (m *Metrics) Published(events []*transform.Event) {
 		}
 		m.published.of(topic).Add(float64(i - first))
 	}
+	m.acked.Add(int64(len(events)))
 	m.publishedBytes.Add(float64(bytes))
 	if len(events) > 0 {
 		last := events[len(events)-1].CommitTime
@@ -157,6 +159,9 @@ func (m *Metrics) Published(events []*transform.Event) {
 		m.lastEvent.Set(float64(last.UnixNano()) / 1e9)
 	}
 }
+
+// Acked is the number of events that Published has counted.
+func (m *Metrics) Acked() int64 { return m.acked.Load() }
 
 // observeLatency leaves out events without a commit time, such as a
 // non-transactional message. A commit in the future of this machine's clock

@@ -61,11 +61,18 @@ func Run(ctx context.Context, o Options) error {
 	defer stopSpans()
 	shown := page.New(o.Config.HTTP, o.Version, counts.Pipelines())
 	set := newSet(o, counts, exporter, shown)
-	set.Apply(o.Config.Each())
-	if o.Config.HTTP.Listen == "" {
-		return set.Run(ctx)
+	var process process = set
+	if o.Config.Fleet.On() {
+		if process, err = newCrew(o, set, counts); err != nil {
+			return err
+		}
+	} else {
+		set.Apply(o.Config.Each())
 	}
-	server, err := httpapi.Listen(o.Config.HTTP.Listen, set, counts.Gatherer(), shown, o.Log)
+	if o.Config.HTTP.Listen == "" {
+		return process.Run(ctx)
+	}
+	server, err := httpapi.Listen(o.Config.HTTP.Listen, process, counts.Gatherer(), shown, o.Log)
 	if err != nil {
 		return err
 	}
@@ -79,9 +86,15 @@ func Run(ctx context.Context, o Options) error {
 	both.Go(func() error { return server.Serve(serving) })
 	both.Go(func() error {
 		defer stopServing()
-		return set.Run(ctx)
+		return process.Run(ctx)
 	})
 	return both.Wait()
+}
+
+// process is a set, or a set in a fleet.
+type process interface {
+	httpapi.Health
+	Run(ctx context.Context) error
 }
 
 // newPipeline makes a pipeline of the set, which does not run yet.

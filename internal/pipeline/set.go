@@ -37,6 +37,9 @@ type Set struct {
 	// run runs a pipeline until ctx ends: its method whole, except in tests.
 	run func(ctx context.Context, p *pipeline) error
 
+	// told, if not nil, is called at each change of members or their states. It must not block.
+	told func()
+
 	wake chan struct{} // has room for a single call of Run
 
 	mu      sync.Mutex
@@ -51,7 +54,7 @@ type member struct {
 	spec    config.Pipeline
 	state   state
 	stopped time.Time // when it was told to stop; zero: it was not
-	stop    context.CancelFunc
+	stop    context.CancelCauseFunc
 	late    *time.Timer // complains about a long stop
 	err     error       // after the end
 }
@@ -109,6 +112,9 @@ func (s *Set) settled(names []string) (settled bool, changed <-chan struct{}) {
 func (s *Set) poke() {
 	close(s.changed)
 	s.changed = make(chan struct{})
+	if s.told != nil {
+		s.told()
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default: // Run will look anyway
@@ -161,7 +167,7 @@ func (s *Set) step(ctx context.Context, all *sync.WaitGroup) (over bool) {
 func (s *Set) change(ctx context.Context, all *sync.WaitGroup) {
 	stop, drop, start := steps(s.members, s.wanted)
 	for _, m := range stop {
-		s.halt(m)
+		s.halt(m, nil)
 	}
 	for _, m := range drop {
 		if _, said := errors.AsType[logged](m.err); m.err != nil && !said {
@@ -187,27 +193,30 @@ func (s *Set) change(ctx context.Context, all *sync.WaitGroup) {
 // longStop is for how long a stop beyond the time to drain is nothing special.
 const longStop = 30 * time.Second
 
-// halt tells a member to stop. The caller holds mu.
-func (s *Set) halt(m *member) {
+// halt tells a member to stop, for the cause if not nil. The caller holds mu.
+func (s *Set) halt(m *member, cause error) {
 	why := "it is not wanted any more"
 	if slices.ContainsFunc(s.wanted, func(w config.Pipeline) bool { return w.Name == m.name }) {
 		why = "its specification has changed"
+	}
+	if cause != nil {
+		why = cause.Error()
 	}
 	m.log.Info("stopping a pipeline", zap.String("reason", why))
 	m.state, m.stopped = stateStopping, time.Now()
 	m.late = time.AfterFunc(m.cfg.Errors.DrainTimeout+longStop, func() {
 		m.log.Warn("a pipeline has not stopped yet; its slot, its checkpoint and its name stay taken until it has", zap.Time("since", m.stopped))
 	})
-	m.stop()
+	m.stop(cause)
 }
 
 // begin makes a member and its goroutine. The caller holds mu.
 func (s *Set) begin(ctx context.Context, spec config.Pipeline, all *sync.WaitGroup) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
 	m := &member{pipeline: s.newPipeline(spec), spec: spec, stop: stop}
 	s.members = append(s.members, m)
 	all.Go(func() {
-		defer stop()
+		defer stop(nil)
 		err := s.run(ctx, m.pipeline)
 		s.mu.Lock()
 		defer s.mu.Unlock()

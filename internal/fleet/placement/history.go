@@ -34,8 +34,8 @@ func (h *History) Note(members []Member, d Decision, at int64) (events []Event) 
 			e.Move, e.Began = h.Events[i].Move, h.Events[i].Began
 			e.To = m.To
 			h.Events = slices.Delete(h.Events, i, i+1)
-		} else if e.From = h.Owners[m.Pipeline]; e.From == "" {
-			continue // new
+		} else if e.From = h.Owners[m.Pipeline]; e.From == "" || e.From == m.To {
+			continue // new, or where it was: the process has started anew
 		} else {
 			e.Reason = Gone
 		}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,22 @@ const (
 	// started, or without news of a new topic, may call the topic missing, too.
 	topicGrace = time.Second
 )
+
+// ErrHurry is the cause of a stop without patience: another process may have the pipeline by now,
+// and waits for the slot.
+var ErrHurry = errors.New("this process is no member of the fleet now, and another may have the pipeline")
+
+// hurried bounds the wait after ErrHurry.
+const hurried = time.Second
+
+// Patience bounds the wait of a stop for events in flight: timeout, or less if the cause of
+// ctx's end is ErrHurry.
+func Patience(ctx context.Context, timeout time.Duration) time.Duration {
+	if errors.Is(context.Cause(ctx), ErrHurry) {
+		return min(hurried, timeout)
+	}
+	return timeout
+}
 
 var errTimeout = errors.New("errors.drain_timeout has passed")
 

@@ -15,9 +15,9 @@ var errNotHeld = errors.New("this instance does not read the slot now, and anoth
 
 // drain waits until the deliverer has emptied the queue. It gives up after
 // errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
-func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
+func (r *Pipeline) drain(ctx context.Context, stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	if why := r.source.drained(delivered, r.health.missingTopics); why != nil {
+	if why := r.source.drained(session.Patience(ctx, r.source.opts.DrainTimeout), delivered, r.health.missingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
 		stopWorking(errDrained)
@@ -27,8 +27,7 @@ func (r *Pipeline) drain(stopWorking context.CancelCauseFunc, delivered <-chan s
 
 // drained waits for delivered, and returns the reason for giving up. Without the lease,
 // nothing is written: the time is just enough to find nothing in flight.
-func (s *source) drained(delivered <-chan struct{}, missing func() []string) error {
-	limit := s.opts.DrainTimeout
+func (s *source) drained(limit time.Duration, delivered <-chan struct{}, missing func() []string) error {
 	if !s.lease.Held() {
 		limit = min(time.Second, limit)
 	}

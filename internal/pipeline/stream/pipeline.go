@@ -225,7 +225,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	var holder sync.WaitGroup
 	holder.Go(func() { r.source.hold(holding) })
-	r.drain(stopWorking, delivered)
+	r.drain(ctx, stopWorking, delivered)
 	release()
 	holder.Wait()
 	stopWorking(errDrained)

@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/fleet/placement"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+)
+
+// A process of a fleet runs its share. A pipeline is held from its start to the end of its
+// drain, with the specification that the fleet has given, also when the file has a newer.
+func TestSharesOfAFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakeSet(t, true)
+		s := newShares(f.Set)
+		a, b, next := spec("a", "s1", "t"), spec("b", "s2", "t"), spec("a", "s1", "new")
+		place := func(p config.Pipeline) placement.Place {
+			return placement.Place{Pipeline: p.Name, Spec: p.Spec(), Rate: 5}
+		}
+		hold := func(p config.Pipeline, stopping bool) placement.Hold {
+			return placement.Hold{Pipeline: p.Name, Spec: p.Spec(), Rate: 5, Stopping: stopping}
+		}
+		wantHolds := func(want ...placement.Hold) {
+			t.Helper()
+			synctest.Wait()
+			got := s.Holds()
+			for i := range got {
+				got[i].Rate = 5 // it falls with time
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("holds %+v, want %+v", got, want)
+			}
+		}
+		s.offer([]config.Pipeline{a, b}, time.Now())
+		wantHolds()
+
+		s.Run([]placement.Place{place(a), place(b)})
+		wantHolds(hold(a, false), hold(b, false))
+		<-f.began
+		<-f.began
+
+		time.Sleep(time.Minute)
+		s.offer([]config.Pipeline{next}, time.Now())
+		if o := s.Offers(); len(o) != 1 || o[0].Spec != next.Spec() || o[0].Loaded != time.Now().Unix() {
+			t.Errorf("offers %+v", o)
+		}
+		s.Run([]placement.Place{place(a)}) // the file's turn has not come
+		wantHolds(hold(a, false), hold(b, true))
+		f.letGo <- nil
+		<-f.ended
+		wantHolds(hold(a, false))
+
+		s.Run([]placement.Place{place(next)})
+		wantHolds(hold(next, false))
+		f.letGo <- nil
+		<-f.ended
+		if began := <-f.began; began != "a new" {
+			t.Errorf("began %s", began)
+		}
+		s.Drop()
+		wantHolds(hold(next, true))
+		f.letGo <- nil
+		wantHolds()
+		if len(s.known) != 1 || len(s.specs) != 1 {
+			t.Errorf("%d specifications are kept after all", len(s.known))
+		}
+		must.OK(t, f.stop())
+	})
+}
+
+func TestRate(t *testing.T) {
+	r := &rate{value: 100}
+	at := time.Unix(0, 0)
+	acked := int64(0)
+	for range 600 {
+		r.count(acked, at)
+		at, acked = at.Add(time.Second), acked+10
+	}
+	if math.Round(r.value) != 10 {
+		t.Errorf("%.1f events a second after ten minutes with 10", r.value)
+	}
+	before := r.value
+	r.count(3, at) // of a pipeline started anew
+	if r.value != before {
+		t.Errorf("%.1f after a new start", r.value)
+	}
+}

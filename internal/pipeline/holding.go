@@ -1,0 +1,48 @@
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
+)
+
+// Drop stops all pipelines without patience (session.ErrHurry), and returns at once.
+func (s *Set) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = nil
+	for _, m := range s.members {
+		if m.state == stateRunning {
+			s.halt(m, session.ErrHurry)
+		}
+	}
+	s.poke()
+}
+
+// held is a pipeline to run, or before its end.
+type held struct {
+	config.Pipeline
+	stopping bool
+	acked    int64 // events so far
+}
+
+// holding lists the pipelines to run, and the others before their end.
+func (s *Set) holding() (all []held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.wanted {
+		h := held{Pipeline: w}
+		if m := s.member(w.Name); m != nil {
+			h.acked = m.metrics.Acked()
+		}
+		all = append(all, h)
+	}
+	for _, m := range s.members {
+		wanted := slices.ContainsFunc(s.wanted, func(w config.Pipeline) bool { return w.Name == m.name })
+		if !wanted && m.state != stateEnded {
+			all = append(all, held{Pipeline: m.spec, stopping: true, acked: m.metrics.Acked()})
+		}
+	}
+	return all
+}
