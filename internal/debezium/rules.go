@@ -96,7 +96,7 @@ var rules = []rule{
 	{names: []string{"custom.metric.tags", "statistics.metrics.enabled", "advanced.metrics.enable"}, kind: None, note: noMetric},
 	{names: []string{"guardrail.collections.max", "guardrail.collections.limit.action", "executor.shutdown.timeout.ms", "custom.sanitize.pattern", "log.position.check.enable", "custom.retriable.exception"}, kind: None, note: onlyNamed},
 	{names: []string{"transforms", "predicates"}, kind: Differs, note: "the outbox event router alone", elsewhere: true},
-	{names: []string{"value.converter"}, kind: Same, key: "event.payload_format", note: "StringConverter, JsonConverter, BinaryDataConverter; Confluent's AvroConverter, ProtobufConverter and JsonSchemaConverter are encoding.value", elsewhere: true},
+	{names: []string{"value.converter"}, kind: Same, key: "event.payload_format", note: "StringConverter, JsonConverter, BinaryDataConverter; Confluent's AvroConverter, ProtobufConverter and JsonSchemaConverter are encoding.value, their ssl.… encoding.registry.tls", elsewhere: true},
 	{names: []string{"key.converter"}, kind: Same, key: "event.key_format", note: "StringConverter, JsonConverter; Confluent's converters are encoding.key", elsewhere: true},
 	{names: []string{"key.converter.schemas.enable"}, kind: Same, key: "event.debezium.key_converter_schemas_enable", elsewhere: true},
 	{names: []string{"value.converter.schemas.enable"}, kind: Same, key: "event.debezium.value_converter_schemas_enable", elsewhere: true},

@@ -2,6 +2,7 @@ package debezium
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -81,7 +82,31 @@ func (t *translation) schemaRegistry(side string, c converter) (found bool) {
 		t.put(key+"token", r.text)
 		t.say(o, Same, key+"token", r.notes...)
 	}
+	t.registryTLS(side, c)
 	return found
+}
+
+// registryTLS makes encoding.registry.tls.
+func (t *translation) registryTLS(side string, c converter) {
+	of := stores{translation: t, key: "encoding.registry.tls.", prefix: "REGISTRY", server: "registry",
+		get: func(name string) (Option, bool) { return t.option(side, c, "schema.registry."+name) }}
+	urls, _ := t.result.settings["encoding.registry.urls"].([]string)
+	used := slices.ContainsFunc(urls, func(text string) bool { return !strings.HasPrefix(strings.ToLower(text), "http://") })
+	for _, name := range storeSettings {
+		o, ok := of.get(name)
+		if !ok {
+			continue
+		}
+		key, both := t.options["key.converter.schema.registry."+name]
+		switch {
+		case !used:
+			t.say(o, Same, "", "without effect: the registry's URL is none with https")
+		case side == "value" && both && key.Value != o.Value:
+			t.open(o, None, of.key, "key and value have the same registry here")
+		default:
+			of.judge(o)
+		}
+	}
 }
 
 func (t *translation) registryURLs(o Option) {

@@ -200,71 +200,14 @@ func (t *translation) aws(config Option) {
 	}
 }
 
-// tls makes sink.kafka.tls of stores of keys. Java's own stores must become PEM.
+// tls makes sink.kafka.tls of stores of keys.
 func (t *translation) tls(used bool) {
+	of := stores{translation: t, key: tlsKey, prefix: "KAFKA", server: "broker", get: t.setting}
 	for _, o := range t.settings("ssl.") {
-		setting := o.Name[strings.LastIndex(o.Name, "ssl."):]
 		if !used {
 			t.say(o, Same, "", "without effect: security.protocol is none with SSL")
 			continue
 		}
-		switch setting {
-		case "ssl.truststore.location":
-			t.store(o, "ca_file", "truststore", "KAFKA_CA_FILE",
-				"keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12, then openssl pkcs12 -in STORE.p12 -nokeys -out CA.pem")
-		case "ssl.keystore.location":
-			t.store(o, "cert_file", "keystore", "KAFKA_CERT_FILE",
-				"keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12, then openssl pkcs12 -in STORE.p12 -nodes -out CLIENT.pem, for cert_file and key_file")
-		case "ssl.truststore.certificates":
-			t.pem(o, "ca_file", "KAFKA_CA_FILE")
-		case "ssl.keystore.certificate.chain":
-			t.pem(o, "cert_file", "KAFKA_CERT_FILE")
-		case "ssl.keystore.key":
-			t.pem(o, "key_file", "KAFKA_KEY_FILE")
-		case "ssl.truststore.password", "ssl.keystore.password", "ssl.truststore.type", "ssl.keystore.type":
-			t.say(o, Same, "", "with the store")
-		case "ssl.key.password":
-			t.say(o, Differs, tlsKey+"key_file", "the key must have no password: openssl pkey -in KEY -out KEY.pem")
-		case "ssl.endpoint.identification.algorithm":
-			if strings.TrimSpace(o.Value) != "" {
-				t.say(o, Same, "", "the broker's name is always verified")
-			} else {
-				t.open(o, None, tlsKey+"server_name", "the broker's name is always verified: name the certificate's in server_name")
-			}
-		default:
-			t.say(o, None, "", "Go's TLS chooses, from version 1.2 on")
-		}
+		of.judge(o)
 	}
-}
-
-// store judges a store of keys: PEM is read, Java's own form is not.
-func (t *translation) store(o Option, key, kind, variable, how string) {
-	form, _ := t.setting("ssl." + kind + ".type")
-	if strings.EqualFold(form.Value, "PEM") || strings.HasSuffix(strings.ToLower(o.Value), ".pem") {
-		r := t.resolve(o, variable)
-		t.put(tlsKey+key, r.text)
-		if key == "cert_file" {
-			t.put(tlsKey+"key_file", r.text)
-		}
-		if len(r.notes) > 0 {
-			t.say(o, Differs, tlsKey+key, append([]string{"a file with it"}, r.notes...)...)
-			return
-		}
-		t.say(o, Same, tlsKey+key)
-		return
-	}
-	t.put(tlsKey+key, "${"+variable+"}")
-	t.variable(Secret{Variable: variable, Option: o.Written, Origin: "the path of a PEM file"})
-	if key == "cert_file" {
-		t.put(tlsKey+"key_file", "${KAFKA_KEY_FILE}")
-		t.variable(Secret{Variable: "KAFKA_KEY_FILE", Option: o.Written, Origin: "the path of a PEM file"})
-	}
-	t.say(o, Differs, tlsKey+key, "a PEM file instead, its path in "+variable+": "+how)
-}
-
-// pem judges certificates or a key within the input: ours are files.
-func (t *translation) pem(o Option, key, variable string) {
-	t.put(tlsKey+key, "${"+variable+"}")
-	t.variable(Secret{Variable: variable, Option: o.Written, Origin: "the path of a PEM file with it"})
-	t.say(o, Differs, tlsKey+key, "a file: write it into one, and export "+variable+" with the path")
 }
