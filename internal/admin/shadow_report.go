@@ -73,6 +73,8 @@ func (r *ShadowReport) verdict() error {
 		return failure.Configf("repeat the command with --by-content", "%d of %d records have no header id, by which records are compared", r.WithoutID, r.Theirs)
 	case r.Equal == 0:
 		return &failure.Error{Class: failure.Transient, Remedy: "see that Debezium runs, and that events are written meanwhile; then repeat the command", Err: fmt.Errorf("nothing was compared: %s", r.debezium())}
+	case r.Unjudged > 0:
+		return &failure.Error{Class: failure.Transient, Remedy: "let the topics' retention be longer than Debezium's lag, and repeat the command", Err: fmt.Errorf("%d of %d events were not compared: their records may have been deleted before they were read", r.Unjudged, r.Ours)}
 	case r.Pending > 0:
 		return &failure.Error{Class: failure.Transient, Remedy: "see that Debezium runs, and repeat the command", Err: fmt.Errorf("%d of %d events have not come from Debezium yet: %s", r.Pending, r.Ours, r.debezium())}
 	}

@@ -63,11 +63,15 @@ func (s *shadowing) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
 	for place := range r.Ends {
-		s.mu.Lock()
 		s.c.Partitions(place.Topic, len(s.theirs.topics[place.Topic].logs))
-		s.mu.Unlock()
 	}
+	for _, topic := range s.theirs.lost {
+		s.c.Lost(topic, r.Flushed)
+	}
+	s.theirs.lost = nil
+	s.mu.Unlock()
 	r.Whole, err = s.theirs.read(ctx, s.takeTheirs)
 	s.await(ctx, r.Flushed)
 	s.mu.Lock()

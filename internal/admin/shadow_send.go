@@ -3,7 +3,9 @@ package admin
 import (
 	"context"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
@@ -14,6 +16,7 @@ const shadowBatch = 500
 // shadowSender publishes the events of a comparison under other topics.
 type shadowSender struct {
 	to     *sink.Kafka
+	values *claimcheck.Keeper // nil: all values are in Kafka
 	prefix string
 	note   func(string, ...any)
 	batch  []*transform.Event
@@ -22,14 +25,26 @@ type shadowSender struct {
 func newShadowSender(cfg *config.Config, prefix string, note func(string, ...any)) (*shadowSender, error) {
 	kafka := *cfg.Sink.Kafka
 	kafka.Delivery = sink.DeliveryAtLeastOnce // no checkpoint goes along
-	to, err := sink.NewKafka(kafka)
-	if err != nil {
+	s := &shadowSender{prefix: prefix, note: note}
+	with := []sink.Option{sink.WithObserver(waits{sink.Unobserved, cfg, func(line string) { note("%s", line) }})}
+	var err error
+	if s.values, err = wiring.Values(cfg, nil); err != nil {
 		return nil, err
 	}
-	return &shadowSender{to: to, prefix: prefix, note: note}, nil
+	if s.values != nil {
+		with = append(with, sink.WithValues(s.values))
+	}
+	if s.to, err = sink.NewKafka(kafka, with...); err != nil {
+		s.values.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
-func (s *shadowSender) close() { s.to.Close() }
+func (s *shadowSender) close() {
+	s.to.Close()
+	s.values.Close()
+}
 
 // send delivers the event with those before, once there are enough.
 func (s *shadowSender) send(ctx context.Context, ev *transform.Event) error {

@@ -24,6 +24,7 @@ type theirTopics struct {
 	only    string // a topic to be expected; empty: none
 	topics  map[string]*theirTopic
 	begun   bool
+	lost    []string // topics that have lost records, to be told
 }
 
 // theirTopic is a topic, as far as read.
@@ -96,13 +97,13 @@ func (t *theirTopics) openOne(ctx context.Context, name string, topic *theirTopi
 		return err
 	case len(logs) == 0: // deleted
 		if len(topic.next) > 0 {
-			r.Lost = append(r.Lost, name)
+			t.lost = append(t.lost, name)
 		}
 		return nil
 	}
 	if topic.id != id { // made again, if there was one
 		if topic.id != ([16]byte{}) {
-			r.Lost = append(r.Lost, name)
+			t.lost = append(t.lost, name)
 		}
 		topic.id, topic.next = id, make(map[int32]int64)
 	}
@@ -110,7 +111,7 @@ func (t *theirTopics) openOne(ctx context.Context, name string, topic *theirTopi
 		start, end := log.Bounds()
 		next, known := topic.next[log.Number()]
 		if known && next < start { // retention was faster
-			r.Lost = append(r.Lost, name)
+			t.lost = append(t.lost, name)
 		}
 		topic.next[log.Number()] = max(start, next)
 		r.Ends[shadow.Place{Topic: name, Partition: log.Number()}] = end

@@ -27,7 +27,7 @@ type Comparison struct {
 
 	// Ours: events in the order of commits, until Debezium has confirmed them.
 	window      []*entry
-	byID        map[sum]*entry // the first of an identity
+	byID        map[sum]*twins // by identity
 	windowBytes int64
 	order       map[sum]*keyState
 	from        pg.LSN // our reader's last start
@@ -41,6 +41,8 @@ type Comparison struct {
 	// may be of events that our reader has not seen. No fence: none is judged.
 	fence  map[Place]int64
 	counts map[string][]int // of partitions, by topic
+	// gone is, by topic, the end of the commits whose records may be gone, unread.
+	gone map[string]pg.LSN
 
 	report Report
 }
@@ -77,8 +79,8 @@ func (s *keyState) disorder(at pg.Position, r *kgo.Record) bool {
 
 // New returns an empty comparison.
 func New(opts Options) *Comparison {
-	return &Comparison{opts: opts, byID: make(map[sum]*entry), order: make(map[sum]*keyState), aheadByID: make(map[sum][]*waiting),
-		fence: make(map[Place]int64), counts: make(map[string][]int), report: Report{parts: make(map[string]int64), shown: make(map[string]int)}}
+	return &Comparison{opts: opts, byID: make(map[sum]*twins), order: make(map[sum]*keyState), aheadByID: make(map[sum][]*waiting),
+		fence: make(map[Place]int64), counts: make(map[string][]int), gone: make(map[string]pg.LSN), report: Report{parts: make(map[string]int64), shown: make(map[string]int)}}
 }
 
 // Begin tells that our reader sees the commits from the position on, and none between its last
@@ -112,17 +114,14 @@ func (c *Comparison) Ours(ev Event) {
 		}
 		c.order[e.key].refs++
 	}
-	if last := c.byID[e.id]; last == nil {
-		c.byID[e.id] = e
-	} else {
-		for ; last.next != nil; last = last.next {
-		}
-		last.next = e
+	if c.byID[e.id] == nil {
+		c.byID[e.id] = &twins{}
 	}
+	c.byID[e.id].add(e)
 	c.window = append(c.window, e)
 	c.windowBytes += e.bytes
 	for _, w := range c.aheadByID[e.id] {
-		c.pair(e, w.Record)
+		c.pair(c.byID[e.id], w.Record)
 		c.aheadBytes -= size(w.Record)
 		w.Record = nil
 	}
@@ -137,8 +136,8 @@ func (c *Comparison) Theirs(r *kgo.Record) {
 		c.report.WithoutID++
 		return
 	}
-	if first := c.byID[id]; first != nil {
-		c.pair(first, r)
+	if same := c.byID[id]; same != nil {
+		c.pair(same, r)
 		return
 	}
 	w := &waiting{r, id}
@@ -149,21 +148,20 @@ func (c *Comparison) Theirs(r *kgo.Record) {
 
 // pair matches the record with the first event of the identity that has none yet. If all have
 // one, the record is a repetition.
-func (c *Comparison) pair(first *entry, r *kgo.Record) {
-	for e := first; e != nil; e = e.next {
-		if !e.matched() {
-			c.match(e, r)
-			return
-		}
+func (c *Comparison) pair(same *twins, r *kgo.Record) {
+	if e := same.open; e != nil {
+		same.open = e.next
+		c.match(e, r)
+		return
 	}
 	there := whole(r)
-	for e := first; e != nil; e = e.next {
+	for e := same.first; e != nil; e = e.next {
 		if e.there == there {
 			c.report.Repeated++
 			return
 		}
 	}
-	c.report.differ(c.opts.Examples, Example{Kind: Different, At: first.At.CommitLSN.String(), Parts: []string{"repetition"}, Theirs: read(r)})
+	c.report.differ(c.opts.Examples, Example{Kind: Different, At: same.first.At.CommitLSN.String(), Parts: []string{"repetition"}, Theirs: read(r)})
 	c.report.Different++
 }
 
@@ -195,6 +193,21 @@ func (c *Comparison) Partitions(topic string, n int) {
 	}
 }
 
+// Lost tells that the topic has lost records, unread, of commits before the position: by retention,
+// or as the topic was deleted, or deleted and made again. Offsets may begin anew. Records read from
+// then on must come later.
+func (c *Comparison) Lost(topic string, before pg.LSN) {
+	c.gone[topic] = max(c.gone[topic], before)
+	for place := range c.fence {
+		if place.Topic == topic {
+			delete(c.fence, place)
+		}
+	}
+	for _, state := range c.order {
+		state.at = pg.Position{}
+	}
+}
+
 // Round is a look at all sides. The questions are put in the order of the members.
 type Round struct {
 	// Confirmed is the position of Debezium's slot: each earlier commit is published.
@@ -205,8 +218,6 @@ type Round struct {
 	Flushed pg.LSN
 	// Whole tells that the records before Ends were taken, all of them.
 	Whole bool
-	// Lost are topics that have lost records before they were read.
-	Lost []string
 }
 
 // Settle judges events without a record, and records without an event. No record
@@ -241,7 +252,7 @@ func (c *Comparison) forget(r Round, unread bool) {
 		case e.matched():
 		case e.Bad != "":
 			c.report.Bad++
-		case unread || slices.Contains(r.Lost, e.Record.Topic):
+		case unread || e.At.CommitLSN < c.gone[e.Record.Topic]:
 			c.report.Unjudged++
 		default:
 			c.report.Missing++
@@ -255,7 +266,7 @@ func (c *Comparison) forget(r Round, unread bool) {
 
 // drop removes the event, the first of its identity.
 func (c *Comparison) drop(e *entry) {
-	if c.byID[e.id] = e.next; e.next == nil {
+	if c.byID[e.id].drop() {
 		delete(c.byID, e.id)
 	}
 	if state := c.order[e.key]; state != nil {

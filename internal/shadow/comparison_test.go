@@ -166,8 +166,32 @@ func TestWhatCounts(t *testing.T) {
 		}, "ours 1, missing 1", ""},
 		"perhaps deleted before it was read": {func(c *Comparison) {
 			c.Ours(ours(5))
-			c.Settle(Round{Confirmed: 6, Ends: end(0), Whole: true, Flushed: 9, Lost: []string{topic}})
+			c.Lost(topic, 9)
+			c.Settle(Round{Confirmed: 6, Ends: end(0), Whole: true, Flushed: 9})
 		}, "ours 1, unjudged 1", ""},
+		"perhaps deleted, and confirmed later; the next is missing": {func(c *Comparison) {
+			c.Ours(ours(5))
+			c.Ours(ours(6))
+			c.Lost(topic, 6)
+			c.Settle(Round{Confirmed: 5, Ends: end(0), Whole: true, Flushed: 6})
+			c.Settle(Round{Confirmed: 7, Ends: end(0), Whole: true, Flushed: 9})
+		}, "ours 2, missing 1, unjudged 1", ""},
+		"the topic is made again: offsets begin anew": {func(c *Comparison) {
+			c.Ours(ours(1))
+			c.Ours(ours(2))
+			c.Theirs(theirs(1, 10))
+			c.Lost(topic, 2)
+			c.Theirs(theirs(2, 0))
+		}, "ours 2, theirs 2, equal 2", ""},
+		"additional in a topic made again": {func(c *Comparison) {
+			c.Settle(Round{Confirmed: 6, Ends: end(10), Whole: true, Flushed: 9})
+			c.Lost(topic, 9)
+			c.Passed(9)
+			c.Settle(Round{Confirmed: 6, Ends: end(0), Whole: true, Flushed: 9})
+			c.Theirs(theirs(10, 0))
+			c.Passed(11)
+			c.Settle(Round{Confirmed: 6, Ends: end(1), Whole: true, Flushed: 11})
+		}, "theirs 1, additional 1", ""},
 		"our reader is not there yet": {func(c *Comparison) {
 			c.Theirs(theirs(5, 0))
 			c.Settle(Round{Confirmed: 6, Ends: end(1), Whole: true, Flushed: 9})
@@ -251,6 +275,38 @@ func TestByContent(t *testing.T) {
 	c.Settle(Round{Confirmed: 6, Ends: end(3), Whole: true, Flushed: 9})
 	if got := counts(c.Report()); got != "ours 3, theirs 3, equal 2, missing 1, additional 1" {
 		t.Error(got)
+	}
+}
+
+// Events of equal contents cost no more than others: with a look at each of the same, these take minutes.
+func TestManyOfTheSame(t *testing.T) {
+	const n = 200_000
+	c := begun(Options{ByContent: true, Limit: 1 << 30}, 1)
+	same := func(r *kgo.Record) { r.Headers, r.Value = nil, []byte("same") }
+	for i := range n {
+		ev := ours(5, same)
+		ev.At.Seq = uint32(i)
+		c.Ours(ev)
+	}
+	for i := range n {
+		c.Theirs(theirs(5, int64(i), same))
+	}
+	c.Theirs(theirs(5, n, same))
+	c.Settle(Round{Confirmed: 6, Ends: end(n + 1), Whole: true, Flushed: 9})
+	if got := counts(c.Report()); got != fmt.Sprintf("ours %d, theirs %d, equal %d, repeated 1", n, n+1, n) {
+		t.Error(got)
+	}
+}
+
+// Headers with any names cost no memory for each.
+func TestPartsAreBounded(t *testing.T) {
+	c := begun(Options{}, 1)
+	for i := 1; i <= 1000; i++ {
+		c.Ours(ours(i))
+		c.Theirs(theirs(i, int64(i), func(r *kgo.Record) { r.Headers = append(r.Headers, header(fmt.Sprint("h", i), "x")) }))
+	}
+	if parts := c.Report().Parts; len(parts) != mostParts+1 || parts[0] != (Part{"others", 1000 - mostParts}) {
+		t.Errorf("%d parts, the first %v", len(parts), parts[0])
 	}
 }
 

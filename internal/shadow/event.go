@@ -35,6 +35,32 @@ type entry struct {
 
 func (e *entry) matched() bool { return e.Record == nil }
 
+// twins are the events of an identity, in our order. Those with a record come first.
+type twins struct {
+	first, last *entry
+	open        *entry // the first without a record; nil: all have one
+}
+
+func (t *twins) add(e *entry) {
+	if t.first == nil {
+		t.first = e
+	} else {
+		t.last.next = e
+	}
+	if t.last = e; t.open == nil {
+		t.open = e
+	}
+}
+
+// drop removes the first, and tells whether that was the last.
+func (t *twins) drop() bool {
+	if t.open == t.first {
+		t.open = t.first.next
+	}
+	t.first = t.first.next
+	return t.first == nil
+}
+
 // sum stands for bytes.
 type sum [16]byte
 

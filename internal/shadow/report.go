@@ -123,6 +123,9 @@ func text(b []byte) *string {
 
 func (r *Report) differ(limit int, ex Example) {
 	for _, p := range ex.Parts {
+		if _, known := r.parts[p]; !known && len(r.parts) >= mostParts {
+			p = "others"
+		}
 		r.parts[p]++
 	}
 	alike := string(ex.Kind) + " " + strings.Join(ex.Parts, ", ")
@@ -134,6 +137,9 @@ func (r *Report) differ(limit int, ex Example) {
 
 // mostKinds bounds the examples, in multiples of Options.Examples.
 const mostKinds = 10
+
+// mostParts bounds the parts that are told apart: headers have any names.
+const mostParts = 100
 
 // Differences is their number.
 func (r *Report) Differences() int64 { return r.Different + r.Missing + r.Additional }
