@@ -67,7 +67,7 @@ type Claim struct {
 }
 
 // Of returns the reference of a record, given by value and headers; ok is false for a record
-// with a value of its own, and for a tombstone, which has no such headers. Some clients give an
+// with a value of its own, and for a tombstone, without such headers. Some clients give an
 // empty value as nil, as segmentio's does.
 func Of[H Header](value []byte, headers []H) (ref Claim, ok bool) {
 	if len(value) > 0 {

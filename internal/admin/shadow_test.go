@@ -167,8 +167,8 @@ func TestShadowWaitsForDebezium(t *testing.T) {
 	s.noSlotLeft()
 }
 
-// A topic that is deleted and made again begins with offset 0 anew. That is no disorder, and a
-// record that went with it is not missing, also if Debezium confirms it only later.
+// A topic deleted and made again begins with offset 0 anew: no disorder. A record deleted with the
+// topic is not missing, also if Debezium confirms the record only later.
 func TestShadowOfATopicMadeAgain(t *testing.T) {
 	s := newShadowed(t)
 	s.HTTP.Listen = must.Get(freeport.TakeAddress())(t)

@@ -24,7 +24,7 @@ type theirTopics struct {
 	only    string // a topic to be expected; empty: none
 	topics  map[string]*theirTopic
 	begun   bool
-	lost    []string // topics that have lost records, to be told
+	lost    []string // topics without some of their records, to be told
 }
 
 // theirTopic is a topic, as far as read.

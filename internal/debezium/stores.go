@@ -6,10 +6,10 @@ import "strings"
 // PEM.
 type stores struct {
 	*translation
-	key      string // begins the keys of the section
-	prefix   string // begins the names of variables
-	server   string
-	get      func(name string) (Option, bool) // a setting ssl.…
+	key    string // begins the keys of the section
+	prefix string // begins the names of variables
+	server string
+	get    func(name string) (Option, bool) // a setting ssl.…
 }
 
 // storeSettings are the settings with a meaning here.

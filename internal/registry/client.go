@@ -150,13 +150,13 @@ func remedyOf(status int) string {
 }
 
 // ofSchema reports whether the registry is well, and lacks or refuses the schema. A 404 without
-// the registry's code is of another server, as of a proxy that has lost the registry.
+// the registry's code is of another server, as of a proxy without the registry.
 func ofSchema(err error) bool {
 	status := statusOfRefusal(err)
 	return notFound(err) || status == http.StatusConflict || status == http.StatusUnprocessableEntity
 }
 
-// notFound reports whether the registry has not what was asked for.
+// notFound reports whether the registry has no such thing.
 func notFound(err error) bool {
 	r, ok := errors.AsType[*refusal](err)
 	return ok && r.status == http.StatusNotFound && r.ours

@@ -242,7 +242,7 @@ func TestLatestIsLookedForAgain(t *testing.T) {
 	}
 }
 
-// Failure mode 212. A registry that is restored from a backup gives other numbers, or gives a number to another
+// Failure mode 212. A registry restored from a backup gives other numbers, or gives a number to another
 // schema. Whatever named the schema, records follow within refresh.
 func TestRestoredRegistry(t *testing.T) {
 	other := `{"type":"record","name":"Other","fields":[{"name":"x","type":"string"}]}`

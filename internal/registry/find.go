@@ -40,7 +40,7 @@ func sumOf(schema sr.Schema) sum {
 	return sha256.Sum256(fmt.Appendf(nil, "%v %q %+v", schema.Type, schema.Schema, schema.References))
 }
 
-// stands reports whether a known schema, looked for in vain, is still that of its number: of a
+// stands reports whether a known schema, looked for in vain, still has its number: the schema of a
 // deleted subject, for example. A registry restored from a backup may give the number to another
 // schema. Without an answer, the schema stands.
 func (e *Encoder) stands(ctx context.Context, before *entry) bool {
@@ -132,7 +132,7 @@ func (e *Encoder) schema(ctx context.Context, s *side, w wanted, before *entry) 
 	return e.use(ctx, s, w, found.ID, found.Schema, before)
 }
 
-// use makes an entry of a schema of the registry, or keeps that of before. The number alone does
+// use makes an entry of a schema of the registry, or keeps the former. The number alone does
 // not tell: a registry restored from a backup gives numbers again.
 func (e *Encoder) use(ctx context.Context, s *side, w wanted, id int, schema sr.Schema, before *entry) (*entry, error) {
 	if id < 1 || int64(id) > 1<<32-1 || schema.Schema == "" {

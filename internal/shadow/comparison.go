@@ -193,7 +193,7 @@ func (c *Comparison) Partitions(topic string, n int) {
 	}
 }
 
-// Lost tells that the topic has lost records, unread, of commits before the position: by retention,
+// Lost tells of a topic without some records, unread, of commits before the position: by retention,
 // or as the topic was deleted, or deleted and made again. Offsets may begin anew. Records read from
 // then on must come later.
 func (c *Comparison) Lost(topic string, before pg.LSN) {

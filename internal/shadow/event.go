@@ -52,7 +52,7 @@ func (t *twins) add(e *entry) {
 	}
 }
 
-// drop removes the first, and tells whether that was the last.
+// drop removes the first, and tells whether none is left.
 func (t *twins) drop() bool {
 	if t.open == t.first {
 		t.open = t.first.next

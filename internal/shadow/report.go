@@ -138,7 +138,7 @@ func (r *Report) differ(limit int, ex Example) {
 // mostKinds bounds the examples, in multiples of Options.Examples.
 const mostKinds = 10
 
-// mostParts bounds the parts that are told apart: headers have any names.
+// mostParts bounds the parts told apart: headers have any names.
 const mostParts = 100
 
 // Differences is their number.

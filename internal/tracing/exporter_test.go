@@ -237,7 +237,7 @@ func TestCollectorRefuses(t *testing.T) {
 	}
 }
 
-// Failure mode 206, too. A collector that answers nonsense stops neither the exporter nor the
+// Failure mode 206, too. A collector with nonsense as its answers stops neither the exporter nor the
 // process: a status of success counts, and counts of refused spans have the bounds of the request.
 func TestCollectorAnswersNonsense(t *testing.T) {
 	rejecting := func(n int64) http.HandlerFunc {
