@@ -103,7 +103,7 @@ test-kafka: postgres kafka ## the tests that use Kafka, against Apache Kafka 4.4
 
 .PHONY: test-registry
 test-registry: ## records by schema, with Apicurio's registry and Confluent's deserializer (a minute; downloaded once; needs Java 17, Maven, Python)
-	@scripts/registry.sh
+	@scripts/registry.sh test
 
 .PHONY: test-debezium
 test-debezium: ## records of the real Debezium against ours, on PostgreSQL 15 and 18, and its forms of each type against the recording that transform is tested with; ARGS=-update records (15 minutes; needs JDK 17, Maven)

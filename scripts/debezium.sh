@@ -6,17 +6,20 @@
 #   debezium.sh run WORKER [CONNECTOR…]   runs a worker with the properties file WORKER, and the
 #                                         connectors of the files, until SIGTERM; the properties
 #                                         need no plugin.path
+#   debezium.sh converters                downloads Apicurio's converters once; prints a directory for
+#                                         CONNECT_PLUGINS, more of a worker's plugin.path
 #   debezium.sh route PROGRAM REQUEST     runs the Java PROGRAM, one source file, with both on its
 #                                         class path
 #
 # CONNECT_JVM are the options of the worker's JVM: those by default are what
 # Kafka's own connect-standalone.sh sets.
 #
-# Needs Java 17 and, for fetch, Maven.
+# Needs Java 17 and, for fetch and converters, Maven.
 set -eu
 
 connect=4.3.1 # what Debezium is built with
 debezium=3.7.0.Final
+apicurio=2.6.13.Final # as in registry.sh
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cdc-outbox
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/jars.sh"
@@ -32,10 +35,16 @@ fetch() {
 	echo "Debezium $debezium on Kafka Connect $connect"
 }
 
+converters() {
+	fetch_jars "Apicurio's converters $apicurio" "$cache/converters-$apicurio/jars" \
+		--file "$here/converters-pom.xml" -Dconverters.version="$apicurio" >/dev/null
+	echo "$cache/converters-$apicurio"
+}
+
 run() {
 	need java "Debian: apt install openjdk-17-jre-headless"
 	fetch >/dev/null
-	echo "plugin.path=$plugins" >>"$1"
+	echo "plugin.path=$plugins${CONNECT_PLUGINS:+,$CONNECT_PLUGINS}" >>"$1"
 	# shellcheck disable=SC2086 # they are several
 	exec java ${CONNECT_JVM:--Xms256M -Xmx2G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 \
 		-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true} \
@@ -52,6 +61,7 @@ route() {
 
 case "${1:-}" in
 fetch) fetch ;;
+converters) converters ;;
 run)
 	shift
 	run "$@"
@@ -61,7 +71,7 @@ route)
 	route "$@"
 	;;
 *)
-	sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

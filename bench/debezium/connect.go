@@ -50,8 +50,9 @@ type worker struct {
 	url string
 }
 
-// startWorker starts a worker with the connectors, if any, and returns at once.
-func startWorker(dir, heap string, worked properties, connectors ...properties) (*worker, error) {
+// startWorker starts a worker with the plugins of a directory beside Debezium's, and the
+// connectors, if any, and returns at once.
+func startWorker(dir, heap, plugins string, worked properties, connectors ...properties) (*worker, error) {
 	script, err := child.Script("debezium.sh")
 	if err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func startWorker(dir, heap string, worked properties, connectors ...properties) 
 		}
 	}
 	cmd := exec.Command(script, append([]string{"run"}, files...)...)
-	cmd.Env = append(os.Environ(), "CONNECT_JVM="+heap+" "+rig.JVMOptions)
+	cmd.Env = append(os.Environ(), "CONNECT_JVM="+heap+" "+rig.JVMOptions, "CONNECT_PLUGINS="+plugins)
 	w.Process, err = rig.Start("Kafka Connect", cmd)
 	return w, err
 }

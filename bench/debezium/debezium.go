@@ -25,6 +25,7 @@ type debezium struct {
 	dir, heap string
 	worker    properties
 	connector properties // beside the connection
+	plugins   string     // a directory of more; "": none
 	road      road
 	warm      *worker // nil before the first run
 	keep      bool    // whether the worker stays warm
@@ -43,7 +44,7 @@ func (s *debezium) start(ctx context.Context, t task) (running, error) {
 		return s.startWarm(ctx, t)
 	}
 	began := time.Now()
-	w, err := startWorker(s.dir, s.heap, standalone(s.road).with(s.worker), s.configuration(t))
+	w, err := startWorker(s.dir, s.heap, s.plugins, standalone(s.road).with(s.worker), s.configuration(t))
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (s *debezium) start(ctx context.Context, t task) (running, error) {
 // startWarm starts a connector in the present worker.
 func (s *debezium) startWarm(ctx context.Context, t task) (running, error) {
 	if s.warm == nil {
-		w, err := startWorker(s.dir, s.heap, standalone(s.road).with(s.worker))
+		w, err := startWorker(s.dir, s.heap, s.plugins, standalone(s.road).with(s.worker))
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
@@ -58,6 +59,58 @@ func TestJournal(t *testing.T) {
 		if err := j.received(id, 1); err == nil {
 			t.Errorf("an event of no commit, %q, was received", id)
 		}
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	record := func(change func(*kgo.Record)) *kgo.Record {
+		r := &kgo.Record{Partition: 1, Key: []byte("k"), Value: []byte("\x00\x00\x00\x00\x07{}"), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte("1")}}}
+		change(r)
+		return r
+	}
+	other := record(func(r *kgo.Record) { r.Value, r.Headers[0].Value = []byte("\x00\x00\x00\x00\x07[]"), []byte("2") })
+	of := func(skip int, records ...*kgo.Record) fingerprint {
+		t.Helper()
+		var f fingerprint
+		for _, r := range records {
+			if err := f.add(r, skip); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return f
+	}
+	same := func(*kgo.Record) {}
+	want := of(0, record(same), other)
+	if got := of(0, other, record(same)); got != want {
+		t.Errorf("in another order %+v, want %+v", got, want)
+	}
+	number := func(r *kgo.Record) { r.Value[4] = 8 }
+	if got := of(numberSize, record(number), other); got != of(numberSize, record(same), other) {
+		t.Errorf("the number of a schema counts where it is left out: %+v", got)
+	}
+	for name, change := range map[string]func(*kgo.Record){
+		"partition": func(r *kgo.Record) { r.Partition = 2 },
+		"key":       func(r *kgo.Record) { r.Key = []byte("l") },
+		"number":    number,
+		"value":     func(r *kgo.Record) { r.Value[5] = '[' },
+		"header":    func(r *kgo.Record) { r.Headers = append(r.Headers, kgo.RecordHeader{Key: "more"}) },
+	} {
+		if of(0, record(change), other) == want {
+			t.Errorf("another %s is not seen", name)
+		}
+	}
+	if (&fingerprint{}).add(&kgo.Record{Value: []byte("x"), Headers: other.Headers}, numberSize) == nil {
+		t.Error("a value shorter than the number is taken")
+	}
+}
+
+func TestFormatsHaveModes(t *testing.T) {
+	o := options{rounds: 1, rows: 10, perTx: 10, trafficPerTx: 1}
+	for mode := range formatsOf {
+		o.modes = append(o.modes, mode)
+	}
+	if err := o.check(); err != nil {
+		t.Error(err)
 	}
 }
 

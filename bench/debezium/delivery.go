@@ -44,7 +44,7 @@ func (d delivered) start(ctx context.Context, t task) (running, error) {
 func (s *stage) deliveries(ctx context.Context) error {
 	subjects := []subject{s.delivered(onceOrMore), s.delivered(exactlyOnce)}
 	where := fmt.Sprintf(", brokers: %d", s.brokers)
-	if err := s.drainEach(ctx, where, s.visible, nil, subjects...); err != nil {
+	if err := s.drainEach(ctx, s.load(), where, s.visible, nil, subjects...); err != nil {
 		return err
 	}
 	return s.atRates(ctx, where, func() []subject { return subjects })

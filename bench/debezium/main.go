@@ -5,6 +5,9 @@
 //
 //	go run ./bench/debezium [-modes drain,steady,idle] [-rounds N] [-json FILE] …
 //
+// The modes compat, json, json_schema and avro drain a backlog with event.compat beside
+// Debezium with the corresponding converter; the two must write the same records.
+//
 // With -modes delivery the command compares our two ways to deliver instead, without
 // Debezium.
 //
@@ -31,6 +34,11 @@ const (
 	modeDrain  = "drain"
 	modeSteady = "steady"
 	modeIdle   = "idle"
+	// The modes of formats: event.compat beside Debezium with a converter.
+	modeCompat     = "compat"
+	modeJSON       = "json"
+	modeJSONSchema = "json_schema"
+	modeAvro       = "avro"
 	// modeDelivery has our two ways to deliver beside each other, without Debezium.
 	modeDelivery = "delivery"
 )
@@ -58,7 +66,7 @@ func main() { rig.Main("debezium", start) }
 
 func start(ctx context.Context) error {
 	o := options{modes: rig.List{modeDrain, modeSteady, modeIdle}, rates: rig.List{"1000"}}
-	flag.Var(&o.modes, "modes", "what to measure: drain, steady, idle; delivery")
+	flag.Var(&o.modes, "modes", "what to measure: drain, steady, idle; compat, json, json_schema, avro; delivery")
 	flag.IntVar(&o.brokers, "brokers", 1, "of Kafka: 1, or 3 with three replicas")
 	flag.BoolVar(&o.tls, "tls", false, "reach PostgreSQL and Kafka over TLS")
 	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds of each mode")
@@ -66,7 +74,7 @@ func start(ctx context.Context) error {
 	flag.IntVar(&o.payload, "payload", 490, "bytes of payload; a row is about 100 more")
 	flag.IntVar(&o.rows, "rows", 200_000, "drain: rows")
 	flag.IntVar(&o.perTx, "per-tx", 10, "drain: rows per transaction")
-	flag.IntVar(&o.warmDrains, "warm-drains", 3, "drain: those of a warm JVM (delivery: of the brokers) that do not count")
+	flag.IntVar(&o.warmDrains, "warm-drains", 3, "drain and formats: those of a warm JVM (delivery: of the brokers) that do not count")
 	flag.Var(&o.rates, "rates", "steady: rows per second; several with commas")
 	flag.IntVar(&o.trafficPerTx, "traffic-per-tx", 1, "steady: rows per transaction")
 	flag.DurationVar(&o.window, "window", 30*time.Second, "steady: the time that counts")
@@ -88,7 +96,7 @@ func start(ctx context.Context) error {
 
 func (o options) check() error {
 	for _, mode := range o.modes {
-		if !slices.Contains(rig.List{modeDrain, modeSteady, modeIdle, modeDelivery}, mode) {
+		if !slices.Contains(rig.List{modeDrain, modeSteady, modeIdle, modeCompat, modeJSON, modeJSONSchema, modeAvro, modeDelivery}, mode) {
 			return fmt.Errorf("-modes: there is no %q", mode)
 		}
 	}
@@ -116,7 +124,11 @@ func run(ctx context.Context, o options) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	modes := map[string]func(context.Context) error{modeDrain: s.drains, modeSteady: s.steadies, modeIdle: s.idles, modeDelivery: s.deliveries}
 	for _, mode := range o.modes {
-		if err := modes[mode](ctx); err != nil {
+		play := modes[mode]
+		if play == nil {
+			play = func(ctx context.Context) error { return s.formats(ctx, mode) }
+		}
+		if err := play(ctx); err != nil {
 			// Everything measured before is still worth a look.
 			return errors.Join(fmt.Errorf("%s: %w", mode, err), s.results.Finish(os.Stdout, o.base(), s.json))
 		}

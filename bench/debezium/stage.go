@@ -19,6 +19,7 @@ type stage struct {
 	dir       string // of Kafka Connect's files
 	db        *rig.Database
 	kafka     *rig.Broker
+	registry  *registry // nil unless a format needs one
 	results   *figures.Report
 	topics    int
 }
@@ -76,6 +77,9 @@ func lastLine(text string) string {
 
 // close ends all, and removes all data.
 func (s *stage) close() error {
+	if s.registry != nil {
+		s.registry.process.Kill()
+	}
 	if s.kafka != nil {
 		s.kafka.Stop()
 	}

@@ -17,6 +17,7 @@ type Load struct {
 	Messages    bool // messages without a table, of the same events
 	Topics      int  // values of aggregatetype, order0 and so on; 0: order alone
 	Hot         bool // every second event has the same key
+	Documents   bool // payloads with members of many types, instead of a long text
 	Partitions  int  // of each topic; 0: those of the benchmark
 }
 
@@ -35,6 +36,9 @@ func (l Load) String() string {
 	}
 	if l.Partitions > 0 {
 		text += fmt.Sprintf(", into %d partitions", max(1, l.Topics)*l.Partitions)
+	}
+	if l.Documents {
+		text += ", documents of many members"
 	}
 	if l.Hot {
 		text += ", half of them with one key"
@@ -60,7 +64,7 @@ func (db *Database) CreateOutbox(ctx context.Context) error {
 			aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload jsonb NOT NULL)`,
 		`CREATE TABLE other (id bigserial PRIMARY KEY, note text)`,
 		`CREATE PUBLICATION `+Publication+` FOR TABLE outbox WITH (publish = 'insert')`,
-		payloadSQL, fieldSQL, backlogSQL)
+		payloadSQL, documentSQL, fieldSQL, backlogSQL)
 }
 
 const (
@@ -70,11 +74,19 @@ const (
 		SELECT jsonb_build_object('order', event, 'note', CASE WHEN size < 2000 THEN repeat(md5(event::text), size / 32)
 			ELSE (SELECT string_agg(repeat(md5(event || '.' || part), 3), '') FROM generate_series(1, size / 96) part) END) $$`
 
+	// All documents of a size have members of the same names and types. Fractions are
+	// exact in binary.
+	documentSQL = `CREATE FUNCTION document(event int, size int) RETURNS jsonb LANGUAGE sql AS $$
+		SELECT jsonb_build_object('order', event, 'paid', event % 2 = 0, 'total', (event % 1000 * 0.25)::numeric(10, 2),
+			'customer', jsonb_build_object('id', event % 10000, 'name', md5(event::text)),
+			'lines', (SELECT jsonb_agg(jsonb_build_object('sku', left(md5(event || '.' || line), 12), 'quantity', 1 + line,
+				'price', ((event + line) % 1000 * 0.25)::numeric(10, 2))) FROM generate_series(1, greatest(2, (size - 130) / 60)) line)) $$`
+
 	// A message is of the same fields, in the envelope of internal/base/envelope.
 	fieldSQL = `CREATE FUNCTION field(value text) RETURNS bytea LANGUAGE sql AS
 		$$ SELECT int4send(octet_length(value)) || convert_to(value, 'UTF8') $$`
 
-	backlogSQL = `CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int, as_messages boolean, topics int, hot boolean) LANGUAGE plpgsql AS $$
+	backlogSQL = `CREATE PROCEDURE backlog(txs int, per_tx int, size int, others int, as_messages boolean, topics int, hot boolean, documents boolean) LANGUAGE plpgsql AS $$
 	BEGIN
 		FOR t IN 1..txs LOOP
 			IF as_messages THEN
@@ -83,7 +95,7 @@ const (
 					FROM generate_series(1, per_tx) n;
 			ELSE
 				INSERT INTO outbox SELECT gen_random_uuid(), CASE topics WHEN 0 THEN 'order' ELSE 'order' || (t * per_tx + n) % topics END,
-						CASE WHEN hot AND n % 2 = 0 THEN 'hot' ELSE (random() * 10000)::int::text END, 'OrderPlaced', payload(t * per_tx + n, size)
+						CASE WHEN hot AND n % 2 = 0 THEN 'hot' ELSE (random() * 10000)::int::text END, 'OrderPlaced', CASE WHEN documents THEN document(t * per_tx + n, size) ELSE payload(t * per_tx + n, size) END
 					FROM generate_series(1, per_tx) n;
 			END IF;
 			IF others > 0 THEN
@@ -104,7 +116,8 @@ func (db *Database) Fill(ctx context.Context, slot string, l Load) (Backlog, err
 	}
 	if err := db.Exec(ctx,
 		`SET synchronous_commit = off`, // only here: nobody reads yet
-		fmt.Sprintf(`CALL backlog(%d, %d, %d, %d, %t, %d, %t)`, l.Rows/l.PerTx, l.PerTx, l.Payload, l.Others, l.Messages, l.Topics, l.Hot),
+		fmt.Sprintf(`CALL backlog(%d, %d, %d, %d, %t, %d, %t, %t)`,
+			l.Rows/l.PerTx, l.PerTx, l.Payload, l.Others, l.Messages, l.Topics, l.Hot, l.Documents),
 		`RESET synchronous_commit`,
 	); err != nil {
 		return b, err
