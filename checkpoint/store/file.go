@@ -45,28 +45,37 @@ func NewFile(path, key string) (checkpoint.Store, error) {
 }
 
 func (f *file) Load(context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
-	b, err := os.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	where := "checkpoint file " + f.path
+	doc, err := readDocument(f.path)
+	switch _, unread := errors.AsType[*fs.PathError](err); {
+	case errors.Is(err, fs.ErrNotExist):
 		return checkpoint.Checkpoint{}, false, nil
-	}
-	if err != nil {
+	case unread:
 		return checkpoint.Checkpoint{}, false, refused(fmt.Errorf("read checkpoint: %w", err),
 			fmt.Sprintf("let the user with id %d read it, or set checkpoint.path to a file of this connector", os.Geteuid()))
-	}
-	where := "checkpoint file " + f.path
-	var doc fileDocument
-	if err := json.Unmarshal(b, &doc); err != nil {
+	case err != nil:
 		return checkpoint.Checkpoint{}, false, unreadable(where, err)
-	}
-	if doc.Checkpoint == nil {
-		return checkpoint.Checkpoint{}, false, unreadable(where, errors.New("it holds no checkpoint"))
-	}
-	if doc.Key != f.key {
+	case doc.Key != f.key:
 		return checkpoint.Checkpoint{}, false, failure.Configf("give each connector its own checkpoint.path",
 			"%s belongs to the connector with the checkpoint key %q, not to %q", where, doc.Key, f.key)
 	}
 	cp, err = decode(doc.Checkpoint, where)
 	return cp, err == nil, err
+}
+
+// readDocument reads a file of a checkpoint.
+func readDocument(path string) (doc fileDocument, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return doc, err
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		return doc, err
+	}
+	if doc.Checkpoint == nil {
+		return doc, errors.New("it holds no checkpoint")
+	}
+	return doc, nil
 }
 
 func (f *file) Save(ctx context.Context, cp checkpoint.Checkpoint) error {

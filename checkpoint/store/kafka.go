@@ -62,6 +62,25 @@ const saveRetries = 20
 // remedies. NewKafka blocks until a broker answers, the client gives up or ctx
 // ends.
 func NewKafka(ctx context.Context, opts []kgo.Opt, base, key string, tools broker.Tools) (checkpoint.Store, error) {
+	k, err := connectKafka(opts, base, key, tools)
+	if err != nil {
+		return nil, err
+	}
+	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
+	if err != nil {
+		k.client.Close()
+		return nil, fmt.Errorf("checkpoint topic %s: %w", k.topic, err)
+	}
+	return k, nil
+}
+
+// LookKafka is NewKafka for a look at the checkpoints of other keys: the key's own topic
+// may be missing, and stays so.
+func LookKafka(opts []kgo.Opt, base, key string, tools broker.Tools) (checkpoint.Store, error) {
+	return connectKafka(opts, base, key, tools)
+}
+
+func connectKafka(opts []kgo.Opt, base, key string, tools broker.Tools) (*kafka, error) {
 	link := new(link)
 	opts = append(append([]kgo.Opt(nil), opts...),
 		kgo.WithHooks(link),
@@ -81,14 +100,8 @@ func NewKafka(ctx context.Context, opts []kgo.Opt, base, key string, tools broke
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint store: %w", err)
 	}
-	k := &kafka{client: client, writer: client, opts: opts, base: base, topic: Topic(base, key), key: key,
-		option: "checkpoint.topic", settings: topicConfig, tools: tools, link: link}
-	_, err = await.Answer(ctx, func() (none struct{}, err error) { return none, k.ensureTopic(ctx) })
-	if err != nil {
-		client.Close()
-		return nil, fmt.Errorf("checkpoint topic %s: %w", k.topic, err)
-	}
-	return k, nil
+	return &kafka{client: client, writer: client, opts: opts, base: base, topic: Topic(base, key), key: key,
+		option: "checkpoint.topic", settings: topicConfig, tools: tools, link: link}, nil
 }
 
 func (k *kafka) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -60,7 +62,8 @@ func (u *Unnoted) Refused(ctx context.Context, conn *pgx.Conn) (verdict, err err
 		return nil, err
 	}
 	foreign := slices.Clone(u.Siblings)
-	for _, cp := range noted {
+	for i := range noted {
+		cp := &noted[i]
 		if cp.Shares(r.Tables, seen.Scope) {
 			same = append(same, cp.Slot)
 		} else if cp.Scope != "" {
@@ -87,54 +90,90 @@ func without(slots, others []string) []string {
 }
 
 // notedSlots returns the checkpoints of s for other slots of the database than slot.
-func notedSlots(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, slot string) ([]checkpoint.Checkpoint, error) {
+func notedSlots(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, slot string) ([]other, error) {
 	existing, err := catalog.OtherSlots(ctx, conn, slot)
 	if err != nil || len(existing) == 0 {
 		return nil, err
+	}
+	kept, err := othersOf(ctx, conn, s)
+	return slices.DeleteFunc(kept, func(cp other) bool { return !slices.Contains(existing, cp.Slot) }), err
+}
+
+// other is a checkpoint under another key.
+type other struct {
+	key string
+	checkpoint.Checkpoint
+}
+
+// othersOf returns the readable checkpoints of s under other keys, of the connection's
+// database.
+func othersOf(ctx context.Context, conn *pgx.Conn, s checkpoint.Store) ([]other, error) {
+	o, ok := s.(interface {
+		others(ctx context.Context) ([]other, error)
+	})
+	if !ok {
+		return nil, nil
 	}
 	server, err := catalog.ReadServer(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := others(ctx, s)
+	kept, err := o.others(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look for checkpoints of other connectors: %w", err)
 	}
-	return slices.DeleteFunc(kept, func(cp checkpoint.Checkpoint) bool {
-		return cp.SystemID != server.SystemID || cp.Database != server.Database || !slices.Contains(existing, cp.Slot)
+	return slices.DeleteFunc(kept, func(cp other) bool {
+		return cp.SystemID != server.SystemID || cp.Database != server.Database
 	}), nil
 }
 
-// others returns the readable checkpoints under other keys. A store of a single checkpoint
-// has none.
-func others(ctx context.Context, s checkpoint.Store) ([]checkpoint.Checkpoint, error) {
-	if o, ok := s.(interface {
-		others(ctx context.Context) ([]checkpoint.Checkpoint, error)
-	}); ok {
-		return o.others(ctx)
-	}
-	return nil, nil
-}
-
-func (p *postgres) others(ctx context.Context) (all []checkpoint.Checkpoint, err error) {
+func (p *postgres) others(ctx context.Context) (all []other, err error) {
 	err = p.do(ctx, func(conn *pgx.Conn) error {
-		rows, _ := conn.Query(ctx, `SELECT checkpoint FROM `+p.table+` WHERE key <> $1`, p.key)
-		values, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 		all = nil
-		for _, value := range values {
+		rows, _ := conn.Query(ctx, `SELECT key, checkpoint FROM `+p.table+` WHERE key <> $1`, p.key)
+		var key string
+		var value []byte
+		_, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error {
 			if cp, err := decode(value, ""); err == nil {
-				all = append(all, cp)
+				all = append(all, other{key, cp})
 			}
-		}
+			return nil
+		})
 		return err
 	})
 	return all, err
 }
 
+// others looks at the other files of the directory. Connectors with a file each have them
+// beside each other, as a rule.
+func (f *file) others(context.Context) (all []other, err error) {
+	dir := filepath.Dir(f.path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || !info.Mode().IsRegular() || info.Size() > largestFile {
+			continue
+		}
+		doc, err := readDocument(filepath.Join(dir, e.Name()))
+		if err != nil || doc.Key == f.key {
+			continue
+		}
+		if cp, err := decode(doc.Checkpoint, ""); err == nil {
+			all = append(all, other{doc.Key, cp})
+		}
+	}
+	return all, nil
+}
+
+// largestFile bounds the files that are looked into for a checkpoint, in bytes.
+const largestFile = 8 << 20
+
 // others looks at the end of the topic of each other key. A checkpoint in an unfinished
 // transaction counts, too: the slot is the same.
-func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
-	return await.Answer(ctx, func() (all []checkpoint.Checkpoint, err error) {
+func (k *kafka) others(ctx context.Context) ([]other, error) {
+	return await.Answer(ctx, func() (all []other, err error) {
 		known, err := broker.AllTopics(ctx, k.client)
 		if err != nil {
 			return nil, err
@@ -150,7 +189,7 @@ func (k *kafka) others(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 			}
 			for _, r := range records {
 				if cp, err := decode(r.Value, ""); err == nil { // a record without a value is skipped
-					all = append(all, cp)
+					all = append(all, other{string(r.Key), cp})
 				}
 			}
 		}

@@ -79,6 +79,9 @@ func Adopt(ctx context.Context, cfg *config.Config, opts AdoptOptions) (*AdoptRe
 	if r.Known {
 		return r, nil
 	}
+	if err := d.renamed(ctx, d.view, d.store); err != nil {
+		return nil, fmt.Errorf("nothing was changed: %w", err)
+	}
 	if d.Slot.Active {
 		holder, err := catalog.ReadHolder(ctx, d.conn, d.Slot.ActivePID)
 		if err != nil {

@@ -61,7 +61,7 @@ func (d *doctor) checkpoint(ctx context.Context) {
 	case v.begun != nil && v.mismatch != nil:
 		d.fail(name, v.mismatch)
 	case d.undecided(v) != nil:
-		d.fail(name, d.undecided(v))
+		d.fail(name, cmp.Or(own.renamed(ctx, v, nil), d.undecided(v)))
 	case v.gone != nil:
 		d.fail(name, v.gone)
 	case (v.stored == nil || v.stored.Made) && v.Slot.Active && v.begun == nil:
@@ -83,6 +83,8 @@ func (d *doctor) checkpoint(ctx context.Context) {
 			d.amend("publication", Skipped, "does not exist: see "+name)
 		}
 		d.fail(name, v.mismatch)
+	case v.stored.Made && own.renamed(ctx, v, nil) != nil:
+		d.fail(name, own.renamed(ctx, v, nil))
 	case v.stored.Made:
 		d.ok(name, "%s in %s, where setup made the slot; nothing was read of it yet", v.stored.LSN, storeName(d.cfg))
 	default:

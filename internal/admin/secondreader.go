@@ -29,20 +29,58 @@ func (s *session) unnoted(ctx context.Context, v *view, kept checkpoint.Store) (
 	}, nil
 }
 
+// renamed is the error of a new slot or checkpoint, if a connector of the same tables under
+// another name has left parked events, or an accepted gap.
+func (s *session) renamed(ctx context.Context, v *view, kept checkpoint.Store) error {
+	if v.stored != nil && !v.stored.Made && !v.stored.Adopted {
+		return nil
+	}
+	if kept == nil {
+		look, err := lookStore(ctx, s.cfg)
+		if err != nil {
+			return err
+		}
+		if look != nil {
+			defer look.Close()
+		}
+		kept = look
+	}
+	slot, err := s.unnoted(ctx, v, kept)
+	if err != nil {
+		return err
+	}
+	return s.leftBehind(ctx, slot)
+}
+
+func (s *session) leftBehind(ctx context.Context, slot *store.Unnoted) error {
+	former, err := slot.Former(ctx, s.conn)
+	for i := 0; err == nil && i < len(former); i++ {
+		err = wiring.LeftBehind(ctx, s.cfg, &former[i])
+	}
+	return err
+}
+
+// lookStore opens the store for a look at the checkpoints under other keys; nil: there are
+// none. The key's own topic may be missing.
+func lookStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
+	if cfg.Checkpoint.Store == store.StoreNone {
+		return nil, nil
+	}
+	exists, err := storeExists(ctx, cfg)
+	if err != nil || !exists && cfg.Checkpoint.Store != store.StoreKafka {
+		return nil, err
+	}
+	return wiring.LookStore(ctx, cfg)
+}
+
 // unnoted asks whether run would read a slot without a checkpoint, and whether the slot was read.
 func (d *doctor) unnoted(ctx context.Context, s *session, v *view) (refused, vanished, err error) {
-	var kept checkpoint.Store
-	if d.cfg.Checkpoint.Store != store.StoreNone {
-		exists, err := storeExists(ctx, d.cfg)
-		if err != nil {
-			return nil, nil, err
-		}
-		if exists {
-			if kept, err = wiring.OpenStore(ctx, d.cfg); err != nil {
-				return nil, nil, err
-			}
-			defer kept.Close()
-		}
+	kept, err := lookStore(ctx, d.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if kept != nil {
+		defer kept.Close()
 	}
 	slot, err := s.unnoted(ctx, v, kept)
 	if err != nil {
@@ -50,6 +88,9 @@ func (d *doctor) unnoted(ctx context.Context, s *session, v *view) (refused, van
 	}
 	if refused, err = slot.Refused(ctx, s.conn); err != nil || refused != nil {
 		return refused, nil, err
+	}
+	if refused = s.leftBehind(ctx, slot); refused != nil {
+		return refused, nil, nil
 	}
 	vanished, err = slot.Vanished(ctx, s.conn)
 	return nil, vanished, err

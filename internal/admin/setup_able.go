@@ -127,7 +127,7 @@ func denied(err error, remedy string) error {
 }
 
 // reachCheckpoint opens the checkpoint store, and refuses another slot's
-// checkpoint. A missing table is left to openCheckpoint: its schema may be
+// checkpoint, and what a checkpoint under another name would leave behind. A missing table is left to openCheckpoint: its schema may be
 // missing, too.
 func (s *setup) reachCheckpoint(ctx context.Context) error {
 	if s.cfg.Checkpoint.Store == store.StorePostgres {
@@ -141,6 +141,10 @@ func (s *setup) reachCheckpoint(ctx context.Context) error {
 	v, err := s.view(ctx, s.store)
 	if err == nil && errors.Is(v.mismatch, checkpoint.ErrOtherSlot) {
 		err = v.mismatch
+	}
+	missing := func(t pg.Table) bool { return !s.exists[t] } // nothing was read of it
+	if err == nil && !slices.ContainsFunc(s.cfg.Source.Tables, missing) {
+		err = s.renamed(ctx, v, s.store)
 	}
 	return err
 }

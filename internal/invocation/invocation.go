@@ -44,7 +44,7 @@ func Overrides(assignments []string, secret func(key string) bool) string {
 
 // ownCommand matches a command of ours in a text, with what it begins with, and
 // the beginning of its flags, where it has been completed.
-var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|wait|tail|run --set errors\.on_loss=repair|run|verify|repair|replay|dead-letters list|dead-letters show|dead-letters redrive|txn list|txn abort)\b( -c | --set | --pipeline )?`)
+var ownCommand = regexp.MustCompile(`(` + compose + `|verb\.sh -n \S+ -d \S*)?\bcdc-outbox (setup|adopt|teardown|check|status|wait|tail|run --set errors\.on_loss=repair|run|verify|repair|replay|dead-letters list|dead-letters show|dead-letters redrive|quarantine list|quarantine retry|txn list|txn abort)\b( -c | --set | --pipeline )?`)
 
 // In returns the text with its commands completed; completed commands stay as
 // they are.

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestVerbsAreCompleted(t *testing.T) {
 	in := invocation.Invocation{File: "o.yaml"}
-	for _, verb := range []string{"wait", "verify", "repair", "replay", "dead-letters list", "dead-letters show", "dead-letters redrive", "txn list"} {
+	for _, verb := range []string{"wait", "verify", "repair", "replay", "dead-letters list", "dead-letters show", "dead-letters redrive", "quarantine list", "quarantine retry", "txn list"} {
 		if got, want := in.In("cdc-outbox "+verb+" --yes"), "cdc-outbox "+verb+" -c o.yaml --yes"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

@@ -150,6 +150,7 @@ func (p *pipeline) stream(ctx context.Context, down *delivery.Downstream, probe 
 	if p.cfg.Sink.Kafka != nil {
 		parts.Left = func(ctx context.Context, topic string) error { return wiring.LeftParked(ctx, p.cfg, topic) }
 	}
+	parts.LeftBehind = func(ctx context.Context, f *checkpoint.Former) error { return wiring.LeftBehind(ctx, p.cfg, f) }
 	if p.cfg.Errors.OnLoss == config.LossRepair {
 		if parts.Repairer, err = p.newRepairer(); err != nil {
 			return err

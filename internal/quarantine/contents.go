@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
@@ -63,6 +64,17 @@ func (c *Contents) Left(topic, change string) error {
 	}
 	return failure.Configf(fmt.Sprintf("undo the change, settle the events (`cdc-outbox quarantine list`), and make it then; or, if they are not needed, delete topic %s", topic),
 		"%d events are parked in topic %q, but %s: later events of their keys would pass them", len(c.Entries), topic, change)
+}
+
+// LeftBy is the error of events parked by a connector of the same tables under another name;
+// nil: there are none.
+func (c *Contents) LeftBy(f *checkpoint.Former) error {
+	if len(c.Entries) == 0 {
+		return nil
+	}
+	return failure.Configf(fmt.Sprintf("set %s again, start, settle the events (`cdc-outbox quarantine list`), and change the names then. If another connector has parked them, let that one run meanwhile; if they are not needed, delete topic %s", f.Names(), f.Quarantine),
+		"%d events are parked in topic %q, by a connector of the same tables or messages with slot %q and the checkpoint key %q, which does not run: later events of their keys would pass them",
+		len(c.Entries), f.Quarantine, f.Slot, f.Key)
 }
 
 // set returns what is parked, and the commands to be carried out.

@@ -44,6 +44,19 @@ func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error
 	return store, nil
 }
 
+// LookStore opens the configured checkpoint store for a look at other connectors'
+// checkpoints, without its topic being made. A table must exist.
+func LookStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
+	if cfg.Checkpoint.Store != store.StoreKafka {
+		return OpenStore(ctx, cfg)
+	}
+	kafka, err := sink.ClientOpts(*cfg.Sink.Kafka)
+	if err != nil {
+		return nil, err
+	}
+	return store.LookKafka(kafka, cfg.Checkpoint.Topic, CheckpointKey(cfg), cfg.Sink.Kafka.Tools())
+}
+
 // explain adds the remedy for a store not answering.
 func explain(cfg *config.Config, err error) error {
 	if cfg.Checkpoint.Store == store.StoreKafka {
@@ -105,21 +118,46 @@ func LeftParked(ctx context.Context, cfg *config.Config, topic string) error {
 	if topic == "" || topic == used {
 		return nil
 	}
-	log, err := openQuarantine(cfg, topic)
+	contents, err := parkedIn(ctx, cfg, topic)
 	if err != nil {
 		return err
+	}
+	if used != "" {
+		return contents.Left(topic, fmt.Sprintf("errors.quarantine_topic leads to topic %q now", used))
+	}
+	return contents.Left(topic, fmt.Sprintf("errors.on_bad_event is %s now", cfg.Errors.OnBadEvent))
+}
+
+// LeftBehind is the error of a connector of the same tables under another name with parked
+// events or an accepted gap: the present one would know of neither.
+func LeftBehind(ctx context.Context, cfg *config.Config, f *checkpoint.Former) error {
+	if err := f.Unmended(); err != nil {
+		return err
+	}
+	if f.Quarantine == "" || f.Quarantine == quarantineInUse(cfg) || cfg.Sink.Kafka == nil {
+		return nil
+	}
+	contents, err := parkedIn(ctx, cfg, f.Quarantine)
+	if err != nil {
+		return err
+	}
+	return contents.LeftBy(f)
+}
+
+// parkedIn reads a topic of parked events.
+func parkedIn(ctx context.Context, cfg *config.Config, topic string) (*quarantine.Contents, error) {
+	log, err := openQuarantine(cfg, topic)
+	if err != nil {
+		return nil, err
 	}
 	defer log.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, leftPatience, fmt.Errorf("no answer within %s", leftPatience))
 	defer cancel()
 	contents, err := log.Read(ctx, quarantine.None)
 	if err != nil {
-		return sink.Unreachable(*cfg.Sink.Kafka, err)
+		return nil, sink.Unreachable(*cfg.Sink.Kafka, err)
 	}
-	if used != "" {
-		return contents.Left(topic, fmt.Sprintf("errors.quarantine_topic leads to topic %q now", used))
-	}
-	return contents.Left(topic, fmt.Sprintf("errors.on_bad_event is %s now", cfg.Errors.OnBadEvent))
+	return contents, nil
 }
 
 // EnsureQuarantine checks the topic of parked events, or creates it. Like the topic of dead

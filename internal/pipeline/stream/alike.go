@@ -73,6 +73,25 @@ func (s *source) refused(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 	return cmp.Or(err, verdict)
 }
 
+// renamed refuses to begin where a connector of the same tables under another name has left
+// parked events, or an accepted gap.
+func (s *source) renamed(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {
+	if s.leftBehind == nil {
+		return nil
+	}
+	infos, err := catalog.ReadTables(ctx, sql, s.opts.Tables)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.limits.store)
+	defer cancel()
+	former, err := s.unnoted(seen, infos).Former(limited, sql)
+	for i := 0; err == nil && i < len(former); i++ {
+		err = s.leftBehind(ctx, &former[i])
+	}
+	return err
+}
+
 // withoutCheckpoint logs the start from a slot without a checkpoint. Unconfirmed
 // events come again, so nothing is lost; but earlier losses would not show.
 func (s *source) withoutCheckpoint(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server) error {

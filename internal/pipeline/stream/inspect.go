@@ -80,6 +80,11 @@ func (s *source) readable(ctx context.Context, sql *pgx.Conn, found *checkpoint.
 			return err
 		}
 	}
+	if found == nil || found.Made || found.Adopted {
+		if err := s.renamed(ctx, sql, seen); err != nil {
+			return err
+		}
+	}
 	if !seen.Exists {
 		return nil
 	}

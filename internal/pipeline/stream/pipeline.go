@@ -66,6 +66,9 @@ type Parts struct {
 	// Left is the error of events parked in the topic, if the topic is out of use. nil: there
 	// is no Kafka.
 	Left func(ctx context.Context, topic string) error
+	// LeftBehind is the error of a connector of the same tables under another name with
+	// parked events or an accepted gap. nil: nobody asks.
+	LeftBehind func(ctx context.Context, f *checkpoint.Former) error
 	// Transactions make the delivery exactly once.
 	Transactions *Transactions
 	Store        checkpoint.Store
@@ -143,6 +146,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		compare:      compare,
 		routes:       p.Routes,
 		left:         p.Left,
+		leftBehind:   p.LeftBehind,
 		limits:       l,
 		log:          p.Log,
 		outage:       digest.NewOutage(p.Log, "the session with PostgreSQL works again"),

@@ -50,6 +50,7 @@ type source struct {
 	compare    func(context.Context, checkpoint.Ends) error
 	routes     func(ctx context.Context, ends checkpoint.Ends) error // see Parts; may be nil
 	left       func(ctx context.Context, topic string) error         // see Parts; may be nil
+	leftBehind func(ctx context.Context, f *checkpoint.Former) error // see Parts; may be nil
 	metrics    session.Metrics
 	limits     limits
 	log        *zap.Logger
