@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
-// Failure mode 213. source.slot or checkpoint.key is changed while a key is parked, or an
+// Failure mode 217. source.slot or checkpoint.key is changed while a key is parked, or an
 // accepted gap is noted: no checkpoint under the new name knows. Nothing begins, before a
 // slot is made, until both are settled under the former name.
 func TestE2EQuarantineUnderAnotherName(t *testing.T) {
