@@ -24,6 +24,7 @@ const candidatePatience = 5 * time.Second
 // Candidates are the addresses of the servers a failover may go to.
 type Candidates struct {
 	cfg   *pgx.ConnConfig
+	login Login
 	env   environment
 	hosts []*pgconn.Config
 }
@@ -31,7 +32,7 @@ type Candidates struct {
 // FindCandidates are the servers behind the URL and standbys (host or host:port)
 // now.
 func FindCandidates(ctx context.Context, url string, standbys []string) (*Candidates, error) {
-	cfg, err := parse(url)
+	cfg, login, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func FindCandidates(ctx context.Context, url string, standbys []string) (*Candid
 	cfg.DialFunc = limited(unwatchedSocket(cfg.DialFunc), candidatePatience)
 	env := ordinary(&cfg.Config)
 	env.login(&cfg.Config)
-	return &Candidates{cfg, env, candidateHosts(ctx, &cfg.Config, standbys)}, nil
+	return &Candidates{cfg, login, env, candidateHosts(ctx, &cfg.Config, standbys)}, nil
 }
 
 // Several reports whether there are at least two.
@@ -90,7 +91,7 @@ func above(answers []standing, i int) string {
 func (c *Candidates) look(ctx context.Context, host *pgconn.Config, slot string) (s standing) {
 	ctx, cancel := context.WithTimeout(ctx, candidatePatience)
 	defer cancel()
-	conn, err := openAny(ctx, c.cfg, c.env, []*pgconn.Config{host})
+	conn, err := openAny(ctx, c.cfg, c.login, c.env, []*pgconn.Config{host})
 	if err == nil {
 		defer Close(conn)
 		s, err = readStanding(ctx, conn, slot)

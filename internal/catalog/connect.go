@@ -32,7 +32,7 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 // other hosts of the URL. If the URL no longer leads to the address, or at is
 // nil, it is Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
-	cfg, err := parse(url)
+	cfg, login, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +42,14 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 	cfg.StatementCacheCapacity, cfg.DescriptionCacheCapacity = 0, 0 // never used in this mode, and 80 kB
 	env := ordinary(&cfg.Config)
 	env.login(&cfg.Config)
-	return openAt(ctx, cfg, env, answerTimeout, at)
+	return openAt(ctx, cfg, login, env, answerTimeout, at)
 }
 
 // ConnectStore opens an ordinary connection for other purposes than reading
 // events, with a separate name and run-time parameters. Otherwise it is as
 // Connect.
 func ConnectStore(ctx context.Context, url, name string, params map[string]string) (*pgx.Conn, error) {
-	cfg, err := parse(url)
+	cfg, login, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func ConnectStore(ctx context.Context, url, name string, params map[string]strin
 	prepare(&cfg.Config)
 	env := ordinary(&cfg.Config).joined(params)
 	env.login(&cfg.Config)
-	return open(ctx, cfg, env, answerTimeout)
+	return open(ctx, cfg, login, env, answerTimeout)
 }
 
 // ordinary is the environment of an ordinary connection. A statement waiting
@@ -79,7 +79,7 @@ func ordinary(cfg *pgconn.Config) environment {
 // role's: the creation of a slot waits for transactions by their locks.
 // Otherwise it is as Connect, until wal.Open takes the connection over.
 func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error) {
-	cfg, err := parse(url)
+	cfg, login, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +87,27 @@ func ConnectReplication(ctx context.Context, url string) (*pgconn.PgConn, error)
 	cfg.RuntimeParams["replication"] = "database"
 	env := everywhere.joined(noLockTimeout)
 	env.login(&cfg.Config)
-	return openReplication(ctx, &cfg.Config, env)
+	return openReplication(ctx, &cfg.Config, login, env)
 }
 
-// parse reads a connection string as libpq does.
-func parse(url string) (*pgx.ConnConfig, error) {
+// parse reads a connection string as libpq does, with the files named there, and
+// the login.
+func parse(url string) (*pgx.ConnConfig, Login, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, Classify(err)
+		return nil, Login{}, Classify(err)
+	}
+	login, err := loginOf(&cfg.Config)
+	if err == nil && login.URL.Changes() {
+		cfg, err = login.reread()
+	}
+	if err != nil {
+		return nil, login, err
 	}
 	if _, err := adapt(&cfg.Config); err != nil {
-		return nil, fmt.Errorf("source.url: %w", err)
+		return nil, login, fmt.Errorf("source.url: %w", err)
 	}
-	return cfg, nil
+	return cfg, login, login.secure(&cfg.Config)
 }
 
 // prepare sets the options of every connection of ours.

@@ -60,7 +60,7 @@ func TestEnvironmentBeatsOtherSettings(t *testing.T) {
 		url := pgtest.Shared(t).NewDatabase(t)
 		alter := ""
 		for _, name := range known(t, url) {
-			alter += "EXECUTE format('ALTER DATABASE %I SET " + name + " TO " + setting(name) + "', current_database()); "
+			alter += "EXECUTE format('ALTER DATABASE %I SET " + name + " TO " + setTo(name) + "', current_database()); "
 		}
 		pgtest.Exec(t, url, `DO $$ BEGIN `+alter+`END $$`)
 		wantEnvironment(t, url)
@@ -82,8 +82,8 @@ func TestEnvironmentBeatsOtherSettings(t *testing.T) {
 	})
 }
 
-// setting is the value of hostile as SQL.
-func setting(name string) string {
+// setTo is the value of hostile as SQL.
+func setTo(name string) string {
 	if name == "search_path" {
 		return hostile[name] // a list
 	}

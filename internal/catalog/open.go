@@ -22,12 +22,12 @@ import (
 // question on it ends, and each session has the environment of its kind.
 
 // open opens an ordinary connection, with a limit on the server's silence.
-func open(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence time.Duration) (*pgx.Conn, error) {
-	return openAt(ctx, cfg, env, silence, nil)
+func open(ctx context.Context, cfg *pgx.ConnConfig, login Login, env environment, silence time.Duration) (*pgx.Conn, error) {
+	return openAt(ctx, cfg, login, env, silence, nil)
 }
 
 // openAt is open at a single address, where the configuration leads there.
-func openAt(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence time.Duration, at net.Addr) (*pgx.Conn, error) {
+func openAt(ctx context.Context, cfg *pgx.ConnConfig, login Login, env environment, silence time.Duration, at net.Addr) (*pgx.Conn, error) {
 	cfg.DialFunc = limited(unwatchedSocket(cfg.DialFunc), silence)
 	all := addresses(ctx, &cfg.Config)
 	if at != nil {
@@ -35,13 +35,13 @@ func openAt(ctx context.Context, cfg *pgx.ConnConfig, env environment, silence t
 			all = all[i : i+1]
 		}
 	}
-	return openAny(ctx, cfg, env, all)
+	return openAny(ctx, cfg, login, env, all)
 }
 
 // openAny opens an ordinary connection to the first of addresses accepting us.
 // The dial function is cfg's.
-func openAny(ctx context.Context, cfg *pgx.ConnConfig, env environment, all []*pgconn.Config) (*pgx.Conn, error) {
-	return anyHost(all, func(one *pgconn.Config) (*pgx.Conn, error) {
+func openAny(ctx context.Context, cfg *pgx.ConnConfig, login Login, env environment, all []*pgconn.Config) (*pgx.Conn, error) {
+	return anyHost(ctx, all, login, func(one *pgconn.Config) (*pgx.Conn, error) {
 		alone := *cfg
 		alone.Config = *one
 		conn, err := pgx.ConnectConfig(ctx, &alone)
@@ -67,9 +67,9 @@ func unwatchedSocket(dial pgconn.DialFunc) pgconn.DialFunc {
 }
 
 // openReplication opens a replication connection.
-func openReplication(ctx context.Context, cfg *pgconn.Config, env environment) (*pgconn.PgConn, error) {
+func openReplication(ctx context.Context, cfg *pgconn.Config, login Login, env environment) (*pgconn.PgConn, error) {
 	cfg.DialFunc = limited(quietSocket(smallWindows(cfg.DialFunc)), answerTimeout)
-	return anyHost(addresses(ctx, cfg), func(one *pgconn.Config) (*pgconn.PgConn, error) {
+	return anyHost(ctx, addresses(ctx, cfg), login, func(one *pgconn.Config) (*pgconn.PgConn, error) {
 		conn, err := pgconn.ConnectConfig(ctx, one)
 		if err == nil {
 			if err = env.settle(ctx, conn); err != nil {
@@ -84,18 +84,23 @@ func openReplication(ctx context.Context, cfg *pgconn.Config, env environment) (
 // address at a time. With several, pgconn stops at the first refusing the
 // password, the database or the right to connect, without telling the addresses
 // apart. But a host may refuse for good, as a standby with another pg_hba.conf
-// does, while the next is only down for a while.
-func anyHost[C any](all []*pgconn.Config, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
+// does, while the next is only down for a while. Each attempt has a login of its
+// own.
+func anyHost[C any](ctx context.Context, all []*pgconn.Config, login Login, connect func(*pgconn.Config) (C, error)) (conn C, err error) {
 	var errs []error
 	later := false
 	for _, one := range all {
+		if one.Password, err = login.password(ctx, one); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		choosy := *one
 		choosy.ValidateConnect = firstChoice(one.ValidateConnect)
 		if conn, err = connect(&choosy); err == nil {
 			return conn, nil
 		}
 		later = later || errors.Is(err, errSecondChoice)
-		errs = append(errs, connectFailed(err, one))
+		errs = append(errs, login.explain(connectFailed(err, one), one))
 	}
 	if later {
 		for _, one := range all {

@@ -76,6 +76,7 @@ func NeedlessParameters(url string) []string {
 // adapt takes the parameters pgx does not know from those of the session.
 func adapt(cfg *pgconn.Config) (ignored []string, err error) {
 	params := cfg.RuntimeParams
+	delete(params, loginParameter)
 	for name, r := range refused {
 		if value, ok := params[name]; ok && !slices.Contains(strings.Fields(r.harmless), value) {
 			err = errors.Join(err, failure.Configf("remove it from the connection string: "+r.instead, "sets %s, which the connector does not have", name))

@@ -45,7 +45,7 @@ func TestParametersOfLibpq(t *testing.T) {
 		}
 		_, isRefused := refused[name]
 		_, isNeedless := needless[name]
-		cfg, err := parse(url)
+		cfg, _, err := parse(url)
 		switch {
 		case isRefused && !isNeedless:
 			if failure.ClassOf(err) != failure.Config || failure.RemedyOf(err) == "" || !strings.Contains(err.Error(), name) {
@@ -78,7 +78,8 @@ func TestParametersOfLibpq(t *testing.T) {
 
 // Parameters taken have their effect.
 func TestParametersThatAreTaken(t *testing.T) {
-	cfg := must.Get(parse("host=db.example hostaddr=127.0.0.9 sslmode=require ssl_min_protocol_version=TLSv1.3 fallback_application_name=b"))(t)
+	cfg, _, err := parse("host=db.example hostaddr=127.0.0.9 sslmode=require ssl_min_protocol_version=TLSv1.3 fallback_application_name=b")
+	must.OK(t, err)
 	if got := must.Get(cfg.LookupFunc(t.Context(), "db.example"))(t); !slices.Equal(got, []string{"127.0.0.9"}) {
 		t.Errorf("db.example is looked up as %v", got)
 	}

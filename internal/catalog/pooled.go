@@ -14,13 +14,13 @@ import (
 // statements belong into transactions beginning with Environment. A server that
 // is silent for pooledTimeout breaks it.
 func ConnectPooled(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := parse(url)
+	cfg, login, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
 	prepare(&cfg.Config)
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return open(ctx, cfg, nil, pooledTimeout)
+	return open(ctx, cfg, login, nil, pooledTimeout)
 }
 
 // pooledTimeout is the longest silence on such a connection. It leaves room for

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
@@ -59,6 +60,8 @@ const tlsPrefix = "claim_check.s3.tls."
 type Table struct {
 	// URL is of the database; "" is source.url.
 	URL setting.Secret `yaml:"url"`
+	// Auth is one of catalog.Auths, for URL.
+	Auth string `yaml:"auth"`
 	// Name follows SQL's quoting rules, and may have a schema.
 	Name string `yaml:"name"`
 }
@@ -84,7 +87,7 @@ func DefaultOptions() Options {
 		Timeout:  10 * time.Second,
 		Parallel: 4,
 		S3:       S3{Credentials: CredentialsAuto},
-		Table:    Table{Name: "cdc_outbox_claims"},
+		Table:    Table{Name: "cdc_outbox_claims", Auth: catalog.AuthPassword},
 	}
 }
 
@@ -131,6 +134,10 @@ func (o *Options) Validate(report setting.Report) {
 	case o.Store != StoreTable && o.Table != DefaultOptions().Table:
 		report.Problem("claim_check.table", "has no effect without claim_check.store: table", "set claim_check.store to table, or remove it")
 	case o.Store == StoreTable:
+		report.OneOf("claim_check.table.auth", o.Table.Auth, catalog.Auths...)
+		if o.Table.URL == "" && o.Table.Auth != catalog.AuthPassword {
+			report.Problem("claim_check.table.auth", "has no effect without claim_check.table.url", "remove it: the login is the one of source.url")
+		}
 		if _, err := pg.ParseTable(o.Table.Name); err != nil {
 			report.Problem("claim_check.table.name", err.Error(), pg.TableRemedy)
 		}

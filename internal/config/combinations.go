@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/registry"
@@ -264,8 +265,11 @@ func (l *loader) validateClaimCheck() {
 		return
 	}
 	if c.Table.URL != "" {
+		const key, auth = "claim_check.table.url", "claim_check.table.auth"
 		if err := checkURL(c.Table.URL); err != nil {
-			l.reportError("claim_check.table.url", err)
+			l.reportError(key, err)
+		} else {
+			c.Table.URL = l.withLogin(key, auth, c.Table.URL, catalog.Login{Auth: c.Table.Auth, URL: l.given[key].text})
 		}
 	}
 	if name, err := pg.ParseTable(c.Table.Name); err == nil && slices.Contains(l.cfg.Source.Tables, name) {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/claimcheck"
 	"github.com/cdc-outbox/cdc-outbox/internal/fleet"
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
@@ -69,6 +70,9 @@ type Source struct {
 	// Password is written as it is, without any encoding. A password in the URL
 	// prevails. Validate puts the password into the URL.
 	Password setting.Secret `yaml:"password"`
+	// Auth is one of catalog.Auths: the kind of login. Validate puts the login into
+	// the URL.
+	Auth string `yaml:"auth"`
 	// Tables are the outbox tables, each as pg.ParseTable reads it. With
 	// ModeMessage they are read beside the messages, and there is none by
 	// default.
@@ -165,6 +169,7 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Source: Source{
+			Auth:            catalog.AuthPassword,
 			Tables:          []pg.Table{{Schema: "public", Name: "outbox"}},
 			Slot:            "cdc_outbox",
 			Publication:     "cdc_outbox",

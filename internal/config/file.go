@@ -133,6 +133,11 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 			l.reportError(f.key, err)
 			return
 		}
+		if f.secret() && v.text.Changes() {
+			g := l.given[f.key]
+			g.text = v.text
+			l.given[f.key] = g
+		}
 	}
 	if err := f.set(v); err != nil {
 		l.reportError(f.key, err)

@@ -69,6 +69,8 @@ type given struct {
 	shown  string
 	items  []string // of a list, as they were written
 	failed bool     // a problem was reported; the default is still in place
+	// text is a secret with files; nil: no files.
+	text setting.Text
 	// within is the pipeline setting the key; empty for the top level.
 	within string
 }

@@ -27,10 +27,11 @@ var messagePrefix = regexp.MustCompile(`^[!-~]{1,48}$`)
 
 func (l *loader) validateSource(report setting.Report) {
 	s := &l.cfg.Source
+	report.OneOf("source.auth", s.Auth, catalog.Auths...)
 	if err := checkURL(s.URL); err != nil {
 		l.reportError("source.url", err)
 	} else {
-		s.URL = withPassword(s.URL, l.passwordFor(s.Password))
+		l.login()
 	}
 	for i, host := range s.Standbys {
 		if err := catalog.CheckHost(host); err != nil {
@@ -133,14 +134,41 @@ func withPassword(text, password setting.Secret) setting.Secret {
 	return text + setting.Secret(separator+"password="+strings.ReplaceAll(url.QueryEscape(password.Reveal()), "+", "%20"))
 }
 
-// passwordFor is source.password, unless the URL came with a flag and the
-// password did not: such a URL is somebody else's, for example an
-// administrator's.
-func (l *loader) passwordFor(password setting.Secret) setting.Secret {
-	if l.given["source.url"].origin == flagOrigin && l.given["source.password"].origin != flagOrigin {
-		return ""
+// login completes the URL of the source.
+func (l *loader) login() {
+	s := &l.cfg.Source
+	login := catalog.Login{URL: l.given["source.url"].text}
+	if l.alsoOfURL("source.auth") {
+		login.Auth = s.Auth
 	}
-	return password
+	if password := s.Password; password != "" && l.alsoOfURL("source.password") {
+		if !hasPassword(s.URL.Reveal()) {
+			login.Password = l.given["source.password"].text
+		}
+		s.URL = withPassword(s.URL, password)
+	}
+	s.URL = l.withLogin("source.url", "source.auth", s.URL, login)
+}
+
+// alsoOfURL tells whether a key of the login is for the URL, too. A URL from a
+// flag is somebody else's, for example an administrator's, with another login.
+func (l *loader) alsoOfURL(key string) bool {
+	return l.given["source.url"].origin != flagOrigin || l.given[key].origin == flagOrigin
+}
+
+// withLogin adds the login to a valid connection string, or reports a
+// contradiction.
+func (l *loader) withLogin(key, auth string, url setting.Secret, login catalog.Login) setting.Secret {
+	if login.Cloud() && hasPassword(url.Reveal()) {
+		l.report(auth, "is "+login.Auth+", and there is a password, too", "remove the password, or "+auth)
+		return url
+	}
+	whole := login.In(url.Reveal())
+	if err := catalog.CheckLogin(whole); err != nil {
+		l.reportError(key, err)
+		return url
+	}
+	return setting.Secret(whole)
 }
 
 var passwordPair = regexp.MustCompile(`(^|\s)password\s*=`)

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // value is a layer's value of a key, before typing. Exactly one member is set,
@@ -17,6 +18,7 @@ type value struct {
 	scalar string
 	list   []string
 	pairs  map[string]string
+	text   setting.Text // scalar with files unread
 }
 
 // plain turns a node into a value; lists and mappings must hold scalars.
@@ -53,8 +55,12 @@ func plain(node *yaml.Node) (value, error) {
 
 // substitute replaces ${…} in all scalars; names of entries stay.
 func (v value) substitute(environ map[string]string) (value, error) {
-	var err error
-	if v.scalar, err = substitute(v.scalar, environ); err != nil {
+	written, err := parse(v.scalar, environ)
+	if err != nil {
+		return v, err
+	}
+	v.text = textOf(written)
+	if v.scalar, err = written.Read(); err != nil {
 		return v, err
 	}
 	for i, item := range v.list {
@@ -117,4 +123,13 @@ func splitList(text string) []string {
 		items[i] = strings.TrimSpace(items[i])
 	}
 	return items
+}
+
+// textOf is the value for a connection string.
+func textOf(written setting.Written) setting.Text {
+	text := make(setting.Text, len(written))
+	for i, p := range written {
+		text[i] = setting.Part{Text: p.Text.Reveal(), File: p.Path}
+	}
+	return text
 }

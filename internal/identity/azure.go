@@ -76,8 +76,8 @@ func federated(ctx context.Context, file, scope string) (Token, error) {
 	return exchanged(grant.Token(context.WithValue(ctx, oauth2.HTTPClient, client)))
 }
 
-// exchanged is a token of the oauth2 library, or the refusal without the body of
-// the answer.
+// exchanged is a token of the oauth2 library, or the refusal without the answer's
+// body.
 func exchanged(token *oauth2.Token, err error) (Token, error) {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return Token{}, fmt.Errorf("%s answers %s: %s %s", answer.Response.Request.URL.Host, answer.Response.Status, answer.ErrorCode, answer.ErrorDescription)

@@ -180,3 +180,19 @@ func (c *Cloud) Keys(accessKey string) (Keys, bool) {
 	k, ok := c.keys[accessKey]
 	return k, ok && c.now().Before(k.Ends)
 }
+
+func (c *Cloud) time() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now()
+}
+
+// Environ is the environment of a program of the workload.
+func (c *Cloud) Environ() (list []string) {
+	for _, name := range append(variables, "AWS_REGION") {
+		if value := os.Getenv(name); value != "" {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
+}
