@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -47,9 +48,9 @@ func Drain(ctx context.Context, client *kgo.Client, group, member string, draine
 	})
 	bearer.wants = &wish{Member: member, Drained: drained}
 	joined, leave := context.WithCancel(ctx)
-	left := make(chan error, 1)
-	go func() { left <- bearer.Run(joined) }()
-	defer func() { leave(); <-left }()
+	var bearing sync.WaitGroup
+	bearing.Go(func() { _ = bearer.Run(joined) }) // no other process can have the bearer's name
+	defer func() { leave(); bearing.Wait() }()
 	for {
 		if err := backoff.Sleep(ctx, wishLook); err != nil {
 			return nil, fmt.Errorf("member %s has not taken note: %w", member, errors.Join(bearer.Standing().Waiting, err))

@@ -308,7 +308,7 @@ func (m *Membership) failed(what string, err error) {
 
 // explain adds the remedy.
 func (m *Membership) explain(err error) error {
-	remedy := ""
+	var remedy string
 	switch {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		remedy = fmt.Sprintf("allow Read on the group %q (fleet.group)", m.Options.Group)

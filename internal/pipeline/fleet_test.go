@@ -44,9 +44,9 @@ func TestSharesOfAFleet(t *testing.T) {
 		<-f.began
 		<-f.began
 
-		time.Sleep(time.Minute)
-		s.offer([]config.Pipeline{next}, time.Now())
-		if o := s.Offers(); len(o) != 1 || o[0].Spec != next.Spec() || o[0].Loaded != time.Now().Unix() {
+		later := time.Now().Add(time.Minute)
+		s.offer([]config.Pipeline{next}, later)
+		if o := s.Offers(); len(o) != 1 || o[0].Spec != next.Spec() || o[0].Loaded != later.Unix() {
 			t.Errorf("offers %+v", o)
 		}
 		s.Run([]placement.Place{place(a)}) // the file's turn has not come
