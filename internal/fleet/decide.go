@@ -13,7 +13,7 @@ import (
 
 // decided is a leader's decision.
 type decided struct {
-	answers []kmsg.SyncGroupRequestGroupAssignment
+	answers map[string][]byte // the assignments, by the members' ids
 	events  []placement.Event
 	waits   int
 	history placement.History
@@ -43,7 +43,7 @@ func (m *Membership) decide(all []kmsg.JoinGroupResponseMember, history placemen
 		}
 	}
 	decision := placement.Decide(members, history.Rates, m.Options.Moves)
-	d := &decided{waits: len(decision.Waits), history: history}
+	d := &decided{answers: map[string][]byte{}, waits: len(decision.Waits), history: history}
 	d.events = d.history.Note(members, decision, now.UnixMilli())
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
 		a := assignment{
@@ -57,9 +57,7 @@ func (m *Membership) decide(all []kmsg.JoinGroupResponseMember, history placemen
 		if err != nil {
 			return nil, fmt.Errorf("write the assignment of member %s: %w", name, err)
 		}
-		answer := kmsg.NewSyncGroupRequestGroupAssignment()
-		answer.MemberID, answer.MemberAssignment = ids[name], text
-		d.answers = append(d.answers, answer)
+		d.answers[ids[name]] = text
 	}
 	return d, nil
 }

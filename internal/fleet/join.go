@@ -6,22 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/fleet/placement"
 )
-
-// identity is a member's at the coordinator.
-type identity struct {
-	member     string // "" before the first join
-	generation int32
-}
 
 // joined is the outcome of a join.
 type joined struct {
 	announced announcement
-	id        identity
+	id        broker.Membership
 	sent      time.Time // when the last answered question was sent
 	got       assignment
 	led       *decided // nil without the lead
@@ -31,7 +23,7 @@ type joined struct {
 // join asks to join, decides if chosen as leader, and asks for the assignment. join blocks until all
 // members have joined or timed out. member is known to the coordinator, or empty.
 func (m *Membership) join(ctx context.Context, member string, a announcement, history placement.History) (j joined) {
-	j = joined{announced: a, id: identity{member: member, generation: -1}}
+	j = joined{announced: a, id: broker.Membership{ID: member, Generation: -1}}
 	text, err := encode(a)
 	if err != nil {
 		j.err = fmt.Errorf("write the announcement: %w", err)
@@ -39,93 +31,57 @@ func (m *Membership) join(ctx context.Context, member string, a announcement, hi
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*m.Options.SessionTimeout, errors.New("the members did not come together in time"))
 	defer cancel()
-	answer, err := m.askJoin(ctx, &j, text)
+	group := m.group()
+	answer, err := group.Join(ctx, member, text)
+	j.id = answer.Membership
 	if err != nil {
 		j.err = fmt.Errorf("join the group: %w", err)
 		return j
 	}
-	j.id.generation = answer.Generation
-	sync := kmsg.NewPtrSyncGroupRequest()
-	sync.Group, sync.MemberID, sync.InstanceID = m.Options.Group, j.id.member, m.instance()
-	sync.Generation, sync.ProtocolType, sync.Protocol = answer.Generation, kmsg.StringPtr(protocolType), kmsg.StringPtr(protocol)
-	if answer.LeaderID == j.id.member && !answer.SkipAssignment {
+	var all map[string][]byte
+	if answer.Leads {
 		if j.led, err = m.decide(answer.Members, history, time.Now()); err != nil {
 			j.err = err
 			return j
 		}
-		sync.GroupAssignment = j.led.answers
+		all = j.led.answers
 	}
 	j.sent = time.Now()
-	synced, err := sync.RequestWith(ctx, m.Client)
-	if err == nil {
-		err = kerr.ErrorForCode(synced.ErrorCode)
-	}
+	got, err := group.Sync(ctx, j.id, all)
 	if err != nil {
 		j.err = fmt.Errorf("get the assignment: %w", err)
 		return j
 	}
-	if err := decode(synced.MemberAssignment, &j.got); err != nil {
+	if err := decode(got, &j.got); err != nil {
 		j.err = fmt.Errorf("read the assignment: %w", err)
 	}
 	return j
 }
 
-// askJoin sends the request, and again with the name given by the coordinator, if wanted.
-func (m *Membership) askJoin(ctx context.Context, j *joined, text []byte) (*kmsg.JoinGroupResponse, error) {
-	req := kmsg.NewPtrJoinGroupRequest()
-	req.Group, req.InstanceID, req.ProtocolType = m.Options.Group, m.instance(), protocolType
-	req.SessionTimeoutMillis = int32(m.Options.SessionTimeout.Milliseconds())
-	req.RebalanceTimeoutMillis = req.SessionTimeoutMillis
-	p := kmsg.NewJoinGroupRequestProtocol()
-	p.Name, p.Metadata = protocol, text
-	req.Protocols = append(req.Protocols, p)
-	for again := false; ; again = true {
-		req.MemberID = j.id.member
-		answer, err := req.RequestWith(ctx, m.Client)
-		if err != nil {
-			return nil, err
-		}
-		err = kerr.ErrorForCode(answer.ErrorCode)
-		if errors.Is(err, kerr.MemberIDRequired) && !again {
-			j.id.member = answer.MemberID
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		j.id.member = answer.MemberID
-		return answer, nil
+// group is the member's side of the group. The membership is static: a process back within the
+// session timeout has its pipelines at once, and a second process of the name replaces the
+// first. An operator's is not.
+func (m *Membership) group() broker.Group {
+	g := broker.Group{Client: m.Client, Name: m.Options.Group, Type: protocolType, Protocol: protocol, Session: m.Options.SessionTimeout}
+	if m.wants == nil {
+		g.Instance = m.Options.Name()
 	}
-}
-
-// instance makes the membership static: a process back within the session timeout has its
-// pipelines at once, and a second process of the name replaces the first.
-func (m *Membership) instance() *string {
-	if m.wants != nil {
-		return nil
-	}
-	return kmsg.StringPtr(m.Options.Name())
+	return g
 }
 
 // beat is the outcome of a heartbeat.
 type beat struct {
-	id   identity
+	id   broker.Membership
 	sent time.Time
 	err  error
 }
 
 // beat is a heartbeat.
-func (m *Membership) beat(ctx context.Context, id identity) beat {
+func (m *Membership) beat(ctx context.Context, id broker.Membership) beat {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.Options.SessionTimeout/3, errors.New("the group's coordinator does not answer"))
 	defer cancel()
-	req := kmsg.NewPtrHeartbeatRequest()
-	req.Group, req.MemberID, req.Generation, req.InstanceID = m.Options.Group, id.member, id.generation, m.instance()
 	b := beat{id: id, sent: time.Now()}
-	answer, err := req.RequestWith(ctx, m.Client)
-	if err == nil {
-		err = kerr.ErrorForCode(answer.ErrorCode)
-	}
-	b.err = err
+	b.err = m.group().Heartbeat(ctx, id)
 	return b
 }
 
@@ -133,17 +89,8 @@ func (m *Membership) beat(ctx context.Context, id identity) beat {
 const leavePatience = 2 * time.Second
 
 // leave is the farewell to the coordinator.
-func (m *Membership) leave(ctx context.Context, id identity) error {
+func (m *Membership) leave(ctx context.Context, id broker.Membership) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leavePatience, errors.New("the group's coordinator does not answer"))
 	defer cancel()
-	req := kmsg.NewPtrLeaveGroupRequest()
-	req.Group, req.MemberID = m.Options.Group, id.member
-	one := kmsg.NewLeaveGroupRequestMember()
-	one.MemberID, one.InstanceID = id.member, m.instance()
-	req.Members = append(req.Members, one)
-	answer, err := req.RequestWith(ctx, m.Client)
-	if err != nil {
-		return err
-	}
-	return kerr.ErrorForCode(answer.ErrorCode)
+	return m.group().Leave(ctx, id)
 }

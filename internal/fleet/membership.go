@@ -16,6 +16,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/digest"
 	"github.com/cdc-outbox/cdc-outbox/internal/fleet/placement"
 )
@@ -69,8 +70,8 @@ type Membership struct {
 
 // state is the owner's.
 type state struct {
-	id      identity // member "": not known to the coordinator
-	in      bool     // a member of a generation
+	id      broker.Membership // ID "": not known to the coordinator
+	in      bool              // a member of a generation
 	heard   time.Time
 	dropped bool // all pipelines were told to end, as nothing was heard
 	leaving bool
@@ -225,7 +226,7 @@ func (m *Membership) ask(ctx context.Context, asks *sync.WaitGroup, joins chan<-
 		},
 		Version: m.Version, Process: m.process, Joins: s.joins, Wants: m.wants,
 	}
-	member, history := s.id.member, s.history
+	member, history := s.id.ID, s.history
 	asks.Go(func() { joins <- m.join(ctx, member, a, history) })
 }
 
@@ -264,7 +265,7 @@ func (m *Membership) lose(err error) {
 	if s.in {
 		m.Log.Error("this process is no member of the fleet any more; stopping all pipelines", zap.Error(err))
 	}
-	s.id, s.in, s.dropped, s.run = identity{}, false, false, nil
+	s.id, s.in, s.dropped, s.run = broker.Membership{}, false, false, nil
 	m.Hands.Drop()
 	m.Metrics.FleetJoined(false)
 	m.tell(func(s *Standing) { s.Joined, s.Waiting, s.Run = false, err, nil })
@@ -273,7 +274,7 @@ func (m *Membership) lose(err error) {
 // afterBeat looks at the coordinator's answer.
 func (m *Membership) afterBeat(b beat) error {
 	s := &m.state
-	if b.id.member != s.id.member {
+	if b.id.ID != s.id.ID {
 		return nil // of an earlier membership
 	}
 	switch {
@@ -341,8 +342,8 @@ func (m *Membership) afterJoin(j joined) error {
 		s.again = true
 		return nil
 	default:
-		if j.id.member != "" && s.id.member == "" {
-			s.id.member = j.id.member // known from now on
+		if j.id.ID != "" && s.id.ID == "" {
+			s.id.ID = j.id.ID // known from now on
 		}
 		s.again = true
 		if errors.Is(j.err, kerr.RebalanceInProgress) || errors.Is(j.err, kerr.IllegalGeneration) {
@@ -471,7 +472,7 @@ func (m *Membership) beginLeaving() {
 }
 
 func (m *Membership) farewell(ctx context.Context) {
-	if m.state.id.member == "" {
+	if m.state.id.ID == "" {
 		return
 	}
 	if err := m.leave(context.WithoutCancel(ctx), m.state.id); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/fleet/placement"
 )
 
@@ -89,17 +90,8 @@ func Look(ctx context.Context, client *kgo.Client, group string) (*View, error) 
 }
 
 func look(ctx context.Context, client *kgo.Client, group string) (*View, error) {
-	req := kmsg.NewPtrDescribeGroupsRequest()
-	req.Groups = []string{group}
-	resp, err := req.RequestWith(ctx, client)
-	if err != nil {
-		return nil, fmt.Errorf("describe group %q: %w", group, err)
-	}
-	if len(resp.Groups) != 1 {
-		return nil, fmt.Errorf("describe group %q: %d answers", group, len(resp.Groups))
-	}
-	found := resp.Groups[0]
-	switch err := kerr.ErrorForCode(found.ErrorCode); {
+	found, err := broker.DescribeGroup(ctx, client, group)
+	switch {
 	case errors.Is(err, kerr.GroupIDNotFound):
 		return nil, ErrNoGroup
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
