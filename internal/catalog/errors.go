@@ -108,8 +108,9 @@ func classifyServer(err error, pg *pgconn.PgError) error {
 	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState && pg.Routine == routineRequirements:
 		return failure.Configf("ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL", "%w", err)
 	case pg.Code == pgerrcode.ObjectNotInPrerequisiteState:
-		// "can no longer get changes from replication slot".
-		return failure.Lossf(remedyLoss, "%w", err)
+		// "can no longer get changes from replication slot": lost since the look at the
+		// slot. The next look tells of the loss, and errors.on_loss decides.
+		return &failure.Error{Class: failure.Transient, Remedy: remedySlot, Err: err}
 	case pg.Code == pgerrcode.UndefinedFile:
 		// A segment of the log, the plugin's library, a file of spilled
 		// changes. Whoever connects anew asks the slot first: only that tells
@@ -132,7 +133,7 @@ const AcceptGap = "`cdc-outbox setup --accept-gap` says since when events may be
 const NewPublication = "; --yes also creates the publication, as the tables' owner"
 
 const (
-	remedyLoss        = "the slot's events are gone from the log: " + AcceptGap
+	remedySlot        = "the server cannot read the slot; the next try looks at the slot first and says why (`cdc-outbox check`)"
 	remedyFile        = "a file is missing on the server, which its log names: put it back, or reinstall the server's package; events are lost only if the slot says so (`cdc-outbox check`)"
 	remedyPublication = "the publication must exist before the slot's position; run `cdc-outbox check`; if the publication was dropped: " + AcceptGap + NewPublication
 )

@@ -30,7 +30,7 @@ func TestClassify(t *testing.T) {
 		{"no such database", &pgconn.PgError{Code: "3D000"}, failure.Config, nil},
 		{"no privilege", &pgconn.PgError{Code: "42501"}, failure.Config, nil},
 		{"wal_level, in any language", &pgconn.PgError{Code: "55000", Routine: "CheckLogicalDecodingRequirements", Message: "logische Dekodierung erfordert wal_level >= logical"}, failure.Config, nil},
-		{"slot invalidated", &pgconn.PgError{Code: "55000"}, failure.Loss, nil},
+		{"slot invalidated since the look at it", &pgconn.PgError{Code: "55000"}, failure.Transient, nil},
 		{"a file of the server is missing", &pgconn.PgError{Code: "58P01"}, failure.Transient, nil},
 		{"no publication, in any language", &pgconn.PgError{Code: "42704", Routine: "get_publication_oid", Message: "Publikation »x« existiert nicht"}, failure.Loss, nil},
 		{"no slot", &pgconn.PgError{Code: "42704", Routine: "ReplicationSlotAcquire", Message: "replication slot \"publication\" does not exist"}, failure.Transient, nil},
