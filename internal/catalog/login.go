@@ -43,8 +43,8 @@ type Login struct {
 	// a token of the workload.
 	Auth string `json:"auth,omitempty"`
 	// URL and Password have files, read again for each connection; nil: no files.
-	URL      setting.Text `json:"url,omitempty"`
-	Password setting.Text `json:"password,omitempty"`
+	URL      setting.Written `json:"url,omitempty"`
+	Password setting.Written `json:"password,omitempty"`
 }
 
 // loginParameter is a parameter of the configuration's connection strings; no
@@ -90,7 +90,7 @@ func loginOf(cfg *pgconn.Config) (l Login, err error) {
 // reread reads the connection string from the files, perhaps half written.
 func (l Login) reread() (*pgx.ConnConfig, error) {
 	const remedy = "correct the file, or restart after a change of source.url"
-	text, err := l.URL.Read()
+	text, err := l.URL.ReadAgain()
 	if err != nil {
 		return nil, &failure.Error{Remedy: remedy, Err: fmt.Errorf("source.url: %w", err)}
 	}
@@ -135,7 +135,7 @@ func (l Login) password(ctx context.Context, one *pgconn.Config) (string, error)
 		if !l.Password.Changes() {
 			return one.Password, nil
 		}
-		if token.Value, err = l.Password.Read(); err != nil {
+		if token.Value, err = l.Password.ReadAgain(); err != nil {
 			err = &failure.Error{Remedy: "put the file back, or correct its name and restart", Err: fmt.Errorf("source.password: %w", err)}
 		}
 	}

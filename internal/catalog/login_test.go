@@ -111,8 +111,8 @@ func TestLoginFilesAreReadAgain(t *testing.T) {
 		login Login
 		text  func(password string) string
 	}{
-		"password": {Login{Password: setting.Text{{File: file}}}, func(password string) string { return password + "\n" }},
-		"URL":      {Login{URL: setting.Text{{File: file}}}, func(password string) string { return as(password) + "\n" }},
+		"password": {Login{Password: setting.Written{{Path: file}}}, func(password string) string { return password + "\n" }},
+		"URL":      {Login{URL: setting.Written{{Path: file}}}, func(password string) string { return as(password) + "\n" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := tt.login.In(as("of the start"))

@@ -269,7 +269,7 @@ func (l *loader) validateClaimCheck() {
 		if err := checkURL(c.Table.URL); err != nil {
 			l.reportError(key, err)
 		} else {
-			c.Table.URL = l.withLogin(key, auth, c.Table.URL, catalog.Login{Auth: c.Table.Auth, URL: l.given[key].text})
+			c.Table.URL = l.withLogin(key, auth, c.Table.URL, catalog.Login{Auth: c.Table.Auth, URL: l.given[key].written})
 		}
 	}
 	if name, err := pg.ParseTable(c.Table.Name); err == nil && slices.Contains(l.cfg.Source.Tables, name) {

@@ -127,15 +127,14 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 	}
 	l.noteItems(f, v)
 	if !f.verbatim {
-		l.noteWritten(f, v.scalar)
 		if v, err = v.substitute(l.environ); err != nil {
 			l.note(f.key, given{origin: origin})
 			l.reportError(f.key, err)
 			return
 		}
-		if f.secret() && v.text.Changes() {
+		if v.written.Changes() {
 			g := l.given[f.key]
-			g.text = v.text
+			g.written = v.written
 			l.given[f.key] = g
 		}
 	}

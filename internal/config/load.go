@@ -69,8 +69,8 @@ type given struct {
 	shown  string
 	items  []string // of a list, as they were written
 	failed bool     // a problem was reported; the default is still in place
-	// text is a secret with files; nil: no files.
-	text setting.Text
+	// written is the value before the reading of files; nil: no files.
+	written setting.Written
 	// within is the pipeline setting the key; empty for the top level.
 	within string
 }
@@ -80,8 +80,7 @@ type loader struct {
 	cfg      *Config
 	fields   *fields
 	environ  map[string]string
-	given    map[string]given           // by key, sections included
-	written  map[string]setting.Written // with files, by key
+	given    map[string]given // by key, sections included
 	problems Problems
 	unread   bool // the file could not be read: what it would set is unknown
 
@@ -98,7 +97,6 @@ func read(opts Options, pipeline string) *loader {
 		fields:  fieldsOf(&cfg),
 		environ: environment(opts.Environ),
 		given:   map[string]given{},
-		written: map[string]setting.Written{},
 	}
 	switch {
 	case opts.Text != nil:
@@ -125,32 +123,25 @@ func read(opts Options, pipeline string) *loader {
 func (l *loader) note(key string, g given) {
 	g.within = l.pipeline
 	l.given[key] = g
-	delete(l.written, key)
-}
-
-// noteWritten remembers a value with files, for later reads.
-func (l *loader) noteWritten(f *field, text string) {
-	if !strings.HasPrefix(f.key, saslKey) {
-		return
-	}
-	if written, err := parse(text, l.environ); err == nil && written.Files() {
-		l.written[f.key] = written
-	}
 }
 
 const saslKey = "sink.kafka.sasl."
 
-// keepWritten hands the values with files to the sink.
+// keepWritten hands the logins with files to the sink, for later reads.
 func (l *loader) keepWritten() {
 	if l.cfg.Sink.Kafka == nil {
 		return
 	}
-	for key, written := range l.written {
-		sasl := &l.cfg.Sink.Kafka.SASL
+	sasl := &l.cfg.Sink.Kafka.SASL
+	for key, g := range l.given {
+		name, ok := strings.CutPrefix(key, saslKey)
+		if !ok || g.written == nil {
+			continue
+		}
 		if sasl.Written == nil {
 			sasl.Written = map[string]setting.Written{}
 		}
-		sasl.Written[strings.TrimPrefix(key, saslKey)] = written
+		sasl.Written[name] = g.written
 	}
 }
 

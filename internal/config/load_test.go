@@ -47,8 +47,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What was written with files under sink.kafka.sasl can be read again, wherever the last word
-// came from; secrets of the environment stay.
+// Values under sink.kafka.sasl with files are read again, whichever section they come from;
+// values of the environment stay.
 func TestLoginsWithFiles(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "a"), []byte("first\n"), 0o600))

@@ -137,13 +137,13 @@ func withPassword(text, password setting.Secret) setting.Secret {
 // login completes the URL of the source.
 func (l *loader) login() {
 	s := &l.cfg.Source
-	login := catalog.Login{URL: l.given["source.url"].text}
+	login := catalog.Login{URL: l.given["source.url"].written}
 	if l.alsoOfURL("source.auth") {
 		login.Auth = s.Auth
 	}
 	if password := s.Password; password != "" && l.alsoOfURL("source.password") {
 		if !hasPassword(s.URL.Reveal()) {
-			login.Password = l.given["source.password"].text
+			login.Password = l.given["source.password"].written
 		}
 		s.URL = withPassword(s.URL, password)
 	}

@@ -25,7 +25,7 @@ func substitute(text string, environ map[string]string) (string, error) {
 
 // parse is substitute without the contents of files.
 func parse(text string, environ map[string]string) (written setting.Written, err error) {
-	literal := func(s string) { written = append(written, setting.Piece{Text: setting.Secret(s)}) }
+	literal := func(s string) { written = append(written, setting.Piece{Text: s}) }
 	for {
 		before, rest, found := strings.Cut(text, "$")
 		literal(before)
@@ -94,5 +94,5 @@ func lookUp(reference string, environ map[string]string) (setting.Piece, error) 
 		}
 		return setting.Piece{}, failure.Configf(remedy, "names the environment variable %s, which is not set", reference)
 	}
-	return setting.Piece{Text: setting.Secret(replacement)}, nil
+	return setting.Piece{Text: replacement}, nil
 }

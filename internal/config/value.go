@@ -18,7 +18,8 @@ type value struct {
 	scalar string
 	list   []string
 	pairs  map[string]string
-	text   setting.Text // scalar with files unread
+	// written is the scalar before the reading of files.
+	written setting.Written
 }
 
 // plain turns a node into a value; lists and mappings must hold scalars.
@@ -59,7 +60,7 @@ func (v value) substitute(environ map[string]string) (value, error) {
 	if err != nil {
 		return v, err
 	}
-	v.text = textOf(written)
+	v.written = written
 	if v.scalar, err = written.Read(); err != nil {
 		return v, err
 	}
@@ -123,13 +124,4 @@ func splitList(text string) []string {
 		items[i] = strings.TrimSpace(items[i])
 	}
 	return items
-}
-
-// textOf is the value for a connection string.
-func textOf(written setting.Written) setting.Text {
-	text := make(setting.Text, len(written))
-	for i, p := range written {
-		text[i] = setting.Part{Text: p.Text.Reveal(), File: p.Path}
-	}
-	return text
 }
