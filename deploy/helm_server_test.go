@@ -53,11 +53,7 @@ func TestHelmReleaseOnAnAPIServer(t *testing.T) {
 	var out bytes.Buffer
 	upgrade.Stdout, upgrade.Stderr = &out, &out
 	must.OK(t, upgrade.Start())
-	var pod string
-	await.Until(t, "the pod of setup", func() bool {
-		pod = strings.TrimSpace(s.run("get", "pods", "--selector", "app.kubernetes.io/name=cdc-outbox-setup", "--output", "name"))
-		return pod != ""
-	})
+	pod := s.podOf("cdc-outbox-setup")
 	if n := s.of(first.configuration); n != 2 {
 		t.Errorf("%d instances are left before setup has ended", n)
 	}

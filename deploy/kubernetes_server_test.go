@@ -48,6 +48,16 @@ func (s *apiServer) run(args ...string) string {
 	return string(out)
 }
 
+// podOf waits for the only pod with an app's name.
+func (s *apiServer) podOf(app string) (pod string) {
+	s.t.Helper()
+	await.Until(s.t, "the pod of "+app, func() bool {
+		pod = strings.TrimSpace(s.run("get", "pods", "--selector", "app.kubernetes.io/name="+app, "--output", "name"))
+		return pod != ""
+	})
+	return pod
+}
+
 // apply makes a connector of the folder in the test's namespace, with the Job of setup.
 func (s *apiServer) apply(folder string) {
 	s.t.Helper()
@@ -83,11 +93,7 @@ func TestKubernetesOnAnAPIServer(t *testing.T) {
 	var out strings.Builder
 	verb.Stdout, verb.Stderr = &out, &out
 	must.OK(t, verb.Start())
-	var pod string
-	await.Until(t, "the verb's pod", func() bool {
-		pod = strings.TrimSpace(s.run("get", "pods", "--selector", "app.kubernetes.io/name=cdc-outbox-verb", "--output", "name"))
-		return pod != ""
-	})
+	pod := s.podOf("cdc-outbox-verb")
 	s.run("patch", pod, "--subresource=status", "--type=merge", "--patch", `{"status":{"phase":"Failed","containerStatuses":[{"name":"cdc-outbox",
 		"image":"cdc-outbox","imageID":"","ready":false,"restartCount":0,"state":{"terminated":{"exitCode":3}}}]}}`)
 	if exit, ok := errors.AsType[*exec.ExitError](verb.Wait()); !ok || exit.ExitCode() != 3 {

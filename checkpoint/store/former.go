@@ -10,10 +10,19 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 )
 
-// Former returns the checkpoints of the same tables or messages under other keys, if nobody
-// reads their slots, and they name a quarantine or an accepted gap: after a change of
-// source.slot or checkpoint.key, no other checkpoint knows of these.
-func (u *Unnoted) Former(ctx context.Context, conn *pgx.Conn) (all []checkpoint.Former, err error) {
+// LeftBehind asks judge about the checkpoints of the same tables or messages under other keys,
+// if nobody reads their slots, and they name a quarantine or an accepted gap: after a change of
+// source.slot or checkpoint.key, no other checkpoint knows of these. The first error ends the
+// questions. ctx is for the search alone.
+func (u *Unnoted) LeftBehind(ctx context.Context, conn *pgx.Conn, judge func(*checkpoint.Former) error) error {
+	all, err := u.former(ctx, conn)
+	for i := 0; err == nil && i < len(all); i++ {
+		err = judge(&all[i])
+	}
+	return err
+}
+
+func (u *Unnoted) former(ctx context.Context, conn *pgx.Conn) (all []checkpoint.Former, err error) {
 	kept, err := othersOf(ctx, conn, u.Store)
 	if err != nil {
 		return nil, err

@@ -83,10 +83,12 @@ func (d *doctor) checkpoint(ctx context.Context) {
 			d.amend("publication", Skipped, "does not exist: see "+name)
 		}
 		d.fail(name, v.mismatch)
-	case v.stored.Made && own.renamed(ctx, v, nil) != nil:
-		d.fail(name, own.renamed(ctx, v, nil))
 	case v.stored.Made:
-		d.ok(name, "%s in %s, where setup made the slot; nothing was read of it yet", v.stored.LSN, storeName(d.cfg))
+		if err := own.renamed(ctx, v, nil); err != nil {
+			d.fail(name, err)
+		} else {
+			d.ok(name, "%s in %s, where setup made the slot; nothing was read of it yet", v.stored.LSN, storeName(d.cfg))
+		}
 	default:
 		d.sameLog(ctx, own, v)
 	}

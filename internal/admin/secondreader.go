@@ -53,11 +53,7 @@ func (s *session) renamed(ctx context.Context, v *view, kept checkpoint.Store) e
 }
 
 func (s *session) leftBehind(ctx context.Context, slot *store.Unnoted) error {
-	former, err := slot.Former(ctx, s.conn)
-	for i := 0; err == nil && i < len(former); i++ {
-		err = wiring.LeftBehind(ctx, s.cfg, &former[i])
-	}
-	return err
+	return slot.LeftBehind(ctx, s.conn, func(f *checkpoint.Former) error { return wiring.LeftBehind(ctx, s.cfg, f) })
 }
 
 // lookStore opens the store for a look at the checkpoints under other keys; nil: there are

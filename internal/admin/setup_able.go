@@ -127,8 +127,8 @@ func denied(err error, remedy string) error {
 }
 
 // reachCheckpoint opens the checkpoint store, and refuses another slot's
-// checkpoint, and what a checkpoint under another name would leave behind. A missing table is left to openCheckpoint: its schema may be
-// missing, too.
+// checkpoint, and a name under which parked events or an accepted gap would be left
+// behind. A missing table is left to openCheckpoint: its schema may be missing, too.
 func (s *setup) reachCheckpoint(ctx context.Context) error {
 	if s.cfg.Checkpoint.Store == store.StorePostgres {
 		if _, exists, err := store.LocateTable(ctx, s.conn, s.cfg.Checkpoint.Table); err != nil || !exists {

@@ -30,15 +30,8 @@ const wishLook = 200 * time.Millisecond
 // to the member, and the member, from then on, announces itself as drained. So the wish
 // ends with the member's process, and not with the bearer's.
 func Drain(ctx context.Context, client *kgo.Client, group, member string, drained bool) (*View, error) {
-	v, err := Look(ctx, client, group)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.has(member); err != nil {
-		return nil, err
-	}
-	if v.drained(member) == drained {
-		return v, nil
+	if v, knows, err := known(ctx, client, group, member, drained); knows || err != nil {
+		return v, err
 	}
 	o := DefaultOptions()
 	o.Group, o.Member = group, operator
@@ -55,17 +48,21 @@ func Drain(ctx context.Context, client *kgo.Client, group, member string, draine
 		if err := backoff.Sleep(ctx, wishLook); err != nil {
 			return nil, fmt.Errorf("member %s has not taken note: %w", member, errors.Join(bearer.Standing().Waiting, err))
 		}
-		v, err := Look(ctx, client, group)
-		if err != nil {
-			return nil, err
-		}
-		if err := v.has(member); err != nil {
-			return nil, err
-		}
-		if v.drained(member) == drained {
-			return v, nil
+		if v, knows, err := known(ctx, client, group, member, drained); knows || err != nil {
+			return v, err
 		}
 	}
+}
+
+// known looks at the fleet, and tells whether the member knows of its drain, or the drain's end.
+func known(ctx context.Context, client *kgo.Client, group, member string, drained bool) (v *View, knows bool, err error) {
+	if v, err = Look(ctx, client, group); err == nil {
+		err = v.has(member)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return v, v.drained(member) == drained, nil
 }
 
 // has is the error of a member missing in the fleet, or nil.
@@ -91,7 +88,7 @@ func (v *View) drained(member string) bool {
 // Left is the number of pipelines still at the member, or drained there.
 func (v *View) Left(member string) (n int) {
 	for _, p := range v.Pipelines {
-		if p.Member == member || p.Waiting == waitingFor(placement.Wait{Holder: member}) {
+		if p.Member == member || p.holder == member {
 			n++
 		}
 	}

@@ -280,11 +280,8 @@ func (m *Membership) afterBeat(b beat) error {
 	switch {
 	case b.err == nil:
 		m.alive(b.sent)
-	case errors.Is(b.err, kerr.RebalanceInProgress):
-		m.alive(b.sent)
-		s.again = s.again || b.id == s.id && !s.joining
-	case errors.Is(b.err, kerr.IllegalGeneration):
-		m.alive(b.sent) // a member, though of another generation
+	case errors.Is(b.err, kerr.RebalanceInProgress), errors.Is(b.err, kerr.IllegalGeneration):
+		m.alive(b.sent) // a member, though perhaps of another generation
 		s.again = s.again || b.id == s.id && !s.joining
 	case errors.Is(b.err, kerr.UnknownMemberID):
 		m.lose(b.err)

@@ -55,6 +55,8 @@ type PipelineView struct {
 	Outdated bool `json:"outdated,omitempty"`
 	// Waiting is why no member has the pipeline.
 	Waiting string `json:"waiting_for,omitempty"`
+	// holder drains the pipeline; "" for none.
+	holder string
 }
 
 // MoveView is a move of a pipeline.
@@ -157,7 +159,7 @@ func view(found kmsg.DescribeGroupsResponseGroup) (*View, error) {
 	v.Leader, v.Decided = last.Leader, moment(last.At)
 	for _, w := range last.Waits {
 		if p := pipelines[w.Pipeline]; p != nil {
-			p.Waiting = waitingFor(w)
+			p.Waiting, p.holder = waitingFor(w), w.Holder
 		}
 	}
 	for _, e := range slices.Backward(last.History.Events) {

@@ -85,11 +85,7 @@ func (s *source) renamed(ctx context.Context, sql *pgx.Conn, seen checkpoint.Ser
 	}
 	limited, cancel := context.WithTimeout(ctx, s.limits.store)
 	defer cancel()
-	former, err := s.unnoted(seen, infos).Former(limited, sql)
-	for i := 0; err == nil && i < len(former); i++ {
-		err = s.leftBehind(ctx, &former[i])
-	}
-	return err
+	return s.unnoted(seen, infos).LeftBehind(limited, sql, func(f *checkpoint.Former) error { return s.leftBehind(ctx, f) })
 }
 
 // withoutCheckpoint logs the start from a slot without a checkpoint. Unconfirmed
