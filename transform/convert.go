@@ -35,27 +35,12 @@ func (b *binder) convert(p *plan, ev EventOptions) {
 	}
 	b.wantType("event.schema_version", p.version, "int4, as for Debezium", pgtype.Int4OID)
 	p.schemaName = schemaPrefix(ev.Debezium.TopicPrefix, b.rel)
-	p.schemaBytes = p.schemaLength()
 }
 
 // perMilli are the units of a timestamp in a millisecond, by the schema. Debezium takes
 // others for no timestamp, and ends.
 var perMilli = map[string]int64{
 	"io.debezium.time.Timestamp": 1, "io.debezium.time.MicroTimestamp": 1_000, "io.debezium.time.NanoTimestamp": 1_000_000,
-}
-
-// schemaLength is about the number of bytes that the schemas add to a value.
-func (p *plan) schemaLength() int {
-	if p.payload.compat == nil || p.payload.compat.schema == nil {
-		return 0
-	}
-	n := len(p.payload.compat.schema) + len(p.schemaName) + 128
-	for _, member := range p.envelope {
-		if member.compat != nil {
-			n += len(member.compat.schema) + len(member.alias) + 16
-		}
-	}
-	return n
 }
 
 // conversion finds the column's conversion and, if it is shown, the schema.

@@ -42,9 +42,22 @@ var errJSONText = errors.New("the text does not begin with a JSON document")
 
 // jsonTree is a document in memory, used again for the next. The root is node 0.
 type jsonTree struct {
-	nodes []jsonNode
-	src   []byte
-	pos   int
+	nodes  []jsonNode
+	floats []byte // the texts of numbers in another spelling
+	src    []byte
+	pos    int
+}
+
+// mostKept bounds the memory kept of a document for the next.
+const mostKept = 4096
+
+// again empties a list, to be used again.
+func again[T any](list []T) []T {
+	if cap(list) > mostKept {
+		return nil
+	}
+	clear(list)
+	return list[:0]
 }
 
 // manyMembers is the number of members from which on names are found in a map.
@@ -54,7 +67,7 @@ const manyMembers = 16
 // behind the document is ignored, and of members with the same name the last has its
 // value at the place of the first.
 func (t *jsonTree) read(src []byte) error {
-	t.nodes, t.src, t.pos = append(t.nodes[:0], jsonNode{}), src, 0
+	t.nodes, t.floats, t.src, t.pos = append(again(t.nodes), jsonNode{}), again(t.floats), src, 0
 	return t.value(0, 0)
 }
 
@@ -243,7 +256,9 @@ func (t *jsonTree) number(at int32) error {
 	node := &t.nodes[at]
 	if float {
 		f, _ := strconv.ParseFloat(string(text), 64) // infinite beyond the range, as in Java
-		node.kind, node.text = jsonDouble, appendJSONFloat(nil, f, 64)
+		begin := len(t.floats)
+		t.floats = appendJSONFloat(t.floats, f, 64)
+		node.kind, node.text = jsonDouble, t.floats[begin:]
 		return nil
 	}
 	node.kind, node.text = jsonBigInteger, text

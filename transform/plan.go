@@ -42,8 +42,8 @@ type plan struct {
 	cloud                       *cloudPlan // nil without CloudEvents
 
 	schemaName  string // begins the name of an envelope's schema
-	schemaBytes int
-	perMilli    int64 // Debezium's units of timestamp in a millisecond; 0: timestamp is ours
+	schemaBytes int    // of the last value's schema
+	perMilli    int64  // Debezium's units of timestamp in a millisecond; 0: timestamp is ours
 
 	unfit error // why no row of the table becomes an event; the columns are then those found
 }

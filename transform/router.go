@@ -40,7 +40,9 @@ type Router struct {
 	names  interned
 	moment moment
 	shaper shaper
-	pool   sync.Pool // of *pooledEvent released
+	// payload is the memory of a value beside its schema.
+	payload []byte
+	pool    sync.Pool // of *pooledEvent released
 }
 
 // New compiles the options. ev and route have passed the configuration's own

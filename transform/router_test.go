@@ -277,6 +277,14 @@ func BenchmarkRoute(b *testing.B) {
 		{"json", func(c *config.Config) { c.Event.PayloadFormat = transform.FormatJSON }},
 		{"json_expanded", func(c *config.Config) { c.Event.PayloadFormat = transform.FormatJSONExpanded }},
 		{"envelope", func(c *config.Config) { c.Event.Additional = []string{"type:envelope"} }},
+		{"compat", func(c *config.Config) { c.Event.Compat = transform.CompatDebezium }},
+		{"compat, json_expanded", func(c *config.Config) {
+			c.Event.Compat, c.Event.PayloadFormat = transform.CompatDebezium, transform.FormatJSONExpanded
+		}},
+		{"compat, json_expanded, schemas", func(c *config.Config) {
+			c.Event.Compat, c.Event.PayloadFormat = transform.CompatDebezium, transform.FormatJSONExpanded
+			c.Event.Debezium.ValueSchemas = true
+		}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			router, row := benchmarkRow(b, bm.change)

@@ -23,11 +23,44 @@ type shapeField struct {
 	shape *shape
 }
 
-// shaper infers shapes and writes values by them.
+// shaper infers shapes and writes values by them. A shape is valid until the next read.
 type shaper struct {
 	jsonTree
-	opts expandOptions
+	opts   expandOptions
+	shapes []shape      // in use
+	fields []shapeField // in use, and room
 }
+
+// read reads the next document.
+func (s *shaper) read(src []byte) error {
+	s.shapes, s.fields = again(s.shapes), again(s.fields)
+	return s.jsonTree.read(src)
+}
+
+// add returns a shape like the given.
+func (s *shaper) add(like shape) *shape {
+	s.shapes = append(s.shapes, like) // earlier shapes stay where they are
+	return &s.shapes[len(s.shapes)-1]
+}
+
+// room returns an empty list with a capacity.
+func (s *shaper) room(fields int) []shapeField {
+	begin := len(s.fields)
+	if cap(s.fields)-begin < fields {
+		begin, s.fields = 0, make([]shapeField, 0, max(2*cap(s.fields), fields))
+	}
+	end := begin + fields
+	s.fields = s.fields[:end]
+	return s.fields[begin:begin:end]
+}
+
+// scalars are the shapes of scalars, by kind.
+var scalars = func() (all [jsonArray + 1]shape) {
+	for kind := range all {
+		all[kind].kind = jsonKind(kind)
+	}
+	return all
+}()
 
 // infer returns the shape of a value under the key; nil: a member with the value is
 // left out. named: there is a key.
@@ -40,9 +73,9 @@ func (s *shaper) infer(at int32, key string, named bool) (*shape, error) {
 		switch {
 		case n.children > 0:
 			items, err := s.inferItems(n, key, named)
-			return &shape{kind: jsonArray, items: items}, err
+			return s.add(shape{kind: jsonArray, items: items}), err
 		case s.opts.keepEmptyArray:
-			return &shape{kind: jsonArray, items: &shape{kind: jsonString}}, nil
+			return s.add(shape{kind: jsonArray, items: &scalars[jsonString]}), nil
 		}
 		return nil, nil
 	case jsonNull:
@@ -50,18 +83,21 @@ func (s *shaper) infer(at int32, key string, named bool) (*shape, error) {
 			return nil, nil
 		}
 	case jsonBigInteger:
-		return &shape{kind: jsonDouble}, nil
+		return &scalars[jsonDouble], nil
 	}
-	return &shape{kind: n.kind}, nil
+	return &scalars[n.kind], nil
 }
 
 func (s *shaper) inferObject(n *jsonNode, key string, named bool) (*shape, error) {
-	out := &shape{kind: jsonObject, named: named, name: key, fields: make([]shapeField, 0, n.children)}
+	out := s.add(shape{kind: jsonObject, named: named, name: key, fields: s.room(int(n.children))})
 	for m := n.first; m != 0; m = s.nodes[m].next {
 		name := s.nodes[m].name
-		inner := string(name[1 : len(name)-1])
-		if named && !blankJSON(key) {
-			inner = key + "." + inner
+		var inner string
+		if kind := s.nodes[m].kind; kind == jsonObject || kind == jsonArray {
+			inner = string(name[1 : len(name)-1])
+			if named && !blankJSON(key) {
+				inner = key + "." + inner
+			}
 		}
 		of, err := s.infer(m, inner, true)
 		switch {
@@ -88,7 +124,7 @@ func (s *shaper) inferItems(n *jsonNode, key string, named bool) (*shape, error)
 		if !s.opts.keepNull {
 			return nil, errUntypedArray
 		}
-		return &shape{kind: jsonNull}, nil
+		return &scalars[jsonNull], nil
 	case s.nodes[sample].kind != jsonObject:
 		out, err := s.infer(sample, "", false)
 		if err == nil && out == nil {

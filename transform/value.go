@@ -70,14 +70,16 @@ func (b *builder) appendPlain(dst []byte) ([]byte, error) {
 // appendWithSchema appends appendPlain's JSON within an object with the schema, as a
 // JsonConverter with schemas.enable.
 func (b *builder) appendWithSchema(dst []byte) ([]byte, error) {
-	payload, of, err := b.appendPayload(nil)
+	payload, of, err := b.appendPayload(again(b.router.payload))
 	if err != nil {
 		return nil, err
 	}
+	b.router.payload = payload
 	dst, err = b.appendValueSchema(append(dst, `{"schema":`...), of)
 	if err != nil {
 		return nil, err
 	}
+	b.plan.schemaBytes = len(dst)
 	dst = append(dst, `,"payload":`...)
 	if !b.router.envelope {
 		return append(append(dst, payload...), '}'), nil

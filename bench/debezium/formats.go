@@ -62,7 +62,7 @@ var formatsOf = map[string]format{
 		debezium: jsonConverter("true"),
 	},
 	modeJSONSchema: {
-		ours:     rig.Settings{"event.payload_format=json_expanded", "encoding.value.format=json_schema"},
+		ours:     rig.Settings{"event.payload_format=json_expanded", "encoding.value.format=json_schema", "encoding.value.validate=false"},
 		debezium: jsonConverter("false"),
 		subject:  "document",
 		schema:   sr.Schema{Schema: jsonSchema, Type: sr.TypeJSON},

@@ -14,14 +14,14 @@ func TestMemoryLimit(t *testing.T) {
 		change func(*config.Config)
 		want   int64 // MiB
 	}{
-		"the default":  {func(*config.Config) {}, 24},
-		"exactly once": {func(c *config.Config) { c.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }, 32},
-		"polling":      {func(c *config.Config) { c.Source.Mode = config.ModePoll }, 32},
-		"no Kafka":     {func(c *config.Config) { c.Sink.Kafka = nil }, 16},
+		"the default":  {func(*config.Config) {}, 32},
+		"exactly once": {func(c *config.Config) { c.Sink.Kafka.Delivery = sink.DeliveryExactlyOnce }, 40},
+		"polling":      {func(c *config.Config) { c.Source.Mode = config.ModePoll }, 40},
+		"no Kafka":     {func(c *config.Config) { c.Sink.Kafka = nil }, 24},
 		"parked events": {func(c *config.Config) {
 			c.Errors.OnBadEvent, c.Errors.QuarantineLimit = transform.BadEventQuarantine, 1<<16
-		}, 40},
-		"more in flight": {func(c *config.Config) { c.Sink.Kafka.MaxBufferedBytes = 64 << 20 }, 136},
+		}, 48},
+		"more in flight": {func(c *config.Config) { c.Sink.Kafka.MaxBufferedBytes = 64 << 20 }, 144},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()

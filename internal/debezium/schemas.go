@@ -3,6 +3,7 @@ package debezium
 import (
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,6 +35,14 @@ func (t *translation) bySchema(side string, c converter, format, note string) {
 	}
 	if o, ok := t.option(side, c, "use.latest.version"); ok {
 		t.say(o, Same, key+".version", "the latest version is always used")
+	}
+	if format == "json_schema" {
+		o, given := t.option(side, c, "json.fail.invalid.schema")
+		if !given {
+			o, _ = t.get(side+".converter.json.fail.invalid.schema", "false")
+		}
+		t.put(key+".validate", strconv.FormatBool(isTrue(o.Value)))
+		t.say(o, Same, key+".validate")
 	}
 	if !found {
 		note = "write encoding.registry.urls: the input has no schema.registry.url; " + note

@@ -8,7 +8,7 @@ func (e *Encoder) SetClock(now func() time.Time) { e.value.now, e.key.now = now,
 // Codec is a format's writer by a schema, for tests without a registry.
 type Codec struct {
 	Format, Schema, Message string
-	Ignore                  bool
+	Ignore, Unchecked       bool
 	Referred                map[string]string // texts by name
 }
 
@@ -28,7 +28,7 @@ func (c Codec) Parse() (write func(dst, document []byte, text bool) ([]byte, err
 	for name, text := range c.Referred {
 		s.refer(reference{name, text})
 	}
-	made, err := formats[c.Format].parse(s, parsing{c.Ignore, c.Message})
+	made, err := formats[c.Format].parse(s, parsing{c.Ignore, c.Message, c.Unchecked})
 	if err != nil {
 		return nil, err
 	}

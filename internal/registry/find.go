@@ -159,7 +159,7 @@ func (e *Encoder) use(ctx context.Context, s *side, w wanted, id int, schema sr.
 
 // parse makes an entry of a schema.
 func (s *side) parse(w wanted, id int, text schemaText) (*entry, error) {
-	codec, err := formats[s.Format].parse(text, parsing{ignoreUnknown: s.UnknownFields == UnknownIgnore, message: w.message})
+	codec, err := formats[s.Format].parse(text, parsing{ignoreUnknown: s.UnknownFields == UnknownIgnore, message: w.message, unchecked: !s.Validate})
 	if err != nil {
 		return nil, &unusable{fmt.Errorf("schema %d: %w", id, err)}
 	}

@@ -26,6 +26,7 @@ type reference struct{ name, text string }
 type parsing struct {
 	ignoreUnknown bool
 	message       string // in Protobuf; "": the first
+	unchecked     bool   // JSON Schema: documents need only be JSON
 }
 
 // format is a format with schemas.

@@ -208,6 +208,28 @@ func TestJSONSchema(t *testing.T) {
 	}
 }
 
+// Without validation a document need only be JSON, and a key's text becomes a string.
+func TestJSONSchemaUnchecked(t *testing.T) {
+	order := registry.Codec{Format: registry.FormatJSONSchema, Schema: orderSchema, Unchecked: true, Referred: map[string]string{
+		"line.json": `{"definitions":{"line":{}}}`,
+	}}
+	for document, want := range map[string]string{
+		`{"id":-1}`:                  "",
+		`[1e10001]`:                  "",
+		`{"id":1}x`:                  "is not valid JSON",
+		"{\"id\":1,\"at\":\"\xff\"}": "is not valid UTF-8",
+	} {
+		got, err := order.Append("!", document, false)
+		if want == "" && (err != nil || got != "!"+document) || want != "" && (err == nil || err.Error() != want || got != "!") {
+			t.Errorf("%s: %q, %v, want %s", document, got, err, want)
+		}
+	}
+	text := registry.Codec{Format: registry.FormatJSONSchema, Schema: `{"type":"string"}`, Unchecked: true}
+	if got, err := text.Append("", "42", true); err != nil || got != `"42"` {
+		t.Errorf("a key: %q, %v", got, err)
+	}
+}
+
 func TestJSONSchemaSchemas(t *testing.T) {
 	of := func(schema string) registry.Codec {
 		return registry.Codec{Format: registry.FormatJSONSchema, Schema: schema}

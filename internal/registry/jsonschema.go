@@ -15,16 +15,16 @@ import (
 	"golang.org/x/text/message"
 )
 
-// jsonCodec checks documents, and leaves them as they are.
+// jsonCodec leaves documents as they are.
 type jsonCodec struct {
-	schema  *jsonschema.Schema
-	textual bool // a document is a string
+	schema  *jsonschema.Schema // nil: documents need only be JSON
+	textual bool               // a document is a string
 }
 
 // schemaURL is the address of the schema itself, where the schema names none.
 const schemaURL = "registry:///schema"
 
-func parseJSONSchema(s schemaText, _ parsing) (codec, error) {
+func parseJSONSchema(s schemaText, p parsing) (codec, error) {
 	text, err := jsonschema.UnmarshalJSON(strings.NewReader(s.text))
 	if err != nil {
 		return nil, errNotJSON
@@ -42,7 +42,11 @@ func parseJSONSchema(s schemaText, _ parsing) (codec, error) {
 		}
 		return nil, violation(err)
 	}
-	return &jsonCodec{schema, ofTexts(schema)}, nil
+	c := &jsonCodec{schema, ofTexts(schema)}
+	if p.unchecked {
+		c.schema = nil
+	}
+	return c, nil
 }
 
 // ofTexts reports whether a document is a string, also beside null as Confluent's converters
@@ -77,19 +81,32 @@ func (c *jsonCodec) append(dst, document []byte, text bool) ([]byte, error) {
 	if text && c.textual {
 		document = quoted(document)
 	}
+	if !json.Valid(document) {
+		return dst, errNotJSON
+	}
+	if c.schema != nil {
+		if err := c.check(document); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, document...), nil
+}
+
+// check validates a document, which is JSON.
+func (c *jsonCodec) check(document []byte) error {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
 	var value any
-	if !json.Valid(document) || d.Decode(&value) != nil {
-		return dst, errNotJSON
+	if d.Decode(&value) != nil {
+		return errNotJSON
 	}
 	if err := inReach(value); err != nil {
-		return dst, err
+		return err
 	}
 	if err := c.schema.Validate(value); err != nil {
-		return dst, violation(err)
+		return violation(err)
 	}
-	return append(dst, document...), nil
+	return nil
 }
 
 // quoted is a text as a JSON string.

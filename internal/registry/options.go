@@ -69,6 +69,9 @@ type Form struct {
 	// UnknownFields is UnknownRefuse or UnknownIgnore: the meaning of members without
 	// a field.
 	UnknownFields string `yaml:"unknown_fields"`
+	// Validate has FormatJSONSchema refuse documents against the schema, as
+	// json.fail.invalid.schema of Confluent's converter; else they need only be JSON.
+	Validate bool `yaml:"validate"`
 }
 
 // Values of the enumerations in Options.
@@ -98,7 +101,7 @@ const eventType = "${type}"
 // DefaultOptions are the options of an empty section.
 func DefaultOptions() Options {
 	form := Form{
-		Format: FormatNone, Subject: SubjectTopic, Record: eventType, Version: VersionLatest, UnknownFields: UnknownRefuse,
+		Format: FormatNone, Subject: SubjectTopic, Record: eventType, Version: VersionLatest, UnknownFields: UnknownRefuse, Validate: true,
 	}
 	return Options{
 		Registry:      Server{Timeout: 5 * time.Second, Refresh: time.Minute, CacheSize: 1000},
@@ -199,6 +202,7 @@ func (f *Form) validateUse(report setting.Report, prefix string) {
 		{"references", len(f.References) > 0, len(f.Files) > 0, prefix + "files, the schemas that refer to others"},
 		{"register", f.Register, len(f.Files) > 0, prefix + "files, the schemas to register"},
 		{"unknown_fields", f.UnknownFields != usual.UnknownFields, schemas && format.fields, "a format with fields of its own"},
+		{"validate", f.Validate != usual.Validate, f.Format == FormatJSONSchema, prefix + "format: json_schema"},
 	} {
 		if option.changed && !option.has {
 			report.Problem(prefix+option.name, "has no effect without "+option.without, "remove it, or correct "+prefix+"format and the options beside")
