@@ -27,8 +27,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// BatchBytes bounds the events handed to the sink at a time: enough for a full Kafka
-// batch, but few enough for frequent acknowledgements.
+// BatchBytes are enough for a full Kafka batch, but few enough for frequent
+// acknowledgements.
 const BatchBytes = 768 << 10
 
 // Item is an event; Bad is set if the event could not become a record.
@@ -73,6 +73,8 @@ type Options struct {
 	Remedy  func(*transform.Event, *transform.BadEvent) string
 	Metrics Metrics
 	Digest  *digest.Log
+	// Bytes bounds the events handed to the sink at a time; 0: BatchBytes.
+	Bytes int64
 	// Totals has Transact write how many records a whole transaction has.
 	Totals bool
 	// Dealt is called from Deliver, each time some more events are dealt with.
@@ -99,6 +101,9 @@ type Delivery struct {
 func New(opts Options) *Delivery {
 	if opts.Dealt == nil {
 		opts.Dealt = func(int) {}
+	}
+	if opts.Bytes == 0 {
+		opts.Bytes = BatchBytes
 	}
 	return &Delivery{opts: opts}
 }
@@ -131,14 +136,14 @@ func (d *Delivery) Deliver(ctx context.Context, out sink.Sink, n int, at func(i 
 }
 
 // fill puts items into the next run: from the good item at begin up to a bad item, or
-// BatchBytes. It returns the number of items.
+// Bytes. It returns the number of items.
 func (d *Delivery) fill(begin, end int, at func(i int) *Item) int {
 	var bytes int64
 	clear(d.run)
 	d.run = d.run[:0]
 	for i := begin; i < end; i++ {
 		it := at(i)
-		if bytes += it.Size; it.Bad != nil || i > begin && bytes > BatchBytes {
+		if bytes += it.Size; it.Bad != nil || i > begin && bytes > d.opts.Bytes {
 			break
 		}
 		d.run = append(d.run, it.Event)

@@ -189,7 +189,7 @@ func (d *Delivery) deliverParking(ctx context.Context, out sink.Sink, n int, at 
 	defer d.opts.Quarantine.Free()
 	for done < n {
 		p := d.park()
-		next, err := p.fill(done, n, at)
+		next, err := p.fill(done, n, d.opts.Bytes, at)
 		if next == done {
 			return done, err
 		}
@@ -211,13 +211,13 @@ func (d *Delivery) deliverParking(ctx context.Context, out sink.Sink, n int, at 
 	return done, nil
 }
 
-// fill takes items from the good or bad item at begin on, up to BatchBytes, and returns the
+// fill takes items from the good or bad item at begin on, up to most bytes, and returns the
 // item to go on with. An error is that of this item.
-func (p *parking) fill(begin, end int, at func(i int) *Item) (next int, err error) {
+func (p *parking) fill(begin, end int, most int64, at func(i int) *Item) (next int, err error) {
 	var bytes int64
 	for next = begin; next < end; next++ {
 		it := at(next)
-		if bytes += it.Size; next > begin && bytes > BatchBytes {
+		if bytes += it.Size; next > begin && bytes > most {
 			return next, nil
 		}
 		if it.Bad != nil && p.crowded(it.Event) {

@@ -33,6 +33,13 @@ type deliverer struct {
 	count   atomic.Uint64          // events dealt with, so far
 }
 
+// batchBytes bounds a batch, in proportion to the memory in flight. A batch has no successor
+// before its acknowledgement, so the further away the brokers are, the larger the batches of
+// a backlog have to be. With near brokers, larger ones are slower.
+func batchBytes(limit int64) int64 {
+	return min(max(delivery.BatchBytes, limit/(8<<20)*delivery.BatchBytes), transactionBytes)
+}
+
 func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, lines *digest.Log) *deliverer {
 	d := &deliverer{queue: q, sink: p.Sink, tracker: t, checkpointer: k, linger: p.Linger, transactions: p.Transactions, log: p.Log}
 	d.warden = newWarden(p.Quarantine, q, p.Log)
@@ -41,7 +48,7 @@ func newDeliverer(p Parts, q *queue, t *checkpoint.Locked, k *checkpointer, line
 		parks = d.warden.Parks
 	}
 	d.delivery = delivery.New(delivery.Options{
-		Policy: p.OnBadEvent, Remedy: p.Options.stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
+		Policy: p.OnBadEvent, Bytes: q.most, Remedy: p.Options.stopRemedy, Metrics: p.Metrics, Digest: lines, Dealt: d.dealt,
 		Totals: p.Boundaries.Totals, Recent: p.Kafka.Recent, Spans: p.Kafka.Spans, Quarantine: parks,
 	})
 	return d

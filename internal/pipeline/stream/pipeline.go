@@ -108,6 +108,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 		digest:  digest.New(p.Log),
 		log:     p.Log,
 	}
+	r.queue.most = batchBytes(p.MaxBufferedBytes)
 	saves := p.Store
 	if p.Transactions != nil {
 		saves = inTransactions{p.Store, p.Transactions}

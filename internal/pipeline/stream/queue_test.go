@@ -15,6 +15,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -200,6 +201,43 @@ func TestQueueTakeLetsTheNextTransactionForm(t *testing.T) {
 			t.Errorf("a full batch waited until %v after the begin", time.Since(began))
 		}
 	})
+}
+
+// calls is a sink with the number of events of each call.
+type calls struct {
+	sink.Sink
+	sizes []int
+}
+
+func (c *calls) Deliver(_ context.Context, events []*transform.Event, _ sink.Reject) error {
+	c.sizes = append(c.sizes, len(events))
+	return nil
+}
+
+// Where brokers are far away, a larger max_buffered_bytes makes larger batches, up to that of
+// a transaction, and the sink has each at once.
+func TestLargeBatchesForFarBrokers(t *testing.T) {
+	for limit, want := range map[int64]int64{1 << 20: delivery.BatchBytes, 8 << 20: delivery.BatchBytes, 16 << 20: 2 * delivery.BatchBytes, 64 << 20: transactionBytes} {
+		out := &calls{}
+		p := New(Parts{
+			Options: Options{MaxBufferedBytes: limit}, Router: &transform.Router{}, Sink: out,
+			Store: &fakeStore{}, Metrics: &counts{}, Kafka: delivery.NewDownstream(&counts{}), Log: zap.NewNop(),
+		})
+		const size = delivery.BatchBytes / 8
+		n := int(want / size)
+		for range n + 1 {
+			it := sized(size)
+			it.memory = 0
+			must.OK(t, p.queue.put(t.Context(), it))
+		}
+		batch := must.Get(p.queue.fetch(t.Context(), 0, nil))(t)
+		if len(batch) != n {
+			t.Errorf("with %d bytes in flight a batch has %d events, want %d", limit, len(batch), n)
+		}
+		if _, err := p.delivery.deliver(t.Context(), batch); err != nil || len(out.sizes) != 1 {
+			t.Errorf("the sink had the batch as %v, %v", out.sizes, err)
+		}
+	}
 }
 
 // In a backlog a Kafka transaction has several batches, and waits for no more than one.
