@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -155,14 +157,59 @@ func answer(conn net.Conn, silent *atomic.Bool) {
 	}
 }
 
+// encryptedServer is a server with TLS, and its certificate's file. Role cdc logs in over TLS
+// alone, by SCRAM.
+func encryptedServer(t *testing.T) (server *pgtest.Server, certificateFile string) {
+	t.Helper()
+	public, key, err := certificate.SelfSigned()
+	must.OK(t, err)
+	certificateFile = filepath.Join(t.TempDir(), "ca.crt")
+	must.OK(t, os.WriteFile(certificateFile, public, 0o600))
+	return pgtest.Start(t, pgtest.Setting("ssl", "on"),
+		pgtest.Setting("ssl_cert_file", "test.crt"), pgtest.File("test.crt", public),
+		pgtest.Setting("ssl_key_file", "test.key"), pgtest.File("test.key", key),
+		pgtest.Setting("password_encryption", "scram-sha-256"),
+		pgtest.File("pg_hba.conf", []byte("hostssl all cdc all scram-sha-256\nhostnossl all cdc all reject\nhost all all all trust\nlocal all all trust\n"))), certificateFile
+}
+
+// A verified server, a password bound to the channel, and TLS from the first byte: the
+// buffer beneath TLS is in the way of none.
+func TestStreamOverEveryTLS(t *testing.T) {
+	server, ca := encryptedServer(t)
+	for name, parameters := range map[string]string{
+		"verify-full":     "sslmode=verify-full&sslrootcert=" + ca,
+		"channel binding": "sslmode=require&channel_binding=require",
+		"direct":          "sslmode=verify-full&sslnegotiation=direct&sslrootcert=" + ca,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, server, `CREATE TABLE t (id int)`,
+				`DO $$ BEGIN CREATE ROLE cdc LOGIN REPLICATION PASSWORD 'bound'; EXCEPTION WHEN duplicate_object THEN END $$`)
+			var knows bool
+			must.OK(t, s.sql.QueryRow(t.Context(), `SELECT current_setting('server_version_num')::int >= 170000`).Scan(&knows))
+			if name == "direct" && !knows {
+				t.Skip("PostgreSQL has sslnegotiation=direct from 17 on")
+			}
+			s.exec(t, `INSERT INTO t SELECT generate_series(1, 1000)`)
+			address := must.Get(url.Parse(s.url))(t)
+			address.User, address.RawQuery = url.UserPassword("cdc", "bound"), parameters
+			s.url = address.String()
+			r := s.open(t, 0)
+			got := r.all(t, s)
+			if n := len(lines(got)); n != 1001 {
+				t.Errorf("%d rows and commits; want 1001", n)
+			}
+			end := commitOf(t, got).End
+			r.Confirm(end)
+			r.close(t)
+			s.wantConfirmed(t, end)
+		})
+	}
+}
+
 // A deadline that ends a wait beneath TLS leaves the connection usable: the stream can end in
 // good order.
 func TestStreamOverTLS(t *testing.T) {
-	public, key, err := certificate.SelfSigned()
-	must.OK(t, err)
-	server := pgtest.Start(t, pgtest.Setting("ssl", "on"),
-		pgtest.Setting("ssl_cert_file", "test.crt"), pgtest.File("test.crt", public),
-		pgtest.Setting("ssl_key_file", "test.key"), pgtest.File("test.key", key))
+	server, _ := encryptedServer(t)
 	s := newSource(t, server, `CREATE TABLE t (id int)`)
 	s.exec(t, `INSERT INTO t SELECT generate_series(1, 1000)`)
 	s.url += "?sslmode=require"
