@@ -108,26 +108,30 @@ func (w *worker) remove(name string) error {
 	return w.ask(context.Background(), http.MethodDelete, "/connectors/"+name, nil, nil)
 }
 
-// failed is why the connector or the task has failed, or nil.
-func (w *worker) failed(ctx context.Context, name string) error {
+// failed is why a connector or a task has failed, or nil.
+func (w *worker) failed(ctx context.Context) error {
 	if err := w.Alive(ctx); err != nil {
 		return err
 	}
 	type state struct{ State, Trace string }
-	var status struct {
-		Connector state
-		Tasks     []state
+	var connectors map[string]struct {
+		Status struct {
+			Connector state
+			Tasks     []state
+		}
 	}
-	err := w.ask(ctx, http.MethodGet, "/connectors/"+name+"/status", nil, &status)
+	err := w.ask(ctx, http.MethodGet, "/connectors?expand=status", nil, &connectors)
 	if errors.Is(err, errNotFound) {
-		return nil // not yet
+		return nil // the worker listens before it has resources
 	}
 	if err != nil {
 		return err
 	}
-	for _, s := range append(status.Tasks, status.Connector) {
-		if s.State == "FAILED" {
-			return fmt.Errorf("connector %s has failed: %s", name, rig.WithoutFrames(s.Trace))
+	for name, c := range connectors {
+		for _, s := range append(c.Status.Tasks, c.Status.Connector) {
+			if s.State == "FAILED" {
+				return fmt.Errorf("connector %s has failed: %s", name, rig.WithoutFrames(s.Trace))
+			}
 		}
 	}
 	return nil

@@ -9,24 +9,25 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
 
-// consumer notes the arrivals in a topic.
+// consumer notes the arrivals in topics.
 type consumer struct {
-	client *kgo.Client
-	log    *journal
-	leave  context.CancelFunc
-	done   sync.WaitGroup
-	failed error // once done
+	client  *kgo.Client
+	log     *journal
+	leave   context.CancelFunc
+	done    sync.WaitGroup
+	arrived map[string]int64 // records by topic, once done
+	failed  error            // once done
 }
 
-// startConsumer reads a topic from the beginning until closed.
-func startConsumer(ctx context.Context, k *rig.Broker, topic string, log *journal) (*consumer, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.Addr), kgo.ConsumeTopics(topic),
+// startConsumer reads topics from the beginning until closed.
+func startConsumer(ctx context.Context, k *rig.Broker, topics []string, log *journal) (*consumer, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.Addr), kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMinBytes(1), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		return nil, err
 	}
 	ctx, leave := context.WithCancel(ctx)
-	c := &consumer{client: client, log: log, leave: leave}
+	c := &consumer{client: client, log: log, leave: leave, arrived: map[string]int64{}}
 	c.done.Go(func() { c.failed = c.read(ctx) })
 	return c, nil
 }
@@ -42,6 +43,7 @@ func (c *consumer) read(ctx context.Context) error {
 			return err
 		}
 		for _, record := range fetches.Records() {
+			c.arrived[record.Topic]++
 			id, err := eventID(record)
 			if err != nil {
 				return err

@@ -43,12 +43,17 @@ func (s *debezium) start(ctx context.Context, t task) (running, error) {
 	if s.keep {
 		return s.startWarm(ctx, t)
 	}
+	return s.startCold(s.configuration(t))
+}
+
+// startCold starts a worker with the connectors.
+func (s *debezium) startCold(connectors ...properties) (running, error) {
 	began := time.Now()
-	w, err := startWorker(s.dir, s.heap, s.plugins, standalone(s.road).with(s.worker), s.configuration(t))
+	w, err := startWorker(s.dir, s.heap, s.plugins, standalone(s.road).with(s.worker), connectors...)
 	if err != nil {
 		return nil, err
 	}
-	return cold{own{w.Process, began}, w, t.topic}, nil
+	return cold{own{w.Process, began}, w}, nil
 }
 
 // startWarm starts a connector in the present worker.
@@ -83,11 +88,10 @@ func (s *debezium) close() error {
 	return w.Stop()
 }
 
-// cold is a connector the worker started with.
+// cold is the connectors a worker started with.
 type cold struct {
 	own
 	worker *worker
-	title  string
 }
 
 // Alive implements running. REST is asked only once listening.
@@ -95,7 +99,7 @@ func (c cold) Alive(ctx context.Context) error {
 	if err := c.own.Alive(ctx); err != nil {
 		return err
 	}
-	err := c.worker.failed(ctx, c.title)
+	err := c.worker.failed(ctx)
 	if errors.Is(err, errRefused) {
 		return nil
 	}
@@ -112,6 +116,6 @@ type connector struct {
 
 func (c connector) Usage() (rig.Usage, error)       { return c.worker.Usage() }
 func (c connector) began() (time.Time, rig.Usage)   { return c.at, c.used }
-func (c connector) Alive(ctx context.Context) error { return c.worker.failed(ctx, c.title) }
+func (c connector) Alive(ctx context.Context) error { return c.worker.failed(ctx) }
 func (c connector) Explain(err error) error         { return c.worker.Explain(err) }
 func (c connector) Stop() error                     { return c.worker.remove(c.title) }

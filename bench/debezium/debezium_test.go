@@ -124,6 +124,34 @@ func TestPropertiesAreWrittenAsJavaReadsThem(t *testing.T) {
 	}
 }
 
+func TestConnectorsReadTheirOwnDatabases(t *testing.T) {
+	one := connection(road{url: "postgres://me:secret@127.0.0.1:5432/bench_1?sslmode=disable"}, task{"bench_1", "bench-1"})
+	for name, want := range map[string]string{
+		"database.dbname": "bench_1", "database.port": "5432", "database.password": "secret", "database.sslmode": "disable",
+		"slot.name": "bench_1", "name": "bench-1", "topic.prefix": "bench-1", "transforms.outbox.route.topic.replacement": "bench-1",
+	} {
+		if one[name] != want {
+			t.Errorf("%s is %q, want %q", name, one[name], want)
+		}
+	}
+}
+
+func TestWritersAreAsManyForEachDatabase(t *testing.T) {
+	for _, c := range []struct{ rate, perTx, databases, want int }{
+		{10, 1, 1, 2},
+		{1000, 1, 1, 16},
+		{1000, 10, 1, 2},
+		{100_000, 1, 1, 64},
+		{200, 1, 20, 20},
+		{2000, 1, 20, 40},
+		{1000, 1, 100, 100},
+	} {
+		if got := writersFor(c.rate, c.perTx, c.databases); got != c.want {
+			t.Errorf("%+v: %d writers", c, got)
+		}
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	good := options{modes: rig.List{modeDrain}, rates: rig.List{"10", "1000"}, rounds: 1, rows: 10, perTx: 10, trafficPerTx: 1}
 	if err := good.check(); err != nil {
@@ -137,6 +165,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no rate":             func(o *options) { o.rates = rig.List{""} },
 		"no round":            func(o *options) { o.rounds = 0 },
 		"part of transaction": func(o *options) { o.rows = 9 },
+		"many of none":        func(o *options) { o.modes, o.rate = rig.List{modeMany}, 10 },
+		"many without a row":  func(o *options) { o.modes, o.pipelines = rig.List{modeMany}, 20 },
 	} {
 		bad := good
 		change(&bad)

@@ -36,6 +36,17 @@ func (s *stage) idleness(ctx context.Context, t task, r running) (map[string]flo
 	if err != nil {
 		return nil, err
 	}
+	values, err := s.inIdleTime(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	began, _ := r.began()
+	values[metricFirst] = millis(a.first.Sub(began))
+	return values, nil
+}
+
+// inIdleTime is the cost of a subject without events, once settled.
+func (s *stage) inIdleTime(ctx context.Context, r running) (map[string]float64, error) {
 	if err := backoff.Sleep(ctx, s.settle); err != nil {
 		return nil, err
 	}
@@ -50,9 +61,7 @@ func (s *stage) idleness(ctx context.Context, t task, r running) (map[string]flo
 	if err != nil {
 		return nil, err
 	}
-	began, _ := r.began()
 	return map[string]float64{
-		metricFirst:   millis(a.first.Sub(began)),
 		metricIdleCPU: 100 * (after.CPU - before.CPU).Seconds() / s.idle.Seconds(),
 		metricIdleRSS: after.RSS,
 	}, nil

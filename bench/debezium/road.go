@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/url"
+	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
 )
@@ -21,11 +22,15 @@ func (s *stage) road() road {
 
 // wiring are cdc-outbox's settings.
 func (r road) wiring(t task) []string {
-	settings := rig.Wiring(r.url, t.slot, r.brokers, t.topic)
-	if r.ca != "" {
-		settings = append(settings, "sink.kafka.tls.ca_file="+r.ca)
+	return append(rig.Wiring(r.url, t.slot, r.brokers, t.topic), r.trust()...)
+}
+
+// trust are cdc-outbox's settings for TLS to Kafka, if any.
+func (r road) trust() []string {
+	if r.ca == "" {
+		return nil
 	}
-	return settings
+	return []string{"sink.kafka.tls.ca_file=" + r.ca}
 }
 
 // database are Debezium's properties.
@@ -37,7 +42,7 @@ func (r road) database() properties {
 		"database.port":     u.Port(),
 		"database.user":     u.User.Username(),
 		"database.password": password,
-		"database.dbname":   "postgres",
+		"database.dbname":   strings.TrimPrefix(u.Path, "/"),
 		"database.sslmode":  u.Query().Get("sslmode"),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
@@ -42,7 +43,8 @@ func (s *stage) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.db, err = rig.StartDatabase(ctx, map[string]string{"max_connections": "200"}); err != nil {
+	room := strconv.Itoa(200 + 5*s.pipelines)
+	if s.db, err = rig.StartDatabase(ctx, map[string]string{"max_connections": room, "max_wal_senders": room, "max_replication_slots": room}); err != nil {
 		return err
 	}
 	if err := s.db.CreateOutbox(ctx); err != nil {

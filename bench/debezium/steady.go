@@ -6,19 +6,11 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
-	"github.com/cdc-outbox/cdc-outbox/bench/internal/rig"
-	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-const (
-	// slack is how much longer than planned a traffic may last.
-	slack = time.Minute
-	// warmRate is the least rate at which a JVM is warmed up: ten events per
-	// second compile nothing.
-	warmRate = 1000
-)
+// warmRate is the least rate at which a JVM is warmed up: ten events per second compile
+// nothing.
+const warmRate = 1000
 
 // steadies measures each subject's cost, and how late events are, while rows are
 // committed at a steady pace.
@@ -75,57 +67,10 @@ func (s *stage) steady(ctx context.Context, t task, r running, rate int, settle,
 	if err := s.db.AwaitActive(ctx, t.slot, true, r.Alive); err != nil {
 		return nil, err
 	}
-	log := newJournal(s.topics, int((settle+window+slack).Seconds()*float64(rate)))
-	c, err := startConsumer(ctx, s.kafka, t.topic, log)
+	f, err := s.startFlow(ctx, r, []string{s.db.URL}, []string{t.topic}, roomFor(rate, settle+window))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	writers := startTraffic(ctx, s.db.URL, s.payload, rate, s.trafficPerTx, log)
-	defer func() { err = errors.Join(err, writers.end()) }()
-
-	if err := backoff.Sleep(ctx, settle); err != nil {
-		return nil, err
-	}
-	before, from, err := snapshot(r, log)
-	if err != nil {
-		return nil, err
-	}
-	if err := backoff.Sleep(ctx, window); err != nil {
-		return nil, err
-	}
-	after, to, err := snapshot(r, log)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(writers.end(), awaitAll(ctx, log, r)); err != nil {
-		return nil, err
-	}
-	late := log.latencies(from, to)
-	return map[string]float64{
-		metricRate: float64(len(late)) / time.Duration(to-from).Seconds(),
-		metricCPU:  micros(after.CPU-before.CPU) / float64(max(1, len(late))),
-		metricPeak: after.Peak,
-		metricP50:  millis(figures.Percentile(late, 50)),
-		metricP99:  millis(figures.Percentile(late, 99)),
-		metricP999: millis(figures.Percentile(late, 99.9)),
-	}, nil
-}
-
-// snapshot is the subject's usage, and the time.
-func snapshot(r running, log *journal) (rig.Usage, int64, error) {
-	u, err := r.Usage()
-	return u, log.now(), err
-}
-
-// awaitAll returns when every event committed was received.
-func awaitAll(ctx context.Context, log *journal, r running) error {
-	began := time.Now()
-	return rig.Await(ctx, looking, func() (bool, error) {
-		missing := log.missing()
-		if missing > 0 && time.Since(began) > stalled {
-			return false, fmt.Errorf("%d events were not received %s after the last commit", missing, stalled)
-		}
-		return missing == 0, r.Alive(ctx)
-	})
+	defer func() { err = errors.Join(err, f.consumer.close()) }()
+	return f.measure(ctx, rate, settle, window)
 }

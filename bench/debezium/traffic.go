@@ -16,7 +16,6 @@ import (
 // traffic is writers committing perTx rows at a time, at a rate in all.
 type traffic struct {
 	log     *journal
-	url     string
 	payload string
 	perTx   int           // events of a commit
 	every   time.Duration // between two commits of a writer
@@ -26,25 +25,31 @@ type traffic struct {
 	failed  chan error // capacity: all writers
 }
 
-// startTraffic starts the writers. They keep the rate, in events per second, until
-// stopped.
-func startTraffic(ctx context.Context, url string, payload, rate, perTx int, log *journal) *traffic {
-	writers := min(max(rate/perTx/60, 2), 64) // a commit waits for the disk
+// startTraffic starts the writers, as many for each database. They keep the rate, in
+// events per second, until stopped.
+func startTraffic(ctx context.Context, urls []string, payload, rate, perTx int, log *journal) *traffic {
+	writers := writersFor(rate, perTx, len(urls))
 	ctx, stop := context.WithCancel(ctx)
 	t := &traffic{
-		log: log, url: url, perTx: perTx, stop: stop, failed: make(chan error, writers),
+		log: log, perTx: perTx, stop: stop, failed: make(chan error, writers),
 		payload: fmt.Sprintf(`{"note": "%s"}`, strings.Repeat("0123456789abcdef", payload/16)),
 		every:   time.Duration(writers*perTx) * time.Second / time.Duration(rate),
 	}
 	began := time.Now()
 	for n := range writers {
 		t.writing.Go(func() {
-			if err := t.write(ctx, began.Add(t.every*time.Duration(n)/time.Duration(writers))); err != nil {
+			if err := t.write(ctx, urls[n%len(urls)], began.Add(t.every*time.Duration(n)/time.Duration(writers))); err != nil {
 				t.failed <- fmt.Errorf("writer %d: %w", n, err)
 			}
 		})
 	}
 	return t
+}
+
+// writersFor is how many writers keep a rate in all: a commit waits for the disk.
+func writersFor(rate, perTx, databases int) int {
+	writers := min(max(rate/perTx/60, 2), 64)
+	return (writers + databases - 1) / databases * databases
 }
 
 // end stops the writers, and returns the error of a writer stopped before.
@@ -60,8 +65,8 @@ func (t *traffic) end() error {
 }
 
 // write commits at the writer's share of the rate. Delays are made up for.
-func (t *traffic) write(ctx context.Context, due time.Time) error {
-	conn, err := pgx.Connect(ctx, t.url)
+func (t *traffic) write(ctx context.Context, url string, due time.Time) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}

@@ -90,4 +90,5 @@ var tunedWorker = properties{"plugin.discovery": "service_load"}
 const (
 	tunedHeap   = "-Xms512m -Xmx512m"
 	defaultHeap = "-Xms256M -Xmx2G"
+	manyHeap    = "-Xms256M -Xmx512M" // for 20 connectors
 )

@@ -91,19 +91,13 @@ func (s *stage) start(ctx context.Context) (err error) {
 
 // prepare makes the database, slot and topic of a pipeline.
 func (s *stage) prepare(ctx context.Context, n int) error {
-	db, err := s.hosts[n%len(s.hosts)].CreateDatabase(ctx, slot(n))
+	p, err := rig.CreatePipeline(ctx, s.hosts[n%len(s.hosts)], s.broker, slot(n), topic(n), 1)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	s.databases = append(s.databases, db.URL)
-	if err := db.CreateOutbox(ctx); err != nil {
-		return err
-	}
-	if err := db.CreateSlot(ctx, slot(n)); err != nil {
-		return err
-	}
-	return s.broker.CreateTopic(ctx, topic(n), 1)
+	p.DB.Close() // the subjects' connections are counted
+	s.databases = append(s.databases, p.URL)
+	return nil
 }
 
 func (s *stage) close() {

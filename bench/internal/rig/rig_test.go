@@ -48,6 +48,20 @@ func TestUsageGrows(t *testing.T) {
 	}
 }
 
+func TestConfigurationHasEachPipeline(t *testing.T) {
+	const want = `pipelines:
+  p0:
+    source: {url: "postgres://a/one", slot: s1, publication: cdc_outbox}
+    route: {topic: t.1}
+  p1:
+    source: {url: "postgres://a/two", slot: s2, publication: cdc_outbox}
+    route: {topic: t.2}
+`
+	if got := string(Configuration([]Pipeline{{nil, "postgres://a/one", "s1", "t.1"}, {nil, "postgres://a/two", "s2", "t.2"}})); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
 func TestSettingsAreKeysWithValues(t *testing.T) {
 	var s Settings
 	if s.Set("key") == nil || s.Set("a=b=c") != nil || s.Map()["a"] != "b=c" {

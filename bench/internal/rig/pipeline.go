@@ -1,0 +1,72 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// streamingLimit bounds the start of many pipelines, for slow and busy machines.
+const streamingLimit = 5 * time.Minute
+
+// Pipeline is the work of a pipeline of cdc-outbox, or of a connector of Debezium.
+type Pipeline struct {
+	DB          *Database // with an outbox, the caller's to Close
+	URL         string    // of the database, as the subject reaches it
+	Slot, Topic string
+}
+
+// CreatePipeline makes a database and a slot of the name on the server, and a topic.
+func CreatePipeline(ctx context.Context, server *Database, b *Broker, name, topic string, partitions int) (Pipeline, error) {
+	db, err := server.CreateDatabase(ctx, name)
+	if err != nil {
+		return Pipeline{}, err
+	}
+	p := Pipeline{db, db.URL, name, topic}
+	if err = db.CreateOutbox(ctx); err == nil {
+		err = db.CreateSlot(ctx, name)
+	}
+	if err == nil {
+		err = b.CreateTopic(ctx, topic, partitions)
+	}
+	if err != nil {
+		db.Close()
+	}
+	return p, err
+}
+
+// Configuration is cdc-outbox's, of the pipelines without their sinks.
+func Configuration(pipelines []Pipeline) []byte {
+	var b strings.Builder
+	b.WriteString("pipelines:\n")
+	for n, p := range pipelines {
+		fmt.Fprintf(&b, "  p%d:\n    source: {url: %q, slot: %s, publication: %s}\n    route: {topic: %s}\n",
+			n, p.URL, p.Slot, Publication, p.Topic)
+	}
+	return []byte(b.String())
+}
+
+// AwaitStreaming returns when somebody streams from each slot of the server. An error of
+// alive, asked once a second, ends the wait.
+func (db *Database) AwaitStreaming(ctx context.Context, pipelines []Pipeline, alive func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, streamingLimit, fmt.Errorf("%d pipelines do not stream after %s", len(pipelines), streamingLimit))
+	defer cancel()
+	slots := make([]string, len(pipelines))
+	for n, p := range pipelines {
+		slots[n] = p.Slot
+	}
+	asked := time.Now()
+	return Await(ctx, 20*time.Millisecond, func() (bool, error) {
+		if time.Since(asked) > time.Second {
+			asked = time.Now()
+			if err := alive(ctx); err != nil {
+				return false, err
+			}
+		}
+		var streaming int
+		err := db.Conn.QueryRow(ctx,
+			`SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name = ANY($1)`, slots).Scan(&streaming)
+		return streaming == len(slots), err
+	})
+}
