@@ -39,6 +39,7 @@ type moving struct {
 	config string // imported
 
 	connector map[string]string
+	plugins   string // more of the worker's plugin.path; may be empty
 	worker    *child.Process
 	log       *os.File
 }
@@ -49,6 +50,14 @@ const debeziumSlot, debeziumPublication = "debezium", "dbz_publication"
 // startMoving starts servers, and Debezium with the options. Where Java or Maven are missing,
 // the test is skipped.
 func startMoving(t testing.TB, more map[string]string) *moving {
+	t.Helper()
+	m := prepareMoving(t, more)
+	m.startDebezium()
+	return m
+}
+
+// prepareMoving is startMoving without the start of Debezium.
+func prepareMoving(t testing.TB, more map[string]string) *moving {
 	t.Helper()
 	script := must.Get(child.Script("debezium.sh"))(t)
 	if out, err := exec.Command(script, "fetch").CombinedOutput(); err != nil {
@@ -88,7 +97,6 @@ func startMoving(t testing.TB, more map[string]string) *moving {
 	})
 	m.write("connector.properties", m.connector)
 	m.importConfig()
-	m.startDebezium()
 	return m
 }
 
@@ -165,7 +173,7 @@ func (m *moving) startDebezium() {
 		})
 	}
 	cmd := exec.Command(script, "run", m.path("worker.properties"), m.path("connector.properties"))
-	cmd.Env = append(os.Environ(), "CONNECT_JVM=-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+	cmd.Env = append(os.Environ(), "CONNECT_JVM=-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1", "CONNECT_PLUGINS="+m.plugins)
 	cmd.Stdout, cmd.Stderr = m.log, m.log
 	m.worker = must.Get(child.Start(cmd))(m.t)
 }

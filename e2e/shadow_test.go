@@ -27,7 +27,7 @@ import (
 type shadowAnswer struct {
 	Ours, Theirs                                                           int64
 	Equal, Different, Missing, Additional, Repeated, Earlier, Pending, Bad int64
-	Unjudged                                                               int64
+	Unjudged, Renumbered                                                   int64
 	Starts                                                                 int
 	Judging                                                                bool
 	Parts                                                                  []struct {

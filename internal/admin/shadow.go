@@ -20,7 +20,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/registry"
 	"github.com/cdc-outbox/cdc-outbox/internal/shadow"
+	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 )
 
 // ShadowOptions are the choices of Shadow.
@@ -54,15 +56,13 @@ const (
 	shadowGrace = 30 * time.Second
 	// shadowExamples are shown of a kind, shadowNotes in all.
 	shadowExamples, shadowNotes = 3, 30
-	// idleAfterPending is how long nothing comes until a comparison with events pending,
-	// which Debezium may not have confirmed yet, is idle.
-	idleAfterPending = 2 * time.Minute
 	// stateEach is between two questions to the Connect worker.
 	stateEach = 15 * time.Second
 )
 
-// idleAfter is how long nothing comes until a comparison is idle.
-var idleAfter = 10 * time.Second
+// idleAfter is how long nothing comes until a comparison is idle; idleAfterPending is that of a
+// comparison with events pending: Debezium may not have confirmed them yet, or a schema is missing.
+var idleAfter, idleAfterPending = 10 * time.Second, 2 * time.Minute
 
 // shadowing is a comparison at work. One goroutine follows the log, one makes the rounds, one
 // answers HTTP; Shadow joins them.
@@ -70,6 +70,7 @@ type shadowing struct {
 	cfg     *config.Config
 	opts    ShadowOptions
 	cluster *cluster
+	encoder *registry.Encoder // registers nothing; nil: records are as they are
 	started time.Time
 
 	mu     sync.Mutex // guards the rest, and the notes
@@ -77,6 +78,7 @@ type shadowing struct {
 	c      *shadow.Comparison
 	slot   string // ours; empty: not connected
 	state  ShadowState
+	schema string // why our reader waits for a schema; empty: it does not
 	topics []string
 	notes  []string
 
@@ -93,8 +95,17 @@ func Shadow(ctx context.Context, cfg *config.Config, opts ShadowOptions) (*Shado
 	if err := shadowable(cfg); err != nil {
 		return nil, err
 	}
-	s := &shadowing{cfg: cfg, opts: opts, cluster: newCluster(cfg), started: time.Now(),
-		c: shadow.New(shadow.Options{Limit: cfg.Sink.Kafka.MaxBufferedBytes, Examples: shadowExamples, ByContent: opts.ByContent})}
+	encoder, err := wiring.Encoder(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if encoder != nil {
+		encoder.LookOnly()
+		defer encoder.Close()
+	}
+	s := &shadowing{cfg: cfg, opts: opts, cluster: newCluster(cfg), encoder: encoder, started: time.Now(),
+		c: shadow.New(shadow.Options{Limit: cfg.Sink.Kafka.MaxBufferedBytes, Examples: shadowExamples, ByContent: opts.ByContent,
+			FramedKeys: cfg.Encoding.Key.Format != registry.FormatNone, FramedValues: cfg.Encoding.Value.Format != registry.FormatNone})}
 	s.room = sync.NewCond(&s.mu)
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -106,13 +117,12 @@ func Shadow(ctx context.Context, cfg *config.Config, opts ShadowOptions) (*Shado
 		}
 	}()
 	if opts.Prefix != "" {
-		var err error
 		if s.sender, err = newShadowSender(cfg, opts.Prefix, s.note); err != nil {
 			return nil, err
 		}
 		defer s.sender.close()
 	}
-	err := s.work(ctx)
+	err = s.work(ctx)
 	r := s.report()
 	if err != nil {
 		return r, err
@@ -127,8 +137,6 @@ func shadowable(cfg *config.Config) error {
 		return noSlot("shadow", "compare under source.mode: wal")
 	case cfg.Sink.Kafka == nil:
 		return failure.Configf("configure sink.kafka: the brokers that Debezium publishes to", "shadow reads Debezium's topics, and there is no sink.kafka")
-	case cfg.Encoding.Changes():
-		return failure.Configf("compare without the section encoding", "records have the form of a schema (encoding), which cannot be compared with rows")
 	}
 	return nil
 }
@@ -215,9 +223,9 @@ func (s *shadowing) serve(ctx context.Context) (serve func() error, stop context
 	if s.cfg.HTTP.Listen == "" {
 		return func() error { return nil }, func() {}, nil
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.Shadow(func() metrics.ShadowNumbers { return s.report().numbers() }))
-	server, err := httpapi.Listen(s.cfg.HTTP.Listen, shadowHealth{s}, registry, page.NewText(s.cfg.HTTP, "cdc-outbox shadow", s.text), zap.NewNop())
+	collected := prometheus.NewRegistry()
+	collected.MustRegister(metrics.Shadow(func() metrics.ShadowNumbers { return s.report().numbers() }))
+	server, err := httpapi.Listen(s.cfg.HTTP.Listen, shadowHealth{s}, collected, page.NewText(s.cfg.HTTP, "cdc-outbox shadow", s.text), zap.NewNop())
 	if err != nil {
 		return nil, nil, err
 	}

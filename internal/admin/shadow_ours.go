@@ -82,7 +82,12 @@ func (s *shadowing) passed(ctx context.Context, end pg.LSN) error {
 }
 
 // print takes an event, once there is room. The server hears of us meanwhile.
-func (s *shadowing) print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) error {
+func (s *shadowing) print(ctx context.Context, ev *transform.Event, bad *transform.BadEvent) (err error) {
+	if bad == nil {
+		if bad, err = s.encode(ctx, ev); err != nil {
+			return err
+		}
+	}
 	rec := copied(&ev.Record)
 	rec.Timestamp = ev.Asked
 	taken := shadow.Event{Record: rec, At: ev.Position}

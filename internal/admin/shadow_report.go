@@ -30,9 +30,12 @@ type ShadowState struct {
 // ShadowReport is the state of a comparison.
 type ShadowReport struct {
 	shadow.Report
-	Begin    time.Time   `json:"begin"`
-	End      time.Time   `json:"end"`
-	Reading  bool        `json:"reading"` // our reader is connected
+	Begin   time.Time `json:"begin"`
+	End     time.Time `json:"end"`
+	Reading bool      `json:"reading"` // our reader is connected
+	// Schema is why our reader waits for a schema; empty: it does not.
+	Schema string `json:"waiting_for_schema,omitempty"`
+
 	Topics   []string    `json:"topics"`
 	Debezium ShadowState `json:"debezium"`
 	Notes    []string    `json:"notes"`
@@ -41,7 +44,7 @@ type ShadowReport struct {
 func (s *shadowing) report() *ShadowReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &ShadowReport{Report: s.c.Report(), Begin: s.started.UTC(), End: time.Now().UTC(), Reading: s.slot != "",
+	return &ShadowReport{Report: s.c.Report(), Begin: s.started.UTC(), End: time.Now().UTC(), Reading: s.slot != "", Schema: s.schema,
 		Topics: append([]string{}, s.topics...), Debezium: s.state, Notes: append([]string{}, s.notes...)}
 }
 
@@ -65,12 +68,17 @@ func bare(r *shadow.Shown) *shadow.Shown {
 // verdict is nil if all that was compared is equal, and nothing is open.
 func (r *ShadowReport) verdict() error {
 	switch {
+	case r.Renumbered > 0 && r.Renumbered == r.Differences():
+		return failure.Lossf("compare the subjects in the registry: name Debezium's by encoding.value or encoding.key (subject, version, schema_id), or keep ours, as consumers ask the registry for either number",
+			"%d of %d events differ from Debezium's records in the number of a schema, and in nothing else", r.Renumbered, r.Ours)
 	case r.Differences() > 0:
 		return failure.Lossf("see the examples and docs/how-to/debezium.md, whose table has the differences on purpose; correct the configuration, and compare again",
-			"%d of %d events differ from Debezium's records: %d in their contents or place, %d without a record there, %d records there without an event",
-			r.Differences(), r.Ours, r.Different, r.Missing, r.Additional)
+			"%d of %d events differ from Debezium's records: %d in their contents or place, %d without a record there, %d records there without an event, %d in the number of a schema alone",
+			r.Differences(), r.Ours, r.Different, r.Missing, r.Additional, r.Renumbered)
 	case r.WithoutID > 0:
 		return failure.Configf("repeat the command with --by-content", "%d of %d records have no header id, by which records are compared", r.WithoutID, r.Theirs)
+	case r.Schema != "":
+		return &failure.Error{Class: failure.Transient, Remedy: "see that the schema is in the registry, and repeat the command", Err: fmt.Errorf("events were not compared, as ours waited for a schema: %s", r.Schema)}
 	case r.Equal == 0:
 		return &failure.Error{Class: failure.Transient, Remedy: "see that Debezium runs, and that events are written meanwhile; then repeat the command", Err: fmt.Errorf("nothing was compared: %s", r.debezium())}
 	case r.Unjudged > 0:
@@ -113,6 +121,9 @@ func (r *ShadowReport) WriteText(w io.Writer) error {
 	l.line("events", "%d read from the log, %d records from %d topics", r.Ours, r.Theirs, len(r.Topics))
 	l.line("equal", "%d", r.Equal)
 	l.line("different", "%d in contents or place, %d missing there, %d additional there", r.Different, r.Missing, r.Additional)
+	if r.Renumbered > 0 {
+		l.line("", "%d equal but for the number of a schema", r.Renumbered)
+	}
 	for _, p := range r.Parts {
 		l.line("", "%d in %s", p.Count, plain(p.Part))
 	}
@@ -126,6 +137,9 @@ func (r *ShadowReport) WriteText(w io.Writer) error {
 	}
 	l.line("pending", "%d events, which Debezium has not confirmed", r.Pending)
 	l.line("debezium", "%s", r.debezium())
+	if r.Schema != "" {
+		l.line("waiting", "for a schema: %s", plain(r.Schema))
+	}
 	switch {
 	case r.Debezium.Waiting:
 		l.line("own slot", "keeps %s, waits for Debezium: the memory for events is full", bytesText(r.Debezium.Retained))
@@ -188,7 +202,7 @@ func (l *lines) record(side string, r *shadow.Shown) {
 // numbers are for metrics.
 func (r *ShadowReport) numbers() metrics.ShadowNumbers {
 	return metrics.ShadowNumbers{
-		Events: map[string]int64{"equal": r.Equal, "different": r.Different, "missing": r.Missing, "additional": r.Additional, "repeated": r.Repeated,
+		Events: map[string]int64{"equal": r.Equal, "different": r.Different, "renumbered": r.Renumbered, "missing": r.Missing, "additional": r.Additional, "repeated": r.Repeated,
 			"earlier": r.Earlier, "unjudged": r.Unjudged, "bad": r.Bad, "without_id": r.WithoutID},
 		Pending: r.Pending, Lag: r.Debezium.Lag, Retained: r.Debezium.Retained, Active: r.Debezium.Active, Reading: r.Reading,
 	}
@@ -212,6 +226,9 @@ func (h shadowHealth) Ready() (ok bool, reasons []string) {
 	r := h.report()
 	if !r.Reading {
 		reasons = append(reasons, "the log is not read")
+	}
+	if r.Schema != "" {
+		reasons = append(reasons, "our reader waits for a schema: "+r.Schema)
 	}
 	if !r.Debezium.Exists || !r.Debezium.Active {
 		reasons = append(reasons, r.debezium())

@@ -39,7 +39,7 @@ func (s *shadowing) rounds(ctx context.Context) error {
 		if now := r.Ours + r.Theirs; now != before || failing {
 			before, quiet = now, time.Now()
 		}
-		if rest := time.Since(quiet); s.opts.UntilIdle && (rest > idleAfterPending || rest > idleAfter && r.Pending == 0 && r.Starts > 0) {
+		if rest := time.Since(quiet); s.opts.UntilIdle && (rest > idleAfterPending || rest > idleAfter && r.Pending == 0 && r.Starts > 0 && r.Schema == "") {
 			return nil
 		}
 		if backoff.Sleep(ctx, shadowPace) != nil {

@@ -50,8 +50,11 @@ func (s *shadowSender) close() {
 func (s *shadowSender) send(ctx context.Context, ev *transform.Event) error {
 	rec := *copied(&ev.Record)
 	rec.Topic = s.prefix + rec.Topic
-	s.batch = append(s.batch, &transform.Event{Record: rec, Table: ev.Table, ID: ev.ID, Position: ev.Position, XID: ev.XID, CommitTime: ev.CommitTime, Asked: ev.Asked})
-	if len(s.batch) < shadowBatch {
+	sent := &transform.Event{Record: rec, Table: ev.Table, ID: ev.ID, Position: ev.Position, XID: ev.XID, CommitTime: ev.CommitTime, Asked: ev.Asked}
+	if ev.Encoded() {
+		sent.Encode(rec.Key, rec.Value)
+	}
+	if s.batch = append(s.batch, sent); len(s.batch) < shadowBatch {
 		return nil
 	}
 	return s.flush(ctx)

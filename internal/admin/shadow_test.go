@@ -242,7 +242,6 @@ func TestShadowRefuses(t *testing.T) {
 			failure.Config, []string{"Debezium's, does not exist"}},
 		"polling":        {func(s *shadowed) { s.Source.Mode = config.ModePoll }, failure.Config, []string{"shadow needs a replication slot"}},
 		"no Kafka":       {func(s *shadowed) { s.Sink = config.Sink{Stdout: &config.Stdout{}} }, failure.Config, []string{"there is no sink.kafka"}},
-		"schemas":        {func(s *shadowed) { s.Encoding.Value.Format = "avro" }, failure.Config, []string{"cannot be compared"}},
 		"no publication": {func(s *shadowed) { s.exec(`DROP PUBLICATION ` + s.Source.Publication) }, failure.Config, []string{"does not exist"}},
 		"nothing at all": {func(*shadowed) {}, failure.Transient, []string{"nothing was compared"}},
 	} {

@@ -19,6 +19,10 @@ import (
 
 var _ sink.Encoder = (*Encoder)(nil)
 
+// unregisteredPace is how often an unregistered schema is looked for, where it is not to be
+// registered.
+const unregisteredPace = time.Second
+
 // frame is the size of a zero byte and the number of the schema, before the data.
 const frame = 5
 
@@ -243,7 +247,11 @@ func (e *Encoder) learn(ctx context.Context, s *side, ev *transform.Event, data 
 		found = &entry{id: before.id, codec: before.codec, text: before.text}
 	}
 	now := s.now()
-	if s.Format != FormatEncoded {
+	switch {
+	case s.Format == FormatEncoded:
+	case found.id == 0: // of a look: others may register it now
+		found.until = now.Add(unregisteredPace)
+	default:
 		found.until = now.Add(s.refresh)
 	}
 	s.mu.Lock()

@@ -19,6 +19,9 @@ type Options struct {
 	// ByContent pairs events by topic, key and value, for records without an id. A record
 	// with another value is then missing and additional.
 	ByContent bool
+	// FramedKeys and FramedValues tell that keys or values begin with a zero byte and the
+	// number of a schema.
+	FramedKeys, FramedValues bool
 }
 
 // Comparison compares. It is for a single goroutine at a time.
@@ -167,7 +170,7 @@ func (c *Comparison) pair(same *twins, r *kgo.Record) {
 
 // match compares the event with its record.
 func (c *Comparison) match(e *entry, r *kgo.Record) {
-	parts := differing(e.Record, r, c.counts[r.Topic])
+	parts := c.differing(e.Record, r)
 	if e.Bad != "" {
 		parts = []string{"bad event here: " + e.Bad}
 	}
@@ -179,8 +182,14 @@ func (c *Comparison) match(e *entry, r *kgo.Record) {
 	if len(parts) == 0 {
 		c.report.Equal++
 	} else {
-		c.report.Different++
-		c.report.differ(c.opts.Examples, Example{Kind: Different, At: e.At.CommitLSN.String(), Parts: parts, Ours: shown(e.Record), Theirs: read(r)})
+		kind := Different
+		if onlyNumbers(parts) {
+			kind = Renumbered
+			c.report.Renumbered++
+		} else {
+			c.report.Different++
+		}
+		c.report.differ(c.opts.Examples, Example{Kind: kind, At: e.At.CommitLSN.String(), Parts: parts, Ours: shown(e.Record), Theirs: read(r)})
 	}
 	c.windowBytes -= e.bytes - entryBytes
 	e.Record, e.there, e.bytes = nil, whole(r), entryBytes

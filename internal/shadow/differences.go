@@ -21,19 +21,18 @@ func stable(headers []kgo.RecordHeader) []kgo.RecordHeader {
 }
 
 // differing names the parts in which Debezium's record differs from ours: topic, key, value,
-// "header NAME", "order of headers", partition, time. counts are the numbers of partitions
-// that the topic has had.
-func differing(ours, theirs *kgo.Record, counts []int) (parts []string) {
+// "header NAME", "order of headers", partition, time, or those of numbered.
+func (c *Comparison) differing(ours, theirs *kgo.Record) (parts []string) {
 	differ := func(part string, is bool) {
 		if is {
 			parts = append(parts, part)
 		}
 	}
 	differ("topic", ours.Topic != theirs.Topic)
-	differ("key", !alike(ours.Key, theirs.Key))
-	differ("value", !alike(ours.Value, theirs.Value))
+	differ(numbered("key", c.opts.FramedKeys, ours.Key, theirs.Key), !alike(ours.Key, theirs.Key))
+	differ(numbered("value", c.opts.FramedValues, ours.Value, theirs.Value), !alike(ours.Value, theirs.Value))
 	parts = append(parts, headers(ours.Headers, stable(theirs.Headers))...)
-	differ("partition", ours.Topic == theirs.Topic && !placed(ours, theirs.Partition, counts))
+	differ("partition", ours.Topic == theirs.Topic && !placed(ours, theirs.Partition, c.counts[theirs.Topic]))
 	byProducer := theirs.Attrs.TimestampType() == 0 // else the broker has written its own time
 	differ("time", byProducer && !ours.Timestamp.IsZero() && ours.Timestamp.UnixMilli() != theirs.Timestamp.UnixMilli())
 	return parts

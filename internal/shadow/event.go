@@ -97,11 +97,11 @@ func size(r *kgo.Record) int64 {
 	return int64(n)
 }
 
-// identity is the event's id, or, by content, topic, key and value; ok is false for a record
-// without an id.
+// identity is the event's id, or, by content, topic, key and value, without the numbers of
+// schemas; ok is false for a record without an id.
 func (c *Comparison) identity(r *kgo.Record) (id sum, ok bool) {
 	if c.opts.ByContent {
-		return sumOf([]byte(r.Topic), r.Key, r.Value), true
+		return sumOf([]byte(r.Topic), unframed(r.Key, c.opts.FramedKeys), unframed(r.Value, c.opts.FramedValues)), true
 	}
 	text, _ := transform.Header(r.Headers, transform.HeaderID)
 	if text == nil {

@@ -19,6 +19,7 @@ type Report struct {
 
 	Equal      int64 `json:"equal"`
 	Different  int64 `json:"different"`
+	Renumbered int64 `json:"renumbered"` // equal but for the number of a schema
 	Missing    int64 `json:"missing"`    // events confirmed by Debezium, without a record
 	Additional int64 `json:"additional"` // records without an event
 
@@ -54,6 +55,7 @@ type Kind string
 // The kinds.
 const (
 	Different  Kind = "different"
+	Renumbered Kind = "renumbered"
 	Missing    Kind = "missing"
 	Additional Kind = "additional"
 )
@@ -142,7 +144,7 @@ const mostKinds = 10
 const mostParts = 100
 
 // Differences is their number.
-func (r *Report) Differences() int64 { return r.Different + r.Missing + r.Additional }
+func (r *Report) Differences() int64 { return r.Different + r.Renumbered + r.Missing + r.Additional }
 
 // Report is the state now.
 func (c *Comparison) Report() Report {
