@@ -32,7 +32,7 @@ import (
 // order, with its value (failure modes 207, 209).
 func TestE2ELargeValues(t *testing.T) {
 	for _, tt := range []struct{ store, delivery, mode string }{
-		{"s3", "at_least_once", "wal"}, {"s3", "exactly_once", "wal"}, {"table", "at_least_once", "poll"},
+		{"s3", "at_least_once", "wal"}, {"s3", "exactly_once", "wal"}, {"table", "at_least_once", "poll"}, {"table", "exactly_once", "message"},
 	} {
 		t.Run(tt.store+" "+tt.delivery+" "+tt.mode, func(t *testing.T) {
 			t.Parallel()
@@ -68,6 +68,7 @@ type claims struct {
 	db     string
 	broker *kafkatest.Broker
 	config string
+	mode   string // of the source
 	store  claimcheck.Store
 	server *s3server.Server // nil: a table
 	dir    string           // of the bucket
@@ -75,7 +76,7 @@ type claims struct {
 }
 
 func newClaims(t *testing.T, store, delivery, mode string) *claims {
-	w := &claims{t: t, db: pgtest.Shared(t).NewDatabase(t), broker: kafkatest.Start(t, kafkatest.Apache())}
+	w := &claims{t: t, mode: mode, db: pgtest.Shared(t).NewDatabase(t), broker: kafkatest.Start(t, kafkatest.Apache())}
 	w.broker.CreateTopic(t, topicOf("order"), 1, nil)
 	section := "{store: table, above: 64KiB}"
 	if store == "s3" {
@@ -112,8 +113,11 @@ func (w *claims) insert(n int) {
 		if w.events%3 == 0 {
 			fill = 1_500_000
 		}
-		pgtest.Exec(w.t, w.db, fmt.Sprintf(`INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload)
-			VALUES (gen_random_uuid(), 'order', '1', 'Placed', jsonb_build_object('n', %d, 'fill', repeat('x', %d)))`, w.events, fill))
+		statement := `INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES (gen_random_uuid(), 'order', '1', 'Placed', %s)`
+		if w.mode == "message" {
+			statement = `SELECT outbox_emit('order', '1', 'Placed', %s)`
+		}
+		pgtest.Exec(w.t, w.db, fmt.Sprintf(statement, fmt.Sprintf(`jsonb_build_object('n', %d, 'fill', repeat('x', %d))`, w.events, fill)))
 		w.events++
 	}
 }

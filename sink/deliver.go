@@ -118,7 +118,7 @@ func (k *Kafka) place(ctx context.Context, t *topic, events []*transform.Event) 
 	if err := k.encode(ctx, ev, first); err != nil {
 		return nil, err
 	}
-	if k.large(ev) {
+	if k.outside(ev) {
 		if !first {
 			return nil, errRoundFull
 		}

@@ -25,7 +25,7 @@ func (x *Transactions) plan(ctx context.Context, entries []Entry) (rounds [][]pl
 			}
 		}
 		if !p.letter {
-			if err = k.encode(ctx, p.Event, true); err == nil && k.large(p.Event) {
+			if err = k.encode(ctx, p.Event, true); err == nil && k.outside(p.Event) {
 				err = k.keep(ctx, []*transform.Event{p.Event})
 			}
 			if bad, ok := errors.AsType[*transform.BadEvent](err); ok {

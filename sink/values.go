@@ -26,6 +26,9 @@ type Values interface {
 	Put(ctx context.Context, ev *transform.Event) error
 	// Get gives a record with a reference its value again. Errors are as Put's.
 	Get(ctx context.Context, ev *transform.Event) error
+	// Renew has the value behind a record's reference kept for as long as a new one. Errors
+	// are as Put's: a missing value makes a bad event.
+	Renew(ctx context.Context, ev *transform.Event) error
 }
 
 // WithValues has the sink keep large values of records elsewhere: also of dead letters, and
@@ -40,8 +43,13 @@ func (k *Kafka) large(ev *transform.Event) bool {
 	return k.values != nil && !ev.Referred() && k.values.Takes(len(ev.Record.Value))
 }
 
+// outside reports whether the event's value has to be written to the store before the event is
+// sent, or renewed there.
+func (k *Kafka) outside(ev *transform.Event) bool { return k.large(ev) || k.stored(ev) && k.plain(ev) }
+
 // keep keeps the value of the first event, and meanwhile those of the next events with a
-// known form, and makes the records refer to them. keep waits for the store until ctx ends.
+// known form, and makes the records refer to them. Values of references from an earlier
+// publication are renewed. keep waits for the store until ctx ends.
 // The error of an event that the store can never take is a *transform.BadEvent; that of a next
 // event shows in the event's turn.
 func (k *Kafka) keep(ctx context.Context, events []*transform.Event) error {
@@ -60,26 +68,30 @@ func (k *Kafka) keep(ctx context.Context, events []*transform.Event) error {
 				continue
 			}
 		}
-		if k.large(ev) {
+		if k.outside(ev) {
 			wanted = append(wanted, ev)
 		}
 	}
 	return k.persist(ctx, wanted[0], func() error { return k.putAll(ctx, wanted)[0] })
 }
 
-// putAll tries once to keep the values, several at a time. It uses nothing of the sink that
-// changes.
+// putAll tries once to keep or renew the values, several at a time. It uses nothing of the sink
+// that changes.
 func (k *Kafka) putAll(ctx context.Context, events []*transform.Event) []error {
 	errs := make([]error, len(events))
 	slots := make(chan struct{}, k.values.Parallel())
 	var writing sync.WaitGroup
 	for i, ev := range events {
-		if ev.Referred() {
+		if ev.Referred() || ev.Renewed() {
 			continue
 		}
 		slots <- struct{}{}
 		writing.Go(func() {
-			errs[i] = k.values.Put(ctx, ev)
+			if k.stored(ev) {
+				errs[i] = k.values.Renew(ctx, ev)
+			} else {
+				errs[i] = k.values.Put(ctx, ev)
+			}
 			<-slots
 		})
 	}
@@ -87,10 +99,11 @@ func (k *Kafka) putAll(ctx context.Context, events []*transform.Event) []error {
 	return errs
 }
 
-// stored reports whether the record of an event to be encoded has a reference of an earlier
-// publication in the place of the value: it comes from a dead letter, or from the quarantine.
+// stored reports whether the record has a reference of an earlier publication in the place of
+// the value: it comes from a dead letter, from the quarantine, or from a topic replayed. The value
+// may be near the end of its retention.
 func (k *Kafka) stored(ev *transform.Event) bool {
-	if k.values == nil || ev.Referred() {
+	if k.values == nil || ev.Referred() || ev.Renewed() {
 		return false
 	}
 	_, stored := transform.ReferenceOf(&ev.Record)
@@ -160,7 +173,7 @@ func (x *Transactions) awaitValues(ctx context.Context, entries []Entry, end fun
 	}
 }
 
-// largeAside are the events with values to be kept. open: a transaction is open.
+// largeAside are the events with values to be kept or renewed. open: a transaction is open.
 func (x *Transactions) largeAside(ctx context.Context, entries []Entry) (large []*transform.Event, open bool, err error) {
 	leave, err := x.enter(ctx)
 	if err != nil {
@@ -175,7 +188,7 @@ func (x *Transactions) largeAside(ctx context.Context, entries []Entry) (large [
 		} else if !x.k.plain(ev) {
 			continue // its form is not known, and Transact says why
 		}
-		if x.k.large(ev) {
+		if x.k.outside(ev) {
 			large = append(large, ev)
 		}
 	}

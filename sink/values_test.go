@@ -23,6 +23,7 @@ const largest = 2000
 
 // shelf keeps values. An attempt fails as often as failures says.
 type shelf struct {
+	renewed  []string
 	mu       sync.Mutex
 	values   map[string]string
 	failures int
@@ -66,6 +67,22 @@ func (s *shelf) Get(_ context.Context, ev *transform.Event) error {
 		return &transform.BadEvent{Reason: transform.ReasonClaimGone, Err: errors.New("gone")}
 	}
 	ev.Restore([]byte(value))
+	return nil
+}
+
+func (s *shelf) Renew(_ context.Context, ev *transform.Event) error {
+	ref, _ := transform.ReferenceOf(&ev.Record)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failures > 0 {
+		s.failures--
+		return s.err
+	}
+	if _, ok := s.values[ref.Place]; !ok {
+		return &transform.BadEvent{Reason: transform.ReasonClaimGone, Err: errors.New("gone")}
+	}
+	s.renewed = append(s.renewed, ref.Place)
+	ev.Renew()
 	return nil
 }
 
@@ -185,6 +202,80 @@ func TestDeadLetterRefersToTheRowsValue(t *testing.T) {
 	deliver(t, k, []*transform.Event{again})
 	if a := c.claimed(t, s, "a"); !slices.Equal(a, []string{"enc", "enc"}) || len(s.values) != 2 {
 		t.Errorf("records %v, %d values", a, len(s.values))
+	}
+}
+
+// again are events of the records of published ones, as of dead letters, of parked events, or of a
+// replayed topic. The last one's value is gone.
+func again(s *shelf, published []*transform.Event) (evs []*transform.Event) {
+	for _, ev := range published {
+		r := &ev.Record
+		evs = append(evs, &transform.Event{ID: ev.ID, Record: kgo.Record{Topic: r.Topic, Partition: transform.PartitionByKey, Key: r.Key, Value: r.Value, Headers: slices.Clone(r.Headers)}})
+	}
+	last, _ := transform.ReferenceOf(&evs[len(evs)-1].Record)
+	delete(s.values, last.Place)
+	return evs
+}
+
+// The record of an earlier publication comes with its reference. The value's time begins anew,
+// or consumers would have less time than for other records; a value that is gone makes a bad event.
+func TestDeliverRenewsValues(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(1, "a"))
+	s, news := new(shelf), &valueNews{}
+	k, _ := newKafka(t, c.config(), WithValues(s), WithObserver(news))
+	evs := events("a", 5)
+	for _, i := range []int{0, 2, 3, 4} {
+		large(evs[i])
+	}
+	deliver(t, k, evs)
+	before := c.read(t, "a", 1)[0]
+	repeated := again(s, evs)
+	s.failures, s.err = 4, errShelf // all of the first attempt
+	var refused rejects
+	must.OK(t, k.Deliver(deadline(t), repeated, refused.reject))
+	if want := (rejects{{"id-4", transform.ReasonClaimGone}}); !slices.Equal(refused, want) || len(s.renewed) != 3 || s.puts != 4 {
+		t.Errorf("refused %v, renewed %v, %d values written", refused, s.renewed, s.puts)
+	}
+	if len(news.reasons) < 2 || !errors.Is(news.reasons[0], errShelf) || news.reasons[len(news.reasons)-1] != nil {
+		t.Errorf("the observer is told %v", news.reasons)
+	}
+	after := c.read(t, "a", 1)[0]
+	if len(after) != 9 {
+		t.Fatalf("%d records", len(after))
+	}
+	for i, r := range after[5:] {
+		if fmt.Sprint(r.Headers) != fmt.Sprint(before[i].Headers) || string(r.Value) != string(before[i].Value) {
+			t.Errorf("record %d has another reference: %v, before %v", i, r.Headers, before[i].Headers)
+		}
+	}
+}
+
+// Likewise with exactly once, outside of the transaction.
+func TestTransactRenewsValues(t *testing.T) {
+	c, _ := startTransactions(t, 1)
+	s := new(shelf)
+	x := must.Get(NewTransactions(c.config(), "tx", WithValues(s)))(t)
+	t.Cleanup(x.Close)
+	must.OK(t, x.Claim(deadline(t)))
+	evs := events("t", 3)
+	large(evs[0])
+	large(evs[2])
+	send := func(evs []*transform.Event) []Refusal {
+		t.Helper()
+		entries := entriesOf(evs)
+		must.OK(t, x.Await(deadline(t), entries, func() error { t.Error("no transaction is open"); return nil }))
+		return must.Get(x.Transact(deadline(t), entries, mark("one")))(t)
+	}
+	if refused := send(evs); len(refused) > 0 {
+		t.Fatalf("refused %v", refused)
+	}
+	repeated := again(s, evs)
+	refused := send(repeated)
+	if len(refused) != 1 || refused[0].Index != 2 || refused[0].Bad.Reason != transform.ReasonClaimGone || len(s.renewed) != 1 {
+		t.Fatalf("refused %v, renewed %v", refused, s.renewed)
+	}
+	if refused = send(repeated[:2]); len(refused) > 0 || len(s.renewed) != 1 {
+		t.Errorf("refused %v, renewed %v", refused, s.renewed)
 	}
 }
 

@@ -53,6 +53,7 @@ type Event struct {
 
 	encoded    bool
 	referred   bool
+	renewed    bool
 	key, value []byte // of the record before Encode or, without, before Refer
 
 	pooled *pooledEvent // the memory of the event; nil where Release has no effect

@@ -81,6 +81,22 @@ func (e *Event) Refer(ref Claim) {
 // Referred reports whether Refer was called.
 func (e *Event) Referred() bool { return e.referred }
 
+// Renew notes that the value behind a reference made by others stays for another time of
+// retention.
+func (e *Event) Renew() { e.renewed = true }
+
+// Renewed reports whether Renew was called.
+func (e *Event) Renewed() bool { return e.renewed }
+
+// StoredSize is the size of the value that a record refers to; 0: the record has its own.
+func StoredSize(rec *kgo.Record) int64 {
+	ref, ok := ReferenceOf(rec)
+	if !ok {
+		return 0
+	}
+	return ref.Size
+}
+
 // Restore gives a record made by others the value of its reference again.
 func (e *Event) Restore(value []byte) {
 	e.Record.Value, e.Record.Headers = value, WithoutReference(e.Record.Headers)

@@ -118,7 +118,7 @@ func (r *redrive) groups(ctx context.Context, order []chosen, use func([]*chosen
 		if letter, _ := sink.ReadLetter(rec); r.identity(letter.Topic, letter.Key, letter.ID) != c.identity {
 			return &failure.Error{Class: failure.Transient, Remedy: "repeat the command", Err: fmt.Errorf("topic %q was deleted and made again meanwhile", r.topic)}
 		}
-		size := sizeOf(rec)
+		size := sizeOf(rec) + int(transform.StoredSize(rec)) // the encoding reads the value
 		if len(group) >= most || len(group) > 0 && bytes+size > audit.GroupBytes {
 			if err := flush(); err != nil {
 				return err

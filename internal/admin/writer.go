@@ -73,12 +73,16 @@ func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*w
 		if w.encoder != nil {
 			with = append(with, sink.WithEncoder(w.encoder))
 		}
-		if w.values, err = wiring.Values(cfg, nil); err != nil {
-			return w, err
-		}
-		if w.values != nil {
-			with = append(with, sink.WithValues(w.values))
-		}
+	}
+	if w.values, err = wiring.Values(cfg, nil); err != nil {
+		return w, err
+	}
+	switch {
+	case w.values == nil:
+	case opts.plain:
+		with = append(with, sink.WithValues(w.values))
+	default:
+		with = append(with, sink.WithValues(onlyRenewed{w.values}))
 	}
 	if wiring.ExactlyOnce(cfg) {
 		w.once, err = claimed(ctx, cfg, opts.suffix, with...)
@@ -87,6 +91,12 @@ func openWriter(ctx context.Context, cfg *config.Config, opts writerOptions) (*w
 	}
 	return w, err
 }
+
+// onlyRenewed takes no new value, and renews those of references.
+type onlyRenewed struct{ *claimcheck.Keeper }
+
+// Takes implements sink.Values.
+func (onlyRenewed) Takes(int) bool { return false }
 
 // close does nothing where openWriter failed.
 func (w *writer) close() {

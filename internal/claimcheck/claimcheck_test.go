@@ -44,6 +44,9 @@ type place struct {
 	count        func() int
 	spoil, empty func()
 	down, up     func()
+	// age makes all values old, and old counts those still so.
+	age func()
+	old func() int
 }
 
 func newEvent(id, value string) *transform.Event {
@@ -105,6 +108,20 @@ func s3Place(t *testing.T) *place {
 				must.OK(t, os.Remove(path))
 			}
 		},
+		age: func() {
+			for _, path := range files(t, dir) {
+				then := time.Now().Add(-aged)
+				must.OK(t, os.Chtimes(path, then, then))
+			}
+		},
+		old: func() (n int) {
+			for _, path := range files(t, dir) {
+				if info := must.Get(os.Stat(path))(t); time.Since(info.ModTime()) >= aged {
+					n++
+				}
+			}
+			return n
+		},
 		down: func() { must.OK(t, server.Server.Close()) },
 		up:   func() { must.OK(t, server.Resume(limited(t))) },
 	}
@@ -129,10 +146,18 @@ func tablePlace(t *testing.T) *place {
 		},
 		spoil: func() { exec(`UPDATE cdc_outbox_claims SET value = convert_to(repeat('y', 3000), 'UTF8')`) },
 		empty: func() { exec(`DELETE FROM cdc_outbox_claims`) },
-		down:  func() { exec(`ALTER TABLE cdc_outbox_claims RENAME TO away`) },
-		up:    func() { exec(`ALTER TABLE away RENAME TO cdc_outbox_claims`) },
+		age:   func() { exec(`UPDATE cdc_outbox_claims SET stored = now() - interval '2 hours'`) },
+		old: func() (n int) {
+			must.OK(t, conn.QueryRow(limited(t), `SELECT count(*) FROM cdc_outbox_claims WHERE stored < now() - interval '1 hour'`).Scan(&n))
+			return n
+		},
+		down: func() { exec(`ALTER TABLE cdc_outbox_claims RENAME TO away`) },
+		up:   func() { exec(`ALTER TABLE away RENAME TO cdc_outbox_claims`) },
 	}
 }
+
+// aged is an age beyond the retention.
+const aged = 2 * time.Hour
 
 // The duties of both stores, with the reader of the consumer's library.
 func TestStores(t *testing.T) {
@@ -149,6 +174,7 @@ func TestStores(t *testing.T) {
 			t.Run("a value is kept and fetched", func(t *testing.T) { fetches(t, p) })
 			t.Run("a repetition is the same value", func(t *testing.T) { repeats(t, p) })
 			t.Run("strange ids are apart", func(t *testing.T) { strangeIDs(t, p) })
+			t.Run("a value is renewed", func(t *testing.T) { renews(t, p) })
 			t.Run("another value is refused", func(t *testing.T) { mismatches(t, p) })
 			t.Run("a missing value is told", func(t *testing.T) { gone(t, p) })
 			t.Run("the store away", func(t *testing.T) { away(t, p) })
@@ -220,6 +246,23 @@ func strangeIDs(t *testing.T, p *place) {
 	}
 }
 
+func renews(t *testing.T, p *place) {
+	ev := newEvent("again", strings.Repeat("r", 3000))
+	ev.Record.Headers = append(ev.Record.Headers, kgo.RecordHeader{Key: "content-type", Value: []byte("text/x")})
+	must.OK(t, p.keeper.Put(limited(t), ev))
+	p.age()
+	before := p.old()
+	again := &transform.Event{Record: kgo.Record{Topic: "t", Value: ev.Record.Value, Headers: slices.Clone(ev.Record.Headers)}}
+	must.OK(t, p.keeper.Renew(limited(t), again))
+	if n := p.old(); n != before-1 || !again.Renewed() || fmt.Sprint(again.Record.Headers) != fmt.Sprint(ev.Record.Headers) {
+		t.Errorf("%d of %d values are old; headers %v", n, before, again.Record.Headers)
+	}
+	got := must.Get(claimcheck.Fetch(limited(t), p.consumer, again.Record.Value, again.Record.Headers))(t)
+	if _, want := ev.Plain(); !bytes.Equal(got, want) {
+		t.Error("another value is fetched")
+	}
+}
+
 func mismatches(t *testing.T, p *place) {
 	ev := newEvent("spoiled", strings.Repeat("x", 3000))
 	must.OK(t, p.keeper.Put(limited(t), ev))
@@ -240,10 +283,16 @@ func gone(t *testing.T, p *place) {
 	if _, err := claimcheck.Fetch(limited(t), p.consumer, ev.Record.Value, ev.Record.Headers); !errors.Is(err, claimcheck.ErrGone) {
 		t.Errorf("fetch: %v", err)
 	}
-	err := p.keeper.Get(limited(t), &transform.Event{Record: ev.Record})
-	if bad, ok := errors.AsType[*transform.BadEvent](err); !ok || bad.Reason != transform.ReasonClaimGone {
-		t.Errorf("get: %v", err)
+	lost := func(words string) {
+		t.Helper()
+		again := &transform.Event{Record: ev.Record}
+		for what, err := range map[string]error{"get": p.keeper.Get(limited(t), again), "renew": p.keeper.Renew(limited(t), again)} {
+			if bad, ok := errors.AsType[*transform.BadEvent](err); !ok || bad.Reason != transform.ReasonClaimGone || !strings.Contains(err.Error(), words) || again.Renewed() {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
 	}
+	lost("not in the claim store")
 	for i := range ev.Record.Headers {
 		if ev.Record.Headers[i].Key == claimcheck.HeaderPlace {
 			ev.Record.Headers[i].Value = []byte("s3://elsewhere/x")
@@ -252,6 +301,7 @@ func gone(t *testing.T, p *place) {
 	if _, err := claimcheck.Fetch(limited(t), p.consumer, ev.Record.Value, ev.Record.Headers); !errors.Is(err, claimcheck.ErrElsewhere) {
 		t.Errorf("fetch: %v", err)
 	}
+	lost("in another store than that of claim_check")
 }
 
 func away(t *testing.T, p *place) {

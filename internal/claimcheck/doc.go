@@ -10,5 +10,5 @@
 //  3. Each question has a deadline, and a question that fails is asked again by the caller only.
 //
 // A value without a record, left by a crash or by an aborted transaction, goes with the store's
-// retention. Non-goals: retries, memory (the sink's), deletion from S3 (a rule of the bucket).
+// retention. A record published again has its value renewed, with the time of a new one. Non-goals: retries, memory (the sink's), deletion from S3 (a rule of the bucket).
 package claimcheck

@@ -27,8 +27,11 @@ type storage interface {
 	place(name string) string
 	// put returns nil once the value is durable.
 	put(ctx context.Context, name, media string, value []byte) error
-	// get reads a value of the size at the place; errGone: there is none.
+	// get reads a value of the size at the place; errGone: there is none; errElsewhere: the
+	// place is of another store.
 	get(ctx context.Context, place string, size int64) ([]byte, error)
+	// renew begins the age of the value at the place anew. Errors are as get's.
+	renew(ctx context.Context, place, media string, size int64) error
 	// remove deletes a value; a missing value is no error.
 	remove(ctx context.Context, name string) error
 	// reach returns nil if values would be taken, as far as a cheap question tells.
@@ -38,8 +41,11 @@ type storage interface {
 	close()
 }
 
-// errGone reports a value missing in the store.
-var errGone = errors.New("the value is not in the claim store")
+// errGone reports a value missing in the store, errElsewhere a place that is not the store's.
+var (
+	errGone      = errors.New("the value is not in the claim store")
+	errElsewhere = failure.Configf("set claim_check to the store of that value, and repeat", "the value is in another store than that of claim_check")
+)
 
 // slowest is the least expected throughput of a store, in bytes per second.
 const slowest = 1 << 20
@@ -119,25 +125,46 @@ func (k *Keeper) Put(ctx context.Context, ev *transform.Event) error {
 
 // Get implements sink.Values.
 func (k *Keeper) Get(ctx context.Context, ev *transform.Event) error {
-	ref, ok := transform.ReferenceOf(&ev.Record)
-	if !ok {
-		return errors.New("the record has no reference")
-	}
 	var value []byte
-	err := k.within(ctx, ref.Size, func(ctx context.Context) (err error) {
+	ref, err := k.referred(ctx, ev, "read", func(ctx context.Context, ref transform.Claim) (err error) {
 		value, err = k.storage.get(ctx, ref.Place, ref.Size)
 		return err
 	})
 	switch {
-	case errors.Is(err, errGone):
-		return &transform.BadEvent{Reason: transform.ReasonClaimGone, Err: fmt.Errorf("%s: %w", ref.Place, err)}
 	case err != nil:
-		return fmt.Errorf("read a value of %d bytes: %w", ref.Size, err)
+		return err
 	case int64(len(value)) != ref.Size || sha256.Sum256(value) != ref.SHA256:
 		return &transform.BadEvent{Reason: transform.ReasonClaimGone, Err: fmt.Errorf("%s: the value is another one than the reference says", ref.Place)}
 	}
 	ev.Restore(value)
 	return nil
+}
+
+// Renew implements sink.Values.
+func (k *Keeper) Renew(ctx context.Context, ev *transform.Event) error {
+	_, err := k.referred(ctx, ev, "renew", func(ctx context.Context, ref transform.Claim) error {
+		return k.storage.renew(ctx, ref.Place, ref.Type, ref.Size)
+	})
+	if err == nil {
+		ev.Renew()
+	}
+	return err
+}
+
+// referred asks about the value that the event's record refers to.
+func (k *Keeper) referred(ctx context.Context, ev *transform.Event, what string, ask func(context.Context, transform.Claim) error) (transform.Claim, error) {
+	ref, ok := transform.ReferenceOf(&ev.Record)
+	if !ok {
+		return ref, errors.New("the record has no reference")
+	}
+	err := k.within(ctx, ref.Size, func(ctx context.Context) error { return ask(ctx, ref) })
+	switch {
+	case errors.Is(err, errGone), errors.Is(err, errElsewhere):
+		err = &transform.BadEvent{Reason: transform.ReasonClaimGone, Err: fmt.Errorf("%s: %w", ref.Place, err)}
+	case err != nil:
+		err = fmt.Errorf("%s a value of %d bytes: %w", what, ref.Size, err)
+	}
+	return ref, err
 }
 
 // Reach returns nil if the store would take values, as far as a question without effect tells.

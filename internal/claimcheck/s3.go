@@ -85,7 +85,11 @@ func (b *bucket) place(name string) string {
 }
 
 func (b *bucket) put(ctx context.Context, name, media string, value []byte) error {
-	_, err := b.client.Client.PutObject(ctx, b.opts.Bucket, b.opts.Prefix+name, bytes.NewReader(value), int64(len(value)), minio.PutObjectOptions{
+	return b.write(ctx, b.opts.Prefix+name, media, value)
+}
+
+func (b *bucket) write(ctx context.Context, object, media string, value []byte) error {
+	_, err := b.client.Client.PutObject(ctx, b.opts.Bucket, object, bytes.NewReader(value), int64(len(value)), minio.PutObjectOptions{
 		ContentType:      media,
 		DisableMultipart: true, // the object is there whole, or not at all
 		SendContentMd5:   true, // buckets with an object lock require it
@@ -94,11 +98,11 @@ func (b *bucket) put(ctx context.Context, name, media string, value []byte) erro
 }
 
 func (b *bucket) get(ctx context.Context, place string, size int64) ([]byte, error) {
-	name, ours := strings.CutPrefix(place, "s3://"+b.opts.Bucket+"/")
+	object, ours := b.object(place)
 	if !ours {
-		return nil, failure.Configf("set claim_check to the store of that value, and repeat", "the value is at %s, in another store", place)
+		return nil, errElsewhere
 	}
-	body, _, _, err := b.client.GetObject(ctx, b.opts.Bucket, name, minio.GetObjectOptions{})
+	body, _, _, err := b.client.GetObject(ctx, b.opts.Bucket, object, minio.GetObjectOptions{})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil, errGone
 	}
@@ -108,6 +112,25 @@ func (b *bucket) get(ctx context.Context, place string, size int64) ([]byte, err
 	defer func() { _ = body.Close() }()
 	value, err := io.ReadAll(io.LimitReader(body, size+1))
 	return value, b.explained("GET", err)
+}
+
+// object is the name in a place; false: the place is of another bucket.
+func (b *bucket) object(place string) (name string, ours bool) {
+	return strings.CutPrefix(place, "s3://"+b.opts.Bucket+"/")
+}
+
+// renew writes the object again: lifecycle rules go by the time of the last write. Not all
+// servers copy an object onto itself.
+func (b *bucket) renew(ctx context.Context, place, media string, size int64) error {
+	value, err := b.get(ctx, place, size)
+	if err == nil && int64(len(value)) != size {
+		err = errGone
+	}
+	if err != nil {
+		return err
+	}
+	object, _ := b.object(place)
+	return b.write(ctx, object, media, value)
 }
 
 func (b *bucket) remove(ctx context.Context, name string) error {

@@ -9,8 +9,9 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// rights are all that the connector and check do with a bucket.
-const rights = "s3:PutObject, for redrive and the quarantine s3:GetObject, for check s3:DeleteObject"
+// rights are all that the connector and check do with a bucket. Amazon refuses to say that an
+// object is missing where the right to list the bucket is.
+const rights = "s3:PutObject; for redrive, replay of a topic and the quarantine s3:GetObject and s3:ListBucket; for check s3:DeleteObject"
 
 // class judges an answer by the code, or else by the status.
 func (b *bucket) class(answer minio.ErrorResponse, err error) error {

@@ -73,7 +73,7 @@ func (t *table) put(ctx context.Context, name, media string, value []byte) error
 func (t *table) get(ctx context.Context, place string, _ int64) (value []byte, err error) {
 	name, ours := strings.CutPrefix(place, t.place(""))
 	if !ours {
-		return nil, failure.Configf("set claim_check to the store of that value, and repeat", "the value is at %s, in another store", place)
+		return nil, errElsewhere
 	}
 	err = t.do(ctx, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `SELECT value FROM `+t.name.Quoted()+` WHERE id = $1`, name).Scan(&value)
@@ -82,6 +82,20 @@ func (t *table) get(ctx context.Context, place string, _ int64) (value []byte, e
 		return nil, errGone
 	}
 	return value, err
+}
+
+func (t *table) renew(ctx context.Context, place, _ string, _ int64) error {
+	name, ours := strings.CutPrefix(place, t.place(""))
+	if !ours {
+		return errElsewhere
+	}
+	return t.do(ctx, func(conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, `UPDATE `+t.name.Quoted()+` SET stored = now() WHERE id = $1`, name)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errGone
+		}
+		return err
+	})
 }
 
 func (t *table) remove(ctx context.Context, name string) error {
@@ -143,7 +157,7 @@ func (t *table) do(ctx context.Context, f func(*pgx.Conn) error) (err error) {
 
 // explained gives an error a class and a remedy.
 func (t *table) explained(err error) error {
-	if err == nil || errors.Is(err, pgx.ErrNoRows) || failure.RemedyOf(err) != "" {
+	if err == nil || errors.Is(err, pgx.ErrNoRows) || errors.Is(err, errGone) || failure.RemedyOf(err) != "" {
 		return err
 	}
 	wrapped := fmt.Errorf("claim store: table %s: %w", t.name, err)

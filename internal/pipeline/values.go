@@ -29,14 +29,16 @@ const (
 )
 
 // watchValues asks the claim store, also while no value is kept, and deletes old values, until
-// the returned function is called, which joins the goroutine. It outlives ctx: a pipeline that
+// the returned function is called, which joins the goroutines. They outlive ctx: a pipeline that
 // drains keeps values.
 func (p *pipeline) watchValues(ctx context.Context, tell func(error)) (stop func()) {
 	if p.values == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	parked := p.newParkedValues()
 	var watching sync.WaitGroup
+	watching.Go(func() { parked.watch(ctx) })
 	watching.Go(func() {
 		outage := digest.NewOutage(p.log, "the claim store answers again")
 		sweeps := digest.NewOutage(p.log, "old values are deleted again")
@@ -51,7 +53,7 @@ func (p *pipeline) watchValues(ctx context.Context, tell func(error)) (stop func
 				continue
 			}
 			outage.Over()
-			if time.Since(swept) >= sweepPace {
+			if time.Since(swept) >= sweepPace && parked.safe() {
 				swept = time.Now()
 				p.sweepValues(ctx, sweeps)
 			}

@@ -133,9 +133,15 @@ func (r *Round) Take(e *Entry) (Step, *transform.Event) {
 	return Pass, nil
 }
 
-// Refused ends the round for the event's key: Kafka does not take the event.
+// Refused ends the round for the event's key: Kafka, the schema registry or the claim store does
+// not take the event.
 func (r *Round) Refused(e *Entry, bad *transform.BadEvent) {
-	r.Answer.Refuse(e.Number, "Kafka does not take it: "+bad.Error(), failure.RemedyOf(bad.Err))
+	who := "Kafka does not take it: "
+	switch bad.Reason {
+	case transform.ReasonUnknownSchema, transform.ReasonSchemaMismatch, transform.ReasonInvalidJSON, transform.ReasonInvalidUTF8, transform.ReasonClaimGone:
+		who = "it cannot be published: "
+	}
+	r.Answer.Refuse(e.Number, who+bad.Error(), failure.RemedyOf(bad.Err))
 	delete(r.open, e.unit)
 	if i := r.set.index(e.unit, e.Number); i >= 0 {
 		r.set.units[e.unit][i].bad = true // waits for a command, like other bad events
@@ -195,7 +201,7 @@ func (g *Group) Add(e *Entry) {
 	}
 	g.Entries, g.Steps, g.Events = append(g.Entries, e), append(g.Steps, step), append(g.Events, ev)
 	if ev != nil {
-		g.bytes += ev.Size()
+		g.bytes += ev.Size() + transform.StoredSize(&ev.Record) // the encoding reads the value
 	}
 }
 
