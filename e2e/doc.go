@@ -18,5 +18,6 @@
 //	CDC_OUTBOX_SOAK_OUTAGE, CDC_OUTBOX_SOAK_ROWS   the same in other sizes
 //	CDC_OUTBOX_UPGRADES=1   all drills of major upgrades, and not only two
 //	CDC_OUTBOX_LOSSES=1     all drills of an old slot on a promoted standby
+//	CDC_OUTBOX_REGISTRY_URL  a schema registry, in place of a stand-in
 //	CDC_OUTBOX_MUTANTS=1    the tests of the tests: broken programs must fail
 package e2e

@@ -32,6 +32,8 @@ const (
 	campaignWholeEnv  = "CDC_OUTBOX_CAMPAIGN_WHOLE"
 	// shadowEnv is how long a comparison with Debezium lasts, with kills.
 	shadowEnv = "CDC_OUTBOX_SHADOW"
+	// registryEnv is the URL of a schema registry, in place of a stand-in.
+	registryEnv = "CDC_OUTBOX_REGISTRY_URL"
 )
 
 // binary is the path of the program under test.

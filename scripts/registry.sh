@@ -69,7 +69,7 @@ run_tests() {
 	done
 	cd "$here/.."
 	CDC_OUTBOX_REGISTRY_URL="http://127.0.0.1:$port/apis/ccompat/v7" CDC_OUTBOX_REGISTRY_PYTHON="$python/bin/python" \
-		go test -count=1 -v -run TestOthersRead ./internal/registry
+		go test -count=1 -v -run 'TestOthersRead|TestE2EKilledWhileRegistering|TestE2ERefusedSchema' ./internal/registry ./e2e
 }
 
 case "${1:-}" in

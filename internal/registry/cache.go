@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"container/list"
 	"time"
 )
 
@@ -11,40 +12,45 @@ type entry struct {
 	text  sum   // of the registry's schema; zero: of a file
 	// until is when the schema is to be looked for again; zero: never.
 	until time.Time
-	used  uint64
 }
 
 // cache keeps the entries used last, by name.
 type cache struct {
-	most    int
-	entries map[string]*entry
-	uses    uint64
+	most   int
+	byName map[string]*list.Element
+	order  *list.List // of *named, the last used first
 }
 
-func newCache(most int) *cache { return &cache{most: most, entries: make(map[string]*entry)} }
+type named struct {
+	name string
+	*entry
+}
+
+func newCache(most int) *cache {
+	return &cache{most: most, byName: make(map[string]*list.Element), order: list.New()}
+}
 
 // get returns nil for an unknown name.
 func (c *cache) get(name []byte) *entry {
-	e := c.entries[string(name)]
-	if e != nil {
-		c.uses++
-		e.used = c.uses
+	found := c.byName[string(name)]
+	if found == nil {
+		return nil
 	}
-	return e
+	c.order.MoveToFront(found)
+	return found.Value.(*named).entry
 }
 
 // put drops the entry least recently used if there is no room.
 func (c *cache) put(name string, e *entry) {
-	if _, there := c.entries[name]; !there && len(c.entries) >= c.most {
-		oldest, least := "", ^uint64(0)
-		for other, o := range c.entries {
-			if o.used < least {
-				oldest, least = other, o.used
-			}
-		}
-		delete(c.entries, oldest)
+	if found := c.byName[name]; found != nil {
+		c.order.MoveToFront(found)
+		found.Value.(*named).entry = e
+		return
 	}
-	c.uses++
-	e.used = c.uses
-	c.entries[name] = e
+	if c.order.Len() >= c.most {
+		oldest := c.order.Back()
+		delete(c.byName, oldest.Value.(*named).name)
+		c.order.Remove(oldest)
+	}
+	c.byName[name] = c.order.PushFront(&named{name, e})
 }

@@ -5,6 +5,13 @@ import "time"
 // SetClock has the encoder ask now for the time.
 func (e *Encoder) SetClock(now func() time.Time) { e.value.now, e.key.now = now, now }
 
+// Known is the number of schemas kept for values.
+func (e *Encoder) Known() int {
+	e.value.mu.Lock()
+	defer e.value.mu.Unlock()
+	return len(e.value.known.byName)
+}
+
 // Codec is a format's writer by a schema, for tests without a registry.
 type Codec struct {
 	Format, Schema, Message string

@@ -24,10 +24,11 @@ func (e *Encoder) find(ctx context.Context, s *side, ev *transform.Event, data [
 	if err == nil || !missing(err) {
 		return found, err
 	}
+	remedy := s.remedyFor(w.subject, err)
 	if e.policy == MissingBadEvent {
-		return nil, &transform.BadEvent{Reason: transform.ReasonUnknownSchema, Err: err}
+		return nil, &transform.BadEvent{Reason: transform.ReasonUnknownSchema, Err: &failure.Error{Remedy: remedy, Err: err}}
 	}
-	return nil, &failure.Error{Remedy: s.remedyFor(w.subject, err) + ", or set encoding.missing_schema to bad_event", Err: err}
+	return nil, &failure.Error{Remedy: remedy + ", or set encoding.missing_schema to bad_event", Err: err}
 }
 
 // missing reports whether the schema is missing, refused or of no use, and the registry is well.
