@@ -433,7 +433,8 @@ func (m *Membership) take() {
 	}
 }
 
-// look finds news for the group: a pipeline given back, other offers, another load.
+// look finds news for the group: a pipeline given back, or started with another specification,
+// other offers, another load.
 func (m *Membership) look() {
 	s := &m.state
 	if !s.in {
@@ -447,6 +448,10 @@ func (m *Membership) look() {
 	for _, h := range m.Hands.Holds() {
 		keep[h.Pipeline] = true
 		load += placement.Weight(h.Rate)
+		at := slices.IndexFunc(s.told.Holds, func(told placement.Hold) bool { return told.Pipeline == h.Pipeline })
+		if at >= 0 && !h.Changing && (s.told.Holds[at].Spec != h.Spec || s.told.Holds[at].Changing) {
+			s.again = true // others wait for their turn
+		}
 	}
 	for name := range maps.Keys(s.known) {
 		if !keep[name] {

@@ -175,6 +175,40 @@ func TestANewFileRollsOut(t *testing.T) {
 	w.eventually("all at the member with the new file", []*process{b}, 5)
 }
 
+// Members with a file read anew take it one pipeline at a time, each at its member.
+func TestAFileReadAnewRollsOutInPlace(t *testing.T) {
+	w := newWorld(t, 6)
+	a, b := w.start("a"), w.start("b")
+	w.eventually("half at each", []*process{a, b}, 3, 3)
+	had, before := a.pipelines(), len(w.look().Moves)
+	for name := range w.specs {
+		w.specs[name] = "second"
+	}
+	delete(w.specs, "p5")
+	w.loaded++
+	a.read()
+	b.read()
+	await.Until(t, "the file everywhere", func() bool {
+		all := append(a.hands.Holds(), b.hands.Holds()...)
+		return len(all) == 5 && !slices.ContainsFunc(all, func(h placement.Hold) bool { return h.Spec != "second" })
+	})
+	moves := w.look().Moves // the latest first
+	moves = moves[:len(moves)-before]
+	if len(moves) != 5 {
+		t.Errorf("%d moves", len(moves))
+	}
+	for _, m := range moves {
+		if m.From != m.To || m.Reason != placement.Rollout {
+			t.Errorf("moved: %+v", m)
+		}
+	}
+	for _, name := range a.pipelines() {
+		if !slices.Contains(had, name) {
+			t.Errorf("%s is at another member", name)
+		}
+	}
+}
+
 func TestAGroupOfOthers(t *testing.T) {
 	w := newWorld(t, 1)
 	if _, err := Look(t.Context(), w.client, "f"); !errors.Is(err, ErrNoGroup) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,6 +150,7 @@ type process struct {
 	*Membership
 	hands  *hands
 	client *kgo.Client
+	read   func() // the present file
 	stop   func()
 	ended  chan struct{}
 	err    error
@@ -166,13 +168,18 @@ func (w *world) start(name string, brokers ...string) *process {
 	}
 	o := DefaultOptions()
 	o.Group, o.Member, o.SessionTimeout = "f", name, session
-	var offers []placement.Offer
-	for _, pipeline := range slices.Sorted(maps.Keys(w.specs)) {
-		offers = append(offers, placement.Offer{Pipeline: pipeline, Spec: w.specs[pipeline], Loaded: w.loaded})
+	var offers atomic.Pointer[[]placement.Offer]
+	read := func() {
+		var all []placement.Offer
+		for _, pipeline := range slices.Sorted(maps.Keys(w.specs)) {
+			all = append(all, placement.Offer{Pipeline: pipeline, Spec: w.specs[pipeline], Loaded: w.loaded})
+		}
+		offers.Store(&all)
 	}
-	p := &process{hands: &hands{world: w, name: name, holds: map[string]placement.Hold{}}, client: client, ended: make(chan struct{})}
+	read()
+	p := &process{read: read, hands: &hands{world: w, name: name, holds: map[string]placement.Hold{}}, client: client, ended: make(chan struct{})}
 	p.Membership = New(Parts{
-		Options: o, Client: client, Hands: p.hands, Offers: func() []placement.Offer { return offers }, Version: "test",
+		Options: o, Client: client, Hands: p.hands, Offers: func() []placement.Offer { return *offers.Load() }, Version: "test",
 		Log: zaptest.NewLogger(w.t, zaptest.Level(zap.InfoLevel)).Named(name), Metrics: noMetrics{},
 	})
 	p.hands.poke = p.Poke

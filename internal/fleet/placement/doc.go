@@ -6,6 +6,8 @@
 // never takes a pipeline while another still holds it: the holder first has to let go, and a
 // later decision, after the holder has said so, gives the pipeline to the next member.
 //
+// A pipeline without any offer ends.
+//
 // Invariants:
 //
 //  1. A pipeline is in the list of at most one member.

@@ -29,7 +29,7 @@ func (s *state) begin(p *pipeline, to *member, why Reason) {
 // owned are the pipelines at work, by name.
 func (s *state) owned(yield func(*pipeline) bool) {
 	for _, p := range s.pipelines {
-		if p.owner != nil && p.stuck == nil && !yield(p) {
+		if p.owner != nil && p.stuck == nil && !p.held.Changing && !yield(p) {
 			return
 		}
 	}

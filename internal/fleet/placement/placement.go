@@ -38,6 +38,8 @@ type Hold struct {
 	Rate float64 `json:"e,omitempty"`
 	// Stopping pipelines drain.
 	Stopping bool `json:"x,omitempty"`
+	// Changing pipelines drain for a new start at the same member, with Spec.
+	Changing bool `json:"c,omitempty"`
 }
 
 // Place is a pipeline for a member.
@@ -176,7 +178,7 @@ func (s *state) weigh() {
 	total, takers := 0.0, 0
 	for _, p := range s.pipelines {
 		total += p.weight()
-		if p.stuck != nil {
+		if p.stuck != nil || p.held.Changing {
 			s.moving++
 		}
 	}
@@ -226,13 +228,13 @@ func (s *state) give(p *pipeline, to *member, spec string) {
 	to.load += p.weight()
 }
 
-// keep leaves each pipeline with its owner, unless the owner leaves.
+// keep leaves each pipeline with its owner, unless the owner leaves, or no file has the pipeline.
 func (s *state) keep() {
 	for _, p := range s.pipelines {
 		switch {
 		case p.owner == nil:
 			s.waiting = append(s.waiting, p)
-		case p.owner.Leaving:
+		case p.owner.Leaving, p.newest.Spec == "":
 			s.release(p)
 		default:
 			s.give(p, p.owner, p.held.Spec)

@@ -103,6 +103,19 @@ func TestDecide(t *testing.T) {
 			run:     map[string][]string{"a": {"p0", "p1", "p2", "p3"}},
 			moves:   []Move{{"p0", "a", "a", Rollout}},
 		}, {
+			name:    "a pipeline of no file any more ends",
+			members: []Member{{Name: "a", Offers: old[:3], Holds: holds("old", "p0", "p1", "p3")}, {Name: "b", Offers: old[:3], Holds: holds("old", "p2")}},
+			run:     map[string][]string{"a": {"p0", "p1"}, "b": {"p2"}},
+			waits:   []Wait{{"p3", "a"}},
+		}, {
+			name:    "a pipeline of another's file goes on",
+			members: []Member{{Name: "a", Offers: old[:3], Holds: holds("old", "p0", "p3")}, {Name: "b", Offers: old, Holds: holds("old", "p1", "p2")}},
+			run:     map[string][]string{"a": {"p0", "p3"}, "b": {"p1", "p2"}},
+		}, {
+			name:    "a pipeline that changes at its holder is in motion",
+			members: []Member{{Name: "a", Offers: next, Holds: append(holds("old", "p1", "p2", "p3"), Hold{Pipeline: "p0", Spec: "new", Changing: true})}},
+			run:     map[string][]string{"a": {"p0", "p1", "p2", "p3"}},
+		}, {
 			name: "of two holders, the owner has the newest specification",
 			members: []Member{
 				{Name: "a", Offers: old, Holds: holds("old", "p0", "p1")},

@@ -119,6 +119,7 @@ func (w *world) obey(m *Member, run []Place) {
 	for _, h := range m.Holds {
 		at := slices.IndexFunc(run, func(p Place) bool { return p.Pipeline == h.Pipeline })
 		if at >= 0 && !h.Stopping {
+			h.Changing = (h.Changing || h.Spec != run[at].Spec) && w.random.IntN(2) == 0
 			h.Spec = run[at].Spec
 			run = slices.Delete(slices.Clone(run), at, at+1)
 			kept = append(kept, h)
@@ -147,7 +148,7 @@ func (w *world) judge(all []Member, d Decision) {
 	for _, m := range all {
 		for _, h := range m.Holds {
 			held[h.Pipeline] = append(held[h.Pipeline], m.Name)
-			stopping[h.Pipeline] = stopping[h.Pipeline] || h.Stopping
+			stopping[h.Pipeline] = stopping[h.Pipeline] || h.Stopping || h.Changing
 		}
 	}
 	newest := map[string]Offer{}
@@ -212,14 +213,25 @@ func (w *world) settle() {
 	}
 	moves := 0
 	for range 60 + 20*len(w.names) {
+		changing := w.changing()
 		d := w.decide()
 		moves += len(d.Moves)
-		if len(d.Moves) == 0 && len(d.Waits) == 0 && len(d.Placed) == 0 {
+		if len(d.Moves) == 0 && len(d.Waits) == 0 && len(d.Placed) == 0 && !changing {
 			w.wantBalance()
 			return
 		}
 	}
 	w.t.Fatalf("%d moves of %d pipelines, and no end", moves, len(w.names))
+}
+
+// changing reports whether a pipeline drains for a new start, or has an old specification.
+func (w *world) changing() bool {
+	for _, m := range w.members {
+		if slices.ContainsFunc(m.Holds, func(h Hold) bool { return h.Changing || h.Spec != fmt.Sprint(w.files) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // wantBalance checks the loads: no pipeline would bring two members closer by more than the
