@@ -248,7 +248,7 @@ func TestHelmRefusesSecretsInTheConfiguration(t *testing.T) {
 	for _, m := range keys {
 		for _, key := range []string{m[1], "pipelines.orders." + m[1]} {
 			secret := "hunter2"
-			if strings.HasSuffix(key, ".url") {
+			if strings.HasSuffix(key, "url") {
 				secret = "postgres://cdc:hunter2@db/app"
 			}
 			try := func(value string) (string, error) {

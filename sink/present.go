@@ -21,6 +21,14 @@ func (s SASL) present() SASL {
 	return s
 }
 
+// WithoutFiles is s without the contents of its files.
+func (s SASL) WithoutFiles() SASL {
+	for name := range s.Written {
+		s.set(name, "")
+	}
+	return s
+}
+
 // filled reads a value, and refuses an empty value.
 func filled(name string, written setting.Written) (string, error) {
 	text, err := written.Read()

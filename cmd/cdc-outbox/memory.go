@@ -26,26 +26,26 @@ const (
 
 // boundMemory makes the garbage collector keep the process small rather than
 // let the heap double between two collections. GOGC and GOMEMLIMIT, where they
-// are set, stay in force.
-func (p *program) boundMemory(cfg *config.Config) {
+// are set, stay in force. boundMemory is called again before other pipelines begin.
+func (p *program) boundMemory(pipelines []config.Pipeline) {
 	if p.getenv("GOGC") == "" {
 		percent := gcPercent
-		if len(cfg.Each()) >= many {
+		if len(pipelines) >= many {
 			percent = gcPercentMany
 		}
 		debug.SetGCPercent(percent)
 	}
 	if p.getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit(cfg))
+		debug.SetMemoryLimit(memoryLimit(pipelines))
 	}
 }
 
 // memoryLimit counts the bytes in flight twice, as events and as the record
 // batches made of them, and the keys of all events that may be parked. The limit is soft: near it the collector works harder,
 // and never refuses memory.
-func memoryLimit(cfg *config.Config) int64 {
+func memoryLimit(pipelines []config.Pipeline) int64 {
 	var limit int64
-	for _, p := range cfg.Each() {
+	for _, p := range pipelines {
 		limit += baseMemory
 		kafka := p.Config.Sink.Kafka
 		if kafka == nil || kafka.Delivery == sink.DeliveryExactlyOnce || p.Config.Source.Mode == config.ModePoll {
@@ -58,5 +58,5 @@ func memoryLimit(cfg *config.Config) int64 {
 			limit += int64(errors.QuarantineLimit) * quarantine.EventMemory
 		}
 	}
-	return limit
+	return max(limit, baseMemory) // also without pipelines
 }

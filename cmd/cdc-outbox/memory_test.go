@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime/debug"
+	"slices"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
@@ -26,7 +27,7 @@ func TestMemoryLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()
 			c.change(&cfg)
-			if got := memoryLimit(&cfg); got != c.want<<20 {
+			if got := memoryLimit(cfg.Each()); got != c.want<<20 {
 				t.Errorf("%d MiB; want %d", got>>20, c.want)
 			}
 		})
@@ -41,7 +42,7 @@ func TestMemorySettingsOfTheEnvironmentStay(t *testing.T) {
 	}()
 	cfg := config.Default()
 	p := &program{environ: []string{"GOGC=77", "GOMEMLIMIT=1TiB"}}
-	p.boundMemory(&cfg)
+	p.boundMemory(cfg.Each())
 	if got := debug.SetGCPercent(77); got != 77 {
 		t.Errorf("GOGC is %d", got)
 	}
@@ -49,13 +50,13 @@ func TestMemorySettingsOfTheEnvironmentStay(t *testing.T) {
 		t.Errorf("GOMEMLIMIT is %d", got)
 	}
 	p.environ = nil
-	p.boundMemory(&cfg)
-	if got := debug.SetMemoryLimit(-1); got != memoryLimit(&cfg) {
+	p.boundMemory(cfg.Each())
+	if got := debug.SetMemoryLimit(-1); got != memoryLimit(cfg.Each()) {
 		t.Errorf("the limit is %d, want ours", got)
 	}
 }
 
-// The heap of many pipelines is collected more often.
+// The heap of many pipelines is larger, and collected more often; also once they come and go.
 func TestCollectorOfManyPipelines(t *testing.T) {
 	percent, limit := debug.SetGCPercent(77), debug.SetMemoryLimit(1<<40)
 	defer func() {
@@ -63,14 +64,13 @@ func TestCollectorOfManyPipelines(t *testing.T) {
 		debug.SetMemoryLimit(limit)
 	}()
 	cfg, p := config.Default(), &program{}
-	for pipelines, want := range map[int]int{1: 200, 9: 200, 10: 50} {
-		some := cfg
-		for range pipelines {
-			some.Pipelines = append(some.Pipelines, config.Pipeline{Config: &cfg})
-		}
-		p.boundMemory(&some)
-		if got := debug.SetGCPercent(77); got != want {
-			t.Errorf("GOGC of %d pipelines is %d, want %d", pipelines, got, want)
+	for _, want := range []struct {
+		pipelines, percent int
+		limit              int64 // MiB
+	}{{0, 200, 16}, {1, 200, 32}, {9, 200, 288}, {10, 50, 320}, {2, 200, 64}} {
+		p.boundMemory(slices.Repeat([]config.Pipeline{{Config: &cfg}}, want.pipelines))
+		if percent, limit := debug.SetGCPercent(77), debug.SetMemoryLimit(-1); percent != want.percent || limit != want.limit<<20 {
+			t.Errorf("of %d pipelines GOGC is %d and the limit %d MiB, want %d and %d", want.pipelines, percent, limit>>20, want.percent, want.limit)
 		}
 	}
 }

@@ -19,6 +19,8 @@ type adminFlags struct {
 	cfg      *configFlags
 	pipeline *string
 	asJSON   *bool
+	// faults are of the sources of pipelines; set by load.
+	faults error
 }
 
 func declareAdmin(flags *flag.FlagSet) *adminFlags {
@@ -37,6 +39,7 @@ func (a *adminFlags) load(p *program) ([]config.Pipeline, error) {
 		return nil, err
 	}
 	if *a.pipeline == "" {
+		a.faults = cfg.Faults()
 		return cfg.Each(), nil
 	}
 	names := make([]string, len(cfg.Pipelines))
@@ -45,6 +48,9 @@ func (a *adminFlags) load(p *program) ([]config.Pipeline, error) {
 			return cfg.Pipelines[i : i+1], nil
 		}
 		names[i] = candidate.Name
+	}
+	if err := cfg.Faults(); err != nil { // it may be in a source with a fault
+		return nil, err
 	}
 	remedy := "the configuration has no pipelines; leave --pipeline out"
 	if len(names) > 0 {
@@ -61,6 +67,9 @@ func (a *adminFlags) loadOne(p *program) (*config.Config, error) {
 	chosen, err := a.load(p)
 	if err != nil {
 		return nil, err
+	}
+	if len(chosen) == 0 {
+		return nil, failure.Join(a.faults, failure.Configf("see discovery in the configuration", "the configuration has no pipeline now"))
 	}
 	if len(chosen) > 1 {
 		return nil, failure.Configf("choose one with --pipeline, for example --pipeline "+chosen[0].Name,
@@ -90,6 +99,7 @@ func (a *adminFlags) each(ctx context.Context, p *program, do work) error {
 			reports = append(reports, pipelineReport{found, command})
 		}
 	}
+	errs = append(errs, a.faults)
 	switch {
 	case len(reports) == 1 && reports[0].command.Pipeline == "":
 		errs = append(errs, p.show(reports[0].report, *a.asJSON))

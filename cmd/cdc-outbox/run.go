@@ -42,14 +42,15 @@ func runConnector(ctx context.Context, p *program, flags *configFlags) error {
 		return err
 	}
 	surviveBrokenPipes()
-	p.boundMemory(cfg)
+	p.boundMemory(cfg.Each())
 	connect := p.connect
 	if connect == nil {
 		connect = pipeline.Run
 	}
 	ver, rev := cli.Build(version, commit)
 	announced := announceStop(ctx, log)
-	err = connect(ctx, pipeline.Options{Config: cfg, Log: log, Stdout: p.stdout, Version: ver, Commit: rev, Invocation: p.command})
+	err = connect(ctx, pipeline.Options{Config: cfg, Log: log, Stdout: p.stdout, Version: ver, Commit: rev, Invocation: p.command,
+		Applying: p.boundMemory})
 	announced()
 	if err != nil {
 		return err

@@ -76,6 +76,19 @@ func CheckLogin(text string) error {
 	return err
 }
 
+// LoginOf is the login in a connection string; none if it is not valid.
+func LoginOf(text string) Login {
+	if !strings.Contains(text, loginParameter+"=") {
+		return Login{}
+	}
+	cfg, err := pgconn.ParseConfig(text)
+	if err != nil {
+		return Login{}
+	}
+	l, _ := loginOf(cfg) // CheckLogin has the error
+	return l
+}
+
 func loginOf(cfg *pgconn.Config) (l Login, err error) {
 	text, ok := cfg.RuntimeParams[loginParameter]
 	if !ok {

@@ -15,7 +15,7 @@
 //     remedy.
 //  3. A Secret never shows its value through fmt, JSON, YAML or a log.
 //
-// Non-goals: reloading at run time.
+// Non-goals: when to look again at the sources of pipelines, see Look.Changed.
 package config
 
 import (
@@ -53,10 +53,13 @@ type Config struct {
 	Tracing    tracing.Options        `yaml:"tracing"`
 	HTTP       page.Options           `yaml:"http"`
 	Log        Log                    `yaml:"log"`
+	Discovery  Discovery              `yaml:"discovery"`
 	// Pipelines are several connectors in a single process, by name under the
 	// key pipelines; empty for a single connector, which the rest describes.
 	// With pipelines, the rest holds what they have in common.
 	Pipelines []Pipeline `yaml:"-"`
+	// Look is where the pipelines come from, if they come and go; otherwise nil.
+	Look *Look `yaml:"-"`
 }
 
 // Source names the database, tables, slot and publication to read.
@@ -202,6 +205,7 @@ func Default() Config {
 		Tracing:   tracing.DefaultOptions(),
 		HTTP:      page.DefaultOptions(),
 		Log:       Log{Level: "info", Format: "json"},
+		Discovery: DefaultDiscovery(),
 	}
 }
 

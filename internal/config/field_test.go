@@ -63,7 +63,7 @@ func TestEveryKeyIsSettable(t *testing.T) {
 			"environment": {Environ: []string{environmentName(key) + "=" + c.text}},
 			"flag":        {Set: []string{key + "=" + c.text}},
 		} {
-			l := read(opts, "")
+			l := read(opts, nil)
 			cfg := l.cfg
 			if len(l.problems.List) > 0 {
 				t.Errorf("%s by %s: %v", key, how, &l.problems)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 
 // readFile merges the YAML file.
 func (l *loader) readFile(path string) {
-	text, err := os.ReadFile(path)
+	text, err := l.inputs.readFile(path)
 	if err != nil {
 		l.unread = true
 		l.add(Problem{Origin: path, Text: "cannot be read: " + setting.Reason(err), Remedy: "name a readable file with -c or CDC_OUTBOX_CONFIG"})
@@ -99,6 +98,13 @@ func (l *loader) entry(path, key string, name, value *yaml.Node) {
 		l.readPipelines(path, origin, value)
 		return
 	}
+	if key == templateKey && l.pipeline == "" {
+		if !isNull(resolve(value)) {
+			l.note(key, given{origin: origin})
+			l.template = resolve(value)
+		}
+		return
+	}
 	if l.fields.sections[key] {
 		if !isNull(resolve(value)) {
 			l.note(key, given{origin: origin})
@@ -127,7 +133,7 @@ func (l *loader) leaf(origin string, f *field, node *yaml.Node) {
 	}
 	l.noteItems(f, v)
 	if !f.verbatim {
-		if v, err = v.substitute(l.environ); err != nil {
+		if v, err = v.substitute(scope{l.environ, l.inputs}); err != nil {
 			l.note(f.key, given{origin: origin})
 			l.reportError(f.key, err)
 			return
@@ -161,7 +167,7 @@ func (l *loader) suggestKey(key string) string {
 	}
 	siblings := l.fields.children(parent)
 	if parent == "" && l.pipeline == "" {
-		siblings = append(siblings, pipelinesKey)
+		siblings = append(siblings, pipelinesKey, templateKey)
 	}
 	if sibling := nearest.To(name, siblings); sibling != "" {
 		return "did you mean " + l.name(join(parent, sibling)) + "?"

@@ -7,8 +7,12 @@ import (
 	"io"
 	"net/url"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 )
 
@@ -20,28 +24,27 @@ func (l *loader) validateFleet() {
 		return
 	}
 	switch {
-	case len(l.cfg.Pipelines) == 0:
+	case len(l.cfg.Pipelines) == 0 && l.cfg.Look == nil:
 		l.report("fleet.group", "needs pipelines: a fleet shares them out", "write the connector below pipelines; a second instance of a single one stands by without a fleet")
 	case l.cfg.Sink.Kafka == nil:
 		l.report("fleet.group", "needs sink.kafka at the top level: the group is in that cluster", "set sink.kafka.brokers at the top level")
 	case len(l.problems.List) == 0:
 		l.cfg.Sink.Kafka.Validate(l.reporter())
 	}
-	for _, p := range l.cfg.Pipelines {
-		if p.Config.Checkpoint.Store == store.StoreFile {
-			l.add(Problem{
-				Key: pipelinesKey + "." + p.Name + ".checkpoint.store", Value: `"file"`,
-				Text: "is on a single machine, and the fleet moves pipelines to others", Remedy: "set it to kafka or postgres",
-			})
-		}
+}
+
+// validateMoves refuses a pipeline that a fleet cannot move.
+func (l *loader) validateMoves() {
+	if l.cfg.Fleet.On() && l.cfg.Checkpoint.Store == store.StoreFile {
+		l.report("checkpoint.store", "is on a single machine, and the fleet moves pipelines to others", "set it to kafka or postgres")
 	}
 }
 
 // Spec is a hash of the specification: members of a fleet with the same may run the pipeline.
-// Secrets do not count, as they may differ in form and change at any time; the address in
-// source.url does.
+// Secrets do not count, as they may differ in form and change at any time, nor do other
+// contents of files that each login reads again; the address in source.url does.
 func (p Pipeline) Spec() string {
-	c := *p.Config
+	c := p.Config.withoutRotated()
 	if c.Sink.Kafka == nil {
 		c.Sink.Kafka = &sink.Options{}
 	}
@@ -52,7 +55,7 @@ func (p Pipeline) Spec() string {
 		f := fields.byKey[key]
 		switch {
 		case key == "source.url":
-			fmt.Fprintf(h, "%s=%q\n", key, withoutPassword(c.Source.URL.Reveal()))
+			fmt.Fprintf(h, "%s=%q\n", key, without(c.Source.URL.Reveal(), "password"))
 		case !f.secret():
 			fmt.Fprintf(h, "%s=%v\n", key, f.value)
 		}
@@ -61,19 +64,46 @@ func (p Pipeline) Spec() string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
-var passwordValue = regexp.MustCompile(`(^|\s)password\s*=\s*('(\\.|[^'\\])*'|\S*)`)
+// withoutRotated is a copy without the contents of files that each login reads again: a
+// rotation needs no new start, and makes no other specification. Another address in a file
+// with a whole connection string does.
+func (c *Config) withoutRotated() Config {
+	out := *c
+	out.Source.Password = "" // it is in the URL
+	for _, url := range []*setting.Secret{&out.Source.URL, &out.ClaimCheck.Table.URL} {
+		switch login := catalog.LoginOf(url.Reveal()); {
+		case login.URL.Changes():
+			*url = setting.Secret(without(url.Reveal(), "user", "password"))
+		case login.Password.Changes():
+			*url = setting.Secret(without(url.Reveal(), "password"))
+		}
+	}
+	if out.Sink.Kafka != nil {
+		kafka := *out.Sink.Kafka
+		kafka.SASL = kafka.SASL.WithoutFiles()
+		out.Sink.Kafka = &kafka
+	}
+	return out
+}
 
-// withoutPassword is a valid connection string without its password.
-func withoutPassword(text string) string {
+// without is a valid connection string without its password, and perhaps its user.
+func without(text string, names ...string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
-		return passwordValue.ReplaceAllString(text, "")
+		value := regexp.MustCompile(`(^|\s)(` + strings.Join(names, "|") + `)\s*=\s*('(\\.|[^'\\])*'|\S*)`)
+		return value.ReplaceAllString(text, "")
 	}
-	if u.User != nil {
+	switch {
+	case u.User == nil:
+	case slices.Contains(names, "user"):
+		u.User = nil
+	default:
 		u.User = url.User(u.User.Username())
 	}
 	query := u.Query()
-	query.Del("password")
+	for _, name := range names {
+		query.Del(name)
+	}
 	u.RawQuery = query.Encode()
 	return u.String()
 }

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"context"
+	"reflect"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
@@ -23,14 +27,19 @@ type Options struct {
 	// Set are overrides key=value from the command line; the last of a key wins,
 	// over everything else.
 	Set []string
+
+	inputs  *inputs // notes the content read; may be nil
+	process *Config // has the sections of the process, if they are in use already
 }
 
 // Load reads, merges and validates the configuration. Its error is a *Problems
 // with all faults, of class failure.Config.
 func Load(opts Options) (*Config, error) {
-	l := read(opts, "")
+	l := read(opts, nil)
 	switch {
 	case l.unread:
+	case l.cfg.Discovery.On:
+		_, l = look(context.Background(), opts, nil)
 	case len(l.pipelines) > 0:
 		l.loadPipelines(opts)
 	default:
@@ -84,19 +93,25 @@ type loader struct {
 	problems Problems
 	unread   bool // the file could not be read: what it would set is unknown
 
+	file      string         // the configuration file
+	restart   bool           // sections of the process have changed since its start
+	inputs    *inputs        // notes the content read; may be nil
+	template  *yaml.Node     // pipeline_template of the file; may be nil
 	pipelines []pipelineNode // those in the file
 	pipeline  string         // the pipeline being read; empty for the top level
 }
 
 // read merges defaults, file, environment and flags. Then it does the same for
-// a pipeline, unless pipeline is empty.
-func read(opts Options, pipeline string) *loader {
+// a pipeline, unless pipeline is nil.
+func read(opts Options, pipeline *pipelineNode) *loader {
 	cfg := Default()
 	l := &loader{
 		cfg:     &cfg,
 		fields:  fieldsOf(&cfg),
 		environ: environment(opts.Environ),
 		given:   map[string]given{},
+		file:    opts.File,
+		inputs:  opts.inputs,
 	}
 	switch {
 	case opts.Text != nil:
@@ -106,9 +121,10 @@ func read(opts Options, pipeline string) *loader {
 	}
 	l.readEnvironment(opts.Environ)
 	l.readFlags(opts.Set)
-	if pipeline != "" {
-		l.overlay(opts, pipeline)
+	if pipeline != nil {
+		l.overlay(opts, *pipeline)
 	}
+	l.chooseDiscovery()
 	l.chooseSink()
 	l.chooseTables()
 	l.choosePolling()
@@ -116,6 +132,7 @@ func read(opts Options, pipeline string) *loader {
 	l.chooseEncoded()
 	l.chooseSpans()
 	l.keepWritten()
+	l.keepProcess(opts.process)
 	return l
 }
 
@@ -123,6 +140,22 @@ func read(opts Options, pipeline string) *loader {
 func (l *loader) note(key string, g given) {
 	g.within = l.pipeline
 	l.given[key] = g
+}
+
+// keepProcess keeps the sections in use by the process, if any, and notes a change of these.
+func (l *loader) keepProcess(in *Config) {
+	if in == nil {
+		return
+	}
+	sections := func(c *Config) []any {
+		all := []any{c.Fleet, c.Tracing, c.HTTP, c.Log}
+		if kafka := c.Sink.Kafka; in.Fleet.On() && kafka != nil { // the group is in that cluster
+			all = append(all, kafka.Brokers, kafka.TLS, kafka.SASL.WithoutFiles())
+		}
+		return all
+	}
+	l.restart = !reflect.DeepEqual(sections(l.cfg), sections(in))
+	l.cfg.Fleet, l.cfg.Tracing, l.cfg.HTTP, l.cfg.Log = in.Fleet, in.Tracing, in.HTTP, in.Log
 }
 
 const saslKey = "sink.kafka.sasl."

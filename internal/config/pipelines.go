@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
@@ -29,10 +30,11 @@ func (p Pipeline) Same(other Pipeline) bool {
 	return p.Name == other.Name && reflect.DeepEqual(p.alone(), other.alone())
 }
 
-// alone is the configuration without the slots and topics of other pipelines.
+// alone is the configuration without the slots and topics of other pipelines, and without
+// the contents of files that each login reads again.
 func (p Pipeline) alone() Config {
-	alone := *p.Config
-	alone.Source.Siblings, alone.Route.Internal = nil, nil
+	alone := p.Config.withoutRotated()
+	alone.Source.Siblings, alone.Route.Internal, alone.Discovery = nil, nil, Discovery{}
 	return alone
 }
 
@@ -46,7 +48,7 @@ func (p Pipeline) Shares(other Pipeline) bool {
 // Each returns the connectors to run: the pipelines or, where there are none,
 // the configuration itself without a name.
 func (c *Config) Each() []Pipeline {
-	if len(c.Pipelines) == 0 {
+	if len(c.Pipelines) == 0 && c.Look == nil {
 		return []Pipeline{{Config: c}}
 	}
 	return c.Pipelines
@@ -59,12 +61,15 @@ const pipelinesKey = "pipelines"
 var pipelineName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 
 // processSections are set once for all pipelines.
-var processSections = []string{"fleet", "tracing", "http", "log"}
+var processSections = []string{"fleet", "tracing", "http", "log", discoveryKey}
 
-// pipelineNode is a pipeline as the file has it.
+// pipelineNode is a pipeline as a file has it.
 type pipelineNode struct {
-	name string
-	node *yaml.Node
+	name   string
+	node   *yaml.Node
+	path   string            // of the file
+	values map[string]string // of the template; nil outside of it
+	found  bool              // outside of the configuration file: not overridden by variables and flags
 }
 
 // readPipelines notes the pipelines of the file, in its order.
@@ -91,7 +96,7 @@ func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
 		case slices.Contains(l.pipelineNames(), name.Value):
 			problem("is set twice", "keep one")
 		default:
-			l.pipelines = append(l.pipelines, pipelineNode{name: name.Value, node: value})
+			l.pipelines = append(l.pipelines, pipelineNode{name: name.Value, node: value, path: path})
 		}
 	}
 }
@@ -106,20 +111,27 @@ func (l *loader) pipelineNames() []string {
 
 // overlay merges a pipeline's own keys over the top level's, whose problems have
 // been reported already.
-func (l *loader) overlay(opts Options, pipeline string) {
+func (l *loader) overlay(opts Options, pipeline pipelineNode) {
 	l.problems.List = nil
-	l.pipeline = pipeline
+	l.pipeline = pipeline.name
 	l.fields.drop(processSections...)
 	if _, given := l.given["source.slot"]; !given {
-		l.cfg.Source.Slot += "_" + pipeline
+		l.cfg.Source.Slot += "_" + pipeline.name
 	}
 	if _, given := l.given["source.publication"]; !given {
-		l.cfg.Source.Publication += "_" + pipeline
+		l.cfg.Source.Publication += "_" + pipeline.name
 	}
-	for _, p := range l.pipelines {
-		if p.name == pipeline {
-			l.section(opts.File, "", p.node)
+	node := pipeline.node
+	if pipeline.values != nil {
+		var unknown string
+		if node, unknown = fill(node, pipeline.values); unknown != "" {
+			l.add(Problem{Origin: at(pipeline.path, pipeline.node), Key: templateKey, Text: "has " + unknown + ", and the listing has no such column",
+				Remedy: "use a column of the listing, for example %{name}"})
 		}
+	}
+	l.section(pipeline.path, "", node)
+	if pipeline.found {
+		return
 	}
 	l.readVariables()
 	for _, assignment := range opts.Set {
@@ -171,7 +183,7 @@ func (l *loader) loadPipelines(opts Options) {
 	var loaders []*loader
 	var connectors []*Config
 	for _, p := range l.pipelines {
-		own := read(opts, p.name)
+		own := read(opts, &p)
 		loaders, connectors = append(loaders, own), append(connectors, own.cfg)
 	}
 	for i, own := range loaders {
@@ -213,6 +225,25 @@ func (c *Config) polled() (all []place) {
 	return all
 }
 
+const checkpointKey = "checkpoint.key"
+
+// StoreKey names the pipeline's checkpoint in the store, and at the brokers its transactions:
+// database/slot, unless checkpoint.key is set.
+func (c *Config) StoreKey() (string, error) {
+	if c.Checkpoint.Key != "" {
+		return c.Checkpoint.Key, nil
+	}
+	url, err := pgconn.ParseConfig(c.Source.URL.Reveal())
+	if err != nil {
+		return "", fmt.Errorf("source.url: %w", err)
+	}
+	database := url.Database
+	if database == "" {
+		database = url.User // PostgreSQL's default
+	}
+	return database + "/" + c.Source.Slot, nil
+}
+
 // places are a pipeline's.
 func (c *Config) places() (all []place) {
 	if c.Source.Mode == ModePoll {
@@ -223,38 +254,19 @@ func (c *Config) places() (all []place) {
 	if c.Checkpoint.Store == store.StoreFile {
 		all = append(all, place{"checkpoint.path", filepath.Clean(c.Checkpoint.Path), "", "give each pipeline a file of its own"})
 	}
-	if key := c.Checkpoint.Key; key != "" {
-		all = append(all, place{"checkpoint.key", key, "", "leave it out: the default names database and slot"})
+	if key, err := c.StoreKey(); err == nil && (c.Checkpoint.Key != "" || c.Source.Mode != ModePoll) {
+		all = append(all, place{checkpointKey, key, "", "leave it out: the default names database and slot"})
 	}
 	return all
 }
 
 // validatePipelines finds pipelines with the same slot, checkpoint or table.
 func (l *loader) validatePipelines() {
-	taken := map[place]string{}
+	var all []claim
 	for _, p := range l.cfg.Pipelines {
-		for _, at := range p.Config.places() {
-			if other, ok := taken[at]; ok {
-				l.add(Problem{
-					Key: pipelinesKey + "." + p.Name + "." + at.key, Value: fmt.Sprintf("%q", at.value),
-					Text: "is that of pipeline " + other + " too", Remedy: at.remedy,
-				})
-			}
-			taken[at] = p.Name
-		}
+		all = append(all, claim{Pipeline: p})
 	}
-	for _, p := range l.cfg.Pipelines {
-		if p.Config.Retention.After == 0 || p.Config.Source.Mode == ModePoll {
-			continue
-		}
-		for _, at := range p.Config.polled() {
-			if other, ok := taken[at]; ok {
-				l.add(Problem{
-					Key: pipelinesKey + "." + p.Name + ".retention.after", Value: fmt.Sprintf("%q", p.Config.Retention.After),
-					Text:   "is for rows of " + at.value + " that pipeline " + other + ", which polls, may not have published",
-					Remedy: "set it to 0s here, and source.poll.after_publish: delete there",
-				})
-			}
-		}
+	for _, found := range clashes(all) {
+		l.add(found.problem)
 	}
 }

@@ -10,21 +10,28 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// scope is where references are looked up.
+type scope struct {
+	environ map[string]string
+	inputs  *inputs
+}
+
 // substitute replaces ${NAME} by the environment variable, ${file:PATH} by the
 // file's contents without the last line end, and $$ by a single dollar. Any other
 // dollar stays. PATH may have variables itself. substitute works on values after
 // the parsing of YAML, and does not look again at inserted text, so no secret can
 // change the configuration's shape.
-func substitute(text string, environ map[string]string) (string, error) {
-	written, err := parse(text, environ)
+func (in scope) substitute(text string) (string, error) {
+	written, err := in.parse(text)
 	if err != nil {
 		return "", err
 	}
 	return written.Read()
 }
 
-// parse is substitute without the contents of files.
-func parse(text string, environ map[string]string) (written setting.Written, err error) {
+// parse is substitute without the contents of files. The files are noted as inputs before a
+// first read of theirs, so that no change is missed.
+func (in scope) parse(text string) (written setting.Written, err error) {
 	literal := func(s string) { written = append(written, setting.Piece{Text: s}) }
 	for {
 		before, rest, found := strings.Cut(text, "$")
@@ -40,7 +47,7 @@ func parse(text string, environ map[string]string) (written setting.Written, err
 			if !closed {
 				return nil, failure.Configf("close it with }, or write $${ for the two characters", "has a ${ without }")
 			}
-			piece, err := lookUp(reference, environ)
+			piece, err := in.lookUp(reference)
 			if err != nil {
 				return nil, err
 			}
@@ -75,18 +82,22 @@ func cutReference(text string) (reference, after string, closed bool) {
 // present only while the unit runs.
 const credentials = "CREDENTIALS_DIRECTORY"
 
-func lookUp(reference string, environ map[string]string) (setting.Piece, error) {
+func (in scope) lookUp(reference string) (setting.Piece, error) {
 	if shown, ok := strings.CutPrefix(reference, "file:"); ok {
-		path, err := substitute(shown, environ)
-		if path == "" && err == nil {
+		path, err := in.substitute(shown)
+		switch {
+		case err != nil:
+		case path == "":
 			err = failure.Configf("write the path: ${file:/path}", "names a file without a path")
+		default:
+			_, _ = in.inputs.readFile(path) // the error is that of the next read
 		}
 		return setting.Piece{Path: path, Shown: shown}, err
 	}
 	if !variableName.MatchString(reference) {
 		return setting.Piece{}, failure.Configf("write ${NAME}, ${file:/path}, or $$ for a dollar sign", "has a ${…} that names neither a variable nor a file")
 	}
-	replacement, ok := environ[reference]
+	replacement, ok := in.environ[reference]
 	if !ok {
 		remedy := "export " + reference + ", or use ${file:/path}"
 		if reference == credentials {

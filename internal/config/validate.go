@@ -31,6 +31,7 @@ func (l *loader) validatePipeline() {
 	l.cfg.Checkpoint.Validate(report)
 	l.validateErrors(report)
 	l.cfg.Retention.Validate(report)
+	l.validateMoves()
 	l.validateCombinations()
 	l.validateRouting()
 }

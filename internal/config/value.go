@@ -55,8 +55,8 @@ func plain(node *yaml.Node) (value, error) {
 }
 
 // substitute replaces ${…} in all scalars; names of entries stay.
-func (v value) substitute(environ map[string]string) (value, error) {
-	written, err := parse(v.scalar, environ)
+func (v value) substitute(in scope) (value, error) {
+	written, err := in.parse(v.scalar)
 	if err != nil {
 		return v, err
 	}
@@ -65,12 +65,12 @@ func (v value) substitute(environ map[string]string) (value, error) {
 		return v, err
 	}
 	for i, item := range v.list {
-		if v.list[i], err = substitute(item, environ); err != nil {
+		if v.list[i], err = in.substitute(item); err != nil {
 			return v, err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.pairs)) {
-		if v.pairs[name], err = substitute(v.pairs[name], environ); err != nil {
+		if v.pairs[name], err = in.substitute(v.pairs[name]); err != nil {
 			return v, err
 		}
 	}

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,8 +80,8 @@ func (s *shares) Run(places []placement.Place) {
 	s.apply()
 }
 
-// apply has the set run the pipelines given, and forgets specifications out of use. The caller
-// holds mu.
+// apply has the set run the pipelines given, and forgets specifications out of use. A member
+// of the set keeps its configuration while a newer is the same. The caller holds mu.
 func (s *shares) apply() {
 	var wanted []config.Pipeline
 	used := map[string]bool{}
@@ -97,12 +99,12 @@ func (s *shares) apply() {
 	for _, h := range s.set.holding() {
 		used[keyOf(h.Name, s.specs[h.Config])] = true
 	}
-	for key, p := range s.known {
-		if !used[key] {
-			delete(s.known, key)
-			delete(s.specs, p.Config)
-		}
+	maps.DeleteFunc(s.known, func(key string, _ config.Pipeline) bool { return !used[key] })
+	configs := s.set.uses()
+	for _, p := range s.known {
+		configs = append(configs, p.Config)
 	}
+	maps.DeleteFunc(s.specs, func(c *config.Config, _ string) bool { return !slices.Contains(configs, c) })
 }
 
 // Drop implements fleet.Hands.
@@ -126,7 +128,8 @@ func (s *shares) Holds() (all []placement.Hold) {
 		}
 		r.count(h.acked, now)
 		rates[h.Name] = r
-		all = append(all, placement.Hold{Pipeline: h.Name, Spec: s.specs[h.Config], Rate: math.Round(r.value), Stopping: h.stopping})
+		changing := h.at != nil && (h.halted || s.specs[h.at] != s.specs[h.Config])
+		all = append(all, placement.Hold{Pipeline: h.Name, Spec: s.specs[h.Config], Rate: math.Round(r.value), Stopping: h.stopping, Changing: changing})
 	}
 	s.rates = rates
 	return all
@@ -157,6 +160,7 @@ func (r *rate) count(acked int64, now time.Time) {
 // health of the process.
 type crew struct {
 	*Set
+	hands   *shares
 	member  *fleet.Membership
 	client  *kgo.Client
 	group   string
@@ -175,8 +179,7 @@ func newCrew(o Options, set *Set, counts *metrics.Set) (*crew, error) {
 		return nil, err
 	}
 	hands := newShares(set)
-	hands.offer(o.Config.Pipelines, time.Now())
-	c := &crew{Set: set, client: client, group: o.Config.Fleet.Group, command: o.Invocation}
+	c := &crew{Set: set, hands: hands, client: client, group: o.Config.Fleet.Group, command: o.Invocation}
 	c.member = fleet.New(fleet.Parts{
 		Options: o.Config.Fleet, Client: client, Hands: hands, Offers: hands.Offers,
 		Version: o.Version, Log: o.Log, Metrics: counts.Fleet(),
@@ -184,6 +187,12 @@ func newCrew(o Options, set *Set, counts *metrics.Set) (*crew, error) {
 	set.told = c.member.Poke
 	set.lasting = true
 	return c, nil
+}
+
+// offer names the pipelines for the fleet, as read now.
+func (c *crew) offer(pipelines []config.Pipeline) {
+	c.hands.offer(pipelines, time.Now())
+	c.member.Poke()
 }
 
 // Run is a member of the fleet until ctx ends, and runs its share of the pipelines. Run returns

@@ -56,9 +56,12 @@ func TestSharesOfAFleet(t *testing.T) {
 		wantHolds(hold(a, false))
 
 		s.Run([]placement.Place{place(next)})
-		wantHolds(hold(next, false))
+		changing := hold(next, false)
+		changing.Changing = true
+		wantHolds(changing)
 		f.letGo <- nil
 		<-f.ended
+		wantHolds(hold(next, false))
 		if began := <-f.began; began != "a new" {
 			t.Errorf("began %s", began)
 		}
@@ -66,9 +69,38 @@ func TestSharesOfAFleet(t *testing.T) {
 		wantHolds(hold(next, true))
 		f.letGo <- nil
 		wantHolds()
+		s.Run(nil)
 		if len(s.known) != 1 || len(s.specs) != 1 {
 			t.Errorf("%d specifications are kept after all", len(s.known))
 		}
+		must.OK(t, f.stop())
+	})
+}
+
+// Another look at the same configuration changes nothing, however often.
+func TestSharesOfManyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakeSet(t, true)
+		s := newShares(f.Set)
+		a := spec("a", "s1", "t")
+		s.offer([]config.Pipeline{a}, time.Unix(1, 0))
+		s.Run([]placement.Place{{Pipeline: "a", Spec: a.Spec()}})
+		<-f.began
+		for n := range 10 {
+			s.offer([]config.Pipeline{spec("a", "s1", "t"), spec("b", "s2", "t")}, time.Unix(int64(2+n), 0))
+			synctest.Wait()
+		}
+		if o := s.Offers(); o[0].Loaded != 1 || o[1].Loaded != 2 {
+			t.Errorf("offers %+v", o)
+		}
+		if len(s.known) != 2 || len(s.specs) != 3 { // a as read first, and both as read last
+			t.Errorf("%d specifications and %d configurations are kept", len(s.known), len(s.specs))
+		}
+		s.Run(nil)
+		if h := s.Holds(); len(h) != 1 || h[0].Spec != a.Spec() || !h[0].Stopping {
+			t.Errorf("holds %+v", h)
+		}
+		f.letGo <- nil
 		must.OK(t, f.stop())
 	})
 }

@@ -25,6 +25,19 @@ type held struct {
 	config.Pipeline
 	stopping bool
 	acked    int64 // events so far
+	// at is the configuration at work, perhaps a former; nil: none. halted: at drains.
+	at     *config.Config
+	halted bool
+}
+
+// uses lists the configurations of all members.
+func (s *Set) uses() (all []*config.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		all = append(all, m.spec.Config)
+	}
+	return all
 }
 
 // holding lists the pipelines to run, and the others before their end.
@@ -35,6 +48,9 @@ func (s *Set) holding() (all []held) {
 		h := held{Pipeline: w}
 		if m := s.member(w.Name); m != nil {
 			h.acked = m.metrics.Acked()
+			if m.state != stateEnded {
+				h.at, h.halted = m.spec.Config, m.state == stateStopping
+			}
 		}
 		all = append(all, h)
 	}

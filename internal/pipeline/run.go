@@ -44,6 +44,9 @@ type Options struct {
 	Version, Commit string
 	// Invocation completes the commands in remedies. Optional.
 	Invocation invocation.Invocation
+	// Applying is called with the pipelines of another look at the configuration, before
+	// they begin. Optional.
+	Applying func([]config.Pipeline)
 }
 
 // Run runs the pipeline, or all pipelines, until ctx ends, then drains and
@@ -62,12 +65,20 @@ func Run(ctx context.Context, o Options) error {
 	shown := page.New(o.Config.HTTP, o.Version, counts.Pipelines())
 	set := newSet(o, counts, exporter, shown)
 	var process process = set
+	offer := set.Apply
 	if o.Config.Fleet.On() {
-		if process, err = newCrew(o, set, counts); err != nil {
+		crew, err := newCrew(o, set, counts)
+		if err != nil {
 			return err
 		}
+		process, offer = crew, crew.offer
+	}
+	if o.Config.Look == nil {
+		offer(o.Config.Each())
 	} else {
-		set.Apply(o.Config.Each())
+		set.lasting = true
+		set.sources = follow(o, counts, offer)
+		process = following{process, set.sources}
 	}
 	if o.Config.HTTP.Listen == "" {
 		return process.Run(ctx)

@@ -34,6 +34,7 @@ type Set struct {
 	stdout io.Writer
 	// lasting keeps Run running without any running pipeline: more may come.
 	lasting bool
+	sources *follower // nil: the pipelines stay the same
 	// run runs a pipeline until ctx ends: its method whole, except in tests.
 	run func(ctx context.Context, p *pipeline) error
 
@@ -288,6 +289,9 @@ func (s *Set) Ready() (ok bool, reasons []string) {
 			reasons = append(reasons, reason)
 		}
 	}
+	if s.sources != nil {
+		reasons = append(reasons, s.sources.reasons()...)
+	}
 	return len(reasons) == 0, reasons
 }
 
@@ -308,5 +312,9 @@ func (s *Set) Status() any {
 	if s.single() {
 		return pipelines[""]
 	}
-	return map[string]any{"pipelines": pipelines}
+	status := map[string]any{"pipelines": pipelines}
+	if s.sources != nil {
+		status["discovery"] = s.sources.status()
+	}
+	return status
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
@@ -25,7 +24,7 @@ import (
 // OpenStore opens the configured checkpoint store, and creates the topic or
 // table where missing. It blocks until the store answers or ctx ends.
 func OpenStore(ctx context.Context, cfg *config.Config) (checkpoint.Store, error) {
-	key, err := storeKey(cfg)
+	key, err := cfg.StoreKey()
 	if err != nil {
 		return nil, err
 	}
@@ -173,28 +172,12 @@ func EnsureQuarantine(ctx context.Context, cfg *config.Config, log *quarantine.L
 // TransactionalID is the pipeline's at the brokers. The same for all instances
 // and starts of a pipeline, as the checkpoint's key is.
 func TransactionalID(cfg *config.Config) (string, error) {
-	key, err := storeKey(cfg)
+	key, err := cfg.StoreKey()
 	return "cdc-outbox/" + key, err
 }
 
 // CheckpointKey names the checkpoint in the store.
 func CheckpointKey(cfg *config.Config) string {
-	key, _ := storeKey(cfg) // a URL that cannot be read is the connection's error
+	key, _ := cfg.StoreKey() // a URL that cannot be read is the connection's error
 	return key
-}
-
-// storeKey is database/slot unless the configuration names another key.
-func storeKey(cfg *config.Config) (string, error) {
-	if cfg.Checkpoint.Key != "" {
-		return cfg.Checkpoint.Key, nil
-	}
-	url, err := pgconn.ParseConfig(cfg.Source.URL.Reveal())
-	if err != nil {
-		return "", fmt.Errorf("source.url: %w", err)
-	}
-	database := url.Database
-	if database == "" {
-		database = url.User // PostgreSQL's default
-	}
-	return database + "/" + cfg.Source.Slot, nil
 }

@@ -23,7 +23,7 @@ func TestStoreKey(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.Default()
 			cfg.Source.URL, cfg.Source.Slot, cfg.Checkpoint.Key = setting.Secret(tt.url), "s", tt.key
-			if got, err := storeKey(&cfg); got != tt.want || err != nil {
+			if got, err := cfg.StoreKey(); got != tt.want || err != nil {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
 		})

@@ -180,7 +180,7 @@ volumeMounts:
 {{- include "cdc-outbox.noSecrets" (dict "at" $path "value" $value) -}}
 {{- else if and $value (has $key (list "password" "token" "client_secret" "secret_key" "session_token" "otlp_headers")) (not (contains "${" (toString $value))) -}}
 {{- fail (printf "%s is a secret, and anybody who may read ConfigMaps would see it: put it into a Secret, name this in envFrom, and write ${NAME} here, or in secretFiles, and write ${file:/etc/cdc-outbox-secrets/SECRET/KEY}" $path) -}}
-{{- else if and (eq $key "url") (regexMatch "://[^/@:]*:[^$@/]+@|password='?[^'$&\\s]" (toString $value)) -}}
+{{- else if and (has $key (list "url" "names_url")) (regexMatch "://[^/@:]*:[^$@/]+@|password='?[^'$&\\s]" (toString $value)) -}}
 {{- fail (printf "%s has a password, and anybody who may read ConfigMaps would see it: put the URL into a Secret, name this in envFrom, and write ${NAME} here" $path) -}}
 {{- end -}}
 {{- end -}}

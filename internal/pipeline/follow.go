@@ -1,0 +1,201 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
+)
+
+// following is a process beside the follower of its sources of pipelines.
+type following struct {
+	process
+	sources *follower
+}
+
+// Run is the process's, and joins the follower.
+func (f following) Run(ctx context.Context) error {
+	looking, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { f.sources.Run(looking) })
+	defer all.Wait()
+	defer stop()
+	return f.process.Run(ctx)
+}
+
+// follower looks at the sources of pipelines at an interval, and applies changes.
+// A change counts once two looks in a row have seen the same: a file may be half written, or
+// be put back at once. Run is for a goroutine of the caller.
+type follower struct {
+	log    *zap.Logger
+	counts *metrics.Set
+	apply  func([]config.Pipeline)
+
+	mu        sync.Mutex
+	applied   *config.Look
+	candidate *config.Look // a change seen once; nil without
+	at        time.Time    // of the last look
+	said      []string     // the faults in the log
+}
+
+// follow makes the follower for the sources of a configuration, and applies the first look.
+func follow(o Options, counts *metrics.Set, apply func([]config.Pipeline)) *follower {
+	f := &follower{log: o.Log, counts: counts, applied: o.Config.Look, at: time.Now()}
+	f.apply = func(pipelines []config.Pipeline) {
+		if o.Applying != nil {
+			o.Applying(pipelines)
+		}
+		apply(pipelines)
+	}
+	counts.ObserveDiscovery(func() (pipelines, faults int, at time.Time) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.applied.Config.Pipelines), len(f.faults()), f.at
+	})
+	f.report()
+	f.apply(f.applied.Config.Pipelines)
+	return f
+}
+
+// Run looks until ctx ends, at multiples of the interval: members of a fleet see a change of
+// their common listing together, and share out a new pipeline.
+func (f *follower) Run(ctx context.Context) {
+	for backoff.Sleep(ctx, untilLook(time.Now(), f.applied.Config.Discovery.Interval)) == nil {
+		f.look(ctx)
+	}
+}
+
+func untilLook(now time.Time, interval time.Duration) time.Duration {
+	return now.Truncate(interval).Add(interval).Sub(now)
+}
+
+// look is a single look. Only Run's goroutine changes the follower, by look.
+func (f *follower) look(ctx context.Context) {
+	applied, candidate := f.next(ctx)
+	if ctx.Err() != nil {
+		return // a failure may be due to the end of ctx
+	}
+	if f.note(applied, candidate) {
+		f.apply(applied.Config.Pipelines) // without mu: the set has a lock of its own, and asks for status under it
+	}
+}
+
+// note notes a look's result.
+func (f *follower) note(applied, candidate *config.Look) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.applied
+	f.applied, f.candidate, f.at = applied, candidate, time.Now()
+	if applied == before {
+		return false
+	}
+	f.report()
+	f.leave(before.Config.Pipelines)
+	return true
+}
+
+// next looks at the sources again: applied counts, candidate would after the same sight again.
+func (f *follower) next(ctx context.Context) (applied, candidate *config.Look) {
+	switch {
+	case f.candidate == nil && !f.applied.Changed(ctx):
+		return f.applied, nil
+	case f.candidate != nil && !f.candidate.Changed(ctx):
+		return f.candidate, nil
+	default:
+		return f.applied, f.applied.Again(ctx)
+	}
+}
+
+// fault is the reason against a source.
+type fault struct {
+	Source string `json:"source"`
+	Error  string `json:"error"`
+	Remedy string `json:"remedy,omitempty"`
+	// Running are the pipelines of the source as it was before.
+	Running []string `json:"running"`
+}
+
+// faults of the last look that counts. The caller holds mu.
+func (f *follower) faults() (all []fault) {
+	if err := f.applied.Err; err != nil {
+		running := []string{}
+		for _, p := range f.applied.Config.Pipelines {
+			running = append(running, p.Name)
+		}
+		all = append(all, fault{"configuration", err.Error(), failure.RemedyOf(err), running})
+	}
+	for _, part := range f.applied.Parts {
+		if part.Err == nil {
+			continue
+		}
+		running := []string{}
+		for _, p := range part.Pipelines {
+			running = append(running, p.Name)
+		}
+		all = append(all, fault{part.Origin, part.Err.Error(), failure.RemedyOf(part.Err), running})
+	}
+	return all
+}
+
+// report logs each new fault, and the end of faults. The caller holds mu.
+func (f *follower) report() {
+	var now []string
+	for _, one := range f.faults() {
+		text := one.Source + ": " + one.Error
+		now = append(now, text)
+		if !slices.Contains(f.said, text) {
+			f.log.Error("a source of pipelines cannot be followed; its pipelines of before go on", zap.String("source", one.Source),
+				zap.String("error", one.Error), zap.String("remedy", one.Remedy), zap.Strings("running", one.Running))
+		}
+	}
+	if len(now) == 0 && len(f.said) > 0 {
+		f.log.Info("all sources of pipelines can be followed again")
+	}
+	f.said = now
+}
+
+// leave tells of the slots of removed pipelines. The caller holds mu.
+func (f *follower) leave(before []config.Pipeline) {
+	for _, p := range before {
+		stays := slices.ContainsFunc(f.applied.Config.Pipelines, func(q config.Pipeline) bool { return q.Name == p.Name || q.Shares(p) })
+		if stays || p.Config.Source.Mode == config.ModePoll {
+			continue
+		}
+		f.log.Warn("a pipeline was removed; its slot stays, and keeps the server's log from now on",
+			zap.String("pipeline", p.Name), zap.String("slot", p.Config.Source.Slot),
+			zap.String("remedy", fmt.Sprintf("if it is gone for good, in its database: SELECT pg_drop_replication_slot('%s'); DROP PUBLICATION %q", p.Config.Source.Slot, p.Config.Source.Publication)))
+	}
+}
+
+// discovered is the content of /status about the sources of pipelines.
+type discovered struct {
+	LastLook time.Time `json:"last_look"`
+	// Pending: a change was seen once, and counts if the next look sees the same.
+	Pending bool    `json:"pending"`
+	Faults  []fault `json:"faults"`
+}
+
+func (f *follower) status() discovered {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return discovered{f.at, f.candidate != nil, append([]fault{}, f.faults()...)}
+}
+
+// reasons are against readiness: faulty sources without any pipeline of before.
+func (f *follower) reasons() (all []string) {
+	for _, one := range f.status().Faults {
+		if len(one.Running) == 0 {
+			all = append(all, "discovery: "+one.Source+": "+strings.Join(strings.Fields(one.Error), " "))
+		}
+	}
+	return all
+}
