@@ -128,7 +128,8 @@ func (s *schemas) ask(method, path string, body any) {
 	defer cancel()
 	r := must.Get(http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(string(text))))(s.t)
 	r.Header.Set("Content-Type", "application/vnd.schemaregistry.v1+json")
-	resp := must.Get(http.DefaultClient.Do(r))(s.t)
+	resp, err := http.DefaultClient.Do(r)
+	must.OK(s.t, err)
 	defer resp.Body.Close()
 	if answer := must.Get(io.ReadAll(resp.Body))(s.t); resp.StatusCode != http.StatusOK {
 		s.t.Fatalf("%s %s: %d: %s", method, path, resp.StatusCode, answer)

@@ -49,9 +49,9 @@ func (s *shadowing) waitsForSchema(reason error) {
 	was := s.schema
 	s.schema = text
 	s.mu.Unlock()
-	switch {
-	case text == was:
-	case text == "":
+	switch text {
+	case was:
+	case "":
 		s.note("the schema is known, and the comparison goes on")
 	default:
 		s.note("waiting for a schema: %s", text)
