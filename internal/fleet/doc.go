@@ -14,9 +14,9 @@
 //
 // Invariants:
 //
-//  1. A member without an answer of the coordinator for the session timeout stops all
-//     pipelines: by then others may have them. The time counts from when the last answered
-//     question was sent, so the member stops first.
+//  1. A member whose session the coordinator has not renewed for the session timeout stops all
+//     pipelines: by then others may have them. The time counts from when the last question with
+//     such an answer was sent, so the member stops first.
 //  2. A member names a pipeline as held until the pipeline has drained, saved its position
 //     and closed its connection.
 //  3. The slot stays the lock: a wrong placement makes a spare, never a second reader.

@@ -164,10 +164,12 @@ func (m *Membership) Run(ctx context.Context) error {
 	joins, beats := make(chan joined, 1), make(chan beat, 1)
 	tick := time.NewTicker(m.pulse())
 	defer tick.Stop()
+	silence := time.NewTimer(m.Options.SessionTimeout)
+	defer silence.Stop()
 	stop := ctx.Done()
 	var fenced error
 	for {
-		m.expire(time.Now())
+		silence.Reset(m.expire(time.Now()))
 		if m.state.leaving && len(m.Hands.Holds()) == 0 {
 			break
 		}
@@ -184,6 +186,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		case b := <-beats:
 			m.state.beating = false
 			fenced = errors.Join(fenced, m.afterBeat(b))
+		case <-silence.C:
 		case <-m.poked:
 			m.look()
 		case <-tick.C:
@@ -230,11 +233,14 @@ func (m *Membership) ask(ctx context.Context, asks *sync.WaitGroup, joins chan<-
 	asks.Go(func() { joins <- m.join(ctx, member, a, history) })
 }
 
-// expire drops the pipelines once nothing was heard for too long.
-func (m *Membership) expire(now time.Time) {
+// expire drops the pipelines once nothing was heard for too long, and returns when to look again.
+func (m *Membership) expire(now time.Time) (again time.Duration) {
 	s := &m.state
-	if !s.in || s.dropped || now.Sub(s.heard) < m.Options.SessionTimeout {
-		return
+	if !s.in || s.dropped {
+		return m.Options.SessionTimeout
+	}
+	if left := m.Options.SessionTimeout - now.Sub(s.heard); left > 0 {
+		return left
 	}
 	s.dropped = true
 	m.Log.Error("no answer of the fleet's coordinator within fleet.session_timeout; stopping all pipelines",
@@ -242,6 +248,7 @@ func (m *Membership) expire(now time.Time) {
 	m.Hands.Drop()
 	m.Metrics.FleetJoined(false)
 	m.tell(func(s *Standing) { s.Joined, s.Waiting = false, errSilent })
+	return m.Options.SessionTimeout
 }
 
 // alive notes the coordinator's word for the membership at the time.
@@ -256,6 +263,9 @@ func (m *Membership) alive(sent time.Time) {
 	}
 	s.dropped = false
 	m.Log.Info("the fleet's coordinator answers again, and this process is still a member")
+	if s.joining || s.again {
+		return // the group is told that nothing is held, and answers with another assignment
+	}
 	m.take()
 }
 
@@ -280,8 +290,10 @@ func (m *Membership) afterBeat(b beat) error {
 	switch {
 	case b.err == nil:
 		m.alive(b.sent)
-	case errors.Is(b.err, kerr.RebalanceInProgress), errors.Is(b.err, kerr.IllegalGeneration):
-		m.alive(b.sent) // a member, though perhaps of another generation
+	case errors.Is(b.err, kerr.RebalanceInProgress):
+		m.alive(b.sent)
+		s.again = s.again || b.id == s.id && !s.joining
+	case errors.Is(b.err, kerr.IllegalGeneration): // a member still, whose session goes on to its end
 		s.again = s.again || b.id == s.id && !s.joining
 	case errors.Is(b.err, kerr.UnknownMemberID):
 		m.lose(b.err)
@@ -339,7 +351,10 @@ func (m *Membership) afterJoin(j joined) error {
 		s.again = true
 		return nil
 	default:
-		if j.id.ID != "" && s.id.ID == "" {
+		switch {
+		case j.id.Generation >= 0:
+			s.id = j.id // heartbeats of an earlier generation would not count
+		case j.id.ID != "" && s.id.ID == "":
 			s.id.ID = j.id.ID // known from now on
 		}
 		s.again = true

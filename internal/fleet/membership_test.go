@@ -7,8 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap/zaptest"
+
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/fleet/placement"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
@@ -218,5 +222,50 @@ func TestAGroupOfOthers(t *testing.T) {
 	defer cancel()
 	if _, err := Drain(ctx, w.client, "f", "a", true); !errors.Is(err, ErrNoGroup) {
 		t.Errorf("drain without a fleet: %v", err)
+	}
+}
+
+// counted count the calls of Run.
+type counted struct {
+	noHands
+	runs int
+}
+
+func (c *counted) Run([]placement.Place) { c.runs++ }
+
+// After a silence, the former assignment is no answer to a join with nothing held: its pipelines
+// may be another's by now.
+func TestAfterASilenceTheAnswerToAJoinCounts(t *testing.T) {
+	for _, joining := range []bool{true, false} {
+		hands := &counted{}
+		m := New(Parts{
+			Options: DefaultOptions(), Hands: hands, Log: zaptest.NewLogger(t), Metrics: noMetrics{},
+			Offers: func() []placement.Offer { return []placement.Offer{{Pipeline: "p0", Spec: "first"}} },
+		})
+		s := &m.state
+		s.id, s.in, s.dropped, s.joining = broker.Membership{ID: "m", Generation: 3}, true, true, joining
+		s.run = []placement.Place{{Pipeline: "p0", Spec: "first"}}
+		must.OK(t, m.afterBeat(beat{id: s.id, sent: time.Now(), err: kerr.RebalanceInProgress}))
+		if s.dropped || joining != (hands.runs == 0) {
+			t.Errorf("joining %v: dropped %v, %d assignments taken", joining, s.dropped, hands.runs)
+		}
+	}
+}
+
+// A heartbeat of another generation renews no session. The generation is that of the last join,
+// also without an assignment, when the next has begun meanwhile.
+func TestHeartbeatsAreOfTheLastGeneration(t *testing.T) {
+	m := New(Parts{Options: DefaultOptions(), Hands: noHands{}, Log: zaptest.NewLogger(t), Metrics: noMetrics{}})
+	s := &m.state
+	before, heard := broker.Membership{ID: "m", Generation: 3}, time.Now().Add(-time.Second)
+	s.id, s.in, s.heard = before, true, heard
+	must.OK(t, m.afterBeat(beat{id: before, sent: time.Now(), err: kerr.IllegalGeneration}))
+	if !s.heard.Equal(heard) || !s.again {
+		t.Errorf("heard %v, joins again %v", s.heard.Sub(heard), s.again)
+	}
+	next := broker.Membership{ID: "m", Generation: 4}
+	must.OK(t, m.afterJoin(joined{id: next, err: kerr.RebalanceInProgress}))
+	if s.id != next {
+		t.Errorf("the next heartbeat is of %+v", s.id)
 	}
 }

@@ -18,11 +18,12 @@ func (s *state) begin(p *pipeline, to *member, why Reason) {
 	if from == to { // with the newest specification
 		s.moving++
 		from.run[p.name] = Place{Pipeline: p.name, Spec: p.newest.Spec, Rate: p.rate}
-		p.held.Spec = p.newest.Spec
+		p.held.Spec, p.held.Changing = p.newest.Spec, true
 		return
 	}
 	delete(from.run, p.name)
 	from.load -= p.weight()
+	to.load += p.weight()
 	s.release(p)
 }
 

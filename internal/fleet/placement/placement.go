@@ -251,18 +251,20 @@ func (s *state) release(p *pipeline) {
 	s.waiting = append(s.waiting, p)
 }
 
-// place gives pipelines without a holder to members, the heaviest first. The others wait.
+// place gives pipelines without a holder to members, the heaviest first. The others wait, and
+// count already where they would go.
 func (s *state) place() {
 	slices.SortStableFunc(s.waiting, func(a, b *pipeline) int { return cmp.Compare(b.weight(), a.weight()) })
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pipeline) bool {
-		if p.stuck != nil {
-			return false
-		}
 		to := s.best(p, (*member).takes)
 		if to == nil { // better there than nowhere
 			to = s.best(p, func(m *member) bool { return !m.Leaving })
 		}
 		if to == nil {
+			return false
+		}
+		if p.stuck != nil {
+			to.load += p.weight()
 			return false
 		}
 		s.give(p, to, p.newest.Spec)
