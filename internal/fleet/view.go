@@ -3,6 +3,8 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,6 +41,9 @@ type MemberView struct {
 	Version string `json:"version,omitempty"`
 	Drained bool   `json:"drained,omitempty"`
 	Leaving bool   `json:"leaving,omitempty"`
+	// File is a hash of the member's configuration: of its pipelines, with their
+	// specifications.
+	File string `json:"file"`
 	// Pipelines is the number of those assigned.
 	Pipelines int `json:"pipelines"`
 	// Rate is the number of events a second, when the member joined last.
@@ -140,7 +145,7 @@ func view(found kmsg.DescribeGroupsResponseGroup) (*View, error) {
 				pipelines[o.Pipeline] = &PipelineView{Name: o.Pipeline}
 			}
 		}
-		of := MemberView{Name: a.Name, Rack: a.Rack, Host: m.ClientHost, Version: a.Version, Drained: a.Drained, Leaving: a.Leaving, Pipelines: len(got.Run)}
+		of := MemberView{Name: a.Name, Rack: a.Rack, Host: m.ClientHost, Version: a.Version, Drained: a.Drained, Leaving: a.Leaving, File: fileOf(a.Offers), Pipelines: len(got.Run)}
 		for _, h := range a.Holds {
 			of.Rate += h.Rate
 		}
@@ -170,6 +175,15 @@ func view(found kmsg.DescribeGroupsResponseGroup) (*View, error) {
 		v.Pipelines = append(v.Pipelines, *pipelines[name])
 	}
 	return v, nil
+}
+
+// fileOf is a short hash, the same for files with the same pipelines.
+func fileOf(offers []placement.Offer) string {
+	h := sha256.New()
+	for _, o := range slices.SortedFunc(slices.Values(offers), func(a, b placement.Offer) int { return cmp.Compare(a.Pipeline, b.Pipeline) }) {
+		fmt.Fprintf(h, "%s=%s\n", o.Pipeline, o.Spec)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:4])
 }
 
 // waitingFor says why a pipeline has no member.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/fleet"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/browser"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -224,6 +225,45 @@ func TestE2EPageOfSeveralPipelines(t *testing.T) {
 	if over := browser.Eval[int](tab, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
 		t.Errorf("with the loss it scrolls sideways by %d", over)
 	}
+	if got := tab.Complaints(); len(got) != 0 {
+		t.Errorf("the console has %q", got)
+	}
+}
+
+// Two processes share two pipelines, as the pages of both tell; one leaves.
+func TestE2EPageOfAFleet(t *testing.T) {
+	tab := browser.Open(t)
+	server := pgtest.Start(t)
+	db, broker := server.NewDatabase(t), kafkatest.Start(t)
+	member := func(name string) connector {
+		cfg := config.Config{Fleet: fleet.DefaultOptions()}
+		cfg.Fleet.Group, cfg.Fleet.Member = "page", name
+		for _, name := range []string{"orders", "payments"} {
+			own := configure(t, db, broker, name)
+			cfg.Pipelines = append(cfg.Pipelines, config.Pipeline{Name: name, Config: &own})
+			cfg.HTTP, cfg.Sink = own.HTTP, own.Sink
+		}
+		return start(t, cfg)
+	}
+	first := member("outbox-a")
+	tab.Do(chromedp.EmulateViewport(1160, 1000), chromedp.Navigate(first.base))
+	shows(t, tab, "#fleet-sum", "1 member, 2 pipelines")
+	second := member("outbox-b")
+	shows(t, tab, "#fleet-sum", "2 members, 2 pipelines")
+	shows(t, tab, "#moves", "outbox-a → outbox-b", "load")
+	for name, c := range map[string]connector{"outbox-a": first, "outbox-b": second} {
+		tab.Do(chromedp.Navigate(c.base))
+		shows(t, tab, "#headline", "All is well")
+		shows(t, tab, "#members", name+"\n\nthis process", "1 pipeline")
+		shows(t, tab, "#places", "outbox-a", "outbox-b", "flows", "placed")
+	}
+	first.stop()
+	tab.Do(chromedp.Navigate(second.base))
+	shows(t, tab, "#fleet-sum", "1 member, 2 pipelines")
+	await.Until(t, "both pipelines at the other member", func() bool {
+		return strings.Count(tab.Text("#places"), "outbox-b") == 2
+	})
+	shows(t, tab, "#headline", "All 2 pipelines are well")
 	if got := tab.Complaints(); len(got) != 0 {
 		t.Errorf("the console has %q", got)
 	}

@@ -52,6 +52,8 @@ type past struct {
 type update struct {
 	At        time.Time `json:"at"`
 	Pipelines []present `json:"pipelines"`
+	// Fleet is the latest look at the fleet, where there is a new one.
+	Fleet json.RawMessage `json:"fleet,omitempty"`
 }
 
 // present is a pipeline's present state.
@@ -132,7 +134,7 @@ func (p *Page) enter(events bool, from string) (*viewer, []byte) {
 	v := &viewer{events: events, from: from, number: p.entered, updates: make(chan []byte, 2), gone: make(chan struct{})}
 	now := time.Now()
 	reading := read(p.metrics)
-	u := update{At: now, Pipelines: []present{}}
+	u := update{At: now, Pipelines: []present{}, Fleet: p.fleet.text}
 	h.Pipelines = []past{} // not null without any
 	for i, pipeline := range p.shown {
 		h.Pipelines = append(h.Pipelines, past{pipeline.Pipeline, &pipeline.past.fine, &pipeline.past.coarse})
@@ -189,6 +191,9 @@ func (p *Page) send(now time.Time, reading map[string]*reading, charted bool) {
 		return
 	}
 	u := update{At: now, Pipelines: []present{}}
+	if p.fleet.news {
+		u.Fleet, p.fleet.news = p.fleet.text, false
+	}
 	for _, pipeline := range p.shown {
 		u.Pipelines = append(u.Pipelines, pipeline.present(reading[pipeline.Name], charted))
 	}

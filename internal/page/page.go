@@ -57,6 +57,7 @@ type Page struct {
 	started time.Time
 	metrics prometheus.Gatherer
 	stopped chan struct{} // closed at the end of Run
+	looks   sync.WaitGroup
 
 	mu      sync.Mutex          // guards the rest
 	shown   []*shown            // the pipelines
@@ -64,6 +65,7 @@ type Page struct {
 	at      time.Time           // of the last sample
 	viewers map[*viewer]struct{}
 	entered uint64 // viewers so far
+	fleet   shownFleet
 }
 
 // shown is a pipeline on the page.
@@ -110,7 +112,7 @@ func (p *Page) Show(pipelines []Pipeline) {
 // Register adds the page's paths.
 func (p *Page) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", p.guard.admit(file("index.html")))
-	for _, name := range []string{"page.css", "icon.svg", "page.js", "judge.js", "rows.js", "instances.js", "head.js", "theme.js", "flow.js", "chart.js", "text.js"} {
+	for _, name := range []string{"page.css", "icon.svg", "page.js", "judge.js", "rows.js", "instances.js", "fleet.js", "head.js", "theme.js", "flow.js", "chart.js", "text.js"} {
 		mux.HandleFunc("GET /"+name, p.guard.admit(file(name)))
 	}
 	mux.HandleFunc("GET /live", p.guard.admit(p.live))
@@ -137,6 +139,7 @@ func file(name string) http.HandlerFunc {
 // Run takes samples, and keeps viewers up to date, until ctx ends; their requests
 // end then, too.
 func (p *Page) Run(ctx context.Context) {
+	defer p.looks.Wait()
 	defer close(p.stopped)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -155,6 +158,7 @@ func (p *Page) Run(ctx context.Context) {
 func (p *Page) step(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.lookAtFleet(now)
 	due := now.Sub(p.at) >= fineStep-100*time.Millisecond
 	if !due && len(p.viewers) == 0 {
 		return

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/fleet"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/browser"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -100,6 +101,28 @@ func TestE2EScreenshots(t *testing.T) {
 		lose(t, db, c, "payments_de")
 		await.Until(t, "the loss", func() bool { return strings.Contains(tab.Text("#headline"), "payments_de stands still") })
 		camera.take(tab, "page-hundred-pipelines", 1160, 1100, "light")
+	})
+	t.Run("fleet", func(t *testing.T) {
+		db, broker := server.NewDatabase(t), kafkatest.Start(t)
+		tenants := []string{"tenant_at", "tenant_be", "tenant_ch", "tenant_cz", "tenant_de", "tenant_dk", "tenant_es", "tenant_fr", "tenant_it", "tenant_nl"}
+		var last connector
+		for n := range 3 {
+			cfg := config.Config{Fleet: fleet.DefaultOptions()}
+			cfg.Fleet.Group, cfg.Fleet.Member, cfg.Fleet.Rack = "outbox-fleet", fmt.Sprintf("outbox-%d", n), "zone-"+string(rune('a'+n))
+			for _, name := range tenants {
+				own := configure(t, db, broker, name)
+				cfg.Pipelines = append(cfg.Pipelines, config.Pipeline{Name: name, Config: &own})
+				cfg.HTTP, cfg.Sink = own.HTTP, own.Sink
+			}
+			last = start(t, cfg)
+		}
+		for _, name := range tenants[:6] {
+			writer(t, db, trickle(name, name))
+		}
+		tab := camera.open(t, last, 10)
+		await.Until(t, "a share of the pipelines", func() bool { return strings.Count(tab.Text("#places"), "outbox-2") >= 3 })
+		camera.wait(tab, 20)
+		camera.take(tab, "page-fleet", 1160, 1100, "light")
 	})
 }
 

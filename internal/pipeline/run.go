@@ -71,6 +71,7 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
+		shown.Fleet(func() any { return crew.fleetStatus() })
 		process, offer = crew, crew.offer
 	}
 	if o.Config.Look == nil {

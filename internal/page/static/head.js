@@ -3,13 +3,16 @@ import { put } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
-// empty is the page of a process without pipelines: each may have been removed.
-export function empty() {
-  $("verdict").dataset.state = "wait";
-  put($("headline"), "No pipeline");
-  put($("subline"), "The process has none to run now.");
-  announce("none", "No pipeline.");
-  document.title = "No pipeline · cdc-outbox";
+// empty is the page of a process without pipelines: each may have been removed, or be at
+// another member of the fleet.
+export function empty(fleet) {
+  const outside = fleet && !fleet.joined;
+  const line = outside ? "Not in the fleet" : "No pipeline";
+  $("verdict").dataset.state = outside ? "bad" : fleet ? "good" : "wait";
+  put($("headline"), line);
+  put($("subline"), outside ? fleet.waiting_for : fleet ? "Other members of the fleet have them" + (fleet.drained ? ": this one is drained." : ".") : "The process has none to run now.");
+  announce(line, line + ".");
+  document.title = (outside ? "✕ " : "") + line + " · cdc-outbox";
   put($("untold"), "");
   for (const e of [$("troubles"), $("flow"), $("instances")]) e.replaceChildren();
   for (const name of ["pipelines", "charting", "events", "dead"]) $(name).hidden = true;

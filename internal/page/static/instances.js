@@ -27,6 +27,7 @@ export function instances(list, hello, views) {
   });
 }
 
-function peerAt(address, hello) {
+// peerAt is the page of the peer at an address.
+export function peerAt(address, hello) {
   return address && (hello.peers || []).find((p) => new URL(p).hostname.replace(/^\[|\]$/g, "") === address);
 }

@@ -5,6 +5,7 @@ import { flow } from "./flow.js";
 import { rank, judge, forecast, worstOf, first, headline, tally, holderText, ago } from "./judge.js";
 import { eventRow, deadRow, listed, merge } from "./rows.js";
 import { instances } from "./instances.js";
+import { fleet } from "./fleet.js";
 import { announce, empty } from "./head.js";
 import { turn } from "./theme.js";
 
@@ -202,6 +203,7 @@ function render() {
   instances($("instances"), hello, many() ? [v] : views);
 }
 
+const showFleet = fleet($("fleet"));
 const asNow = (row) => Object.fromEntries(names.map((n, i) => [n, row ? row[i] : null]));
 
 const on = {
@@ -230,7 +232,8 @@ const on = {
       judge(v);
     });
     const troubled = views.findIndex((v) => v.state === "bad");
-    if (views.length === 0) empty();
+    const crew = showFleet(data.fleet, views, hello);
+    if (views.length === 0) empty(crew);
     else if (!chosen && troubled >= 0 && views[selected].state !== "bad") select(troubled);
     else if (!views[selected].picture) select(selected);
     else render();
