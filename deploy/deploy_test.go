@@ -37,7 +37,7 @@ func read(t *testing.T, path string) string {
 
 func TestConfigurationsAreValid(t *testing.T) {
 	environ := []string{"SOURCE_URL=postgres://cdc@localhost:5432/app", "SOURCE_PASSWORD=secret", "KAFKA_PASSWORD=secret"}
-	for _, file := range []string{"compose/cdc-outbox.yaml", "kubernetes/config.yaml", "kubernetes/overlays/existing-namespace/config.yaml", "kubernetes/overlays/second/config.yaml"} {
+	for _, file := range []string{"compose/cdc-outbox.yaml", "compose/fleet.yaml", "kubernetes/config.yaml", "kubernetes/overlays/existing-namespace/config.yaml", "kubernetes/overlays/second/config.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			if _, err := config.Load(config.Options{File: file, Environ: environ}); err != nil {
 				t.Error(err)
@@ -156,6 +156,7 @@ func TestDashboardShowsEveryMetric(t *testing.T) {
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	set := metrics.New("", "")
+	set.Fleet()
 	m := set.Pipeline("")
 	m.Published([]*transform.Event{{}})
 	m.DeadLettered(transform.ReasonNullKey)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,80 @@ func TestHelmReleaseOnAnAPIServer(t *testing.T) {
 	await.Until(t, "the end of the release", func() bool {
 		return !strings.Contains(s.run("get", "deployments,services,poddisruptionbudgets,networkpolicies,serviceaccounts,configmaps", "--output", "name"), "billing")
 	})
+}
+
+// Controllers turn spares into a fleet, roll a new file through it, from the last member to
+// the first, and take back the file of a mistake; a drained node takes a single member at a
+// time. The test plays the kubelet.
+func TestHelmFleetOnAnAPIServer(t *testing.T) {
+	s := newAPIServer(t)
+	if s.run("get", "nodes", "--output", "name") != "" {
+		t.Skip("the cluster has nodes: this test cannot say which pods are ready")
+	}
+	s.release("install", "minimal")
+	await.Until(t, "two instances", func() bool { return s.makeReady("") == 2 })
+	s.release("upgrade", "fleet")
+	members := []string{"billing-cdc-outbox-0", "billing-cdc-outbox-1", "billing-cdc-outbox-2"}
+	names := func() (all []string) {
+		for _, i := range s.instances() {
+			all = append(all, i.name)
+		}
+		slices.Sort(all)
+		return all
+	}
+	await.Until(t, "three members, and no instance besides", func() bool { s.makeReady(""); return slices.Equal(names(), members) })
+	first := s.instances()[0].configuration
+	s.run("wait", "poddisruptionbudget", "billing-cdc-outbox", "--for=jsonpath={.status.disruptionsAllowed}=1", "--timeout=60s")
+
+	// A node is drained: until its member is ready elsewhere, the others stay.
+	evicted := s.uid(members[1])
+	must.OK(t, s.evict(members[1]))
+	await.Until(t, "the member in its place", func() bool { uid := s.uid(members[1]); return uid != "" && uid != evicted })
+	for _, name := range []string{members[0], members[2]} {
+		if s.evict(name) == nil {
+			t.Errorf("%s is evicted, too", name)
+		}
+	}
+	await.Until(t, "three members again", func() bool { s.makeReady(""); return slices.Equal(names(), members) && s.allReady() })
+
+	// A mistake stays with the last member, which is not ready.
+	mistake := s.helm("upgrade", "fleet", "--set", "config.pipelines.orders.source.slot=mistake")
+	must.OK(t, mistake.Run())
+	await.Until(t, "the last member with the new file", func() bool { i := s.named(members[2]); return i != nil && i.configuration != first })
+	mistaken := s.named(members[2]).configuration
+	s.run("wait", "statefulset", "billing-cdc-outbox", "--for=jsonpath={.status.updatedReplicas}=1", "--timeout=60s")
+	if n := s.of(first); n != 2 {
+		t.Errorf("%d members of the former file are left beside the mistake", n)
+	}
+	s.release("rollback", "")
+	await.Until(t, "the member without the mistake", func() bool { return s.makeReady(mistaken) == 3 && s.of(first) == 3 })
+	await.Until(t, "three ready members", func() bool { s.makeReady(""); return s.allReady() })
+
+	// A right file goes from the last member to the first.
+	upgrade := s.helm("upgrade", "fleet", "--set", "config.pipelines.orders.source.slot=orders")
+	must.OK(t, upgrade.Run())
+	for _, next := range []string{members[2], members[1], members[0]} {
+		await.Until(t, "the new file at "+next, func() bool { i := s.named(next); return i != nil && i.configuration != first })
+		for _, i := range s.instances() {
+			if i.name < next && i.configuration != first {
+				t.Errorf("%s has the new file before %s is ready", i.name, next)
+			}
+		}
+		s.makeReady("")
+	}
+	s.release("uninstall", "")
+	await.Until(t, "the end of the release", func() bool { return len(s.instances()) == 0 })
+}
+
+// uid tells a pod from others of its name; "" for none.
+func (s *apiServer) uid(pod string) string {
+	s.t.Helper()
+	return s.run("get", "pod", pod, "--ignore-not-found", "--output", "jsonpath={.metadata.uid}")
+}
+
+func (s *apiServer) allReady() bool {
+	s.t.Helper()
+	return !slices.ContainsFunc(s.instances(), func(i instance) bool { return !i.ready })
 }
 
 // helm is a command for the release billing in the namespace, with values where these

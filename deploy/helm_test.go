@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 const chart = "helm/cdc-outbox"
 
 // charted are the values of testdata/helm, each with the manifests beside it.
-var charted = []string{"minimal", "production", "existing"}
+var charted = []string{"minimal", "production", "existing", "fleet"}
 
 // inHelm is a go command in the module of Helm and of the Kubernetes API, outside of the
 // workspace.
@@ -129,10 +129,10 @@ func TestHelmManifestsAreOfTheAPI(t *testing.T) {
 // The connector takes the configuration as written by Helm: numbers are whole, and texts
 // stay texts.
 func TestHelmConfigurationsAreValid(t *testing.T) {
-	environ := []string{"SOURCE_URL=postgres://cdc@localhost:5432/app", "KAFKA_PASSWORD=secret"}
+	environ := []string{"SOURCE_URL=postgres://cdc@localhost:5432/app", "SOURCE_PASSWORD=secret", "KAFKA_PASSWORD=secret"}
 	secret := filepath.Join(t.TempDir(), "source-password")
 	must.OK(t, os.WriteFile(secret, []byte("secret"), 0o600))
-	for _, name := range []string{"minimal", "production"} {
+	for _, name := range []string{"minimal", "production", "fleet"} {
 		objects := decoded(t, template(t, "billing", "--values", values(name)))
 		for _, o := range objects {
 			if o.Kind != "ConfigMap" {
@@ -143,7 +143,7 @@ func TestHelmConfigurationsAreValid(t *testing.T) {
 			text = strings.ReplaceAll(text, "/etc/cdc-outbox-ca/ca.crt", secret)
 			file := filepath.Join(t.TempDir(), "config.yaml")
 			must.OK(t, os.WriteFile(file, []byte(text), 0o600))
-			cfg, err := config.Load(config.Options{File: file, Environ: append(environ, listen(t, objects))})
+			cfg, err := config.Load(config.Options{File: file, Environ: append(variables(t, objects), environ...)})
 			must.OK(t, err)
 			if !strings.HasPrefix(cfg.HTTP.Listen, ":") {
 				t.Errorf("%s: the probes would find %q", name, cfg.HTTP.Listen)
@@ -155,16 +155,69 @@ func TestHelmConfigurationsAreValid(t *testing.T) {
 	}
 }
 
-// listen is the variable with the connector's HTTP address.
-func listen(t *testing.T, objects []object) string {
+// workload is the Deployment, or a fleet's StatefulSet.
+func workload(t *testing.T, objects []object) object {
 	t.Helper()
-	for _, e := range only(t, objects, "Deployment").Spec.Template.Spec.Containers[0].Env {
-		if e.Name == "CDC_OUTBOX_HTTP_LISTEN" {
-			return e.Name + "=" + e.Value
+	if slices.ContainsFunc(objects, func(o object) bool { return o.Kind == "StatefulSet" }) {
+		return only(t, objects, "StatefulSet")
+	}
+	return only(t, objects, "Deployment")
+}
+
+// variables are those of a pod of the connector: texts as they are, and fields of a pod of
+// a cluster before Kubernetes 1.35.
+func variables(t *testing.T, objects []object) (all []string) {
+	t.Helper()
+	fields := map[string]string{"metadata.namespace": "apps", "metadata.name": "billing-cdc-outbox-0", "metadata.labels['topology.kubernetes.io/zone']": ""}
+	for _, e := range workload(t, objects).Spec.Template.Spec.Containers[0].Env {
+		value := e.Value
+		if path := e.ValueFrom.FieldRef.FieldPath; path != "" {
+			field, known := fields[path]
+			if !known {
+				t.Errorf("%s is the unknown field %s", e.Name, path)
+			}
+			value = field
+		}
+		if e.Name != "CDC_OUTBOX_CONFIG" {
+			all = append(all, e.Name+"="+value)
 		}
 	}
-	t.Fatal("the connector would listen on loopback")
-	return ""
+	return all
+}
+
+// A fleet's member has a name that outlasts its pod, and the zone of its node or the
+// configuration's.
+func TestHelmFleet(t *testing.T) {
+	of := func(args ...string) (object, map[string]string) {
+		objects := decoded(t, template(t, "billing", append([]string{"--values", values("fleet")}, args...)...))
+		set := only(t, objects, "StatefulSet")
+		if slices.ContainsFunc(objects, func(o object) bool { return o.Kind == "Deployment" }) {
+			t.Error("a fleet has a Deployment, too")
+		}
+		env := map[string]string{}
+		for _, e := range set.Spec.Template.Spec.Containers[0].Env {
+			env[e.Name] = e.Value + e.ValueFrom.FieldRef.FieldPath
+		}
+		return set, env
+	}
+	const zone = "metadata.labels['topology.kubernetes.io/zone']"
+	set, env := of()
+	if env["CDC_OUTBOX_FLEET_MEMBER"] != "metadata.name" || env["CDC_OUTBOX_FLEET_RACK"] != zone {
+		t.Errorf("a member has the variables %v", env)
+	}
+	// A rollback replaces the pod of a mistake only if no other pod waits for it.
+	if set.Spec.PodManagementPolicy != "Parallel" || set.Spec.ServiceName != "billing-cdc-outbox" {
+		t.Errorf("the set is %+v", set.Spec)
+	}
+	for values, want := range map[string]string{
+		"config.fleet.rack=zone-a":                                        "",
+		"extraEnv[0].name=CDC_OUTBOX_FLEET_RACK,extraEnv[0].value=zone-a": "zone-a",
+		"config=null,existingConfigMap=outbox":                            "",
+	} {
+		if _, env := of("--set", values); env["CDC_OUTBOX_FLEET_RACK"] != want {
+			t.Errorf("with %s the variable of the zone is %q, want %q", values, env["CDC_OUTBOX_FLEET_RACK"], want)
+		}
+	}
 }
 
 // Two releases in a namespace, and the pods of setup, keep apart as the manifests do.
@@ -174,18 +227,18 @@ func TestHelmReleasesKeepApart(t *testing.T) {
 		releases[release] = decoded(t, template(t, release, "--values", values("production")))
 	}
 	for release, objects := range releases {
-		deployment := only(t, objects, "Deployment")
+		own := workload(t, objects)
 		selectors := map[string]selector{
-			"Deployment": deployment.Spec.Selector,
-			"budget":     only(t, objects, "PodDisruptionBudget").Spec.Selector,
-			"policy":     only(t, objects, "NetworkPolicy").Spec.PodSelector,
+			own.Kind: own.Spec.Selector,
+			"budget": only(t, objects, "PodDisruptionBudget").Spec.Selector,
+			"policy": only(t, objects, "NetworkPolicy").Spec.PodSelector,
 		}
-		for _, spread := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
+		for _, spread := range own.Spec.Template.Spec.TopologySpreadConstraints {
 			selectors["spread"] = spread.LabelSelector
 		}
 		for what, selects := range selectors {
 			for other, theirs := range releases {
-				if matches(selects.MatchLabels, only(t, theirs, "Deployment").Spec.Template.Metadata.Labels) != (other == release) {
+				if matches(selects.MatchLabels, workload(t, theirs).Spec.Template.Metadata.Labels) != (other == release) {
 					t.Errorf("%s of %s selects %v", what, release, selects)
 				}
 				if matches(selects.MatchLabels, only(t, theirs, "Job").Spec.Template.Metadata.Labels) {
@@ -199,7 +252,7 @@ func TestHelmReleasesKeepApart(t *testing.T) {
 func TestHelmPodsAreRestricted(t *testing.T) {
 	for _, name := range charted {
 		for _, o := range decoded(t, template(t, "billing", "--values", values(name))) {
-			if o.Kind == "Deployment" || o.Kind == "Job" {
+			if o.Kind == "Deployment" || o.Kind == "StatefulSet" || o.Kind == "Job" {
 				checkRestricted(t, o)
 			}
 		}
@@ -229,6 +282,12 @@ func TestHelmRefusesMistakes(t *testing.T) {
 		{"minimal", "config=text", []string{"/config", "want object"}},
 		{"minimal", "envFrom=cdc-outbox", []string{"/envFrom", "want array"}},
 		{"minimal", "podDisruptionBudget.maxUnavailable=0", []string{"maxUnavailable"}},
+		{"minimal", "fleet.enabled=true", []string{"config.fleet.group is missing"}},
+		{"fleet", "config.pipelines.orders.errors.drain_timeout=1m", []string{"config.pipelines.orders.errors.drain_timeout 1m", "terminationGracePeriodSeconds to 70"}},
+		{"fleet", "fleet.enabled=false", []string{"config.fleet.group is set", "fleet.enabled=true"}},
+		{"fleet", "config.fleet.member=a", []string{"config.fleet.member", "name of its pod"}},
+		{"fleet", "fleet.group=outbox", []string{"/fleet", "group", "not allowed"}},
+		{"fleet", "config.pipelines.orders.source.url=", []string{"config.pipelines.orders.source.url is missing"}},
 	} {
 		out, err := helm(t, "template", "billing", chart, "--values", values(tt.values), "--set", tt.set).CombinedOutput()
 		if err == nil {
@@ -345,18 +404,21 @@ func TestHelmChartIsPublishedWhereItIsSaidToBe(t *testing.T) {
 
 func TestHelmTakesTheDocumentedValues(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:yaml)?\n(config:.*?)```")
-	for _, page := range []string{"../docs/how-to/kubernetes.md", chart + "/README.md"} {
-		shown := block.FindStringSubmatch(read(t, page))
-		if shown == nil {
-			t.Fatalf("%s shows no values", page)
+	for page, want := range map[string]int{"../docs/how-to/kubernetes.md": 1, chart + "/README.md": 2} {
+		shown := block.FindAllStringSubmatch(read(t, page), -1)
+		if len(shown) != want {
+			t.Fatalf("%s shows values %d times, want %d", page, len(shown), want)
 		}
-		file := filepath.Join(t.TempDir(), "values.yaml")
-		must.OK(t, os.WriteFile(file, []byte(shown[1]), 0o600))
-		objects := decoded(t, template(t, "billing", "--values", file))
-		configuration := filepath.Join(t.TempDir(), "config.yaml")
-		must.OK(t, os.WriteFile(configuration, []byte(objects[slices.IndexFunc(objects, func(o object) bool { return o.Kind == "ConfigMap" })].Data["config.yaml"]), 0o600))
-		if _, err := config.Load(config.Options{File: configuration, Environ: []string{"SOURCE_PASSWORD=secret", "KAFKA_PASSWORD=secret"}}); err != nil {
-			t.Errorf("%s: %v", page, err)
+		for _, values := range shown {
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			must.OK(t, os.WriteFile(file, []byte(values[1]), 0o600))
+			objects := decoded(t, template(t, "billing", "--values", file))
+			configuration := filepath.Join(t.TempDir(), "config.yaml")
+			must.OK(t, os.WriteFile(configuration, []byte(objects[slices.IndexFunc(objects, func(o object) bool { return o.Kind == "ConfigMap" })].Data["config.yaml"]), 0o600))
+			environ := append(variables(t, objects), "SOURCE_PASSWORD=secret", "KAFKA_PASSWORD=secret")
+			if _, err := config.Load(config.Options{File: configuration, Environ: environ}); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
 		}
 	}
 }

@@ -32,6 +32,8 @@ type object struct {
 		Selector                   selector
 		PodSelector                selector `yaml:"podSelector"`
 		UnhealthyPodEvictionPolicy string   `yaml:"unhealthyPodEvictionPolicy"`
+		PodManagementPolicy        string   `yaml:"podManagementPolicy"`
+		ServiceName                string   `yaml:"serviceName"`
 		Template                   struct {
 			Metadata struct{ Labels map[string]string }
 			Spec     podSpec

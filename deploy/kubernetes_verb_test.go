@@ -17,9 +17,10 @@ import (
 
 // cluster stands in for kubectl with an API server. kubectl's own patch is used.
 type cluster struct {
-	t                               *testing.T
-	folder                          string
-	deployment, create, status, log string // shell commands with kubectl's answers
+	t      *testing.T
+	folder string
+	// Shell commands with kubectl's answers.
+	deployment, statefulSet, create, status, log string
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -31,7 +32,7 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, folder: t.TempDir()}
 	spec := "cdc-outbox " + string(must.Get(json.Marshal(deployment.Spec.Template.Spec))(t))
 	must.OK(t, os.WriteFile(filepath.Join(c.folder, "spec"), []byte(spec), 0o600))
-	c.deployment, c.create = "cat "+c.folder+"/spec", "cat >"+c.folder+"/pod; echo cdc-outbox-verb-x7k2p"
+	c.deployment, c.statefulSet, c.create = "cat "+c.folder+"/spec", ":", "cat >"+c.folder+"/pod; echo cdc-outbox-verb-x7k2p"
 	c.status, c.log = "echo 'Failed|3||'", "echo 'the output of the verb'"
 	return c
 }
@@ -43,7 +44,8 @@ func (c *cluster) verb(args ...string) (code int, out string) {
 case "$*" in
 "patch --local "*) exec `+kubectl(c.t)+` "$@" ;;
 "config current-context") echo east ;;
-"--namespace cdc-outbox get deployment cdc-outbox "*) `+c.deployment+` ;;
+"--namespace cdc-outbox get deployment cdc-outbox --ignore-not-found "*) `+c.deployment+` ;;
+"--namespace cdc-outbox get statefulset cdc-outbox --ignore-not-found "*) `+c.statefulSet+` ;;
 "--namespace cdc-outbox create "*) `+c.create+` ;;
 "--namespace cdc-outbox get pod cdc-outbox-verb-x7k2p "*) `+c.status+` ;;
 "--namespace cdc-outbox logs "*cdc-outbox-verb-x7k2p) `+c.log+` ;;
@@ -98,6 +100,17 @@ func TestKubernetesVerb(t *testing.T) {
 	}
 }
 
+// A fleet's pods are of a StatefulSet.
+func TestKubernetesVerbOfAFleet(t *testing.T) {
+	c := newCluster(t)
+	c.deployment, c.statefulSet = ":", c.deployment
+	code, out := c.verb("check")
+	must.Contain(t, out, "the output of the verb", "it is deleted")
+	if code != 3 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // Failure mode 162. verb.sh says whether the verb ran, and deletes the pod only if output
 // and exit code are there.
 func TestKubernetesVerbThatFails(t *testing.T) {
@@ -107,8 +120,10 @@ func TestKubernetesVerbThatFails(t *testing.T) {
 		code   int
 		says   []string
 	}{
-		"no Deployment": {func(c *cluster) { c.deployment = "exit 1" }, []string{"check"},
-			1, []string{"nothing was run", "Deployment cdc-outbox", "context east"}},
+		"no answer": {func(c *cluster) { c.deployment = "exit 1" }, []string{"check"},
+			1, []string{"nothing was run", "deployment cdc-outbox", "could not be read", "context east"}},
+		"no connector": {func(c *cluster) { c.deployment = ":" }, []string{"check"},
+			1, []string{"nothing was run", "neither a Deployment nor a StatefulSet cdc-outbox", "context east"}},
 		"the pod is refused": {func(c *cluster) { c.create = "exit 1" }, []string{"check"}, 1, []string{"nothing was run", "could not be made"}},
 		"an argument that JSON would change": {func(*cluster) {}, []string{"check", "--set", "event.id=a\nb"},
 			1, []string{"nothing was run", "control character"}},

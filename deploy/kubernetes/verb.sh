@@ -1,24 +1,24 @@
 #!/bin/sh
-# Runs a verb once, in a pod of the Deployment's own spec, also while the connector does
+# Runs a verb once, in a pod of the connector's own spec, also while the connector does
 # not run, as after exit code 3 or before the first start:
 #
 #   deploy/kubernetes/verb.sh check
 #   deploy/kubernetes/verb.sh setup --accept-gap --yes
 #   deploy/kubernetes/verb.sh -a cdc-outbox-admin teardown --yes
 #
-# -n NAMESPACE and -d DEPLOYMENT name another connector, -a SECRET an administrator's
-# source-url. Output and exit code are the verb's; then the pod is deleted, and also if
+# -n NAMESPACE and -d NAME, of a Deployment or a fleet's StatefulSet, name another
+# connector, -a SECRET an administrator's source-url. Output and exit code are the verb's; then the pod is deleted, and also if
 # it does not start. A pod that runs, or whose output was not read, is left, and named.
 set -euf
-namespace=cdc-outbox deployment=cdc-outbox admin=
+namespace=cdc-outbox connector=cdc-outbox admin=
 usage() {
-	echo "usage: $0 [-n NAMESPACE] [-d DEPLOYMENT] [-a SECRET] VERB [FLAG]..." >&2
+	echo "usage: $0 [-n NAMESPACE] [-d NAME] [-a SECRET] VERB [FLAG]..." >&2
 	exit 2
 }
 while getopts n:d:a: option; do
 	case $option in
 	n) namespace=$OPTARG ;;
-	d) deployment=$OPTARG ;;
+	d) connector=$OPTARG ;;
 	a) admin=$OPTARG ;;
 	*) usage ;;
 	esac
@@ -52,12 +52,17 @@ done
 env=
 [ -z "$admin" ] || env='{"name":"CDC_OUTBOX_SOURCE_URL","valueFrom":{"secretKeyRef":{"name":"'$admin'","key":"source-url"}}}'
 
-spec=$(kube get deployment "$deployment" --output jsonpath='{.spec.template.spec.containers[0].name} {.spec.template.spec}') ||
-	fail "the pod is made as the Deployment $deployment says, in namespace $namespace, and that could not be read. -d and -n name another; the cluster is that of kubectl's context $(kubectl config current-context 2>&1). Where the connector was deleted before its teardown, apply it again"
+spec=
+for kind in deployment statefulset; do
+	[ -n "$spec" ] || spec=$(kube get "$kind" "$connector" --ignore-not-found --output jsonpath='{.spec.template.spec.containers[0].name} {.spec.template.spec}') ||
+		fail "the pod is made as the $kind $connector says, in namespace $namespace, and that could not be read. The cluster is that of kubectl's context $(kubectl config current-context 2>&1)"
+done
+[ -n "$spec" ] ||
+	fail "neither a Deployment nor a StatefulSet $connector is in namespace $namespace of kubectl's context $(kubectl config current-context 2>&1), and the pod is made as it says. -d and -n name another; where the connector was deleted before its teardown, apply it again"
 container=${spec%% *} spec=${spec#* }
-# It has no labels of the Deployment, whose budget and policy are not for it, and no
+# It has no labels of the connector, whose budget and policy are not for it, and no
 # probes: a verb does not listen.
-pod=$(printf '{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"%s-verb-","labels":{"app.kubernetes.io/name":"cdc-outbox-verb"}},"spec":%s}' "$deployment" "$spec" |
+pod=$(printf '{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"%s-verb-","labels":{"app.kubernetes.io/name":"cdc-outbox-verb"}},"spec":%s}' "$connector" "$spec" |
 	kubectl patch --local --filename - --type strategic --output json --patch '{"spec":{"restartPolicy":"Never","containers":[{"name":"'"$container"'",
 		"args":['"$args"'],"env":['"$env"'],"livenessProbe":null,"readinessProbe":null,"startupProbe":null}]}}' |
 	kube create --filename - --output jsonpath='{.metadata.name}') ||

@@ -104,6 +104,10 @@ func TestConnector(t *testing.T) {
 		{invocation.Kubernetes, "apps", "cdc-outbox-verb-x7k2p", " -n apps -d cdc-outbox"},
 		{invocation.Kubernetes, "cdc-outbox", "cdc-outbox-7575c68959-4hzwh", ""},
 		{invocation.Kubernetes, "apps", "pod", ""},
+		{invocation.Kubernetes, "apps", "billing-cdc-outbox-0", " -n apps -d billing-cdc-outbox"},
+		{invocation.Kubernetes, "apps", "orders-12", " -n apps -d orders"},
+		{invocation.Kubernetes, "apps", "orders-7575c68959-24567", " -n apps -d orders"},
+		{invocation.Kubernetes, "cdc-outbox", "cdc-outbox-1", ""},
 		{invocation.Kubernetes, "", "", ""},
 		{invocation.Container, "apps", "cdc-outbox-7575c68959-4hzwh", ""},
 	} {

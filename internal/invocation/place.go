@@ -47,13 +47,14 @@ func (p Place) program() string {
 	}
 }
 
-// podName has the name of a Deployment before the parts its ReplicaSet, verb.sh
-// or a Job add.
-var podName = regexp.MustCompile(`^(.+)-[^-]+-[^-]+$`)
+// podName has the name of a StatefulSet before the pod's number, or of a
+// Deployment before the parts its ReplicaSet adds: the last has five characters,
+// as after the parts of verb.sh and of a Job.
+var podName = regexp.MustCompile(`^(.+)(?:-\d{1,4}|-[^-]+-[^-]+)$`)
 
 // Connector is how a command names the connector, unless it is the one of the
-// manifests as they are: in Kubernetes by the namespace and the Deployment of
-// the pod.
+// manifests as they are: in Kubernetes by the namespace and the Deployment or
+// StatefulSet of the pod.
 func (p Place) Connector(getenv func(string) string) string {
 	namespace, pod := getenv("POD_NAMESPACE"), podName.FindStringSubmatch(getenv("POD_NAME"))
 	if p != Kubernetes || namespace == "" || pod == nil || namespace == "cdc-outbox" && pod[1] == "cdc-outbox" {

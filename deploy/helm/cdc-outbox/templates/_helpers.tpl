@@ -140,10 +140,89 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* The configuration, or why there is none. */}}
-{{- define "cdc-outbox.config" -}}
+{{/* The pod of an instance, or of a fleet's member. */}}
+{{- define "cdc-outbox.template" -}}
+metadata:
+  labels:
+    {{- include "cdc-outbox.selector" . | nindent 4 }}
+    {{- with .Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    kubectl.kubernetes.io/default-container: cdc-outbox
+    {{- if not .Values.serviceMonitor.enabled }}
+    prometheus.io/scrape: "true"
+    prometheus.io/port: {{ .Values.port | quote }}
+    {{- end }}
+    {{- if not .Values.existingConfigMap }}
+    checksum/config: {{ include "cdc-outbox.config" . | sha256sum }}
+    {{- end }}
+    {{- with .Values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ include "cdc-outbox.serviceAccount" . }}
+  terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+  {{- include "cdc-outbox.pod" . | nindent 2 }}
+  {{- with .Values.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- range . }}
+    - {{ toYaml . | nindent 6 | trim }}
+      {{- if not .labelSelector }}
+      labelSelector:
+        matchLabels:
+          {{- include "cdc-outbox.selector" $ | nindent 10 }}
+      {{- end }}
+    {{- end }}
+  {{- end }}
+  containers:
+    - name: cdc-outbox
+      args: [run]
+      env:
+        {{- include "cdc-outbox.env" . | nindent 8 }}
+        - name: CDC_OUTBOX_HTTP_LISTEN
+          value: {{ printf ":%d" (int .Values.port) | quote }}
+        {{- if .Values.fleet.enabled }}
+        {{- include "cdc-outbox.member" . | nindent 8 }}
+        {{- end }}
+        {{- with .Values.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      ports:
+        - {name: http, containerPort: {{ .Values.port }}}
+      livenessProbe:
+        httpGet: {path: /livez, port: http}
+        {{- toYaml .Values.livenessProbe | nindent 8 }}
+      readinessProbe:
+        httpGet: {path: /readyz, port: http}
+        {{- toYaml .Values.readinessProbe | nindent 8 }}
+      {{- include "cdc-outbox.container" . | nindent 6 }}
+  volumes:
+    {{- include "cdc-outbox.volumes" (merge (dict "configMap" (include "cdc-outbox.configMap" .)) .) | nindent 4 }}
+{{- end -}}
+
+{{/* The variables of a fleet's member: its name is the pod's, which outlasts the pod. */}}
+{{- define "cdc-outbox.member" -}}
+- name: CDC_OUTBOX_FLEET_MEMBER
+  valueFrom:
+    fieldRef: {fieldPath: metadata.name}
+{{- if not (or .Values.existingConfigMap (dig "fleet" "rack" "" .Values.config) (has "CDC_OUTBOX_FLEET_RACK" (include "cdc-outbox.variables" . | fromJsonArray))) }}
+- name: CDC_OUTBOX_FLEET_RACK # the node's zone, since Kubernetes 1.35; empty before
+  valueFrom:
+    fieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}
+{{- end }}
+{{- end -}}
+
+{{/* The names of the variables in extraEnv, as a list in JSON. */}}
+{{- define "cdc-outbox.variables" -}}
 {{- $variables := list -}}
 {{- range .Values.extraEnv }}{{ $variables = append $variables .name }}{{ end -}}
+{{- toJson $variables -}}
+{{- end -}}
+
+{{/* The configuration, or why there is none. */}}
+{{- define "cdc-outbox.config" -}}
+{{- $variables := include "cdc-outbox.variables" . | fromJsonArray -}}
 {{- $url := or (dig "source" "url" "" .Values.config) (has "CDC_OUTBOX_SOURCE_URL" $variables) -}}
 {{- range $name, $pipeline := .Values.config.pipelines -}}
 {{- if not (or $url (dig "source" "url" "" (default dict $pipeline)) (has (printf "CDC_OUTBOX_PIPELINES_%s_SOURCE_URL" (upper $name)) $variables)) -}}
@@ -155,16 +234,34 @@ volumeMounts:
 {{- if hasKey (default dict .Values.config.http) "listen" -}}
 {{- fail "config.http.listen is the chart's: set port" -}}
 {{- end -}}
+{{- $group := or (dig "fleet" "group" "" .Values.config) (has "CDC_OUTBOX_FLEET_GROUP" $variables) -}}
+{{- if and .Values.fleet.enabled (not $group) -}}
+{{- fail "fleet.enabled is true, and config.fleet.group is missing: name the fleet's group in Kafka, which no other fleet has" -}}
+{{- else if and $group (not .Values.fleet.enabled) -}}
+{{- fail "config.fleet.group is set, and fleet.enabled is not: set fleet.enabled=true, so that members keep their names" -}}
+{{- end -}}
+{{- if dig "fleet" "member" "" .Values.config -}}
+{{- fail "config.fleet.member would be the name of all members: leave it out, and each has the name of its pod" -}}
+{{- end -}}
 {{- include "cdc-outbox.noSecrets" (dict "at" "config" "value" .Values.config) -}}
-{{- $drain := dig "errors" "drain_timeout" "20s" .Values.config | toString -}}
+{{- $grace := int .Values.terminationGracePeriodSeconds -}}
+{{- include "cdc-outbox.stops" (dict "at" "config" "drain" (dig "errors" "drain_timeout" "20s" .Values.config) "grace" $grace) -}}
+{{- range $name, $pipeline := .Values.config.pipelines -}}
+{{- include "cdc-outbox.stops" (dict "at" (printf "config.pipelines.%s" $name) "drain" (dig "errors" "drain_timeout" "0s" (default dict $pipeline)) "grace" $grace) -}}
+{{- end -}}
+{{- toYaml .Values.config -}}
+{{- end -}}
+
+{{/* Refuses a time to drain that is longer than the pod has. */}}
+{{- define "cdc-outbox.stops" -}}
+{{- $drain := toString .drain -}}
 {{- $whole := "^(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?$" -}}
 {{- if regexMatch $whole $drain -}}
 {{- $seconds := add (regexReplaceAll $whole $drain "0${1}" | atoi | mul 3600) (regexReplaceAll $whole $drain "0${2}" | atoi | mul 60) (regexReplaceAll $whole $drain "0${3}" | atoi) -}}
-{{- if ge (int $seconds) (int .Values.terminationGracePeriodSeconds) -}}
-{{- fail (printf "terminationGracePeriodSeconds is %d, and config.errors.drain_timeout %s: a stop would be cut off. Set terminationGracePeriodSeconds to %d or more" (int .Values.terminationGracePeriodSeconds) $drain (add $seconds 10)) -}}
+{{- if ge (int $seconds) .grace -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d, and %s.errors.drain_timeout %s: a stop would be cut off. Set terminationGracePeriodSeconds to %d or more" .grace .at $drain (add $seconds 10)) -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml .Values.config -}}
 {{- end -}}
 
 {{- define "cdc-outbox.noURL" -}}
