@@ -68,6 +68,21 @@ func (s SASL) aws(ctx context.Context) (aws.Auth, error) {
 	return aws.Auth{AccessKey: found.AccessKey, SecretKey: found.SecretKey, SessionToken: found.SessionToken}, nil
 }
 
+// renews reports whether a login after the refusal err may have other credentials: files are
+// read again, and sources of tokens have new ones.
+func (s SASL) renews(err error) bool {
+	if !turnedAway(err) {
+		return false
+	}
+	switch {
+	case len(s.Written) > 0:
+		return true
+	case s.Mechanism == mechanismOAuth:
+		return s.Token == ""
+	}
+	return s.Mechanism == mechanismAWS && s.AccessKey == ""
+}
+
 // unconnected is the error of a login without an attempt, for want of credentials.
 type unconnected struct{ error }
 

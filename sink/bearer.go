@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/identity"
 )
 
@@ -27,29 +28,32 @@ func (bearer) Name() string { return mechanismOAuth }
 
 // Authenticate implements sasl.Mechanism.
 func (b bearer) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
-	token, refused, err := b.cfg.present().bearerToken(ctx, host)
+	token, refused, err := b.cfg.present().token(ctx, host)
 	if err != nil {
 		return nil, nil, away(err)
 	}
-	session, first, err := oauth.Auth{Token: token, Extensions: b.cfg.Extensions}.AsMechanism().Authenticate(ctx, host)
+	session, first, err := oauth.Auth{Token: token.Value, Extensions: b.cfg.Extensions}.AsMechanism().Authenticate(ctx, host)
 	return bearing{session, refused}, first, err
 }
 
-// bearerToken returns the token for a broker, and a function for its refusal.
-func (s SASL) bearerToken(ctx context.Context, host string) (token string, refused func(), err error) {
+// token returns the token for a broker, and a function for its refusal.
+func (s SASL) token(ctx context.Context, host string) (token identity.Token, refused func(), err error) {
 	nothing := func() {}
 	switch {
 	case s.Token != "":
-		return s.Token.Reveal(), nothing, nil
+		return identity.Token{Value: s.Token.Reveal()}, nothing, nil
 	case s.Identity == identityAzure:
-		got, err := identity.Azure(ctx, s.azureScope(host))
-		return got.Value, nothing, err
+		token, err = identity.Azure(ctx, s.azureScope(host))
+		return token, nothing, err
 	case s.Identity == identityGoogle:
 		token, err = googleToken(ctx)
 		return token, nothing, err
 	}
 	granted, err := s.grant().Token(ctx)
-	return granted.Value, granted.Refused, err
+	if failure.ClassOf(err) == failure.Config && len(s.Written) > 0 { // the next attempt reads the files again
+		err = &failure.Error{Class: failure.Transient, Remedy: s.Written.Rotation(), Err: err}
+	}
+	return granted.Token, granted.Refused, err
 }
 
 func (s SASL) grant() identity.Grant {
@@ -69,22 +73,23 @@ func (s SASL) azureScope(host string) string {
 
 // googleToken is an access token in the form of Google's Managed Service for Apache Kafka:
 // not signed, as Google's brokers look into the access token itself.
-func googleToken(ctx context.Context) (string, error) {
+func googleToken(ctx context.Context) (identity.Token, error) {
 	token, err := identity.Google(ctx, "https://www.googleapis.com/auth/cloud-platform")
 	if err != nil {
-		return "", err
+		return token, err
 	}
 	email, err := identity.GoogleAccount(ctx)
 	if err != nil {
-		return "", err
+		return token, err
 	}
 	part := func(claims map[string]any) string {
 		text, _ := json.Marshal(claims) // of strings and numbers
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
-	return part(map[string]any{"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}) + "." +
+	token.Value = part(map[string]any{"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}) + "." +
 		part(map[string]any{"iss": "Google", "sub": email, "scope": "kafka", "iat": time.Now().Unix(), "exp": token.Ends.Unix()}) + "." +
-		base64.RawURLEncoding.EncodeToString([]byte(token.Value)), nil
+		base64.RawURLEncoding.EncodeToString([]byte(token.Value))
+	return token, nil
 }
 
 // bearing is a login with a token.

@@ -171,7 +171,7 @@ func (e *loginCut) Unwrap() error { return e.err }
 // failed counts and reports a failed attempt.
 func (c *connections) failed(t *trouble, addr string, err error) {
 	remedy, ok := refused(c.cfg, err)
-	if !ok {
+	if !ok || c.cfg.SASL.renews(err) {
 		t.refusals = 0
 	} else if t.refusals++; t.refusals == refusals {
 		c.refuse(failure.Configf(remedy, "connect to Kafka broker %s: %w", addr, err))
@@ -185,5 +185,5 @@ func (c *connections) failed(t *trouble, addr string, err error) {
 		c.outages[addr] = o
 	}
 	o.last = now
-	o.Failed("cannot connect to Kafka broker, retrying", &failure.Error{Remedy: cmp.Or(failure.RemedyOf(err), absenceRemedy(c.cfg, err)), Err: err})
+	o.Failed("cannot connect to Kafka broker, retrying", &failure.Error{Remedy: cmp.Or(remedy, failure.RemedyOf(err), absenceRemedy(c.cfg, err)), Err: err})
 }

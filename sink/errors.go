@@ -159,10 +159,15 @@ func refused(cfg Options, err error) (remedy string, ok bool) {
 	return refusedCertificate(err)
 }
 
-func refusedLogin(cfg SASL, err error) (remedy string, ok bool) {
+// turnedAway reports whether a broker refuses the credentials of a login.
+func turnedAway(err error) bool {
 	_, cut := errors.AsType[*loginCut](err)
+	return cut || errors.Is(err, kerr.SaslAuthenticationFailed)
+}
+
+func refusedLogin(cfg SASL, err error) (remedy string, ok bool) {
 	switch {
-	case cut, errors.Is(err, kerr.SaslAuthenticationFailed):
+	case turnedAway(err):
 		return loginRemedy(cfg), true
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return "set sink.kafka.sasl.mechanism to one that the broker offers on this listener", true
@@ -182,6 +187,8 @@ var identityRemedies = map[string]string{
 func loginRemedy(s SASL) string {
 	const takes = "the brokers' log has the reason: issuer, audience, scopes, end or clock"
 	switch {
+	case len(s.Written) > 0 && s.TokenURL == "": // else the files are for the token endpoint
+		return s.Written.Rotation()
 	case s.Mechanism == mechanismAWS && s.AccessKey != "":
 		return "allow kafka-cluster:Connect to the owner of the access key " + s.AccessKey + " (sink.kafka.sasl.access_key), and compare the clocks"
 	case s.Mechanism == mechanismAWS:
@@ -230,11 +237,30 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 	return "", false
 }
 
+// passingRefusal is the error of credentials that brokers refuse for now.
+type passingRefusal struct{ err error }
+
+// Error implements error.
+func (r *passingRefusal) Error() string { return r.err.Error() }
+
+// Unwrap returns the broker's answer.
+func (r *passingRefusal) Unwrap() error { return r.err }
+
+// isRefusal reports whether brokers refuse the connector, for good or for now.
+func isRefusal(err error) bool {
+	_, passing := errors.AsType[*passingRefusal](err)
+	return passing || failure.ClassOf(err) == failure.Config
+}
+
 // Unreachable gives the error of a connection, or of a request without an answer, a
 // failure.Class and a remedy: after a final refusal by a broker (login and certificates) of
 // class Config.
 func Unreachable(cfg Options, err error) error {
-	if remedy, ok := refused(cfg, err); ok {
+	remedy, ok := refused(cfg, err)
+	switch {
+	case ok && cfg.SASL.renews(err):
+		return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: &passingRefusal{err}}
+	case ok:
 		return failure.Configf(remedy, "%w", err)
 	}
 	if failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) != "" {

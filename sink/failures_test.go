@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,6 +119,24 @@ func TestMode32WrongLoginIsConfiguration(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A refused login with credentials that change is tried again, until it is let in: nothing is
+// lost, and the log has the remedy.
+func TestMode219RefusedLoginThatChanges(t *testing.T) {
+	c := startCluster(t, kfake.SeedTopics(2, "orders"), kfake.EnableSASL(), kfake.Superuser("PLAIN", "cdc", "secret"))
+	file := filepath.Join(t.TempDir(), "password")
+	must.OK(t, os.WriteFile(file, []byte("of yesterday"), 0o600))
+	cfg := c.config()
+	cfg.SASL = SASL{Mechanism: "PLAIN", Username: "cdc", Password: "of yesterday", Written: setting.Files{"password": {{Path: file}}}}
+	w := newWitness()
+	k, logs := newKafka(t, cfg, WithObserver(w))
+	done := make(chan error, 1)
+	go func() { done <- k.Deliver(deadline(t), events("orders", 5), noReject(t)) }()
+	await.Until(t, "more refusals than a login that stays has", func() bool { return w.reconnects.Load() > 2*refusals })
+	must.Contain(t, fmt.Sprint(logs.FilterMessage("cannot connect to Kafka broker, retrying").All()[0].ContextMap()["remedy"]), file)
+	must.OK(t, os.WriteFile(file, []byte("secret"), 0o600))
+	must.OK(t, <-done)
 }
 
 // A login becomes invalid while records are on their way.

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
@@ -29,7 +28,7 @@ func (l *login) refused(ctx context.Context) error {
 		return l.reason
 	}
 	l.tried, l.reason = time.Now(), nil
-	if err := enter(ctx, l.cfg); failure.ClassOf(err) == failure.Config {
+	if err := enter(ctx, l.cfg); isRefusal(err) {
 		l.reason = err
 	}
 	return l.reason

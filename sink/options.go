@@ -97,7 +97,7 @@ type SASL struct {
 	SecretKey    setting.Secret `yaml:"secret_key"`
 	SessionToken setting.Secret `yaml:"session_token"`
 	// Written are the members written with files, by key. Each login reads them.
-	Written map[string]setting.Written `yaml:"-" json:"-"`
+	Written setting.Files `yaml:"-" json:"-"`
 }
 
 // DefaultOptions are the options of an empty configuration.

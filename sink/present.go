@@ -1,22 +1,14 @@
 package sink
 
 import (
-	"maps"
-	"slices"
-
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
-// formerTexts are by their keys.
-var formerTexts former[string, string]
-
 // present is s with the present contents of its files, or their last useful contents.
 func (s SASL) present() SASL {
-	for name, written := range s.Written {
-		if text, err := formerTexts.or(written.Key(), func() (string, error) { return filled(name, written) }); err == nil {
-			s.set(name, text)
-		}
+	members := s.members()
+	for name := range s.Written {
+		s.set(name, s.Written.Present(name, members[name]))
 	}
 	return s
 }
@@ -29,18 +21,6 @@ func (s SASL) WithoutFiles() SASL {
 	return s
 }
 
-// filled reads a value, and refuses an empty value.
-func filled(name string, written setting.Written) (string, error) {
-	text, err := written.Read()
-	if err != nil {
-		return "", failure.Configf(failure.RemedyOf(err), "%s%s %w", saslPrefix, name, err)
-	}
-	if text == "" {
-		return "", failure.Configf("write the value into the file", "%s%s is empty: its file has no content", saslPrefix, name)
-	}
-	return text, nil
-}
-
 // Present returns why the present contents of files of credentials are of no use. Connections
 // are made with the former contents.
 func (o *Options) Present() (troubles []error) {
@@ -49,12 +29,7 @@ func (o *Options) Present() (troubles []error) {
 			troubles = append(troubles, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.SASL.Written)) {
-		if _, err := filled(name, o.SASL.Written[name]); err != nil {
-			troubles = append(troubles, err)
-		}
-	}
-	return troubles
+	return append(troubles, o.SASL.Written.Troubles(saslPrefix)...)
 }
 
 // set sets a member from a file.

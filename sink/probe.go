@@ -11,7 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
@@ -205,7 +204,7 @@ func (p *Probe) silent() time.Duration {
 // wait is the wait after a question with this outcome.
 func (p *Probe) wait(err error) time.Duration {
 	switch {
-	case failure.ClassOf(err) == failure.Config:
+	case isRefusal(err):
 		return p.pace.Refused
 	case err != nil && p.silent() < p.pace.Silence:
 		return p.pace.Again
@@ -218,7 +217,7 @@ func (p *Probe) tell(report func(error), err error) {
 	switch silent := p.silent(); {
 	case silent >= p.pace.Silence:
 		what := "no broker has answered for"
-		if failure.ClassOf(err) == failure.Config {
+		if isRefusal(err) {
 			what = "brokers have refused the connector for"
 		}
 		report(fmt.Errorf("%s %s: %w", what, silent.Round(time.Second), err))

@@ -65,41 +65,74 @@ func TestE2ETokensOfSeconds(t *testing.T) {
 	}
 	b.Allow(t, "cdc", kadm.NewACLs().Topics("t", "lone", marks).TransactionalIDs("tx").ResourcePatternType(kadm.ACLPatternLiteral), kadm.OpAll)
 	tokens, made := startIssuer(t, "cdc"), new(connects)
-	cfg := *DefaultOptions()
-	cfg.Brokers = b.Brokers
-	cfg.SASL = SASL{Mechanism: "OAUTHBEARER", TokenURL: tokens.URL, ClientID: "cdc", ClientSecret: "s"}
-	k := must.Get(newProducer(cfg, nil, kgo.WithHooks(made)))(t)
-	t.Cleanup(k.Close)
-	x := must.Get(NewTransactions(cfg, "tx"))(t)
-	t.Cleanup(x.Close)
-	must.OK(t, x.Claim(deadline(t)))
-	write := func(n int) {
-		deliver(t, k, []*transform.Event{event("lone", "a", 0, n)})
-		refused, err := x.Transact(deadline(t), entriesOf([]*transform.Event{event("t", "a", 0, n)}), mark(fmt.Sprint(n)))
-		if err != nil || len(refused) > 0 {
-			t.Fatal(refused, err)
-		}
-	}
-	write(0)
-	sum, connected := 1, made.n.Load()
-	for first := tokens.issued.Load(); tokens.issued.Load() < first+5; sum++ {
-		write(sum)
+	d := newByTokens(t, b, tokens.URL, made).transact()
+	d.write()
+	connected := made.n.Load()
+	for first := tokens.issued.Load(); tokens.issued.Load() < first+5; {
+		d.write()
 	}
 	if n := made.n.Load(); n != connected {
 		t.Errorf("%d new connections", n-connected)
 	}
-	for _, topic := range []string{"t", "lone", marks} {
-		for n, r := range b.Consume(t, []string{topic}, kafkatest.Count(sum)) {
+	d.wantAll("t", "lone", marks)
+	t.Logf("%d events in each delivery, %d tokens", d.sum, tokens.issued.Load())
+}
+
+// byTokens writes events with the tokens of an endpoint, in one delivery or in both.
+type byTokens struct {
+	t   *testing.T
+	b   *kafkatest.Broker
+	cfg Options
+	k   *Kafka
+	x   *Transactions // nil: at least once alone
+	sum int           // of events written
+}
+
+func newByTokens(t *testing.T, b *kafkatest.Broker, tokenURL string, hooks ...kgo.Hook) *byTokens {
+	t.Helper()
+	d := &byTokens{t: t, b: b, cfg: *DefaultOptions()}
+	d.cfg.Brokers = b.Brokers
+	d.cfg.SASL = SASL{Mechanism: "OAUTHBEARER", TokenURL: tokenURL, ClientID: "cdc", ClientSecret: "s"}
+	d.k = must.Get(newProducer(d.cfg, nil, kgo.WithHooks(hooks...)))(t)
+	t.Cleanup(d.k.Close)
+	return d
+}
+
+// transact adds transactions.
+func (d *byTokens) transact() *byTokens {
+	d.t.Helper()
+	d.x = must.Get(NewTransactions(d.cfg, "tx"))(d.t)
+	d.t.Cleanup(d.x.Close)
+	must.OK(d.t, d.x.Claim(deadline(d.t)))
+	return d
+}
+
+func (d *byTokens) write() {
+	d.t.Helper()
+	deliver(d.t, d.k, []*transform.Event{event("lone", "a", 0, d.sum)})
+	if d.x != nil {
+		refused, err := d.x.Transact(deadline(d.t), entriesOf([]*transform.Event{event("t", "a", 0, d.sum)}), mark(fmt.Sprint(d.sum)))
+		if err != nil || len(refused) > 0 {
+			d.t.Fatal(refused, err)
+		}
+	}
+	d.sum++
+}
+
+// wantAll wants each event once, in order.
+func (d *byTokens) wantAll(topics ...string) {
+	d.t.Helper()
+	for _, topic := range topics {
+		for n, r := range d.b.Consume(d.t, []string{topic}, kafkatest.Count(d.sum)) {
 			if string(r.Value) != fmt.Sprint(n) {
-				t.Fatalf("record %d of %s is %q", n, topic, r.Value)
+				d.t.Fatalf("record %d of %s is %q", n, topic, r.Value)
 			}
 		}
 	}
-	t.Logf("%d events in each delivery, %d tokens", sum, tokens.issued.Load())
 }
 
-// A token of another is refused for good, with the client and the endpoint in the remedy; an
-// endpoint that is away is not.
+// A refused token may be followed by a better one: the remedy names client and endpoint. An
+// endpoint that is away is as a broker that is away.
 func TestE2ERefusedToken(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Apache(), kafkatest.Logins("cdc"))
 	tokens := startIssuer(t, "") // no subject
@@ -107,12 +140,12 @@ func TestE2ERefusedToken(t *testing.T) {
 	cfg.Brokers = b.Brokers
 	cfg.SASL = SASL{Mechanism: "OAUTHBEARER", TokenURL: tokens.URL + "/token", ClientID: "cdc", ClientSecret: "s"}
 	err := enter(t.Context(), cfg)
-	if failure.ClassOf(err) != failure.Config {
+	if failure.ClassOf(err) != failure.Transient || !isRefusal(err) {
 		t.Fatalf("got %v", err)
 	}
 	must.Contain(t, failure.RemedyOf(err), "client cdc", tokens.URL+"/token")
 	tokens.down.Store(true)
-	if err := enter(t.Context(), cfg); failure.ClassOf(err) != failure.Transient || failure.RemedyOf(err) == "" {
+	if err := enter(t.Context(), cfg); failure.ClassOf(err) != failure.Transient || isRefusal(err) || failure.RemedyOf(err) == "" {
 		t.Errorf("got %v, remedy %q", err, failure.RemedyOf(err))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 const dialTimeout = 10 * time.Second
@@ -68,11 +69,11 @@ func dialTLS(ctx context.Context, plain broker.DialFunc, network, addr string, c
 }
 
 // formerTLS are by their files.
-var formerTLS former[TLS, *tls.Config]
+var formerTLS setting.Former[TLS, *tls.Config]
 
 // presentTLS is clientTLS, or the last useful contents of the same files.
 func presentTLS(cfg TLS, prefix string) (*tls.Config, error) {
-	conf, err := formerTLS.or(cfg, func() (*tls.Config, error) { return clientTLS(cfg, prefix) })
+	conf, err := formerTLS.Or(cfg, func() (*tls.Config, error) { return clientTLS(cfg, prefix) })
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/idempotency/claimcheck/s3"
 	rows "github.com/cdc-outbox/cdc-outbox/idempotency/claimcheck/table"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/cloud"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/s3server"
@@ -337,6 +338,62 @@ func TestS3Refuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A secret in a file is read for each request. A refusal waits for the rotation; a useless file
+// leaves the former secret.
+func TestS3SecretIsReadAgain(t *testing.T) {
+	server := s3server.ForTest(t)
+	must.Get(server.Bucket("claims"))(t)
+	file := filepath.Join(t.TempDir(), "secret")
+	must.OK(t, os.WriteFile(file, []byte("of yesterday"), 0o600))
+	o := bucketOptions(server)
+	o.S3.SecretKey, o.Written = "of yesterday", setting.Files{"secret_key": {{Path: file}}}
+	k := keeperOf(t, o, "")
+	put := func() error { return k.Put(limited(t), newEvent("a", strings.Repeat("x", 3000))) }
+	if err := put(); err == nil || failure.ClassOf(err) != failure.Transient || !strings.Contains(failure.RemedyOf(err), file) {
+		t.Errorf("class %v, remedy %q: %v", failure.ClassOf(err), failure.RemedyOf(err), err)
+	}
+	must.OK(t, os.WriteFile(file, []byte(s3server.SecretKey), 0o600))
+	must.OK(t, put())
+	must.OK(t, os.Remove(file))
+	must.OK(t, put())
+	if troubles := o.Present(); len(troubles) != 1 || !strings.HasPrefix(troubles[0].Error(), "claim_check.s3.secret_key ") {
+		t.Errorf("troubles %v", troubles)
+	}
+}
+
+// Requests are signed with the workload's present credentials. A source that is away is named.
+func TestS3ByIdentity(t *testing.T) {
+	c := cloud.New(t)
+	c.WebIdentity(t)
+	used := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential="), "/")
+		if keys, ok := c.Keys(key); !ok || r.Header.Get("X-Amz-Security-Token") != keys.Session {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		used <- key
+	}))
+	t.Cleanup(server.Close)
+	o := options(StoreS3)
+	o.S3.Endpoint, o.S3.Region, o.S3.Bucket = server.URL, cloud.Region, "claims"
+	k := keeperOf(t, o, "")
+	put := func() error { return k.Put(limited(t), newEvent("a", strings.Repeat("x", 3000))) }
+	must.OK(t, put())
+	first := <-used
+	t.Setenv("AWS_ROLE_SESSION_NAME", "another") // drops the credentials kept
+	must.OK(t, put())
+	if second := <-used; second == first {
+		t.Error("the former credentials")
+	}
+	c.Answer(http.StatusServiceUnavailable)
+	t.Setenv("AWS_ROLE_SESSION_NAME", "a third")
+	err := put()
+	if err == nil || failure.ClassOf(err) != failure.Transient || !strings.Contains(err.Error(), "AWS STS") || !strings.Contains(failure.RemedyOf(err), "AWS_ROLE_ARN") {
+		t.Errorf("class %v, remedy %q: %v", failure.ClassOf(err), failure.RemedyOf(err), err)
 	}
 }
 

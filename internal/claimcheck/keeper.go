@@ -71,7 +71,7 @@ func New(o Options, source, format string, metrics Metrics) (*Keeper, error) {
 		return k, nil
 	}
 	var err error
-	k.storage, err = newBucket(o.S3)
+	k.storage, err = newBucket(o.S3, o.Written)
 	return k, err
 }
 

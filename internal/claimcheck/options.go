@@ -30,6 +30,8 @@ type Options struct {
 	Retention time.Duration `yaml:"retention"`
 	S3        S3            `yaml:"s3"`
 	Table     Table         `yaml:"table"`
+	// Written are the members of S3 written with files, by key. Each request reads them.
+	Written setting.Files `yaml:"-" json:"-"`
 }
 
 // S3 is a bucket.
@@ -54,7 +56,10 @@ type S3 struct {
 	TLS sink.HTTPS `yaml:"tls"`
 }
 
-const tlsPrefix = "claim_check.s3.tls."
+const (
+	s3Prefix  = "claim_check.s3."
+	tlsPrefix = s3Prefix + "tls."
+)
 
 // Table is a table of PostgreSQL.
 type Table struct {
@@ -94,12 +99,15 @@ func DefaultOptions() Options {
 // On reports whether large values are kept elsewhere.
 func (o *Options) On() bool { return o.Store != StoreNone }
 
-// PresentTLS returns why the present files of the bucket's TLS are of no use.
-func (o *Options) PresentTLS() error {
+// Present returns why the present files of the bucket's login and TLS are of no use.
+func (o *Options) Present() (troubles []error) {
 	if o.Store != StoreS3 {
 		return nil
 	}
-	return o.S3.TLS.Present(tlsPrefix)
+	if err := o.S3.TLS.Present(tlsPrefix); err != nil {
+		troubles = append(troubles, err)
+	}
+	return append(troubles, o.Written.Troubles(s3Prefix)...)
 }
 
 // Takes reports whether a value of so many bytes is kept elsewhere.

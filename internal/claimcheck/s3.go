@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // amazon is the endpoint by default.
@@ -23,11 +23,12 @@ const amazon = "https://s3.amazonaws.com"
 // bucket keeps values as objects.
 type bucket struct {
 	opts   S3
+	files  setting.Files // of opts
 	http   *http.Transport
 	client minio.Core
 }
 
-func newBucket(o S3) (*bucket, error) {
+func newBucket(o S3, files setting.Files) (*bucket, error) {
 	if err := o.TLS.Check(tlsPrefix); err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func newBucket(o S3) (*bucket, error) {
 		return nil, err
 	}
 	client, err := minio.New(u.Host, &minio.Options{
-		Creds:      credentialsOf(o),
+		Creds:      credentialsOf(o, files),
 		Secure:     u.Scheme == "https",
 		Region:     o.region(),
 		Transport:  transport,
@@ -52,30 +53,7 @@ func newBucket(o S3) (*bucket, error) {
 	if err != nil {
 		return nil, failure.Configf("correct claim_check.s3.endpoint", "claim store: %w", err)
 	}
-	return &bucket{opts: o, http: transport, client: minio.Core{Client: client}}, nil
-}
-
-// credentialsOf are the configured credentials. Those of a role are renewed by the library:
-// of a web identity, of a container, or of the machine.
-func credentialsOf(o S3) *credentials.Credentials {
-	static := credentials.NewStaticV4(o.AccessKey, o.SecretKey.Reveal(), o.SessionToken.Reveal())
-	file := &credentials.FileAWSCredentials{Filename: o.File, Profile: o.Profile}
-	// Its metadata comes without TLS options of ours.
-	role := &credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}, Region: o.region()}
-	switch o.Credentials {
-	case CredentialsStatic:
-		return static
-	case CredentialsEnvironment:
-		return credentials.NewEnvAWS()
-	case CredentialsFile:
-		return credentials.New(file)
-	case CredentialsRole:
-		return credentials.New(role)
-	}
-	if o.AccessKey != "" {
-		return static
-	}
-	return credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, file, role})
+	return &bucket{opts: o, files: files, http: transport, client: minio.Core{Client: client}}, nil
 }
 
 func (b *bucket) close() { b.http.CloseIdleConnections() }
@@ -157,6 +135,9 @@ func (b *bucket) sweep(context.Context, time.Duration) (int, bool, error) { retu
 func (b *bucket) explained(what string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if failure.RemedyOf(err) != "" { // of the credentials' source
+		return fmt.Errorf("claim store: %w", err)
 	}
 	answer, refused := errors.AsType[minio.ErrorResponse](err)
 	if !refused || answer.StatusCode == 0 {

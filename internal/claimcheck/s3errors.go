@@ -23,11 +23,14 @@ func (b *bucket) class(answer minio.ErrorResponse, err error) error {
 	case minio.RequestTimeTooSkewed:
 		return transient("set this machine's clock")
 	case "ExpiredToken", "TokenRefreshRequired":
-		if b.opts.AccessKey == "" { // the next attempt has new credentials
-			return transient("look after the source of the credentials (claim_check.s3.credentials: " + b.opts.Credentials + ")")
+		if b.renews() {
+			return transient(b.renewal())
 		}
 		return config("renew claim_check.s3.access_key, secret_key and session_token")
 	case minio.InvalidAccessKeyID, minio.SignatureDoesNotMatch, "InvalidToken":
+		if b.renews() {
+			return transient(b.renewal())
+		}
 		return config("correct the credentials (claim_check.s3.credentials: " + b.opts.Credentials + ")")
 	case minio.AuthorizationHeaderMalformed, minio.InvalidRegion, "PermanentRedirect", "IllegalLocationConstraintException":
 		return config("set claim_check.s3.region to the bucket's region, and endpoint to the one of the region")

@@ -275,7 +275,7 @@ func TestContentsOfFiles(t *testing.T) {
 		{"url", "postgres://cdc:y@localhost/other", false, false},
 		{"name", "other", true, true},
 		{"sasl", "other", true, true},
-		{"registry", "other", false, true}, // a fleet hashes no secrets
+		{"registry", "other", true, true},
 		{"slot", "other", false, false},
 	} {
 		f := inFolder(t)

@@ -83,6 +83,8 @@ func (c *Config) withoutRotated() Config {
 		kafka.SASL = kafka.SASL.WithoutFiles()
 		out.Sink.Kafka = &kafka
 	}
+	out.Encoding.Registry = out.Encoding.Registry.WithoutFiles()
+	out.ClaimCheck = out.ClaimCheck.WithoutFiles()
 	return out
 }
 

@@ -158,23 +158,25 @@ func (l *loader) keepProcess(in *Config) {
 	l.cfg.Fleet, l.cfg.Tracing, l.cfg.HTTP, l.cfg.Log = in.Fleet, in.Tracing, in.HTTP, in.Log
 }
 
-const saslKey = "sink.kafka.sasl."
-
-// keepWritten hands the logins with files to the sink, for later reads.
+// keepWritten hands the logins with files to the parts, for later reads.
 func (l *loader) keepWritten() {
-	if l.cfg.Sink.Kafka == nil {
-		return
+	logins := map[string]*setting.Files{
+		"encoding.registry.": &l.cfg.Encoding.Registry.Written,
+		"claim_check.s3.":    &l.cfg.ClaimCheck.Written,
 	}
-	sasl := &l.cfg.Sink.Kafka.SASL
+	if l.cfg.Sink.Kafka != nil {
+		logins["sink.kafka.sasl."] = &l.cfg.Sink.Kafka.SASL.Written
+	}
 	for key, g := range l.given {
-		name, ok := strings.CutPrefix(key, saslKey)
-		if !ok || g.written == nil {
+		section, name := cutLast(key)
+		files := logins[section+"."]
+		if files == nil || g.written == nil {
 			continue
 		}
-		if sasl.Written == nil {
-			sasl.Written = map[string]setting.Written{}
+		if *files == nil {
+			*files = setting.Files{}
 		}
-		sasl.Written[name] = g.written
+		(*files)[name] = g.written
 	}
 }
 

@@ -47,6 +47,25 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// Logins with files of the registry and of the claim store are read again.
+func TestOtherLoginsWithFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	must.OK(t, os.WriteFile(file, []byte("s"), 0o600))
+	text := "source: {url: 'postgres://db/app'}\nencoding: {value: {format: avro}, registry: {urls: [http://r], username: u, password: '${file:${FILE}}'}}\n" +
+		"claim_check: {store: s3, s3: {bucket: claims, access_key: a, secret_key: '${file:${FILE}}'}}\n"
+	load := func() *Config {
+		return must.Get(Load(Options{File: "f.yaml", Text: []byte(text), Environ: []string{"FILE=" + file}}))(t)
+	}
+	cfg := load()
+	must.OK(t, os.WriteFile(file, []byte("rotated"), 0o600))
+	if a, b := cfg.withoutRotated(), load().withoutRotated(); !reflect.DeepEqual(a.Encoding, b.Encoding) || !reflect.DeepEqual(a.ClaimCheck, b.ClaimCheck) {
+		t.Errorf("a rotation is another specification: %+v, %+v", a.ClaimCheck.S3, b.ClaimCheck.S3)
+	}
+	if registry, claims := cfg.Encoding.Registry.Written, cfg.ClaimCheck.Written; len(registry) != 1 || registry["password"] == nil || len(claims) != 1 || claims["secret_key"] == nil {
+		t.Errorf("registry %v, claims %v", registry, claims)
+	}
+}
+
 // Values under sink.kafka.sasl with files are read again, whichever section they come from;
 // values of the environment stay.
 func TestLoginsWithFiles(t *testing.T) {

@@ -17,7 +17,10 @@ import (
 // answerTimeout bounds the wait for a source, with all questions.
 const answerTimeout = 10 * time.Second
 
-var errNoAnswer = fmt.Errorf("no answer within %s", answerTimeout)
+// earlyTimeout is answerTimeout while the former value serves: a question holds logins back.
+const earlyTimeout = 3 * time.Second
+
+var errNoAnswer = errors.New("no answer")
 
 // client asks the sources. Questions are rare: no connection is kept.
 var client = &http.Client{

@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,7 +35,7 @@ func TestAWSSources(t *testing.T) {
 			c, clock := cloud.New(t), newClock()
 			use(c, t)
 			c.Live(time.Minute, clock.now)
-			k := newKept(askAWS, clock.now)
+			k := newKept(AWSSource{}.asker(), clock.now)
 			first := must.Get(k.get(t.Context(), environment(awsVariables)))(t)
 			asked := c.Asked()
 			clock.add(29 * time.Second)
@@ -77,12 +79,66 @@ func TestAWSProfile(t *testing.T) {
 	}
 }
 
+// A credential_process without an end holds nobody for longer than the question's time, and is
+// not started again beside itself.
+func TestAWSProcessHangs(t *testing.T) {
+	cloud.New(t)
+	dir := t.TempDir()
+	end, runs := filepath.Join(dir, "end"), filepath.Join(dir, "runs")
+	script := filepath.Join(dir, "process")
+	must.OK(t, os.WriteFile(script, []byte(`#!/bin/sh
+echo run >>"$1"
+while [ ! -e "$2" ]; do sleep 0.02; done
+echo '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s", "Expiration": "2999-01-01T00:00:00Z"}'
+`), 0o700)) //nolint:gosec // a program
+	file := filepath.Join(dir, "credentials")
+	must.OK(t, os.WriteFile(file, []byte("[p]\ncredential_process = "+script+" "+runs+" "+end+"\n"), 0o600))
+	t.Cleanup(func() { must.OK(t, os.WriteFile(end, nil, 0o600)) })
+	clock := newClock()
+	k := newKept(AWSSource{File: true, Path: file, Profile: "p"}.asker(), clock.now)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if _, err := k.get(ctx, ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		cancel()
+	}
+	must.OK(t, os.WriteFile(end, nil, 0o600))
+	if got := must.Get(k.get(t.Context(), ""))(t); got.AccessKey != "A" {
+		t.Errorf("%+v", got)
+	}
+	if text := string(must.Get(os.ReadFile(runs))(t)); text != "run\n" {
+		t.Errorf("runs: %q", text)
+	}
+}
+
+// A source named by the configuration is asked although others come first.
+func TestAWSNamedSources(t *testing.T) {
+	c := cloud.New(t)
+	c.WebIdentity(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "variable")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+	file := filepath.Join(t.TempDir(), "credentials")
+	for _, key := range []string{"A", "B"} { // the file changes
+		must.OK(t, os.WriteFile(file, []byte("[p]\naws_access_key_id = "+key+"\naws_secret_access_key = s\n"), 0o600))
+		if got := must.Get(AWSSource{File: true, Path: file, Profile: "p"}.Credentials(t.Context()))(t); got.AccessKey != key {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := must.Get(AWSSource{Role: true}.Credentials(t.Context()))(t); got.SessionToken == "" {
+		t.Errorf("%+v", got)
+	}
+	_, err := AWSSource{File: true, Path: file, Profile: "q"}.Credentials(t.Context())
+	must.Contain(t, err.Error(), "profile q")
+	must.Contain(t, failure.RemedyOf(err), file)
+}
+
 // While the source is away, the credentials serve until the end.
 func TestAWSSourceIsAway(t *testing.T) {
 	c, clock := cloud.New(t), newClock()
 	c.WebIdentity(t)
 	c.Live(time.Minute, clock.now)
-	k := newKept(askAWS, clock.now)
+	k := newKept(AWSSource{}.asker(), clock.now)
 	first := must.Get(k.get(t.Context(), ""))(t)
 	c.Answer(http.StatusServiceUnavailable)
 	clock.add(45 * time.Second)

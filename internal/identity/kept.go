@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -84,9 +85,12 @@ func (k *kept[T]) forget(same func(T) bool) {
 }
 
 func (k *kept[T]) refresh(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
+	asked, limit := k.now(), answerTimeout
+	if asked.Before(k.ends) {
+		limit = earlyTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w within %s", errNoAnswer, limit))
 	defer cancel()
-	asked := k.now()
 	value, ends, err := k.ask(ctx)
 	if err != nil {
 		if ctx.Err() == nil || errors.Is(context.Cause(ctx), errNoAnswer) { // else the caller gave up

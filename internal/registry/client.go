@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // mostAnswer bounds an answer; schemas of more are not accepted by registries.
@@ -20,6 +21,7 @@ const mostAnswer = 16 << 20
 // client asks the servers of a registry, beginning with the last to answer.
 type client struct {
 	timeout time.Duration
+	files   setting.Files // of the login
 	http    *http.Client
 	servers []*sr.Client
 	first   atomic.Int32
@@ -31,14 +33,8 @@ func newClient(o Server) (*client, error) {
 	}
 	transport := o.TLS.Transport(tlsPrefix)
 	transport.IdleConnTimeout = 90 * time.Second
-	c := &client{timeout: o.Timeout, http: &http.Client{Transport: bounded{transport}}}
-	opts := []sr.ClientOpt{sr.HTTPClient(c.http), sr.UserAgent("cdc-outbox")}
-	switch {
-	case o.Token != "":
-		opts = append(opts, sr.BearerToken(o.Token.Reveal()))
-	case o.Username != "":
-		opts = append(opts, sr.BasicAuth(o.Username, o.Password.Reveal()))
-	}
+	c := &client{timeout: o.Timeout, files: o.Written, http: &http.Client{Transport: bounded{transport}}}
+	opts := []sr.ClientOpt{sr.HTTPClient(c.http), sr.UserAgent("cdc-outbox"), sr.PreReq(o.login)}
 	for _, url := range o.URLs {
 		server, err := sr.NewClient(append(opts[:len(opts):len(opts)], sr.URLs(url))...)
 		if err != nil {
@@ -47,6 +43,32 @@ func newClient(o Server) (*client, error) {
 		c.servers = append(c.servers, server)
 	}
 	return c, nil
+}
+
+// login adds the present login to a request.
+func (s *Server) login(r *http.Request) error {
+	switch token := s.Written.Secret("token", s.Token); {
+	case token != "":
+		r.Header.Set("Authorization", "Bearer "+token.Reveal())
+	case s.Username != "":
+		r.SetBasicAuth(s.Written.Present("username", s.Username), s.Written.Secret("password", s.Password).Reveal())
+	}
+	return nil
+}
+
+// WithoutFiles is s without the contents of its files.
+func (s Server) WithoutFiles() Server {
+	for name := range s.Written {
+		switch name {
+		case "username":
+			s.Username = ""
+		case "password":
+			s.Password = ""
+		case "token":
+			s.Token = ""
+		}
+	}
+	return s
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -82,7 +104,11 @@ func (c *client) ask(ctx context.Context, question func(context.Context, *sr.Cli
 			break
 		}
 	}
-	return explained(err)
+	err = explained(err)
+	if status := statusOfRefusal(err); len(c.files) > 0 && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
+		return &failure.Error{Remedy: c.files.Rotation() + "; or " + failure.RemedyOf(err), Err: err}
+	}
+	return err
 }
 
 // statusOf is the HTTP status of a refusal, or 0.

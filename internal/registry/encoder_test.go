@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/registry"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -468,6 +470,29 @@ func TestCredentials(t *testing.T) {
 		if err := f.encoder(t).Reach(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A login in files is read for each request; without a useful file, the former goes on.
+func TestCredentialsAreReadAgain(t *testing.T) {
+	f := start(t)
+	now := "Basic " + base64.StdEncoding.EncodeToString([]byte("u:new"))
+	f.Registry.Close()
+	f.Registry = srfake.New(srfake.WithAuth(now))
+	t.Cleanup(f.Registry.Close)
+	file := filepath.Join(t.TempDir(), "password")
+	must.OK(t, os.WriteFile(file, []byte("old"), 0o600))
+	server := &f.opts.Registry
+	server.URLs, server.Username, server.Password = []string{f.URL()}, "u", "old"
+	server.Written = setting.Files{"password": {{Path: file}}}
+	e := f.encoder(t)
+	waits(t, e.Reach(t.Context()), file)
+	must.OK(t, os.WriteFile(file, []byte("new\n"), 0o600))
+	must.OK(t, e.Reach(t.Context()))
+	must.OK(t, os.Remove(file))
+	must.OK(t, e.Reach(t.Context()))
+	if troubles := f.opts.Present(); len(troubles) != 1 || !strings.HasPrefix(troubles[0].Error(), "encoding.registry.password ") || failure.RemedyOf(troubles[0]) == "" {
+		t.Errorf("troubles %v", troubles)
 	}
 }
 

@@ -32,6 +32,8 @@ type Server struct {
 	Password setting.Secret `yaml:"password"`
 	// Token is a bearer token, in place of Username and Password.
 	Token setting.Secret `yaml:"token"`
+	// Written are the members written with files, by key. Each request reads them.
+	Written setting.Files `yaml:"-" json:"-"`
 	// TLS is for https URLs.
 	TLS sink.HTTPS `yaml:"tls"`
 	// Timeout bounds each request.
@@ -42,7 +44,10 @@ type Server struct {
 	CacheSize int `yaml:"cache_size"`
 }
 
-const tlsPrefix = "encoding.registry.tls."
+const (
+	prefix    = "encoding.registry."
+	tlsPrefix = prefix + "tls."
+)
 
 // Form is the form of a record's value or key.
 type Form struct {
@@ -114,12 +119,15 @@ func DefaultOptions() Options {
 // On reports whether any record gets another form, or is looked at.
 func (o *Options) On() bool { return o.Value.Format != FormatNone || o.Key.Format != FormatNone }
 
-// PresentTLS returns why the present files of the registry's TLS are of no use.
-func (o *Options) PresentTLS() error {
+// Present returns why the present files of the registry's login and TLS are of no use.
+func (o *Options) Present() (troubles []error) {
 	if !o.On() {
 		return nil
 	}
-	return o.Registry.TLS.Present(tlsPrefix)
+	if err := o.Registry.TLS.Present(tlsPrefix); err != nil {
+		troubles = append(troubles, err)
+	}
+	return append(troubles, o.Registry.Written.Troubles(prefix)...)
 }
 
 // Changes reports whether records have another form than their rows.
@@ -139,7 +147,6 @@ func (o *Options) Validate(report setting.Report) {
 }
 
 func (s *Server) validate(report setting.Report) {
-	const prefix = "encoding.registry."
 	encrypted := false
 	for i, text := range s.URLs {
 		u, err := url.Parse(text)

@@ -1,6 +1,10 @@
 package wiring
 
-import "github.com/cdc-outbox/cdc-outbox/internal/config"
+import (
+	"slices"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/config"
+)
 
 // Credentials returns why the present contents of files of credentials are of no use, for
 // Kafka, the schema registry and the claim store. Connections are made with the former
@@ -9,10 +13,5 @@ func Credentials(cfg *config.Config) (troubles []error) {
 	if cfg.Sink.Kafka != nil {
 		troubles = cfg.Sink.Kafka.Present()
 	}
-	for _, err := range []error{cfg.Encoding.PresentTLS(), cfg.ClaimCheck.PresentTLS()} {
-		if err != nil {
-			troubles = append(troubles, err)
-		}
-	}
-	return troubles
+	return slices.Concat(troubles, cfg.Encoding.Present(), cfg.ClaimCheck.Present())
 }

@@ -1,17 +1,17 @@
-package sink
+package setting
 
 import "sync"
 
-// former holds the last useful contents of files, by their names, for the whole process: a
+// Former holds the last useful contents of files, by their names, for the whole process: a
 // client made during a replacement needs the former contents, too. Several goroutines may use
-// the same former.
-type former[K comparable, V any] struct {
+// the same Former.
+type Former[K comparable, V any] struct {
 	mu     sync.Mutex
 	values map[K]V
 }
 
-// or returns the value of read, or, after an error, the former value if any.
-func (f *former[K, V]) or(key K, read func() (V, error)) (V, error) {
+// Or returns the value of read, or, after an error, the former value if any.
+func (f *Former[K, V]) Or(key K, read func() (V, error)) (V, error) {
 	value, err := read()
 	f.mu.Lock()
 	defer f.mu.Unlock()
