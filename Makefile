@@ -154,6 +154,10 @@ campaign: postgres ## exactly once on three Apache Kafka brokers, with N kills a
 shadow: postgres kafka ## a comparison with the real Debezium for FOR=1h, with kills of all parts (needs Java 17, Maven)
 	@CDC_OUTBOX_SHADOW=$(or $(FOR),1h) go test -count=1 -v -timeout 48h -run '^TestE2EShadowThroughFaults$$' $(ARGS) ./e2e
 
+.PHONY: tokens
+tokens: postgres kafka ## connectors on tokens of a minute for FOR=1h, with sources that fail in all ways (needs Java 17, Maven)
+	@CDC_OUTBOX_TOKENS=$(or $(FOR),1h) go test -count=1 -v -timeout 48h -run '^TestE2ETokensOfSeconds$$' $(ARGS) ./e2e
+
 .PHONY: mutants
 mutants: postgres ## programs with known mistakes: the end-to-end tests must find each
 	@CDC_OUTBOX_MUTANTS=1 go test -count=1 -v -timeout 2h -run TestE2EMutants $(ARGS) ./e2e

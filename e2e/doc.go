@@ -14,6 +14,7 @@
 //	CDC_OUTBOX_CAMPAIGN_LIMIT    the time after which it begins no more disturbances
 //	CDC_OUTBOX_CAMPAIGN_CONFIG   more of the connector's configuration there
 //	CDC_OUTBOX_CAMPAIGN_WHOLE    not empty: with transaction_boundaries, and transaction.version 2 alone
+//	CDC_OUTBOX_TOKENS       how long TestE2ETokensOfSeconds goes on, with tokens of a minute
 //	CDC_OUTBOX_SOAK=1       the outage test in full: 10 minutes, 1,000,000 rows
 //	CDC_OUTBOX_SOAK_OUTAGE, CDC_OUTBOX_SOAK_ROWS   the same in other sizes
 //	CDC_OUTBOX_UPGRADES=1   all drills of major upgrades, and not only two

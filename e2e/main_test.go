@@ -34,6 +34,8 @@ const (
 	shadowEnv = "CDC_OUTBOX_SHADOW"
 	// registryEnv is the URL of a schema registry, in place of a stand-in.
 	registryEnv = "CDC_OUTBOX_REGISTRY_URL"
+	// tokensEnv is how long connectors live on tokens of a minute.
+	tokensEnv = "CDC_OUTBOX_TOKENS"
 )
 
 // binary is the path of the program under test.

@@ -10,7 +10,7 @@ import (
 
 // WebIdentity makes the process a pod with a role of its service account (IRSA).
 func (c *Cloud) WebIdentity(t *testing.T) {
-	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", c.tokenFile())
+	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", c.TokenFile())
 	t.Setenv("AWS_ROLE_ARN", RoleARN)
 	t.Setenv("AWS_ENDPOINT_URL_STS", c.URL+"/sts/")
 }
@@ -18,7 +18,7 @@ func (c *Cloud) WebIdentity(t *testing.T) {
 // PodIdentity makes the process a pod of EKS Pod Identity.
 func (c *Cloud) PodIdentity(t *testing.T) {
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", c.URL+"/v1/credentials")
-	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", c.tokenFile())
+	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", c.TokenFile())
 }
 
 // Instance makes the process a program on a machine with a role.
@@ -41,7 +41,7 @@ func (c *Cloud) sts(w http.ResponseWriter, r *http.Request) {
 	case !c.holder(r.FormValue("WebIdentityToken")):
 		fail(http.StatusBadRequest, "InvalidIdentityToken", "The web identity token is not the service account's")
 	default:
-		k, _ := c.issue()
+		k := c.issue()
 		w.Header().Set("Content-Type", "text/xml")
 		_, _ = fmt.Fprintf(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`,
 			k.AccessKey, k.Secret, k.Session, k.Ends.UTC().Format(time.RFC3339Nano))
@@ -80,7 +80,7 @@ func (c *Cloud) container(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Cloud) roleCredentials(w http.ResponseWriter) {
-	k, _ := c.issue()
+	k := c.issue()
 	reply(w, http.StatusOK, map[string]any{"Code": "Success", "Type": "AWS-HMAC",
 		"AccessKeyId": k.AccessKey, "SecretAccessKey": k.Secret, "Token": k.Session, "Expiration": k.Ends.UTC().Format(time.RFC3339Nano)})
 }

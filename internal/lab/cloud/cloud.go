@@ -1,6 +1,6 @@
 // Package cloud has stand-ins for the clouds' sources of identities, for tests:
 // Amazon's STS, IMDSv2 and container endpoint, the token endpoint and metadata
-// service of Microsoft Entra, Google's metadata server.
+// service of Microsoft Entra, Google's metadata server, an issuer of OAuth tokens.
 //
 // Invariants:
 //
@@ -12,12 +12,14 @@
 package cloud
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +33,7 @@ const (
 	Region  = "eu-central-1"
 	Tenant  = "11111111-2222-3333-4444-555555555555"
 	Client  = "66666666-7777-8888-9999-000000000000"
+	Subject = "cdc"
 )
 
 // Cloud is all of the sources, on a single port. Several goroutines may use it.
@@ -42,7 +45,8 @@ type Cloud struct {
 	mu       sync.Mutex
 	lifetime time.Duration
 	now      func() time.Time
-	status   int // of every answer, unless 0
+	status   int           // of every answer, unless 0
+	silence  chan struct{} // requests wait for its end; nil: none
 	asked    int
 	identity string          // the workload's own token, in a file
 	keys     map[string]Keys // by access key
@@ -68,13 +72,21 @@ func New(t *testing.T) *Cloud {
 	mux.HandleFunc("GET /metadata/identity/oauth2/token", c.azureIMDS)
 	mux.HandleFunc("GET /msi/token", c.app)
 	mux.HandleFunc("POST /sts/v1/token", c.exchange)
+	mux.HandleFunc("POST "+tokenPath, c.grant)
 	mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", c.google)
 	mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/email", c.googleAccount)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		c.asked++
-		status := c.status
+		status, silence := c.status, c.silence
 		c.mu.Unlock()
+		if silence != nil {
+			select {
+			case <-silence:
+			case <-r.Context().Done():
+				return
+			}
+		}
 		if status != 0 {
 			http.Error(w, "the source is down", status)
 			return
@@ -82,6 +94,7 @@ func New(t *testing.T) *Cloud {
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
+	t.Cleanup(func() { c.Hang(false) })
 	c.URL = server.URL
 	for _, name := range variables {
 		t.Setenv(name, "")
@@ -108,10 +121,11 @@ func (c *Cloud) Rotate(t testing.TB) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.identity = fmt.Sprintf("workload-%d", time.Now().UnixNano())
-	must.OK(t, os.WriteFile(c.tokenFile(), []byte(c.identity), 0o600))
+	must.OK(t, os.WriteFile(c.TokenFile(), []byte(c.identity), 0o600))
 }
 
-func (c *Cloud) tokenFile() string { return filepath.Join(c.dir, "token") }
+// TokenFile has the workload's own token.
+func (c *Cloud) TokenFile() string { return filepath.Join(c.dir, "token") }
 
 // Live sets the life of credentials and tokens, and the clock; nil: the time.
 func (c *Cloud) Live(lifetime time.Duration, now func() time.Time) {
@@ -130,6 +144,26 @@ func (c *Cloud) Answer(status int) {
 	c.status = status
 }
 
+// Hang leaves every request without an answer until Hang(false).
+func (c *Cloud) Hang(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case on && c.silence == nil:
+		c.silence = make(chan struct{})
+	case !on && c.silence != nil:
+		close(c.silence)
+		c.silence = nil
+	}
+}
+
+// Issued counts credentials and tokens.
+func (c *Cloud) Issued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.tokens)
+}
+
 // Asked counts the requests.
 func (c *Cloud) Asked() int {
 	c.mu.Lock()
@@ -137,14 +171,30 @@ func (c *Cloud) Asked() int {
 	return c.asked
 }
 
-// issue makes new credentials, or a new token.
-func (c *Cloud) issue() (Keys, time.Duration) {
+// issue makes new credentials.
+func (c *Cloud) issue() Keys {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := len(c.keys) + 1
+	n := len(c.tokens) + 1
 	k := Keys{fmt.Sprintf("ASIA%012d", n), fmt.Sprintf("secret/%d+", n), fmt.Sprintf("session/%d+==", n), c.now().Add(c.lifetime)}
 	c.keys[k.AccessKey], c.tokens[k.Session] = k, k.Ends
-	return k, c.lifetime
+	return k
+}
+
+// token makes a new access token, without a signature (RFC 7519 §6), for Subject.
+func (c *Cloud) token() (text string, lifetime time.Duration, ends time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	begins := c.now()
+	ends = begins.Add(c.lifetime)
+	part := func(claims map[string]any) string {
+		text, _ := json.Marshal(claims) // of strings and numbers
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	text = part(map[string]any{"alg": "none"}) + "." +
+		part(map[string]any{"sub": Subject, "iat": begins.Unix(), "exp": ends.Unix(), "jti": strconv.Itoa(len(c.tokens) + 1)}) + "."
+	c.tokens[text] = ends
+	return text, c.lifetime, ends
 }
 
 // holder tells whether a token is the workload's.
@@ -162,8 +212,8 @@ func reply(w http.ResponseWriter, status int, body any) {
 
 // accessToken answers as OAuth does.
 func (c *Cloud) accessToken(w http.ResponseWriter) {
-	k, lifetime := c.issue()
-	reply(w, http.StatusOK, map[string]any{"access_token": k.Session, "token_type": "Bearer", "expires_in": int(lifetime.Seconds())})
+	text, lifetime, _ := c.token()
+	reply(w, http.StatusOK, map[string]any{"access_token": text, "token_type": "Bearer", "expires_in": int(lifetime.Seconds())})
 }
 
 // Valid tells whether a token was issued and has not ended.

@@ -14,7 +14,7 @@ import (
 
 // WorkloadIdentity makes the process a pod with Entra's workload identity.
 func (c *Cloud) WorkloadIdentity(t *testing.T) {
-	t.Setenv("AZURE_FEDERATED_TOKEN_FILE", c.tokenFile())
+	t.Setenv("AZURE_FEDERATED_TOKEN_FILE", c.TokenFile())
 	t.Setenv("AZURE_CLIENT_ID", Client)
 	t.Setenv("AZURE_TENANT_ID", Tenant)
 	t.Setenv("AZURE_AUTHORITY_HOST", c.URL+"/")
@@ -56,9 +56,9 @@ func (c *Cloud) azureIMDS(w http.ResponseWriter, r *http.Request) {
 	case q.Get("api-version") == "" || q.Get("resource") == "" || strings.HasSuffix(q.Get("resource"), "/.default"):
 		reply(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required query variable is missing"})
 	default:
-		k, lifetime := c.issue() // numbers are text here
-		reply(w, http.StatusOK, map[string]any{"access_token": k.Session, "token_type": "Bearer",
-			"expires_in": strconv.Itoa(int(lifetime.Seconds())), "expires_on": strconv.FormatInt(k.Ends.Unix(), 10), "resource": q.Get("resource")})
+		text, lifetime, ends := c.token() // numbers are text here
+		reply(w, http.StatusOK, map[string]any{"access_token": text, "token_type": "Bearer",
+			"expires_in": strconv.Itoa(int(lifetime.Seconds())), "expires_on": strconv.FormatInt(ends.Unix(), 10), "resource": q.Get("resource")})
 	}
 }
 
@@ -84,8 +84,8 @@ func (c *Cloud) app(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	k, _ := c.issue()
-	reply(w, http.StatusOK, map[string]any{"access_token": k.Session, "token_type": "Bearer", "expires_on": strconv.FormatInt(k.Ends.Unix(), 10)})
+	text, _, ends := c.token()
+	reply(w, http.StatusOK, map[string]any{"access_token": text, "token_type": "Bearer", "expires_on": strconv.FormatInt(ends.Unix(), 10)})
 }
 
 // ExternalAccount makes the process a workload outside of Google, with a token
@@ -95,7 +95,7 @@ func (c *Cloud) ExternalAccount(t *testing.T) {
 	text, err := json.Marshal(map[string]any{ //nolint:gosec // no credentials of anybody
 		"type": "external_account", "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q",
 		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": c.URL + "/sts/v1/token",
-		"credential_source": map[string]any{"file": c.tokenFile()},
+		"credential_source": map[string]any{"file": c.TokenFile()},
 	})
 	must.OK(t, err)
 	must.OK(t, os.WriteFile(file, text, 0o600))
@@ -120,4 +120,20 @@ func (*Cloud) googleAccount(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write([]byte(Account + "\n"))
+}
+
+const tokenPath = "/oauth/token"
+
+// TokenURL is the endpoint of the client credentials grant, for the client Subject with the
+// workload's own token as its secret.
+func (c *Cloud) TokenURL() string { return c.URL + tokenPath }
+
+// grant answers RFC 6749 §4.4.
+func (c *Cloud) grant(w http.ResponseWriter, r *http.Request) {
+	id, secret, _ := r.BasicAuth()
+	if id != Subject || !c.holder(secret) || r.FormValue("grant_type") != "client_credentials" {
+		reply(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client", "error_description": "the secret is not the client's"})
+		return
+	}
+	c.accessToken(w)
 }
