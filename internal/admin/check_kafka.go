@@ -33,8 +33,13 @@ func (d *doctor) kafka(ctx context.Context) {
 	defer cancel()
 
 	c := newCluster(d.cfg)
-	if err := c.connect(ctx); err != nil {
-		d.fail("kafka.connection", err)
+	who, ends, err := c.cfg.WhoLogsIn(ctx)
+	if d.identity("kafka.identity", who, ends, err) {
+		if err = c.connect(ctx); err != nil {
+			d.fail("kafka.connection", err)
+		}
+	}
+	if err != nil {
 		d.kafkaDown = true
 		d.skip("kafka", "no connection: topics and privileges")
 		return

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +14,12 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint/store"
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
+	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/cloud"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 	"github.com/cdc-outbox/cdc-outbox/internal/wiring"
 	"github.com/cdc-outbox/cdc-outbox/sink"
 	"github.com/cdc-outbox/cdc-outbox/transform"
@@ -245,4 +249,34 @@ func TestCheckTransactionsMayBeWritten(t *testing.T) {
 	})
 	write := wantFinding(t, r, "kafka.transactions", Fail, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 	must.Contain(t, write.Remedy, "--operation Write --operation Describe --transactional-id '"+id+"'")
+}
+
+// The verb says who logs in on each side, and whether a token could be had.
+func TestCheckIdentity(t *testing.T) {
+	c := cloud.New(t)
+	c.WebIdentity(t)
+	c.WorkloadIdentity(t)
+	f := sound(t)
+	front := c.Front(t, f.Source.URL.Reveal())
+	f.Source.URL = setting.Secret(catalog.Login{Auth: catalog.AuthAWS}.In(front.URL(t)))
+	f.withKafka(kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "p"))
+	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "OAUTHBEARER", Identity: "azure"}
+	r := Check(f.ctx(), f.Config)
+	wantFinding(t, r, "postgresql.identity", OK, cloud.RoleARN+" (web identity), with a token until ")
+	wantFinding(t, r, "postgresql.connection", OK, "")
+	wantFinding(t, r, "kafka.identity", OK, "Entra workload identity "+cloud.Client+", with a token until ")
+
+	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "OAUTHBEARER", TokenURL: c.TokenURL(), ClientID: cloud.Subject, ClientSecret: "wrong"}
+	must.Contain(t, f.wantCheck("kafka.identity", Fail, "OAuth client cdc at "+c.TokenURL()).Remedy, "client_secret")
+	f.Sink.Kafka.SASL = sink.SASL{Mechanism: "PLAIN", Username: "u", Password: "p", Written: setting.Files{"password": {{Path: "/run/secrets/kafka"}}}}
+	f.wantCheck("kafka.identity", OK, "the login in /run/secrets/kafka")
+
+	c.Live(time.Minute, func() time.Time { return time.Now().Add(-time.Hour) })
+	t.Setenv("AWS_ROLE_SESSION_NAME", "another") // drops the credentials kept
+	must.Contain(t, f.wantCheck("postgresql.identity", Warn, "has ended at").Remedy, "clock")
+	c.Answer(http.StatusServiceUnavailable)
+	t.Setenv("AWS_ROLE_SESSION_NAME", "a third")
+	r = Check(f.ctx(), f.Config)
+	must.Contain(t, wantFinding(t, r, "postgresql.identity", Fail, "ask AWS STS").Remedy, "AWS_ROLE_ARN")
+	wantFinding(t, r, "postgresql", Skipped, "no connection")
 }

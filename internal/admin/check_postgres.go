@@ -26,8 +26,13 @@ func (d *doctor) postgres(ctx context.Context) {
 	if ignored := catalog.NeedlessParameters(d.cfg.Source.URL.Reveal()); len(ignored) > 0 {
 		d.ok("postgresql.url", "without effect: %s", strings.Join(ignored, "; "))
 	}
-	if err := d.connectAsRun(ctx); err != nil {
-		d.fail("postgresql.connection", err)
+	who, ends, err := catalog.WhoLogsIn(ctx, d.cfg.Source.URL.Reveal())
+	if d.identity("postgresql.identity", who, ends, err) {
+		if err = d.connectAsRun(ctx); err != nil {
+			d.fail("postgresql.connection", err)
+		}
+	}
+	if err != nil {
 		rest := "version, settings, privileges, tables, publication and slot"
 		if d.polls() {
 			rest = "version, privileges, tables and indexes"

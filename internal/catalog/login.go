@@ -1,16 +1,15 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -133,26 +132,51 @@ func (l Login) secure(cfg *pgconn.Config) error {
 	return nil
 }
 
-// password is the password of a new connection to a single host.
-func (l Login) password(ctx context.Context, one *pgconn.Config) (string, error) {
-	var token identity.Token
-	var err error
+// password is the password of a new connection to a single host, perhaps with an end.
+func (l Login) password(ctx context.Context, one *pgconn.Config) (token identity.Token, err error) {
 	switch l.Auth {
 	case AuthAWS:
-		token.Value, err = identity.RDS(ctx, endpoint(one), one.User)
+		return identity.RDS(ctx, endpoint(one), one.User)
 	case AuthAzure:
-		token, err = identity.Azure(ctx, azureScope(one.Host))
+		return identity.Azure(ctx, azureScope(one.Host))
 	case AuthGoogle:
-		token, err = identity.Google(ctx, "https://www.googleapis.com/auth/sqlservice.login")
-	default:
-		if !l.Password.Changes() {
-			return one.Password, nil
-		}
-		if token.Value, err = l.Password.ReadAgain(); err != nil {
-			err = &failure.Error{Remedy: "put the file back, or correct its name and restart", Err: fmt.Errorf("source.password: %w", err)}
-		}
+		return identity.Google(ctx, "https://www.googleapis.com/auth/sqlservice.login")
 	}
-	return token.Value, err
+	if !l.Password.Changes() {
+		return identity.Token{Value: one.Password}, nil
+	}
+	if token.Value, err = l.Password.ReadAgain(); err != nil {
+		err = &failure.Error{Remedy: "put the file back, or correct its name and restart", Err: fmt.Errorf("source.password: %w", err)}
+	}
+	return token, err
+}
+
+// who is the owner of the login, as far as known here; "" for a password that stays.
+func (l Login) who() string {
+	switch {
+	case l.Auth == AuthAWS:
+		return identity.AWSName()
+	case l.Auth == AuthAzure:
+		return identity.AzureName()
+	case l.Auth == AuthGoogle:
+		return identity.GoogleName()
+	case l.Password.Changes():
+		return "the password in " + strings.Join(l.Password.Files(), ", ")
+	case l.URL.Changes():
+		return "the connection string in " + strings.Join(l.URL.Files(), ", ")
+	}
+	return ""
+}
+
+// WhoLogsIn returns who logs in by a connection string, as Login.who, and the end of the token, if
+// any. The token is asked for, and nobody logs in.
+func WhoLogsIn(ctx context.Context, text string) (who string, ends time.Time, err error) {
+	cfg, login, err := parse(text)
+	if err != nil {
+		return "", ends, err
+	}
+	token, err := login.password(ctx, &cfg.Config)
+	return login.who(), token.Ends, err
 }
 
 // endpoint is host:port, as signed for RDS.
@@ -179,27 +203,20 @@ func (l Login) explain(err error, one *pgconn.Config) error {
 		return err
 	}
 	user := pgsql.Name(one.User)
-	var who, remedy string
+	var remedy string
 	switch {
 	case l.Auth == AuthAWS:
-		who = "AWS identity " + cmp.Or(os.Getenv("AWS_ROLE_ARN"), "of the workload")
 		remedy = "GRANT rds_iam TO " + user + "; turn IAM authentication on at the instance (for replication also rds.iam_auth_for_replication = 1), " +
-			"allow the identity rds-db:connect as that user, and name RDS's own endpoint as host: the token is for " + endpoint(one)
+			"allow the identity rds-db:connect as that user, name RDS's own endpoint as host (the token is for " + endpoint(one) + "), and compare the clocks"
 	case l.Auth == AuthAzure:
-		who = "Entra identity " + cmp.Or(os.Getenv("AZURE_CLIENT_ID"), "of the machine")
 		remedy = "SELECT * FROM pgaadauth_create_principal('NAME OF THE IDENTITY', false, false); in database postgres, and name the same user in source.url: it is " + user
 	case l.Auth == AuthGoogle:
-		who = "Google service account " + cmp.Or(os.Getenv("GOOGLE_APPLICATION_CREDENTIALS"), "of the workload")
 		remedy = "set the flag cloudsql.iam_authentication, add the service account as a user of the instance with role roles/cloudsql.instanceUser, " +
 			"and name it in source.url without .gserviceaccount.com: it is " + user
-	case l.Password.Changes():
-		who = "the password in " + strings.Join(l.Password.Files(), ", ")
-		remedy = "put the role's password into the file, or wait for its rotation: it is read again at each attempt"
-	case l.URL.Changes():
-		who = "the connection string in " + strings.Join(l.URL.Files(), ", ")
+	case l.Password.Changes(), l.URL.Changes():
 		remedy = "put the role's password into the file, or wait for its rotation: it is read again at each attempt"
 	default:
 		return err
 	}
-	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: fmt.Errorf("login as %s by %s: %w", user, who, err)}
+	return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: fmt.Errorf("login as %s by %s: %w", user, l.who(), err)}
 }

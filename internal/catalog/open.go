@@ -90,10 +90,12 @@ func anyHost[C any](ctx context.Context, all []*pgconn.Config, login Login, conn
 	var errs []error
 	later := false
 	for _, one := range all {
-		if one.Password, err = login.password(ctx, one); err != nil {
-			errs = append(errs, err)
+		token, absent := login.password(ctx, one)
+		if absent != nil {
+			errs = append(errs, absent)
 			continue
 		}
+		one.Password = token.Value
 		choosy := *one
 		choosy.ValidateConnect = firstChoice(one.ValidateConnect)
 		if conn, err = connect(&choosy); err == nil {

@@ -22,16 +22,22 @@ const emptyPayload = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b78
 // RDS returns a token to log in at an endpoint of RDS or Aurora, host:port, as a
 // database's user. The token is good for new connections within 15 minutes,
 // or to the end of the credentials. Several goroutines may use RDS.
-func RDS(ctx context.Context, endpoint, user string) (string, error) {
+func RDS(ctx context.Context, endpoint, user string) (Token, error) {
 	region, err := rdsRegion(endpoint)
 	if err != nil {
-		return "", err
+		return Token{}, err
 	}
 	credentials, err := AWS(ctx)
 	if err != nil {
-		return "", err
+		return Token{}, err
 	}
-	return rdsToken(ctx, credentials, endpoint, region, user, time.Now())
+	now := time.Now()
+	ends := now.Add(15 * time.Minute)
+	if !credentials.Ends.IsZero() && credentials.Ends.Before(ends) {
+		ends = credentials.Ends
+	}
+	value, err := rdsToken(ctx, credentials, endpoint, region, user, now)
+	return Token{value, ends}, err
 }
 
 // rdsToken signs the request of a connection. The signature needs no network.
