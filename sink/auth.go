@@ -69,7 +69,7 @@ func (s SASL) aws(ctx context.Context) (aws.Auth, error) {
 }
 
 // renews reports whether a login after the refusal err may have other credentials: files are
-// read again, and sources of tokens have new ones.
+// read again, and sources have new tokens.
 func (s SASL) renews(err error) bool {
 	if !turnedAway(err) {
 		return false

@@ -237,7 +237,7 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 	return "", false
 }
 
-// passingRefusal is the error of credentials that brokers refuse for now.
+// passingRefusal is the error of credentials refused for now.
 type passingRefusal struct{ err error }
 
 // Error implements error.

@@ -8,8 +8,8 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/identity"
 )
 
-// WhoLogsIn returns who logs in at the brokers, as far as known here, and the end of the token or
-// of the credentials, if any. These are asked for, and nobody logs in. "": a login that stays.
+// WhoLogsIn returns the owner of the login at the brokers, as far as known here, and the end of the token or
+// of the credentials, if any. Both are asked for, without a login. "": a constant login.
 func (o *Options) WhoLogsIn(ctx context.Context) (who string, ends time.Time, err error) {
 	s := o.SASL
 	switch {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// identity tells who logs in, and whether a token could be had. It returns false if none could.
+// identity tells the owner of a login, and whether a token could be had: the result.
 func (d *doctor) identity(name, who string, ends time.Time, err error) (able bool) {
 	switch {
 	case who == "": // no matter here, or the connection's

@@ -251,7 +251,7 @@ func TestCheckTransactionsMayBeWritten(t *testing.T) {
 	must.Contain(t, write.Remedy, "--operation Write --operation Describe --transactional-id '"+id+"'")
 }
 
-// The verb says who logs in on each side, and whether a token could be had.
+// The verb names the owner of each side's login, and tells whether a token could be had.
 func TestCheckIdentity(t *testing.T) {
 	c := cloud.New(t)
 	c.WebIdentity(t)

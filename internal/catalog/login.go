@@ -168,8 +168,8 @@ func (l Login) who() string {
 	return ""
 }
 
-// WhoLogsIn returns who logs in by a connection string, as Login.who, and the end of the token, if
-// any. The token is asked for, and nobody logs in.
+// WhoLogsIn returns the owner of a login by a connection string, as Login.who, and the end of the token, if
+// any. The token is asked for, without a login.
 func WhoLogsIn(ctx context.Context, text string) (who string, ends time.Time, err error) {
 	cfg, login, err := parse(text)
 	if err != nil {

@@ -71,7 +71,7 @@ func (b *bucket) renews() bool {
 	return len(b.files) > 0 || b.opts.AccessKey == "" && b.opts.Credentials != CredentialsEnvironment
 }
 
-// renewal is the remedy for refused credentials that change.
+// renewal is the remedy for refused credentials.
 func (b *bucket) renewal() string {
 	if len(b.files) > 0 {
 		return b.files.Rotation()

@@ -10,8 +10,8 @@ import (
 )
 
 // profile is a profile of AWS's files. The library runs a credential_process without a deadline:
-// a question leaves a run that takes too long to the next question, so there is one at a time.
-// profile is for a single goroutine at a time.
+// a question leaves a slow run to the next question, and no second run begins beside. profile is
+// for a single goroutine at a time.
 type profile struct {
 	of  credentials.FileAWSCredentials
 	run chan read // nil: nothing runs
@@ -24,7 +24,7 @@ type read struct {
 }
 
 // RetrieveWithCredContext returns the profile's credentials. The library's goroutine ends with
-// the process that it runs.
+// the process.
 func (p *profile) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if p.run == nil {
 		run := make(chan read, 1)

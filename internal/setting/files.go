@@ -8,14 +8,14 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 )
 
-// Files are the members of a login that are written with files, by their keys. Each use reads
-// the files, which may change. Several goroutines may use the same Files.
+// Files are the members of a login written with files, by their keys. Each use reads the files
+// again. Several goroutines may use the same Files.
 type Files map[string]Written
 
 // formerTexts are by the keys of values.
 var formerTexts Former[string, string]
 
-// Present is a member's present value, or else the last useful one. A member without files,
+// Present is a member's present value, or else the last useful value. A member without files,
 // and a member whose files never were of use, has the value of the start.
 func (f Files) Present(name, start string) string {
 	written, ok := f[name]
