@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"math"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/fleet/placement"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 // A process of a fleet runs its share. A pipeline is held from its start to the end of its
@@ -101,6 +103,29 @@ func TestSharesOfManyLooks(t *testing.T) {
 			t.Errorf("holds %+v", h)
 		}
 		f.letGo <- nil
+		must.OK(t, f.stop())
+	})
+}
+
+// Others may have a pipeline in the midst of its drain, too, and wait for the slot.
+func TestADropHurriesADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakeSet(t, true)
+		f.run = func(ctx context.Context, _ *pipeline) error {
+			<-ctx.Done()
+			return session.Drain(ctx, nil, time.Hour, func() []string { return nil })
+		}
+		f.Apply([]config.Pipeline{spec("a", "s1", "t")})
+		synctest.Wait()
+		f.Apply(nil)
+		synctest.Wait()
+		began := time.Now()
+		f.Drop()
+		must.OK(t, f.Settled(t.Context()))
+		if took := time.Since(began); took > time.Minute { // in fake time
+			t.Errorf("the drain went on for %s", took)
+		}
+		synctest.Wait() // until Run has forgotten the pipeline's error
 		must.OK(t, f.stop())
 	})
 }

@@ -4,17 +4,21 @@ import (
 	"slices"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
-	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
-// Drop stops all pipelines without patience (session.ErrHurry), and returns at once.
+// whyDropped is why Drop stops a pipeline.
+const whyDropped = "this process is no member of the fleet now, and another may have the pipeline"
+
+// Drop stops all pipelines without patience, also in the midst of a stop, and returns at
+// once.
 func (s *Set) Drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wanted = nil
 	for _, m := range s.members {
+		m.hurry()
 		if m.state == stateRunning {
-			s.halt(m, session.ErrHurry)
+			s.halt(m, whyDropped)
 		}
 	}
 	s.poke()

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/httpapi"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/internal/tracing"
 )
 
@@ -55,7 +56,8 @@ type member struct {
 	spec    config.Pipeline
 	state   state
 	stopped time.Time // when it was told to stop; zero: it was not
-	stop    context.CancelCauseFunc
+	stop    context.CancelFunc
+	hurry   func()      // takes the patience of a stop, also of a stop under way
 	late    *time.Timer // complains about a long stop
 	err     error       // after the end
 }
@@ -168,7 +170,11 @@ func (s *Set) step(ctx context.Context, all *sync.WaitGroup) (over bool) {
 func (s *Set) change(ctx context.Context, all *sync.WaitGroup) {
 	stop, drop, start := steps(s.members, s.wanted)
 	for _, m := range stop {
-		s.halt(m, nil)
+		why := "it is not wanted any more"
+		if slices.ContainsFunc(s.wanted, func(w config.Pipeline) bool { return w.Name == m.name }) {
+			why = "its specification has changed"
+		}
+		s.halt(m, why)
 	}
 	for _, m := range drop {
 		if _, said := errors.AsType[logged](m.err); m.err != nil && !said {
@@ -194,30 +200,24 @@ func (s *Set) change(ctx context.Context, all *sync.WaitGroup) {
 // longStop is for how long a stop beyond the time to drain is nothing special.
 const longStop = 30 * time.Second
 
-// halt tells a member to stop, for the cause if not nil. The caller holds mu.
-func (s *Set) halt(m *member, cause error) {
-	why := "it is not wanted any more"
-	if slices.ContainsFunc(s.wanted, func(w config.Pipeline) bool { return w.Name == m.name }) {
-		why = "its specification has changed"
-	}
-	if cause != nil {
-		why = cause.Error()
-	}
+// halt tells a member to stop. The caller holds mu.
+func (s *Set) halt(m *member, why string) {
 	m.log.Info("stopping a pipeline", zap.String("reason", why))
 	m.state, m.stopped = stateStopping, time.Now()
 	m.late = time.AfterFunc(m.cfg.Errors.DrainTimeout+longStop, func() {
 		m.log.Warn("a pipeline has not stopped yet; its slot, its checkpoint and its name stay taken until it has", zap.Time("since", m.stopped))
 	})
-	m.stop(cause)
+	m.stop()
 }
 
 // begin makes a member and its goroutine. The caller holds mu.
 func (s *Set) begin(ctx context.Context, spec config.Pipeline, all *sync.WaitGroup) {
-	ctx, stop := context.WithCancelCause(ctx)
-	m := &member{pipeline: s.newPipeline(spec), spec: spec, stop: stop}
+	ctx, stop := context.WithCancel(ctx)
+	ctx, hurry := session.WithHaste(ctx)
+	m := &member{pipeline: s.newPipeline(spec), spec: spec, stop: stop, hurry: hurry}
 	s.members = append(s.members, m)
 	all.Go(func() {
-		defer stop(nil)
+		defer stop()
 		err := s.run(ctx, m.pipeline)
 		s.mu.Lock()
 		defer s.mu.Unlock()

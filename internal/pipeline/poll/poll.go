@@ -163,7 +163,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 func (r *Pipeline) limitDrain(ctx context.Context, drained <-chan struct{}, stopWorking context.CancelCauseFunc) {
 	<-ctx.Done()
 	r.health.setRole(session.Stopping)
-	if why := session.Drain(drained, session.Patience(ctx, r.drainTimeout), r.kafka.MissingTopics); why != nil {
+	if why := session.Drain(ctx, drained, r.drainTimeout, r.kafka.MissingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int64("events", r.inFlightEvents.Load()), zap.NamedError("because", why))
 		stopWorking(errDrained)

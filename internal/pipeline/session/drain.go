@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,20 +17,18 @@ const (
 	topicGrace = time.Second
 )
 
-// ErrHurry is the cause of a stop without patience: another process may have the pipeline by now,
-// and waits for the slot.
-var ErrHurry = errors.New("this process is no member of the fleet now, and another may have the pipeline")
-
-// hurried bounds the wait after ErrHurry.
+// hurried bounds the wait of a hurried stop.
 const hurried = time.Second
 
-// Patience bounds the wait of a stop for events in flight: timeout, or less if the cause of
-// ctx's end is ErrHurry.
-func Patience(ctx context.Context, timeout time.Duration) time.Duration {
-	if errors.Is(context.Cause(ctx), ErrHurry) {
-		return min(hurried, timeout)
-	}
-	return timeout
+// hasteKey is the key of a context's channel, closed by hurry.
+type hasteKey struct{}
+
+// WithHaste returns a context for a pipeline. hurry stops nothing, and leaves a stop of
+// the pipeline no patience, also a stop under way. hurry may be called again. Another process
+// may have the pipeline by now, and waits for the slot.
+func WithHaste(ctx context.Context) (with context.Context, hurry func()) {
+	called := make(chan struct{})
+	return context.WithValue(ctx, hasteKey{}, called), sync.OnceFunc(func() { close(called) })
 }
 
 var errTimeout = errors.New("errors.drain_timeout has passed")
@@ -37,10 +36,13 @@ var errTimeout = errors.New("errors.drain_timeout has passed")
 // Drain bounds the wait for everything in flight when a connector stops, and stops
 // nothing. It returns nil once done is closed, or the reason for giving up: timeout has
 // passed, or the delivery waits for missing topics, and no wait would bring them.
-// missing lists these topics, on the caller's goroutine.
-func Drain(done <-chan struct{}, timeout time.Duration, missing func() []string) error {
+// missing lists these topics, on the caller's goroutine. ctx may have ended, and may be
+// of WithHaste.
+func Drain(ctx context.Context, done <-chan struct{}, timeout time.Duration, missing func() []string) error {
+	hurry, _ := ctx.Value(hasteKey{}).(chan struct{})
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
+	until := time.Now().Add(timeout)
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	var absent time.Duration // how long topics have been missing
@@ -50,6 +52,10 @@ func Drain(done <-chan struct{}, timeout time.Duration, missing func() []string)
 			return nil
 		case <-timer.C:
 			return errTimeout
+		case <-hurry:
+			hurry = nil
+			timer.Reset(min(hurried, time.Until(until)))
+			continue
 		case <-ticker.C:
 		}
 		topics := missing()

@@ -30,7 +30,7 @@ func TestDrain(t *testing.T) {
 				if tt.done > 0 {
 					time.AfterFunc(tt.done, func() { close(done) })
 				}
-				err := Drain(done, time.Hour, func() []string { return tt.missing(time.Since(began)) })
+				err := Drain(t.Context(), done, time.Hour, func() []string { return tt.missing(time.Since(began)) })
 				if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 					t.Errorf("Wait = %v, want %q", err, tt.err)
 				}
@@ -39,6 +39,28 @@ func TestDrain(t *testing.T) {
 				}
 				if errors.Is(err, errTimeout) && time.Since(began) < time.Hour {
 					t.Error("gave up early")
+				}
+			})
+		})
+	}
+}
+
+// A stop may be hurried before the wait, and within. Less time left stays less.
+func TestDrainInHaste(t *testing.T) {
+	for name, tt := range map[string]struct{ hurry, timeout, took time.Duration }{
+		"before":             {0, time.Hour, hurried},
+		"in its midst":       {time.Minute, time.Hour, time.Minute + hurried},
+		"shortly before end": {time.Minute - time.Millisecond, time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, hurry := WithHaste(t.Context())
+				time.AfterFunc(tt.hurry, hurry)
+				time.AfterFunc(tt.hurry, hurry)
+				err := Drain(ctx, nil, tt.timeout, func() []string { return nil })
+				if took := time.Since(began); !errors.Is(err, errTimeout) || took != tt.took { // in fake time
+					t.Errorf("Drain = %v after %s, want %s", err, took, tt.took)
 				}
 			})
 		})

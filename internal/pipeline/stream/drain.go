@@ -17,7 +17,7 @@ var errNotHeld = errors.New("this instance does not read the slot now, and anoth
 // errors.drain_timeout, or earlier if the deliverer waits for a missing topic.
 func (r *Pipeline) drain(ctx context.Context, stopWorking context.CancelCauseFunc, delivered <-chan struct{}) {
 	r.queue.close()
-	if why := r.source.drained(session.Patience(ctx, r.source.opts.DrainTimeout), delivered, r.health.missingTopics); why != nil {
+	if why := r.source.drained(ctx, delivered, r.health.missingTopics); why != nil {
 		r.log.Warn("stopped before everything in flight was acked; it will be sent again after the next start",
 			zap.Int("events", r.tracker.InFlight()), zap.NamedError("because", why))
 		stopWorking(errDrained)
@@ -27,11 +27,12 @@ func (r *Pipeline) drain(ctx context.Context, stopWorking context.CancelCauseFun
 
 // drained waits for delivered, and returns the reason for giving up. Without the lease,
 // nothing is written: the time is just enough to find nothing in flight.
-func (s *source) drained(limit time.Duration, delivered <-chan struct{}, missing func() []string) error {
+func (s *source) drained(ctx context.Context, delivered <-chan struct{}, missing func() []string) error {
+	limit := s.opts.DrainTimeout
 	if !s.lease.Held() {
 		limit = min(time.Second, limit)
 	}
-	why := session.Drain(delivered, limit, missing)
+	why := session.Drain(ctx, delivered, limit, missing)
 	if why != nil && !s.lease.Held() {
 		return errNotHeld
 	}
