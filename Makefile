@@ -150,6 +150,10 @@ soak: postgres ## the broker down for 10 minutes, and a transaction of 1,000,000
 campaign: postgres ## exactly once on three Apache Kafka brokers, with N kills at random; LIMIT=70m; WHOLE=1 with transaction_boundaries; CDC_OUTBOX_SEED=… repeats one (needs Java 17, Maven)
 	@CDC_OUTBOX_CAMPAIGN=$(or $(N),25) CDC_OUTBOX_CAMPAIGN_LIMIT=$(LIMIT) CDC_OUTBOX_CAMPAIGN_WHOLE=$(WHOLE) go test -count=1 -v -timeout 48h -run '^TestE2ECampaign$$' $(ARGS) ./e2e
 
+.PHONY: fleet-campaign
+fleet-campaign: postgres kafka ## a fleet of 100 pipelines on 5 processes, three Apache Kafka brokers, N disturbances at random; LIMIT=30m; DELIVERY=exactly_once for all; CDC_OUTBOX_SEED=… repeats one (needs Java 17, Maven)
+	@CDC_OUTBOX_CAMPAIGN_FLEET=$(or $(N),60) CDC_OUTBOX_CAMPAIGN_LIMIT=$(LIMIT) CDC_OUTBOX_CAMPAIGN_DELIVERY=$(DELIVERY) go test -count=1 -v -timeout 48h -run '^TestE2EFleetCampaign$$' $(ARGS) ./e2e
+
 .PHONY: shadow
 shadow: postgres kafka ## a comparison with the real Debezium for FOR=1h, with kills of all parts (needs Java 17, Maven)
 	@CDC_OUTBOX_SHADOW=$(or $(FOR),1h) go test -count=1 -v -timeout 48h -run '^TestE2EShadowThroughFaults$$' $(ARGS) ./e2e

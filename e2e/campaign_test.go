@@ -48,7 +48,7 @@ func TestE2ECampaign(t *testing.T) {
 	k.add()
 	k.add()
 	k.load = k.writeTo(s, 30*time.Millisecond, strictness{size: campaignTooLarge, aggregate: campaignStrict})
-	until := k.limit()
+	until := campaignLimit(t)
 	k.report.began = time.Now()
 	for k.killed() < goal && time.Now().Before(until) {
 		k.upgrade(k.share(goal, until))
@@ -105,16 +105,16 @@ type campaign struct {
 	report     report
 }
 
-// limit is when no further disturbance begins.
-func (k *campaign) limit() time.Time {
-	k.t.Helper()
+// campaignLimit is when no further disturbance begins.
+func campaignLimit(t testing.TB) time.Time {
+	t.Helper()
 	text := os.Getenv(campaignLimitEnv)
 	if text == "" {
 		return time.Now().Add(48 * time.Hour)
 	}
 	limit, err := time.ParseDuration(text)
 	if err != nil {
-		k.t.Fatalf("%s: %v", campaignLimitEnv, err)
+		t.Fatalf("%s: %v", campaignLimitEnv, err)
 	}
 	return time.Now().Add(limit)
 }

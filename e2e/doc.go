@@ -11,10 +11,12 @@
 //	CDC_OUTBOX_E2E_KILLS    how often tests such as TestE2EKilled kill it
 //	CDC_OUTBOX_TEST_ROUNDS  how often instances take the slot from each other in TestE2ELatestRecordsStayLast
 //	CDC_OUTBOX_CAMPAIGN     how often TestE2ECampaign kills something
-//	CDC_OUTBOX_CAMPAIGN_LIMIT    the time after which it begins no more disturbances
+//	CDC_OUTBOX_CAMPAIGN_LIMIT    the time for new disturbances there, and in TestE2EFleetCampaign
 //	CDC_OUTBOX_CAMPAIGN_CONFIG   more of the connector's configuration there
 //	CDC_OUTBOX_CAMPAIGN_WHOLE    not empty: with transaction_boundaries, and transaction.version 2 alone
 //	CDC_OUTBOX_TOKENS       how long TestE2ETokensOfSeconds goes on, with tokens of a minute
+//	CDC_OUTBOX_CAMPAIGN_FLEET    how often TestE2EFleetCampaign disturbs 100 pipelines on five members, in place of twelve on three
+//	CDC_OUTBOX_CAMPAIGN_DELIVERY the delivery of all pipelines there, in place of half each
 //	CDC_OUTBOX_SOAK=1       the outage test in full: 10 minutes, 1,000,000 rows
 //	CDC_OUTBOX_SOAK_OUTAGE, CDC_OUTBOX_SOAK_ROWS   the same in other sizes
 //	CDC_OUTBOX_UPGRADES=1   all drills of major upgrades, and not only two

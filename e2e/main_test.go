@@ -30,6 +30,10 @@ const (
 	campaignLimitEnv  = "CDC_OUTBOX_CAMPAIGN_LIMIT"
 	campaignConfigEnv = "CDC_OUTBOX_CAMPAIGN_CONFIG"
 	campaignWholeEnv  = "CDC_OUTBOX_CAMPAIGN_WHOLE"
+	// fleetEnv is the number of disturbances of a large fleet, fleetDeliveryEnv the
+	// delivery of all pipelines, in place of both.
+	fleetEnv         = "CDC_OUTBOX_CAMPAIGN_FLEET"
+	fleetDeliveryEnv = "CDC_OUTBOX_CAMPAIGN_DELIVERY"
 	// shadowEnv is how long a comparison with Debezium lasts, with kills.
 	shadowEnv = "CDC_OUTBOX_SHADOW"
 	// registryEnv is the URL of a schema registry, in place of a stand-in.

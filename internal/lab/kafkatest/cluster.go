@@ -31,6 +31,8 @@ type Cluster struct {
 	// Fronts are listeners beside Brokers, to be hidden by proxies: each
 	// advertises its address from StartCluster's arguments.
 	Fronts []string
+	// Ways are more such listeners, by broker, in the order of the option Ways.
+	Ways [][]string
 
 	nodes   []*apache
 	inner   []*proxy.Proxy // between the others and each broker
@@ -40,6 +42,10 @@ type Cluster struct {
 // OneController makes the first broker of a cluster the only controller, so
 // Isolate can cut the others off from the controller.
 func OneController() Option { return func(o *options) { o.oneController = true } }
+
+// Ways gives each broker of a cluster more listeners like the front: advertised has their
+// addresses, by broker. So each client may have separate ways to the brokers.
+func Ways(advertised [][]string) Option { return func(o *options) { o.ways = advertised } }
 
 // StartCluster starts a cluster ending with the test, a broker for each advertised
 // address. The brokers are processes of this machine, also where other servers are
@@ -65,6 +71,13 @@ func StartCluster(t testing.TB, advertised []string, opts ...Option) *Cluster {
 		c.inner = append(c.inner, between)
 		listeners := fmt.Sprintf("PLAINTEXT://%s,FRONT://%s,INNER://%s", a.Addr(), local(front), local(inner))
 		addresses := fmt.Sprintf("PLAINTEXT://%s,FRONT://%s,INNER://%s", a.Addr(), advertised[n], between.Addr())
+		c.Ways = append(c.Ways, nil)
+		for way, address := range o.waysTo(n) {
+			to := local(must.Get(freeport.Take())(t))
+			listeners += fmt.Sprintf(",%s://%s", wayName(way), to)
+			addresses += fmt.Sprintf(",%s://%s", wayName(way), address)
+			c.Ways[n] = append(c.Ways[n], to)
+		}
 		if n == 0 || !o.oneController {
 			listeners += ",CONTROLLER://" + local(a.controller)
 			voters = append(voters, fmt.Sprintf("%d@%s", n, local(a.controller)))
@@ -122,14 +135,29 @@ func (c *Cluster) gather(ctx context.Context) error {
 	}
 }
 
+// waysTo are the advertised addresses of broker n's further listeners.
+func (o *options) waysTo(n int) []string {
+	if o.ways == nil {
+		return nil
+	}
+	return o.ways[n]
+}
+
+// wayName names a listener to brokers.
+func wayName(way int) string { return fmt.Sprint("WAY", way) }
+
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func clusterSettings(n, size int, voters []string, o *options) []string {
 	inSync := (size + 1) / 2
+	protocols := "PLAINTEXT:PLAINTEXT,FRONT:PLAINTEXT,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT"
+	for way := range o.waysTo(n) {
+		protocols += "," + wayName(way) + ":PLAINTEXT"
+	}
 	all := []string{
 		fmt.Sprintf("node.id=%d", n),
 		"controller.quorum.voters=" + strings.Join(voters, ","),
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,FRONT:PLAINTEXT,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"listener.security.protocol.map=" + protocols,
 		"inter.broker.listener.name=INNER",
 		fmt.Sprintf("offsets.topic.replication.factor=%d", size),
 		fmt.Sprintf("default.replication.factor=%d", size),

@@ -53,7 +53,8 @@ type options struct {
 	apache     bool
 	users      []string // see Logins
 
-	oneController bool // of a cluster
+	oneController bool       // of a cluster
+	ways          [][]string // of a cluster, see Ways
 }
 
 // Apache makes the broker Apache Kafka whatever the environment says, where kfake

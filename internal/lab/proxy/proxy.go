@@ -39,7 +39,7 @@ const (
 // called from any goroutine.
 type Proxy struct {
 	listener net.Listener
-	target   string
+	choose   func(client net.Conn) (target string, err error)
 	faults   [2]atomic.Pointer[Fault] // by Direction
 	bytes    [2]atomic.Int64          // by Direction
 	refuse   atomic.Bool
@@ -56,11 +56,21 @@ type Proxy struct {
 // An address is host:port, or the path of a Unix socket where it begins with a
 // slash. The caller must Close the proxy.
 func Listen(listen, target string) (*Proxy, error) {
-	l, err := net.Listen(network(listen), listen)
+	p, err := Route(listen, func(net.Conn) (string, error) { return target, nil })
 	if err != nil {
 		return nil, fmt.Errorf("listen as proxy for %s: %w", target, err)
 	}
-	p := &Proxy{listener: l, target: target, links: map[*link]struct{}{}}
+	return p, nil
+}
+
+// Route is Listen with a target for each connection. choose is called on the
+// connection's goroutine; an error closes the connection.
+func Route(listen string, choose func(client net.Conn) (target string, err error)) (*Proxy, error) {
+	l, err := net.Listen(network(listen), listen)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: l, choose: choose, links: map[*link]struct{}{}}
 	p.Set(Up, Fault{})
 	p.Set(Down, Fault{})
 	p.running.Go(p.accept)
@@ -135,12 +145,20 @@ func (p *Proxy) accept() {
 
 // serve connects a client to the target.
 func (p *Proxy) serve(client net.Conn) {
-	server, err := net.Dial(network(p.target), p.target)
+	server, err := p.dial(client)
 	if err != nil {
 		_ = client.Close() // to the client the server is down
 		return
 	}
 	p.join(client, server)
+}
+
+func (p *Proxy) dial(client net.Conn) (net.Conn, error) {
+	target, err := p.choose(client)
+	if err != nil {
+		return nil, err
+	}
+	return net.Dial(network(target), target)
 }
 
 // join pumps until the connection ends.

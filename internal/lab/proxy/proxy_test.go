@@ -176,6 +176,35 @@ func TestBytesPassUnchanged(t *testing.T) {
 	}
 }
 
+func TestEachConnectionHasItsTarget(t *testing.T) {
+	targets, clients := make(chan string, 3), make(chan string, 3)
+	targets <- echo(t, "127.0.0.1:0")
+	targets <- "" // none
+	targets <- echo(t, "127.0.0.1:0")
+	p, err := Route("127.0.0.1:0", func(client net.Conn) (string, error) {
+		clients <- client.RemoteAddr().String()
+		if target := <-targets; target != "" {
+			return target, nil
+		}
+		return "", errors.New("no target")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	for n := range 3 {
+		conn := dial(t, p)
+		if got, want := <-clients, conn.LocalAddr().String(); got != want {
+			t.Errorf("asked for the target of %s, want %s", got, want)
+		}
+		if n == 1 {
+			wantEnd(t, conn)
+			continue
+		}
+		exchange(t, conn, []byte("x"))
+	}
+}
+
 func TestDelayHoldsBytesBack(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, p *Proxy, client, server net.Conn) {
 		p.Set(Down, Fault{Delay: time.Hour})
