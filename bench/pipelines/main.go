@@ -1,8 +1,9 @@
 // Command pipelines measures the costs of many pipelines in a single process: each has a
 // database, a slot, an outbox and a topic. Another process with a single pipeline has turns
-// in the same run, at the same events per second in all.
+// in the same run, at the same events per second in all. With -processes, the many pipelines
+// in one process have turns with as many on the processes of a fleet.
 //
-//	go run ./bench/pipelines [-pipelines N] [-servers N] [-rounds N] …
+//	go run ./bench/pipelines [-pipelines N] [-processes N] [-servers N] [-rounds N] …
 //
 // Linux only.
 package main
@@ -20,7 +21,7 @@ import (
 
 type options struct {
 	pipelines, servers, rounds int
-	rate                       int
+	processes, rate            int
 	settle, idle, window       time.Duration
 	delivery                   string
 	kafka                      bool
@@ -33,6 +34,7 @@ func main() { rig.Main("pipelines", start) }
 func start(ctx context.Context) error {
 	var o options
 	flag.IntVar(&o.pipelines, "pipelines", 100, "of the process with many")
+	flag.IntVar(&o.processes, "processes", 1, "of a fleet with the many pipelines, against one process with them; 1: one pipeline against them")
 	flag.IntVar(&o.servers, "servers", 1, "servers of PostgreSQL, with the databases in turn")
 	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds")
 	flag.IntVar(&o.rate, "rate", 10, "events a second of each of the many pipelines")
@@ -45,8 +47,8 @@ func start(ctx context.Context) error {
 	flag.StringVar(&o.json, "json", "", "a file for the results")
 	flag.Var(&o.set, "set", "a key=value for cdc-outbox, repeatable")
 	flag.Parse()
-	if o.pipelines < 2 || o.servers < 1 || o.servers > o.pipelines || o.rounds < 1 || o.rate < 1 {
-		return errors.New("want two pipelines, a round, an event a second, and no more servers than pipelines")
+	if o.pipelines < 2 || o.servers < 1 || o.servers > o.pipelines || o.processes < 1 || o.processes > o.pipelines || o.rounds < 1 || o.rate < 1 {
+		return errors.New("want two pipelines, a round, an event a second, and no more servers or processes than pipelines")
 	}
 	return run(ctx, o)
 }
@@ -58,8 +60,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer s.close()
 	load := fmt.Sprintf("idle, then %d events/s", o.rate*o.pipelines)
-	if err := s.results.Play(ctx, os.Stdout, load, o.rounds, s.turns()); err != nil {
-		return errors.Join(err, s.results.Finish(os.Stdout, single, o.json))
-	}
-	return s.results.Finish(os.Stdout, single, o.json)
+	turns := s.turns()
+	played := s.results.Play(ctx, os.Stdout, load, o.rounds, turns)
+	return errors.Join(played, s.results.Finish(os.Stdout, turns[0].Subject, o.json))
 }

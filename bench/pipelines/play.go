@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/bench/internal/figures"
@@ -14,66 +11,49 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-const (
-	// single names the subject with a single pipeline.
-	single = "1 pipeline"
-	// startLimit bounds a start, for slow and busy machines.
-	startLimit = 5 * time.Minute
-)
+// startLimit bounds a start, for slow and busy machines.
+const startLimit = 5 * time.Minute
 
-// turns are of one pipeline and of many.
-func (s *stage) turns() []figures.Turn {
-	return []figures.Turn{
-		{Subject: single, Take: func(ctx context.Context) (map[string]float64, error) { return s.take(ctx, 1) }},
-		{Subject: fmt.Sprintf("%d pipelines", s.pipelines), Take: func(ctx context.Context) (map[string]float64, error) { return s.take(ctx, s.pipelines) }},
+// turns are the subjects' turns. The first subject is the others' measure.
+func (s *stage) turns() (turns []figures.Turn) {
+	subjects := []subject{{1, 1}, {s.pipelines, 1}}
+	if s.processes > 1 {
+		subjects = []subject{{s.pipelines, 1}, {s.pipelines, s.processes}}
 	}
+	for _, of := range subjects {
+		turns = append(turns, figures.Turn{Subject: of.String(), Take: func(ctx context.Context) (map[string]float64, error) { return s.take(ctx, of) }})
+	}
+	return turns
 }
 
-// take measures so many pipelines: start, idle, under traffic.
-func (s *stage) take(ctx context.Context, pipelines int) (values map[string]float64, err error) {
-	file := filepath.Join(s.dir, "cdc-outbox.yaml")
-	if err := os.WriteFile(file, s.configuration(pipelines), 0o600); err != nil {
-		return nil, err
-	}
+// take measures a subject: start, idle, under traffic.
+func (s *stage) take(ctx context.Context, of subject) (values map[string]float64, err error) {
 	began := time.Now()
-	process, err := s.connector.Start([]string{"run", "-c", file}, append([]string{"http.listen=", "log.level=warn"}, s.set...)...)
+	all, err := s.begin(of)
+	defer func() { err = errors.Join(err, all.stop()) }()
 	if err != nil {
 		return nil, err
 	}
-	program := &rig.Program{Process: process}
-	defer func() {
-		if _, failed := program.Stop(); err == nil {
-			err = failed
-		}
-	}()
-	if err := s.awaitStreaming(ctx, pipelines, program); err != nil {
-		return nil, program.Explain(err)
-	}
-	values = map[string]float64{metricStart: float64(time.Since(began).Milliseconds())}
-	if err := s.idleness(ctx, program, values); err != nil {
+	if err := s.awaitStreaming(ctx, of, all); err != nil {
 		return nil, err
 	}
-	return values, s.traffic(ctx, program, pipelines, values)
-}
-
-// configuration has the first pipelines.
-func (s *stage) configuration(pipelines int) []byte {
-	var b strings.Builder
-	fmt.Fprintf(&b, "sink: {kafka: {brokers: [%q], delivery: %s}}\npipelines:\n", s.broker.Addr, s.delivery)
-	for n := range pipelines {
-		fmt.Fprintf(&b, "  p%d:\n    source: {url: %q, slot: %s, publication: %s}\n    route: {topic: %s}\n",
-			n, s.databases[n], slot(n), rig.Publication, topic(n))
+	values = map[string]float64{metricStart: float64(time.Since(began).Milliseconds())}
+	if err := s.idleness(ctx, of, all, values); err != nil {
+		return nil, err
 	}
-	return []byte(b.String())
+	return values, s.traffic(ctx, all, of.pipelines, values)
 }
 
-// awaitStreaming returns when so many slots have a reader.
-func (s *stage) awaitStreaming(ctx context.Context, pipelines int, program *rig.Program) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("%d pipelines do not stream after %s", pipelines, startLimit))
+// awaitStreaming returns when all slots have a reader, and the processes of a fleet their shares.
+func (s *stage) awaitStreaming(ctx context.Context, of subject, all programs) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("%s: not streaming after %s", of, startLimit))
 	defer cancel()
 	return rig.Await(ctx, 20*time.Millisecond, func() (bool, error) {
 		active, err := s.sum(ctx, `SELECT count(*)::float8 FROM pg_replication_slots WHERE active`)
-		return int(active) == pipelines, errors.Join(err, program.Alive(ctx))
+		if err := errors.Join(err, all.alive(ctx)); err != nil || int(active) != of.pipelines {
+			return false, err
+		}
+		return s.balanced(ctx, of)
 	})
 }
 
@@ -95,40 +75,56 @@ const (
 	transactions = `SELECT sum(xact_commit + xact_rollback)::float8 FROM pg_stat_database WHERE datname LIKE 'bench%'`
 )
 
-// idleness measures the process without events.
-func (s *stage) idleness(ctx context.Context, program *rig.Program, values map[string]float64) error {
+// reading is everything counted up to a moment.
+type reading struct {
+	used   rig.Usage
+	pss    float64
+	asked  float64 // transactions on PostgreSQL
+	passed int64   // bytes of the fleet's coordinator
+}
+
+func (s *stage) read(ctx context.Context, all programs) (r reading, err error) {
+	if r.used, r.pss, err = all.usage(); err != nil {
+		return r, err
+	}
+	if s.group != nil {
+		if r.passed, err = s.group.Passed(); err != nil {
+			return r, err
+		}
+	}
+	r.asked, err = s.sum(ctx, transactions)
+	return r, err
+}
+
+// idleness measures the processes without events.
+func (s *stage) idleness(ctx context.Context, of subject, all programs, values map[string]float64) error {
 	if err := backoff.Sleep(ctx, s.settle); err != nil {
 		return err
 	}
-	before, err := program.Usage()
-	if err != nil {
-		return err
-	}
-	asked, err := s.sum(ctx, transactions)
+	before, err := s.read(ctx, all)
 	if err != nil {
 		return err
 	}
 	if err := backoff.Sleep(ctx, s.idle); err != nil {
 		return err
 	}
-	after, err := program.Usage()
-	if err != nil {
-		return err
-	}
-	answered, err := s.sum(ctx, transactions)
+	after, err := s.read(ctx, all)
 	if err != nil {
 		return err
 	}
 	values[metricConns], err = s.sum(ctx, connections)
-	values[metricIdleRSS] = after.RSS
-	values[metricIdleCPU] = 100 * (after.CPU - before.CPU).Seconds() / s.idle.Seconds()
-	values[metricServers] = (answered - asked) / s.idle.Seconds()
+	values[metricIdleRSS], values[metricIdlePSS] = after.used.RSS, after.pss
+	values[metricIdleCPU] = 100 * (after.used.CPU - before.used.CPU).Seconds() / s.idle.Seconds()
+	values[metricServers] = (after.asked - before.asked) / s.idle.Seconds()
+	if of.processes > 1 {
+		values[metricGroup] = float64(after.passed-before.passed) / 1024 / s.idle.Minutes()
+	}
 	return err
 }
 
-// traffic measures the process while rows are committed: as many in all for a single pipeline
+// traffic measures the processes while rows are committed: as many in all for a single pipeline
 // as for many.
-func (s *stage) traffic(ctx context.Context, program *rig.Program, pipelines int, values map[string]float64) (err error) {
+func (s *stage) traffic(ctx context.Context, all programs, pipelines int, values map[string]float64) (err error) {
 	w, err := startWriters(ctx, s, pipelines)
 	if err != nil {
 		return err
@@ -138,14 +134,22 @@ func (s *stage) traffic(ctx context.Context, program *rig.Program, pipelines int
 		return err
 	}
 	began := time.Now()
-	before, arrived, err := s.arrivals(ctx, program, pipelines)
+	before, _, err := all.usage()
+	if err != nil {
+		return err
+	}
+	arrived, err := s.arrivals(ctx, pipelines)
 	if err != nil {
 		return err
 	}
 	if err := backoff.Sleep(ctx, s.window); err != nil {
 		return err
 	}
-	after, later, err := s.arrivals(ctx, program, pipelines)
+	after, pss, err := all.usage()
+	if err != nil {
+		return err
+	}
+	later, err := s.arrivals(ctx, pipelines)
 	if err != nil {
 		return err
 	}
@@ -154,19 +158,15 @@ func (s *stage) traffic(ctx context.Context, program *rig.Program, pipelines int
 	}
 	values[metricRate] = float64(later-arrived) / time.Since(began).Seconds()
 	values[metricCPU] = (after.CPU - before.CPU).Seconds() * 1e6 / float64(later-arrived)
-	values[metricPeak] = after.Peak
+	values[metricPeak], values[metricPSS] = after.Peak, pss
 	return nil
 }
 
-// arrivals are the usage of the process, and the number of events in Kafka.
-func (s *stage) arrivals(ctx context.Context, program *rig.Program, pipelines int) (used rig.Usage, events int64, err error) {
+// arrivals is the number of events in Kafka.
+func (s *stage) arrivals(ctx context.Context, pipelines int) (int64, error) {
 	topics := make([]string, pipelines)
 	for n := range topics {
 		topics[n] = topic(n)
 	}
-	if used, err = program.Usage(); err != nil {
-		return used, 0, err
-	}
-	events, err = s.broker.Records(ctx, topics...)
-	return used, events, err
+	return s.broker.Records(ctx, topics...)
 }

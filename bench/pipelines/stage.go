@@ -20,17 +20,23 @@ const (
 	metricCPU     = "cpu_us_per_event"
 	metricPeak    = "peak_rss_mib"
 	metricConns   = "connections"
+	metricIdlePSS = "idle_pss_mib"
+	metricPSS     = "pss_mib"
+	metricGroup   = "idle_group_kib_per_minute"
 )
 
 var metrics = []figures.Metric{
 	{Name: metricStart, Title: "start to all streaming", Unit: "ms", Better: "less"},
 	{Name: metricConns, Title: "connections to PostgreSQL", Unit: "", Better: "less"},
 	{Name: metricIdleRSS, Title: "idle RSS", Unit: "MiB", Better: "less"},
+	{Name: metricIdlePSS, Title: "idle PSS", Unit: "MiB", Better: "less"},
 	{Name: metricIdleCPU, Title: "idle CPU", Unit: "% of a core", Better: "less"},
 	{Name: metricServers, Title: "idle transactions on PostgreSQL", Unit: "1/s", Better: "less"},
 	{Name: metricRate, Title: "throughput", Unit: "events/s", Better: "more"},
 	{Name: metricCPU, Title: "CPU per event", Unit: "µs", Better: "less"},
 	{Name: metricPeak, Title: "peak RSS", Unit: "MiB", Better: "less"},
+	{Name: metricPSS, Title: "PSS under traffic", Unit: "MiB", Better: "less"},
+	{Name: metricGroup, Title: "idle traffic of the fleet's coordinator", Unit: "KiB/min", Better: "less"},
 }
 
 // slot is the name of a pipeline's slot and database.
@@ -45,6 +51,7 @@ type stage struct {
 	hosts     []*rig.Database // each a server
 	databases []string        // a URL for each pipeline
 	broker    *rig.Broker
+	group     *rig.Broker // the fleet's coordinator, with no other clients; nil: no fleet
 	results   *figures.Report
 	dir       string
 }
@@ -67,6 +74,11 @@ func (s *stage) start(ctx context.Context) (err error) {
 	}
 	if s.broker, err = rig.StartBroker(ctx, s.kafka); err != nil {
 		return err
+	}
+	if s.processes > 1 {
+		if s.group, err = rig.StartFake(ctx); err != nil {
+			return err
+		}
 	}
 	room := strconv.Itoa(5*s.pipelines + 50)
 	for range s.servers {
@@ -101,8 +113,10 @@ func (s *stage) prepare(ctx context.Context, n int) error {
 }
 
 func (s *stage) close() {
-	if s.broker != nil {
-		s.broker.Stop()
+	for _, b := range []*rig.Broker{s.broker, s.group} {
+		if b != nil {
+			b.Stop()
+		}
 	}
 	for _, server := range s.hosts {
 		server.Close()

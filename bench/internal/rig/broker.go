@@ -206,6 +206,9 @@ func (b *Broker) DeleteTopic(names ...string) error {
 	return err
 }
 
+// Passed is how many bytes kfake has read and written: all with clients, as kfake is in memory.
+func (b *Broker) Passed() (int64, error) { return b.process.passed() }
+
 // Records is how many the topics have.
 func (b *Broker) Records(ctx context.Context, topics ...string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, KafkaTimeout)

@@ -33,6 +33,29 @@ func measure(pid int) (u Usage, err error) {
 	return u, err
 }
 
+// PSS is the process's resident memory, MiB. Pages shared with other processes count in part,
+// so the sum over processes of one program is their memory.
+func (p *Process) PSS() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	return memory(text, "Pss")
+}
+
+// passed is how many bytes the process has read and written, to files and sockets alike (proc_pid_io(5)).
+func (p *Process) passed() (bytes int64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	var read, written int64
+	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\n", &read, &written); err != nil {
+		return 0, fmt.Errorf("read /proc/PID/io: %w", err)
+	}
+	return read + written, nil
+}
+
 func processorTime(pid int) (time.Duration, error) {
 	var ts unix.Timespec
 	const scheduled = 2 // CPUCLOCK_SCHED
