@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/beat"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
 )
 
@@ -209,7 +210,7 @@ func (p *Probe) wait(err error) time.Duration {
 	case err != nil && p.silent() < p.pace.Silence:
 		return p.pace.Again
 	}
-	return p.pace.Every
+	return beat.Within(p.pace.Every)
 }
 
 // tell reports the cluster's state after err, the outcome of the last question.

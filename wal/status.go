@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
+	"github.com/cdc-outbox/cdc-outbox/internal/beat"
 	"github.com/cdc-outbox/cdc-outbox/internal/lease"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 )
@@ -54,15 +55,16 @@ func startStatusSender(conn net.Conn, received *atomic.Uint64, confirmed pg.LSN,
 }
 
 func (s *statusSender) run(interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(beat.Within(interval))
+	defer timer.Stop()
 	for {
 		requestReply := false
 		select {
 		case <-s.quit:
 			s.err = s.send(false)
 			return
-		case <-ticker.C:
+		case <-timer.C:
+			timer.Reset(beat.Within(interval))
 			requestReply = true
 		case <-s.wake:
 		}

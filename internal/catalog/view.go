@@ -44,28 +44,42 @@ type View struct {
 
 	needed map[pg.Table][]string // columns, of the tables with a column list
 	still  uint64                // see unchanged
+	beside logEnd                // read together with the slot
 }
 
-// ReadSlot reads the view's slot.
+// ReadSlot reads the view's slot and, in the same question, the end of the log.
 func (v *View) ReadSlot(ctx context.Context, conn *pgx.Conn, s Source) (err error) {
-	v.Slot, v.Exists, err = ReadSlot(ctx, conn, s.Slot)
+	v.Slot, v.Exists, v.beside, err = readSlotAndEnd(ctx, conn, s.Slot)
 	return err
 }
 
 // ReadPublication reads the view's publication and the tables, and looks for
 // faults of either.
 func (v *View) ReadPublication(ctx context.Context, conn *pgx.Conn, s Source) error {
-	return v.ReadPublicationSince(ctx, conn, s, nil)
-}
-
-// ReadPublicationSince is ReadPublication after an earlier view of the same Source and
-// server, or nil. While no transaction ends, one question is enough: the rest is as before.
-func (v *View) ReadPublicationSince(ctx context.Context, conn *pgx.Conn, s Source, before *View) error {
-	v.Publication, v.Fingerprint, v.Tables, v.Failures, v.Warnings = nil, "", nil, nil, nil
 	end, err := readEnd(ctx, conn)
 	if err != nil {
 		return err
 	}
+	return v.readPublication(ctx, conn, s, nil, end)
+}
+
+// ReadPublicationSince is ReadPublication after ReadSlot, and after an earlier view of the same
+// Source and server, or nil. The log has reached known. While no transaction ends, no question
+// is needed: the end of the log came with the slot, and the rest is as before. An end before
+// known is read anew: the slot's reader went on in between.
+func (v *View) ReadPublicationSince(ctx context.Context, conn *pgx.Conn, s Source, before *View, known pg.LSN) error {
+	if v.beside.flushed < known {
+		var err error
+		if v.beside, err = readEnd(ctx, conn); err != nil {
+			return err
+		}
+	}
+	return v.readPublication(ctx, conn, s, before, v.beside)
+}
+
+// readPublication reads the rest, unless as before, after the end of the log.
+func (v *View) readPublication(ctx context.Context, conn *pgx.Conn, s Source, before *View, end logEnd) error {
+	v.Publication, v.Fingerprint, v.Tables, v.Failures, v.Warnings = nil, "", nil, nil, nil
 	v.Begin, v.Flushed = end.at, end.flushed
 	if end.unchanged(before) {
 		v.Publication, v.Fingerprint, v.Tables, v.SchemasTold = before.Publication, before.Fingerprint, before.Tables, before.SchemasTold
@@ -126,23 +140,48 @@ type logEnd struct {
 	next    uint64 // the id behind that of every transaction ended so far
 }
 
-func readEnd(ctx context.Context, conn *pgx.Conn) (end logEnd, err error) {
-	var at, flushed string
-	err = conn.QueryRow(ctx, `
+// selectEnd begins a question about the end of the log; fromEnd ends it.
+const (
+	selectEnd = `
 		SELECT CASE WHEN r THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0') ELSE pg_catalog.pg_current_wal_insert_lsn() END::text,
 		       CASE WHEN r THEN COALESCE(pg_catalog.pg_last_wal_replay_lsn(), '0/0') ELSE pg_catalog.pg_current_wal_flush_lsn() END::text,
-		       pg_catalog.pg_snapshot_xmin(s)::text::int8, pg_catalog.pg_snapshot_xmax(s)::text::int8
-		  FROM pg_catalog.pg_is_in_recovery() r, pg_catalog.pg_current_snapshot() s`).Scan(&at, &flushed, &end.horizon, &end.next)
+		       pg_catalog.pg_snapshot_xmin(s)::text::int8, pg_catalog.pg_snapshot_xmax(s)::text::int8`
+	fromEnd = `
+		  FROM pg_catalog.pg_is_in_recovery() r, pg_catalog.pg_current_snapshot() s`
+)
+
+func readEnd(ctx context.Context, conn *pgx.Conn) (end logEnd, err error) {
+	if end, err = scanEnd(conn.QueryRow(ctx, selectEnd+fromEnd)); err != nil {
+		return logEnd{}, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return end, nil
+}
+
+// readSlotAndEnd is ReadSlot with the end of the log.
+func readSlotAndEnd(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok bool, end logEnd, err error) {
+	var raw []byte
+	end, err = scanEnd(conn.QueryRow(ctx, selectEnd+`,
+		       (SELECT to_jsonb(p)::text FROM pg_catalog.pg_replication_slots p WHERE p.slot_name = $1)`+fromEnd, name), &raw)
+	if ok = raw != nil; err == nil && ok {
+		slot, err = parseSlot(raw)
+	}
+	if err != nil {
+		return Slot{}, false, logEnd{}, fmt.Errorf("read slot %q: %w", name, err)
+	}
+	return slot, ok, end, nil
+}
+
+// scanEnd reads the row of a question about the end of the log, and more.
+func scanEnd(row pgx.Row, more ...any) (end logEnd, err error) {
+	var at, flushed string
+	err = row.Scan(append([]any{&at, &flushed, &end.horizon, &end.next}, more...)...)
 	if err == nil {
 		end.at, err = pg.ParseLSN(at)
 	}
 	if err == nil {
 		end.flushed, err = pg.ParseLSN(flushed)
 	}
-	if err != nil {
-		return logEnd{}, fmt.Errorf("read the end of the log: %w", err)
-	}
-	return end, nil
+	return end, err
 }
 
 // still is next while no transaction with an earlier id runs; 0: one does.

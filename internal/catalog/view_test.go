@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
@@ -20,11 +21,14 @@ func TestALaterViewAsksNothingTwiceAndMissesNoChange(t *testing.T) {
 	look := func() *View {
 		t.Helper()
 		v := new(View)
-		must.OK(t, v.ReadPublicationSince(pgtest.Context(t), conn, from, before))
+		must.OK(t, v.ReadSlot(pgtest.Context(t), conn, from))
+		must.OK(t, v.ReadPublicationSince(pgtest.Context(t), conn, from, before, 0))
 		return v
 	}
 	before = look()
-	still := look()
+	still := new(View)
+	must.OK(t, still.ReadSlot(pgtest.Context(t), conn, from))
+	must.OK(t, still.ReadPublicationSince(pgtest.Context(t), nil, from, before, 0)) // no question without a connection
 	if &still.Tables[0] != &before.Tables[0] || still.Fingerprint != before.Fingerprint || still.End < before.End || still.Flushed == 0 {
 		t.Fatalf("read again, or otherwise: %+v, before %+v", still, before)
 	}
@@ -41,5 +45,32 @@ func TestALaterViewAsksNothingTwiceAndMissesNoChange(t *testing.T) {
 	pgtest.Execute(t, other, `ALTER PUBLICATION p DROP TABLE outbox`)
 	if after := look(); len(after.Publication.Tables) != 0 || after.Unfit() == nil {
 		t.Errorf("a later change: %+v", after.Publication)
+	}
+}
+
+// The slot is read with the end of the log, so a position reached since is behind this end. The
+// end is read anew then: otherwise the server would look as fallen behind the checkpoint.
+func TestAViewsEndIsNotBeforeAKnownPosition(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	conn, other := connect(t, url), connect(t, url)
+	pgtest.Execute(t, conn, `CREATE TABLE outbox (id int)`, `CREATE PUBLICATION p FOR TABLE outbox`)
+	from := Source{Slot: "viewed_later", Publication: "p", Tables: []pg.Table{outbox}}
+	v := new(View)
+	must.OK(t, v.ReadSlot(pgtest.Context(t), conn, from))
+	if v.Exists {
+		t.Error("a missing slot exists")
+	}
+	pgtest.Execute(t, other, `INSERT INTO outbox VALUES (1)`)
+	known := must.Get(ReadFlushed(pgtest.Context(t), other))(t)
+	must.OK(t, v.ReadPublicationSince(pgtest.Context(t), conn, from, nil, known))
+	if v.Begin < known || v.Flushed < known {
+		t.Errorf("the log ends at %s, on disk at %s, although it had reached %s", v.Begin, v.Flushed, known)
+	}
+
+	pgtest.Execute(t, other, `SELECT pg_create_logical_replication_slot('viewed_later', 'pgoutput')`)
+	must.OK(t, v.ReadSlot(pgtest.Context(t), conn, from))
+	slot, exists, err := ReadSlot(pgtest.Context(t), conn, from.Slot)
+	if must.OK(t, err); !exists || !v.Exists || !reflect.DeepEqual(v.Slot, slot) {
+		t.Errorf("the view has the slot %+v, %t, want %+v", v.Slot, v.Exists, slot)
 	}
 }

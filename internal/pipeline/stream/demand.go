@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/catchup"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/pgsql"
+	"github.com/cdc-outbox/cdc-outbox/internal/beat"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
@@ -58,7 +59,7 @@ func (s *source) listen(ctx context.Context, conn *pgx.Conn) {
 // pause is the time between two looks on conn, which may be nil. Meanwhile clients
 // may demand a confirmation. pause returns ctx's cause once ctx has ended.
 func (s *source) pause(ctx context.Context, conn *pgx.Conn) error {
-	began, often := time.Now(), s.tenure.often(s.limits.monitor)
+	began, often := time.Now(), beat.Within(s.tenure.often(s.limits.monitor))
 	if conn != nil && !conn.IsClosed() {
 		s.lastWords = s.hear(ctx, conn, often)
 	}

@@ -211,6 +211,15 @@ func (h *Health) answered() {
 	h.pgErr, h.storeErr = "", ""
 }
 
+// threatened reports whether a look at the slot is worth the question for its cause: there is a
+// forecast.
+func (h *Health) threatened(slot catalog.Slot, flush pg.LSN) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trend.see(time.Now(), keeps(slot, flush))
+	return h.trend.growth() > 0
+}
+
 // slotSeen notes a look at the slot, and a transaction holding the slot back.
 func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.mu.Lock()

@@ -23,16 +23,15 @@ func (s *source) inspect(ctx context.Context, sql *pgx.Conn) (checkpoint.Server,
 	if err := v.ReadSlot(ctx, sql, s.names()); err != nil {
 		return checkpoint.Server{}, &v, err
 	}
-	seen, err := s.inspectFrom(ctx, sql, &v, nil)
+	if err := v.ReadPublication(ctx, sql, s.names()); err != nil {
+		return checkpoint.Server{}, &v, err
+	}
+	seen, err := s.judge(&v)
 	return seen, &v, err
 }
 
-// inspectFrom is inspect after the view's ReadSlot. before is an earlier view on the same
-// connection, or nil.
-func (s *source) inspectFrom(ctx context.Context, sql *pgx.Conn, v, before *catalog.View) (checkpoint.Server, error) {
-	if err := v.ReadPublicationSince(ctx, sql, s.names(), before); err != nil {
-		return checkpoint.Server{}, err
-	}
+// judge is inspect after all questions.
+func (s *source) judge(v *catalog.View) (checkpoint.Server, error) {
 	seen := checkpoint.Server{
 		Name: s.opts.Slot, Scope: s.scope(), Key: s.opts.Checkpoint.Key, Exists: v.Exists, Slot: v.Slot,
 		Publication: v.Fingerprint, PublicationName: s.opts.Publication,

@@ -33,6 +33,7 @@ type instance struct {
 	t       *testing.T
 	metrics *counts
 	health  *Health
+	source  *source
 	looked  func() pg.LSN // the monitor's last look saw everything before
 	horizon func() uint64 // of the next checkpoint
 	logs    *observer.ObservedLogs
@@ -70,7 +71,7 @@ func (d *database) startWith(p Parts) *instance {
 	i := &instance{t: d.t, metrics: &counts{}, logs: logs, limit: d.opts.MaxBufferedBytes, done: make(chan struct{})}
 	p.Log = zap.New(core)
 	r := d.pipeline(p, i.metrics)
-	i.health = r.Health()
+	i.health, i.source = r.Health(), r.source
 	i.looked = func() pg.LSN { return pg.LSN(r.source.whole.Load()) }
 	i.horizon = func() uint64 {
 		k := r.checkpointer

@@ -233,10 +233,14 @@ func (v viewed) onto(conn *pgx.Conn) *catalog.View {
 // check compares the server with the checkpoint once more, and updates metrics and
 // health. view has the slot. check returns the end of the log.
 func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, cp checkpoint.Checkpoint) (pg.LSN, error) {
-	// Between two questions: the slot is always behind the checkpoint, and the checkpoint
-	// behind the end of the log.
+	// After the slot's question and before the end of the log is settled: the slot is always
+	// behind the checkpoint, and the checkpoint behind the end.
 	cp.LSN = max(cp.LSN, s.checkpointer.confirmed())
-	seen, err := s.inspectFrom(ctx, conn, view, s.viewed.onto(conn))
+	err := view.ReadPublicationSince(ctx, conn, s.names(), s.viewed.onto(conn), cp.LSN)
+	var seen checkpoint.Server
+	if err == nil {
+		seen, err = s.judge(view)
+	}
 	cp.Publication = s.checkpointer.publication() // of the last look
 	cp.Owned = s.checkpointer.last().Owned
 	if err != nil {
@@ -259,6 +263,10 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, 
 	if s.health.waitsFor(standbys) {
 		s.log.Warn("the server waits for a standby, and sends nothing", zap.Stringer("because", standbys), zap.String("remedy", standbys.Remedy()))
 	}
-	s.health.slotSeen(seen.Slot, view.Flushed, keptBy(ctx, conn, seen.Slot))
+	kept := ""
+	if s.health.threatened(seen.Slot, view.Flushed) {
+		kept = keptBy(ctx, conn, seen.Slot)
+	}
+	s.health.slotSeen(seen.Slot, view.Flushed, kept)
 	return view.Flushed, nil
 }
