@@ -65,6 +65,7 @@ type tokenUser struct {
 }
 
 func newTokens(t *testing.T) *tokens {
+	t.Setenv("XDG_CACHE_HOME", must.Get(os.UserCacheDir())(t)) // brokers begin from there, and the sources have a home of their own
 	d := &tokens{t: t, clouds: cloud.New(t), life: 8 * time.Second, pace: 100 * time.Millisecond}
 	if text := os.Getenv(tokensEnv); text != "" {
 		d.length, d.life, d.pace = must.Get(time.ParseDuration(text))(t), time.Minute, 3*time.Second

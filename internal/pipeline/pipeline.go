@@ -97,6 +97,7 @@ func (p *pipeline) run(ctx context.Context) error {
 			return nil // everything in flight is sent after the next start, or by another instance; a loss shows again
 		}
 		p.health.waitFor(err)
+		p.metrics.Connected("postgres", false) // the next session may be long in coming
 		what := "log was lost; beginning anew, to repair"
 		if !errors.Is(err, stream.ErrToRepair) {
 			what = "dropped what was in flight, standing by"
