@@ -67,9 +67,14 @@ func (c *Checkpoint) GapIn(loss error, seen Server) *Gap {
 }
 
 // OfferRepair puts a start with errors.on_loss: repair before catalog.AcceptGap, in the
-// remedy of a loss with a Gap.
-func OfferRepair(loss error) error {
-	const first = "`cdc-outbox run --set errors.on_loss=repair` makes a new slot, publishes the missing events first, and then streams; or "
+// remedy of a loss with a Gap. In a fleet such a start would be another member, with other
+// specifications of all pipelines.
+func OfferRepair(loss error, fleet bool) error {
+	first := "`cdc-outbox run --set errors.on_loss=repair` makes"
+	if fleet {
+		first = "a start of the members with errors.on_loss: repair of this pipeline in their file makes"
+	}
+	first += " a new slot, publishes the missing events first, and then streams; or "
 	return failure.Lossf(strings.Replace(failure.RemedyOf(loss), catalog.AcceptGap, first+catalog.AcceptGap, 1), "%w", loss)
 }
 

@@ -298,6 +298,16 @@ func TestHelmRefusesMistakes(t *testing.T) {
 	}
 }
 
+// With sources of pipelines elsewhere, the top level needs no database.
+func TestHelmTakesDiscoveredPipelines(t *testing.T) {
+	for _, from := range []string{"discovery.directory=/etc/pipelines", "pipeline_template.source.url=postgres://cdc@db/%{name}"} {
+		got := template(t, "billing", "--values", values("minimal"), "--set-literal", "config.source.url=", "--set-literal", "config."+from)
+		if _, value, _ := strings.Cut(from, "="); !strings.Contains(string(got), value) {
+			t.Errorf("%s is not in the configuration:\n%s", from, got)
+		}
+	}
+}
+
 // Whoever may read the ConfigMap would see a secret in the configuration.
 func TestHelmRefusesSecretsInTheConfiguration(t *testing.T) {
 	keys := regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| secret \\|").FindAllStringSubmatch(read(t, "../docs/configuration.md"), -1)

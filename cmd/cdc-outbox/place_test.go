@@ -47,7 +47,7 @@ func TestRemedyOfALostSlotRepairs(t *testing.T) {
 	connect := func(_ context.Context, opts pipeline.Options) error {
 		onLoss = append(onLoss, opts.Config.Errors.OnLoss)
 		_, loss := checkpoint.Verify(&checkpoint.Checkpoint{LSN: 1}, checkpoint.Server{CurrentLSN: 2})
-		return checkpoint.OfferRepair(loss)
+		return checkpoint.OfferRepair(loss, opts.Config.Fleet.On())
 	}
 	said := executeWith(t.Context(), connect, nil, "run", "-c", file, "--set", "log.format=console")
 	_, line, _ := strings.Cut(said.stderr, "`cdc-outbox ")
@@ -58,5 +58,12 @@ func TestRemedyOfALostSlotRepairs(t *testing.T) {
 	executeWith(t.Context(), connect, nil, strings.Fields(line)...)
 	if want := []string{config.LossStop, config.LossRepair}; !slices.Equal(onLoss, want) {
 		t.Errorf("errors.on_loss was %v, want %v", onLoss, want)
+	}
+
+	// In a fleet a typed start would be a member.
+	fleet := writeFile(t, "fleet: {group: f}\nsink: {kafka: {brokers: [localhost:9092]}}\npipelines: {a: {source: {url: postgres:///app}}}\n")
+	said = executeWith(t.Context(), connect, nil, "run", "-c", fleet, "--set", "log.format=console")
+	if said.code != 3 || strings.Contains(said.stderr, "`cdc-outbox run") || !strings.Contains(said.stderr, "members with errors.on_loss: repair") {
+		t.Errorf("exit %d:\n%s", said.code, said.stderr)
 	}
 }

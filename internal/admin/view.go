@@ -152,7 +152,7 @@ func (s *session) offer(v *view, loss error, seen checkpoint.Server) error {
 	if s.cfg.Errors.OnLoss != config.LossStop || !s.cfg.Repairable() || v.stored.GapIn(loss, seen) == nil {
 		return loss
 	}
-	return checkpoint.OfferRepair(loss)
+	return checkpoint.OfferRepair(loss, s.cfg.Fleet.On())
 }
 
 // read is the fingerprint of the publication read; "" for none.

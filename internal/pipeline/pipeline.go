@@ -175,6 +175,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		Publication:      p.cfg.Source.Publication,
 		Create:           p.cfg.Source.Create,
 		Repairable:       p.cfg.Repairable(),
+		Fleet:            p.cfg.Fleet.On(),
 		Failover:         p.cfg.Source.Failover == config.FailoverAlways,
 		Messages:         p.cfg.Source.Mode == config.ModeMessage,
 		Prefix:           p.cfg.Source.MessagePrefix,

@@ -29,6 +29,8 @@ type Options struct {
 	Siblings []string
 	// Repairable: errors.on_loss may be repair, and is not.
 	Repairable bool
+	// Fleet: the pipeline is a fleet's.
+	Fleet bool
 	// Snapshot publishes the rows present at the creation of the slot.
 	Snapshot bool
 	// See wal.Options.

@@ -77,7 +77,7 @@ func (s *source) remake(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn,
 	case gap == nil:
 		return loss
 	case s.repairer == nil && s.opts.Repairable:
-		return checkpoint.OfferRepair(loss)
+		return checkpoint.OfferRepair(loss, s.opts.Fleet)
 	case s.repairer == nil || s.epoch != 0:
 		return loss
 	}

@@ -229,7 +229,7 @@ spec:
 {{- include "cdc-outbox.noURL" (printf "config.pipelines.%s.source.url" $name) -}}
 {{- end -}}
 {{- else -}}
-{{- if not $url }}{{ include "cdc-outbox.noURL" "config.source.url" }}{{ end -}}
+{{- if not (or $url .Values.config.discovery .Values.config.pipeline_template) }}{{ include "cdc-outbox.noURL" "config.source.url" }}{{ end -}}
 {{- end -}}
 {{- if hasKey (default dict .Values.config.http) "listen" -}}
 {{- fail "config.http.listen is the chart's: set port" -}}
