@@ -17,8 +17,8 @@ const (
 	topicGrace = time.Second
 )
 
-// hurried bounds the wait of a hurried stop.
-const hurried = time.Second
+// hurried bounds the wait of a hurried stop: enough for an answer of servers in reach.
+const hurried = 250 * time.Millisecond
 
 // hasteKey is the key of a context's channel, closed by hurry.
 type hasteKey struct{}
@@ -29,6 +29,17 @@ type hasteKey struct{}
 func WithHaste(ctx context.Context) (with context.Context, hurry func()) {
 	called := make(chan struct{})
 	return context.WithValue(ctx, hasteKey{}, called), sync.OnceFunc(func() { close(called) })
+}
+
+// Patience is the time for the last words of a stop: limit, or less in a hurry.
+func Patience(ctx context.Context, limit time.Duration) time.Duration {
+	hurry, _ := ctx.Value(hasteKey{}).(chan struct{})
+	select {
+	case <-hurry:
+		return min(limit, hurried)
+	default:
+		return limit
+	}
 }
 
 var errTimeout = errors.New("errors.drain_timeout has passed")

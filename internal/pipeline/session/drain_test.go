@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -42,6 +43,22 @@ func TestDrain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The last words of a hurried stop are short, and no longer than of another.
+func TestPatience(t *testing.T) {
+	ctx, hurry := WithHaste(t.Context())
+	for _, of := range []context.Context{t.Context(), ctx} {
+		if got := Patience(of, time.Minute); got != time.Minute {
+			t.Errorf("%s without a hurry", got)
+		}
+	}
+	hurry()
+	for limit, want := range map[time.Duration]time.Duration{time.Minute: hurried, time.Millisecond: time.Millisecond} {
+		if got := Patience(ctx, limit); got != want {
+			t.Errorf("%s in a hurry, want %s", got, want)
+		}
 	}
 }
 
