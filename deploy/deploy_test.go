@@ -157,6 +157,7 @@ func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	set := metrics.New("", "")
 	set.Fleet()
+	set.ObserveDiscovery(func() (pipelines, faults int, at time.Time) { return 0, 0, time.Time{} })
 	m := set.Pipeline("")
 	m.Published([]*transform.Event{{}})
 	m.DeadLettered(transform.ReasonNullKey)

@@ -117,7 +117,7 @@ func (d *tokens) add(name, auth, postgres, kafka string, o options) {
 			m.broker.Allow(d.t, cloud.Subject, all, kadm.OpAll)
 		}
 	}
-	login := ""
+	var login string
 	if auth == "" {
 		u := must.Get(url.Parse(m.proxied()))(d.t)
 		u.User = url.User(rotatedRole)

@@ -90,7 +90,7 @@ func TestAWSProcessHangs(t *testing.T) {
 echo run >>"$1"
 while [ ! -e "$2" ]; do sleep 0.02; done
 echo '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s", "Expiration": "2999-01-01T00:00:00Z"}'
-`), 0o700)) //nolint:gosec // a program
+`), 0o700))
 	file := filepath.Join(dir, "credentials")
 	must.OK(t, os.WriteFile(file, []byte("[p]\ncredential_process = "+script+" "+runs+" "+end+"\n"), 0o600))
 	t.Cleanup(func() { must.OK(t, os.WriteFile(end, nil, 0o600)) })

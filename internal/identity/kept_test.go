@@ -6,6 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
 // A source without an answer holds logins back for less time while the former value serves.
@@ -29,10 +32,10 @@ func TestSilentSourceBesideAValue(t *testing.T) {
 		}
 		get("token", 0, nil)
 		silent = true
-		time.Sleep(40 * time.Second)
+		must.OK(t, backoff.Sleep(t.Context(), 40*time.Second))
 		get("token", earlyTimeout, nil)
 		get("token", 0, nil) // not asked again at once
-		time.Sleep(20 * time.Second)
+		must.OK(t, backoff.Sleep(t.Context(), 20*time.Second))
 		get("", answerTimeout, errNoAnswer)
 	})
 }

@@ -122,7 +122,7 @@ func (*Cloud) googleAccount(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(Account + "\n"))
 }
 
-const tokenPath = "/oauth/token"
+const tokenPath = "/oauth/token" //nolint:gosec // a path
 
 // TokenURL is the endpoint of the client credentials grant, for the client Subject with the
 // workload's own token as its secret.
