@@ -8,6 +8,7 @@
 #                                         need no plugin.path
 #   debezium.sh converters                downloads Apicurio's converters once; prints a directory for
 #                                         CONNECT_PLUGINS, more of a worker's plugin.path
+#   debezium.sh classpath                 the same for a class path with Kafka's client, too
 #   debezium.sh route PROGRAM REQUEST     runs the Java PROGRAM, one source file, with both on its
 #                                         class path
 #
@@ -41,6 +42,11 @@ converters() {
 	echo "$cache/converters-$apicurio"
 }
 
+classpath() {
+	fetch >/dev/null
+	echo "$cache/connect-$connect/*:$(converters)/jars/*"
+}
+
 run() {
 	need java "Debian: apt install openjdk-17-jre-headless"
 	fetch >/dev/null
@@ -62,6 +68,7 @@ route() {
 case "${1:-}" in
 fetch) fetch ;;
 converters) converters ;;
+classpath) classpath ;;
 run)
 	shift
 	run "$@"
@@ -71,7 +78,7 @@ route)
 	route "$@"
 	;;
 *)
-	sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

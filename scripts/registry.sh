@@ -3,8 +3,8 @@
 #
 #   registry.sh fetch      downloads it once; prints its version
 #   registry.sh run PORT   serves 127.0.0.1:PORT until SIGTERM, Confluent's API at /apis/ccompat/v7
-#   registry.sh test       runs the tests of package internal/registry with it and Confluent's
-#                          deserializers for Python, downloaded once
+#   registry.sh test       runs the tests of package internal/registry with it, its deserializer
+#                          for Java, and Confluent's for Python, downloaded once
 #
 # Needs Java 17; fetch needs Maven, and test Python.
 set -eu
@@ -53,6 +53,8 @@ run_tests() {
 		mv "$python-new" "$python"
 	fi
 
+	jars=$("$here/debezium.sh" classpath)
+
 	log=$(mktemp)
 	"$here/registry.sh" run "$port" >"$log" 2>&1 &
 	server=$!
@@ -68,7 +70,7 @@ run_tests() {
 		sleep 1
 	done
 	cd "$here/.."
-	CDC_OUTBOX_REGISTRY_URL="http://127.0.0.1:$port/apis/ccompat/v7" CDC_OUTBOX_REGISTRY_PYTHON="$python/bin/python" \
+	CDC_OUTBOX_REGISTRY_URL="http://127.0.0.1:$port/apis/ccompat/v7" CDC_OUTBOX_REGISTRY_PYTHON="$python/bin/python" CDC_OUTBOX_REGISTRY_JARS="$jars" \
 		go test -count=1 -v -run 'TestOthersRead|TestE2EKilledWhileRegistering|TestE2ERefusedSchema' ./internal/registry ./e2e
 }
 

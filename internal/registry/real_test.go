@@ -131,7 +131,7 @@ const realRecords = 1000
 func (r *vendors) records(t *testing.T, form registry.Form) (lines string) {
 	t.Helper()
 	opts := registry.DefaultOptions()
-	opts.Registry.URLs = []string{r.url}
+	opts.Registry.URLs, opts.Registry.Timeout = []string{r.url}, time.Minute // for its first answers
 	opts.Value = form
 	lookUp := opts
 	lookUp.Value.Files, lookUp.Value.References, lookUp.Value.Register = nil, nil, false
@@ -174,7 +174,12 @@ func (r *vendors) form(t *testing.T, format string, files map[string]string) reg
 // run runs a program of testdata.
 func (r *vendors) run(t *testing.T, lines, program string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), r.python, append([]string{"testdata/" + program, r.url}, args...)...)
+	return output(t, exec.CommandContext(t.Context(), r.python, append([]string{"testdata/" + program, r.url}, args...)...), lines)
+}
+
+// output is a program's, given the lines.
+func output(t *testing.T, cmd *exec.Cmd, lines string) string {
+	t.Helper()
 	cmd.Stdin = strings.NewReader(lines)
 	out, err := cmd.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -184,13 +189,18 @@ func (r *vendors) run(t *testing.T, lines, program string, args ...string) strin
 	return strings.TrimSpace(string(out))
 }
 
-// A registry of another vendor has the schemas, and the deserializer of a third reads the
-// records, and writes the same bytes: make test-registry.
+// A registry of another vendor has the schemas. Its deserializer for Java, and a third vendor's
+// for Python, read the records, and write the same bytes: make test-registry.
 func TestOthersReadAvro(t *testing.T) {
 	r := realRegistry(t)
 	lines := r.records(t, r.form(t, registry.FormatAvro, map[string]string{r.topic + "-value": shopOrder}))
 	if got := r.run(t, lines, "read_avro.py"); got != fmt.Sprint(realRecords) {
 		t.Errorf("read %s of %d records", got, realRecords)
+	}
+	own := strings.TrimSuffix(r.url, "ccompat/v7") + "registry/v2"
+	java := exec.CommandContext(t.Context(), "java", "-cp", os.Getenv("CDC_OUTBOX_REGISTRY_JARS"), "testdata/ReadAvro.java", own)
+	if got := output(t, java, lines); got != fmt.Sprint(realRecords) {
+		t.Errorf("Java read %s of %d records", got, realRecords)
 	}
 }
 
