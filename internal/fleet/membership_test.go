@@ -66,8 +66,8 @@ func TestARestartMovesNothing(t *testing.T) {
 	if now := a.pipelines(); !slices.Equal(now, others) {
 		t.Errorf("the other has %v after the restart, and had %v", now, others)
 	}
-	moves := w.look().Moves // the latest first
-	for _, m := range moves[:len(moves)-before] {
+	moves := w.look().Moves // the latest first; a new leader may not tell of the former's
+	for _, m := range moves[:max(0, len(moves)-before)] {
 		t.Errorf("moved: %+v", m)
 	}
 }
