@@ -161,15 +161,15 @@ func (l *loader) keepProcess(in *Config) {
 // keepWritten hands the logins with files to the parts, for later reads.
 func (l *loader) keepWritten() {
 	logins := map[string]*setting.Files{
-		"encoding.registry.": &l.cfg.Encoding.Registry.Written,
-		"claim_check.s3.":    &l.cfg.ClaimCheck.Written,
+		"encoding.registry": &l.cfg.Encoding.Registry.Written,
+		"claim_check.s3":    &l.cfg.ClaimCheck.Written,
 	}
 	if l.cfg.Sink.Kafka != nil {
-		logins["sink.kafka.sasl."] = &l.cfg.Sink.Kafka.SASL.Written
+		logins["sink.kafka.sasl"] = &l.cfg.Sink.Kafka.SASL.Written
 	}
 	for key, g := range l.given {
 		section, name := cutLast(key)
-		files := logins[section+"."]
+		files := logins[section]
 		if files == nil || g.written == nil {
 			continue
 		}

@@ -36,9 +36,8 @@ func (f following) Run(ctx context.Context) error {
 // A change counts once two looks in a row have seen the same: a file may be half written, or
 // be put back at once. Run is for a goroutine of the caller.
 type follower struct {
-	log    *zap.Logger
-	counts *metrics.Set
-	apply  func([]config.Pipeline)
+	log   *zap.Logger
+	apply func([]config.Pipeline)
 
 	mu        sync.Mutex
 	applied   *config.Look
@@ -49,7 +48,7 @@ type follower struct {
 
 // follow makes the follower for the sources of a configuration, and applies the first look.
 func follow(o Options, counts *metrics.Set, apply func([]config.Pipeline)) *follower {
-	f := &follower{log: o.Log, counts: counts, applied: o.Config.Look, at: time.Now()}
+	f := &follower{log: o.Log, applied: o.Config.Look, at: time.Now()}
 	f.apply = func(pipelines []config.Pipeline) {
 		if o.Applying != nil {
 			o.Applying(pipelines)
@@ -126,22 +125,19 @@ type fault struct {
 
 // faults of the last look that counts. The caller holds mu.
 func (f *follower) faults() (all []fault) {
-	if err := f.applied.Err; err != nil {
-		running := []string{}
-		for _, p := range f.applied.Config.Pipelines {
-			running = append(running, p.Name)
+	add := func(source string, err error, pipelines []config.Pipeline) {
+		if err == nil {
+			return
 		}
-		all = append(all, fault{"configuration", err.Error(), failure.RemedyOf(err), running})
+		running := make([]string, len(pipelines))
+		for i, p := range pipelines {
+			running[i] = p.Name
+		}
+		all = append(all, fault{source, err.Error(), failure.RemedyOf(err), running})
 	}
+	add("configuration", f.applied.Err, f.applied.Config.Pipelines)
 	for _, part := range f.applied.Parts {
-		if part.Err == nil {
-			continue
-		}
-		running := []string{}
-		for _, p := range part.Pipelines {
-			running = append(running, p.Name)
-		}
-		all = append(all, fault{part.Origin, part.Err.Error(), failure.RemedyOf(part.Err), running})
+		add(part.Origin, part.Err, part.Pipelines)
 	}
 	return all
 }

@@ -31,11 +31,16 @@ func WithHaste(ctx context.Context) (with context.Context, hurry func()) {
 	return context.WithValue(ctx, hasteKey{}, called), sync.OnceFunc(func() { close(called) })
 }
 
+// haste is closed by hurry; nil without WithHaste.
+func haste(ctx context.Context) <-chan struct{} {
+	called, _ := ctx.Value(hasteKey{}).(chan struct{})
+	return called
+}
+
 // Patience is the time for the last words of a stop: limit, or less in a hurry.
 func Patience(ctx context.Context, limit time.Duration) time.Duration {
-	hurry, _ := ctx.Value(hasteKey{}).(chan struct{})
 	select {
-	case <-hurry:
+	case <-haste(ctx):
 		return min(limit, hurried)
 	default:
 		return limit
@@ -50,7 +55,7 @@ var errTimeout = errors.New("errors.drain_timeout has passed")
 // missing lists these topics, on the caller's goroutine. ctx may have ended, and may be
 // of WithHaste.
 func Drain(ctx context.Context, done <-chan struct{}, timeout time.Duration, missing func() []string) error {
-	hurry, _ := ctx.Value(hasteKey{}).(chan struct{})
+	hurry := haste(ctx)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	until := time.Now().Add(timeout)

@@ -211,8 +211,8 @@ func (h *Health) answered() {
 	h.pgErr, h.storeErr = "", ""
 }
 
-// threatened reports whether a look at the slot is worth the question for its cause: there is a
-// forecast.
+// threatened notes how much log the slot keeps, and reports whether the question for the cause
+// is worth asking: there is a forecast.
 func (h *Health) threatened(slot catalog.Slot, flush pg.LSN) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +224,6 @@ func (h *Health) threatened(slot catalog.Slot, flush pg.LSN) bool {
 func (h *Health) slotSeen(slot catalog.Slot, flush pg.LSN, keptBy string) {
 	h.mu.Lock()
 	h.slot, h.flush, h.known, h.looked, h.keptBy = slot, flush, true, time.Now(), keptBy
-	h.trend.see(h.looked, keeps(slot, flush))
 	h.advance(h.looked)
 	lag := h.lag(h.looked)
 	h.mu.Unlock()
