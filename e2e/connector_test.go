@@ -167,7 +167,13 @@ func (w *world) run(args ...string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), binary, append(args, "-c", w.config)...)
 	cmd.Env = environment(w.t)
+	toTheEnd(w.t, cmd)
+}
+
+// toTheEnd runs a command of the program. A failure fails the test.
+func toTheEnd(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("cdc-outbox %v: %v\n%s", args, err, out)
+		t.Fatalf("cdc-outbox %v: %v\n%s", cmd.Args[1:], err, out)
 	}
 }

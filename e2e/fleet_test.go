@@ -177,9 +177,7 @@ func (w *fleetWorld) command(args ...string) *exec.Cmd {
 
 func (w *fleetWorld) run(args ...string) {
 	w.t.Helper()
-	if out, err := w.command(args...).CombinedOutput(); err != nil {
-		w.t.Fatalf("cdc-outbox %v: %v\n%s", args, err, out)
-	}
+	toTheEnd(w.t, w.command(args...))
 }
 
 // await waits until the program shows the fleet so.

@@ -209,9 +209,7 @@ func (k *fleetCampaign) command(args ...string) *exec.Cmd {
 // run runs a command of the program to the end.
 func (k *fleetCampaign) run(args ...string) {
 	k.t.Helper()
-	if out, err := k.command(args...).CombinedOutput(); err != nil {
-		k.t.Fatalf("cdc-outbox %v: %v\n%s", args, err, out)
-	}
+	toTheEnd(k.t, k.command(args...))
 }
 
 // look asks for the fleet. Members out of reach may keep it from an answer.

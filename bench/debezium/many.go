@@ -30,7 +30,7 @@ func (s *stage) manies(ctx context.Context) error {
 // startPipelines starts cdc-outbox with the pipelines.
 func (s *stage) startPipelines(pipelines []rig.Pipeline) (running, error) {
 	file := filepath.Join(s.dir, "cdc-outbox.yaml")
-	if err := os.WriteFile(file, rig.Configuration(pipelines), 0o600); err != nil {
+	if err := os.WriteFile(file, rig.Configuration(pipelines, ""), 0o600); err != nil {
 		return nil, err
 	}
 	r := s.road()

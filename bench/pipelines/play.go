@@ -11,9 +11,6 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 )
 
-// startLimit bounds a start, for slow and busy machines.
-const startLimit = 5 * time.Minute
-
 // turns are the subjects' turns. The first subject is the others' measure.
 func (s *stage) turns() (turns []figures.Turn) {
 	subjects := []subject{{1, 1}, {s.pipelines, 1}}
@@ -46,7 +43,7 @@ func (s *stage) take(ctx context.Context, of subject) (values map[string]float64
 
 // awaitStreaming returns when all slots have a reader, and the processes of a fleet their shares.
 func (s *stage) awaitStreaming(ctx context.Context, of subject, all programs) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("%s: not streaming after %s", of, startLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, rig.StreamingLimit, fmt.Errorf("%s: not streaming after %s", of, rig.StreamingLimit))
 	defer cancel()
 	return rig.Await(ctx, 20*time.Millisecond, func() (bool, error) {
 		active, err := s.sum(ctx, `SELECT count(*)::float8 FROM pg_replication_slots WHERE active`)
@@ -166,7 +163,7 @@ func (s *stage) traffic(ctx context.Context, all programs, pipelines int, values
 func (s *stage) arrivals(ctx context.Context, pipelines int) (int64, error) {
 	topics := make([]string, pipelines)
 	for n := range topics {
-		topics[n] = topic(n)
+		topics[n] = s.made[n].Topic
 	}
 	return s.broker.Records(ctx, topics...)
 }

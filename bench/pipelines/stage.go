@@ -49,7 +49,7 @@ type stage struct {
 	options
 	connector *rig.Connector
 	hosts     []*rig.Database // each a server
-	databases []string        // a URL for each pipeline
+	made      []rig.Pipeline  // without their connections
 	broker    *rig.Broker
 	group     *rig.Broker // the fleet's coordinator, with no other clients; nil: no fleet
 	results   *figures.Report
@@ -108,7 +108,7 @@ func (s *stage) prepare(ctx context.Context, n int) error {
 		return err
 	}
 	p.DB.Close() // the subjects' connections are counted
-	s.databases = append(s.databases, p.URL)
+	s.made = append(s.made, p)
 	return nil
 }
 

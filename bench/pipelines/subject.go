@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
@@ -56,16 +55,12 @@ func (s *stage) begin(of subject) (all programs, err error) {
 
 // configuration has the subject's pipelines. A fleet's group is in a separate cluster.
 func (s *stage) configuration(of subject) []byte {
-	var b strings.Builder
+	var process []byte
 	if of.processes > 1 {
-		fmt.Fprintf(&b, "fleet: {group: %s, moves: 10}\nsink: {kafka: {brokers: [%q]}}\n", groupName, s.group.Addr)
+		process = fmt.Appendf(nil, "fleet: {group: %s, moves: 10}\nsink: {kafka: {brokers: [%q]}}\n", groupName, s.group.Addr)
 	}
-	b.WriteString("pipelines:\n")
-	for n := range of.pipelines {
-		fmt.Fprintf(&b, "  p%d:\n    source: {url: %q, slot: %s, publication: %s}\n    route: {topic: %s}\n    sink: {kafka: {brokers: [%q], delivery: %s}}\n",
-			n, s.databases[n], slot(n), rig.Publication, topic(n), s.broker.Addr, s.delivery)
-	}
-	return []byte(b.String())
+	sink := fmt.Sprintf("{kafka: {brokers: [%q], delivery: %s}}", s.broker.Addr, s.delivery)
+	return append(process, rig.Configuration(s.made[:of.pipelines], sink)...)
 }
 
 // stop has all programs drain at once, and joins them.

@@ -24,7 +24,7 @@ func startWriters(ctx context.Context, s *stage, pipelines int) (*writers, error
 	opening.SetLimit(8)
 	for n := range conns {
 		opening.Go(func() (err error) {
-			conns[n], err = pgx.Connect(ctx, s.databases[n%pipelines])
+			conns[n], err = pgx.Connect(ctx, s.made[n%pipelines].URL)
 			return err
 		})
 	}

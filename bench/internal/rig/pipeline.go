@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// streamingLimit bounds the start of many pipelines, for slow and busy machines.
-const streamingLimit = 5 * time.Minute
+// StreamingLimit bounds the start of many pipelines, for slow and busy machines.
+const StreamingLimit = 5 * time.Minute
 
 // Pipeline is the work of a pipeline of cdc-outbox, or of a connector of Debezium.
 type Pipeline struct {
@@ -36,13 +36,16 @@ func CreatePipeline(ctx context.Context, server *Database, b *Broker, name, topi
 	return p, err
 }
 
-// Configuration is cdc-outbox's, of the pipelines without their sinks.
-func Configuration(pipelines []Pipeline) []byte {
+// Configuration is cdc-outbox's, of the pipelines. Each has the sink, in YAML; "": that of all.
+func Configuration(pipelines []Pipeline, sink string) []byte {
 	var b strings.Builder
 	b.WriteString("pipelines:\n")
 	for n, p := range pipelines {
 		fmt.Fprintf(&b, "  p%d:\n    source: {url: %q, slot: %s, publication: %s}\n    route: {topic: %s}\n",
 			n, p.URL, p.Slot, Publication, p.Topic)
+		if sink != "" {
+			fmt.Fprintf(&b, "    sink: %s\n", sink)
+		}
 	}
 	return []byte(b.String())
 }
@@ -50,7 +53,7 @@ func Configuration(pipelines []Pipeline) []byte {
 // AwaitStreaming returns when somebody streams from each slot of the server. An error of
 // alive, asked once a second, ends the wait.
 func (db *Database) AwaitStreaming(ctx context.Context, pipelines []Pipeline, alive func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, streamingLimit, fmt.Errorf("%d pipelines do not stream after %s", len(pipelines), streamingLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, StreamingLimit, fmt.Errorf("%d pipelines do not stream after %s", len(pipelines), StreamingLimit))
 	defer cancel()
 	slots := make([]string, len(pipelines))
 	for n, p := range pipelines {

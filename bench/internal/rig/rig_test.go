@@ -57,7 +57,7 @@ func TestConfigurationHasEachPipeline(t *testing.T) {
     source: {url: "postgres://a/two", slot: s2, publication: cdc_outbox}
     route: {topic: t.2}
 `
-	if got := string(Configuration([]Pipeline{{nil, "postgres://a/one", "s1", "t.1"}, {nil, "postgres://a/two", "s2", "t.2"}})); got != want {
+	if got := string(Configuration([]Pipeline{{nil, "postgres://a/one", "s1", "t.1"}, {nil, "postgres://a/two", "s2", "t.2"}}, "")); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
