@@ -81,7 +81,7 @@ func (s *stage) createPipelines(ctx context.Context) (pipelines []rig.Pipeline, 
 		}
 		pipelines = append(pipelines, p)
 	}
-	return pipelines, nil
+	return pipelines, rig.CreateSlots(ctx, pipelines)
 }
 
 // dropPipelines removes databases, slots and topics.

@@ -90,10 +90,8 @@ func (s *stage) start(ctx context.Context) (err error) {
 		}
 		s.hosts = append(s.hosts, server)
 	}
-	for n := range s.pipelines {
-		if err := s.prepare(ctx, n); err != nil {
-			return err
-		}
+	if err := s.prepare(ctx); err != nil {
+		return err
 	}
 	s.results = figures.New("pipelines", metrics, map[string]string{"PostgreSQL": s.hosts[0].Version, s.broker.Name: s.broker.Version})
 	fmt.Printf("%d pipelines, %d servers of PostgreSQL %s, %s %s, %s; %s\n", s.pipelines, len(s.hosts), s.hosts[0].Version,
@@ -101,15 +99,17 @@ func (s *stage) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepare makes the database, slot and topic of a pipeline.
-func (s *stage) prepare(ctx context.Context, n int) error {
-	p, err := rig.CreatePipeline(ctx, s.hosts[n%len(s.hosts)], s.broker, slot(n), topic(n), 1)
-	if err != nil {
-		return err
+// prepare makes the databases, slots and topics of the pipelines.
+func (s *stage) prepare(ctx context.Context) error {
+	for n := range s.pipelines {
+		p, err := rig.CreatePipeline(ctx, s.hosts[n%len(s.hosts)], s.broker, slot(n), topic(n), 1)
+		if err != nil {
+			return err
+		}
+		defer p.DB.Close() // the subjects' connections are counted
+		s.made = append(s.made, p)
 	}
-	p.DB.Close() // the subjects' connections are counted
-	s.made = append(s.made, p)
-	return nil
+	return rig.CreateSlots(ctx, s.made)
 }
 
 func (s *stage) close() {

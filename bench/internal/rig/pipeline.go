@@ -17,7 +17,7 @@ type Pipeline struct {
 	Slot, Topic string
 }
 
-// CreatePipeline makes a database and a slot of the name on the server, and a topic.
+// CreatePipeline makes a database of the name on the server, and a topic; the slot comes by CreateSlots.
 func CreatePipeline(ctx context.Context, server *Database, b *Broker, name, topic string, partitions int) (Pipeline, error) {
 	db, err := server.CreateDatabase(ctx, name)
 	if err != nil {
@@ -25,15 +25,23 @@ func CreatePipeline(ctx context.Context, server *Database, b *Broker, name, topi
 	}
 	p := Pipeline{db, db.URL, name, topic}
 	if err = db.CreateOutbox(ctx); err == nil {
-		err = db.CreateSlot(ctx, name)
-	}
-	if err == nil {
 		err = b.CreateTopic(ctx, topic, partitions)
 	}
 	if err != nil {
 		db.Close()
 	}
 	return p, err
+}
+
+// CreateSlots makes the slots of the pipelines. An earlier slot would have to read through the log
+// of each database that is made later.
+func CreateSlots(ctx context.Context, pipelines []Pipeline) error {
+	for _, p := range pipelines {
+		if err := p.DB.CreateSlot(ctx, p.Slot); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Configuration is cdc-outbox's, of the pipelines. Each has the sink, in YAML; "": that of all.
