@@ -10,6 +10,7 @@
 //	CDC_OUTBOX_E2E_BINARY   the program to test, instead of building it
 //	CDC_OUTBOX_E2E_KILLS    how often tests such as TestE2EKilled kill it
 //	CDC_OUTBOX_TEST_ROUNDS  how often instances take the slot from each other in TestE2ELatestRecordsStayLast
+//	CDC_OUTBOX_TEST_DELAY   what proxies hold bytes of either direction back for (10ms), in tests without faults of proxies
 //	CDC_OUTBOX_CAMPAIGN     how often TestE2ECampaign kills something
 //	CDC_OUTBOX_CAMPAIGN_LIMIT    the time for new disturbances there, and in TestE2EFleetCampaign
 //	CDC_OUTBOX_CAMPAIGN_CONFIG   more of the connector's configuration there

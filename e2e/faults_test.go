@@ -177,8 +177,8 @@ func TestE2ESuspended(t *testing.T) {
 	w.verify()
 }
 
-// TestE2ESpareTakesOver kills the holder of the slot beside a warm spare, several
-// times (failure modes 9 and 42).
+// TestE2ESpareTakesOver cuts the connection of the holder of the slot, then kills the
+// holder beside a warm spare, several times (failure modes 3, 9 and 42).
 func TestE2ESpareTakesOver(t *testing.T) {
 	const limit = 3 * time.Second // beyond the machine's delay
 	w := newWorld(t, options{})
@@ -187,6 +187,14 @@ func TestE2ESpareTakesOver(t *testing.T) {
 	rounds := 4
 	if testing.Short() {
 		rounds = 2
+	}
+	for range rounds {
+		load.await(50)
+		before, _ := w.look()
+		cut := time.Now()
+		w.postgres.Cut()
+		w.awaitReader(holder, before.pid)
+		t.Logf("reconnected in %s", time.Since(cut).Round(time.Millisecond))
 	}
 	for range rounds {
 		spare := startConnector(t, w.config)

@@ -190,9 +190,17 @@ func (w *world) startBroker(o options) {
 	w.admin = kadm.NewClient(w.broker.Client(w.t, kgo.MetadataMinAge(10*time.Millisecond)))
 }
 
+// delayEnv names what each proxy holds bytes of either direction back for: a network.
+const delayEnv = "CDC_OUTBOX_TEST_DELAY"
+
 func listen(t testing.TB, address, target string) *proxy.Proxy {
 	t.Helper()
 	p := must.Get(proxy.Listen(address, target))(t)
+	if text := os.Getenv(delayEnv); text != "" {
+		far := proxy.Fault{Delay: must.Get(time.ParseDuration(text))(t)}
+		p.Set(proxy.Up, far)
+		p.Set(proxy.Down, far)
+	}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)

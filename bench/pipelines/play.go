@@ -35,6 +35,11 @@ func (s *stage) take(ctx context.Context, of subject) (values map[string]float64
 		return nil, err
 	}
 	values = map[string]float64{metricStart: float64(time.Since(began).Milliseconds())}
+	started, err := s.read(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	values[metricStartCPU] = float64(started.used.CPU.Milliseconds())
 	if err := s.idleness(ctx, of, all, values); err != nil {
 		return nil, err
 	}

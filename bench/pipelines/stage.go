@@ -12,21 +12,23 @@ import (
 
 // Names of everything measured.
 const (
-	metricStart   = "start_ms"
-	metricIdleRSS = "idle_rss_mib"
-	metricIdleCPU = "idle_cpu_percent"
-	metricServers = "idle_commits_per_second"
-	metricRate    = "events_per_second"
-	metricCPU     = "cpu_us_per_event"
-	metricPeak    = "peak_rss_mib"
-	metricConns   = "connections"
-	metricIdlePSS = "idle_pss_mib"
-	metricPSS     = "pss_mib"
-	metricGroup   = "idle_group_kib_per_minute"
+	metricStart    = "start_ms"
+	metricStartCPU = "start_cpu_ms"
+	metricIdleRSS  = "idle_rss_mib"
+	metricIdleCPU  = "idle_cpu_percent"
+	metricServers  = "idle_commits_per_second"
+	metricRate     = "events_per_second"
+	metricCPU      = "cpu_us_per_event"
+	metricPeak     = "peak_rss_mib"
+	metricConns    = "connections"
+	metricIdlePSS  = "idle_pss_mib"
+	metricPSS      = "pss_mib"
+	metricGroup    = "idle_group_kib_per_minute"
 )
 
 var metrics = []figures.Metric{
 	{Name: metricStart, Title: "start to all streaming", Unit: "ms", Better: "less"},
+	{Name: metricStartCPU, Title: "its CPU", Unit: "ms", Better: "less"},
 	{Name: metricConns, Title: "connections to PostgreSQL", Unit: "", Better: "less"},
 	{Name: metricIdleRSS, Title: "idle RSS", Unit: "MiB", Better: "less"},
 	{Name: metricIdlePSS, Title: "idle PSS", Unit: "MiB", Better: "less"},
