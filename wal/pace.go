@@ -24,7 +24,7 @@ const (
 	// flood is how long so many bytes take to arrive in a flood.
 	flood = 8 * time.Millisecond
 	// maxRest bounds Options.Gather: a rest delays the answer to the server.
-	maxRest = 10 * time.Millisecond
+	maxRest = 100 * time.Millisecond
 	// restBytes is how much may gather in the socket during a rest. The server
 	// must not have to wait for room.
 	restBytes = 32 << 10

@@ -66,7 +66,7 @@ type Options struct {
 	// Charset is the database's, as by catalog.ReadCharset.
 	Charset *pg.Charset
 	// Gather is for how long transactions that trickle in may gather before they
-	// are read, all at once; at most 10 ms. 0: each is read when it comes.
+	// are read, all at once; at most 100 ms. 0: each is read when it comes.
 	Gather time.Duration
 	// Wanted tells whether the values of a row are needed, by its relation and
 	// position. Wanted is called for rows larger than a read (128 KiB): rows of
