@@ -52,7 +52,9 @@ func (s *stage) drainBy(connector *rig.Connector, broker *rig.Broker, from sourc
 		if n, err := broker.Records(ctx, topics...); err != nil || n != int64(from.Events()) {
 			return nil, errors.Join(err, fmt.Errorf("Kafka has %d records instead of %d", n, from.Events()))
 		}
-		return perEvent(from.Events(), used), nil
+		values := perEvent(from.Events(), used)
+		values[metricSpilled], err = from.db.Spilled(ctx, slot)
+		return values, err
 	}
 }
 

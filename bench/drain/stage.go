@@ -19,6 +19,7 @@ const (
 	metricServer  = "walsender_cpu_us_per_event"
 	metricBusiest = "busiest_walsender_cpu_us_per_event"
 	metricPeak    = "peak_rss_mib"
+	metricSpilled = "spilled_mib"
 )
 
 var metrics = []figures.Metric{
@@ -27,6 +28,7 @@ var metrics = []figures.Metric{
 	{Name: metricServer, Title: "walsender's CPU", Unit: "µs", Better: "less"},
 	{Name: metricBusiest, Title: "busiest walsender's", Unit: "µs", Better: "less"},
 	{Name: metricPeak, Title: "peak RSS", Unit: "MiB", Better: "less"},
+	{Name: metricSpilled, Title: "spilled by the walsender", Unit: "MiB", Better: "less"},
 }
 
 const (

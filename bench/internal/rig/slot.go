@@ -26,6 +26,13 @@ func (db *Database) CopySlot(ctx context.Context, from, name string) error {
 	return err
 }
 
+// Spilled is how many MiB of large transactions the slot's walsender has written to disk, as by
+// pg_stat_replication_slots.
+func (db *Database) Spilled(ctx context.Context, name string) (mib float64, err error) {
+	err = db.Conn.QueryRow(ctx, `SELECT coalesce(sum(spill_bytes), 0)::float8 / (1 << 20) FROM pg_stat_replication_slots WHERE slot_name = $1`, name).Scan(&mib)
+	return mib, err
+}
+
 // DropSlot drops the slot as soon as nobody streams from it.
 func (db *Database) DropSlot(name string) error {
 	ctx := context.Background()
