@@ -68,19 +68,28 @@ func (s *standstills) take() map[string]time.Duration {
 
 // fleetReport is a campaign's disturbances and their outcome.
 type fleetReport struct {
-	began time.Time
-	done  map[string]*fleetOutcome
+	goal   int
+	began  time.Time
+	took   time.Duration
+	done   map[string]*fleetOutcome
+	judged map[string]*checker.Report // by delivery
+}
+
+func newFleetReport(goal int) fleetReport {
+	return fleetReport{goal: goal, began: time.Now(), done: map[string]*fleetOutcome{}, judged: map[string]*checker.Report{}}
 }
 
 // fleetOutcome is the outcome of all disturbances of a single kind, or of two kinds at once.
 type fleetOutcome struct {
-	times       int
-	hit, others time.Duration // the longest standstills: of pipelines of disturbed members, and of all others
-	over        int           // standstills beyond fleetBound
+	times  int
+	hit    []time.Duration // each disturbed pipeline's longest standstill, a disturbance at a time
+	others time.Duration   // the longest standstill of all others
+	over   int             // standstills beyond fleetBound
 }
 
 // add notes a disturbance: the standstills by topic, and the topics of disturbed members.
 func (r *fleetReport) add(name string, standstills map[string]time.Duration, hit map[string]bool) {
+	r.took = time.Since(r.began)
 	if strings.Contains(name, both) {
 		name = pairs
 	}
@@ -92,7 +101,7 @@ func (r *fleetReport) add(name string, standstills map[string]time.Duration, hit
 	o.times++
 	for topic, longest := range standstills {
 		if hit[topic] {
-			o.hit = max(o.hit, longest)
+			o.hit = append(o.hit, longest)
 		} else {
 			o.others = max(o.others, longest)
 		}
@@ -107,23 +116,42 @@ const (
 	pairs = "two at once"
 )
 
-// text is the table of all kinds.
-func (r *fleetReport) text(took time.Duration) string {
+// text is the verdict and the table of all kinds.
+func (r *fleetReport) text() string {
 	var b strings.Builder
-	times, over := 0, 0
+	all := &fleetOutcome{}
 	for _, o := range r.done {
-		times += o.times
-		over += o.over
+		all.times += o.times
+		all.hit = append(all.hit, o.hit...)
+		all.others = max(all.others, o.others)
+		all.over += o.over
 	}
-	fmt.Fprintf(&b, "fleet campaign: %d disturbances in %s; longest standstill of a pipeline, s: of disturbed members, of others; beyond %s\n",
-		times, took.Round(time.Second), fleetBound)
-	line := func(times int, name, hit, others string, over int) {
-		fmt.Fprintf(&b, "%5d  %-44s %6s %6s %5d\n", times, name, hit, others, over)
+	fmt.Fprintf(&b, "fleet campaign: %d of %d disturbances in %s\n", all.times, r.goal, r.took.Round(time.Second))
+	for _, delivery := range slices.Sorted(maps.Keys(r.judged)) {
+		j := r.judged[delivery]
+		found := map[checker.Kind]int{}
+		for _, p := range j.Problems {
+			found[p.Kind]++
+		}
+		fmt.Fprintf(&b, "%s: %d events, %d lost, %d reordered, %d repeated, %d other problems\n", delivery, j.Committed, found[checker.Lost],
+			found[checker.Reordered], j.Repeated, len(j.Problems)-found[checker.Lost]-found[checker.Reordered])
 	}
+	if len(r.judged) == 0 {
+		b.WriteString("the events are not judged: the campaign has failed before\n")
+	}
+	fmt.Fprintf(&b, "standstills of pipelines in s, of disturbed members: longest, median; longest of others; how many beyond %s, the session timeout + 2s\n", fleetBound)
 	for _, name := range slices.Sorted(maps.Keys(r.done)) {
-		o := r.done[name]
-		line(o.times, name, fmt.Sprintf("%.1f", o.hit.Seconds()), fmt.Sprintf("%.1f", o.others.Seconds()), o.over)
+		r.done[name].line(&b, name)
 	}
-	line(times, "all", "", "", over)
+	all.line(&b, "all")
 	return b.String()
+}
+
+func (o *fleetOutcome) line(b *strings.Builder, name string) {
+	var longest, median time.Duration
+	if len(o.hit) > 0 {
+		slices.Sort(o.hit)
+		longest, median = o.hit[len(o.hit)-1], o.hit[len(o.hit)/2]
+	}
+	fmt.Fprintf(b, "%5d  %-44s %6.1f %6.1f %6.1f %5d\n", o.times, name, longest.Seconds(), median.Seconds(), o.others.Seconds(), o.over)
 }

@@ -41,23 +41,22 @@ func TestE2EFleetCampaign(t *testing.T) {
 	}
 	k.balanced()
 	k.load()
-	goal, until := number(t, fleetEnv, size.disturbances), campaignLimit(t)
 	k.flows("the start")
+	goal, until := number(t, fleetEnv, size.disturbances), campaignLimit(t)
 	k.standstills.take()
-	k.report = fleetReport{began: time.Now(), done: map[string]*fleetOutcome{}}
+	k.report = newFleetReport(goal)
+	defer func() { t.Log(k.report.text()) }() // also of a failed campaign
 	for k.disturbed < goal && time.Now().Before(until) {
 		name, hit := k.disturb(goal)
 		k.flows(name)
 		k.report.add(name, k.standstills.take(), hit)
 		t.Logf("fleet campaign: %d of %d disturbances after %s: %s; %d events committed", k.disturbed, goal,
-			time.Since(k.report.began).Round(time.Second), name, k.ledger.Committed())
+			k.report.took.Round(time.Second), name, k.ledger.Committed())
 	}
-	took := time.Since(k.report.began)
 	k.unload()
 	k.arrived("the end")
 	k.stopAll()
 	k.verify()
-	t.Log(k.report.text(took))
 }
 
 const (
@@ -132,18 +131,21 @@ func newFleetCampaign(t *testing.T, seed uint64, size fleetSize) *fleetCampaign 
 	for n, way := range k.ways.free {
 		k.members = append(k.members, &fleetMember{fleetWay: way, name: fmt.Sprintf("m%d", n+1)})
 	}
-	var statements, topics []string
+	var tables, publications, topics []string
 	only := os.Getenv(fleetDeliveryEnv)
 	for n := range size.pipelines {
 		name := fleetPipeline(n)
-		statements = append(statements, fmt.Sprintf("CREATE TABLE %s (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)", name))
+		tables = append(tables, fmt.Sprintf("CREATE TABLE %s (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)", name))
+		publications = append(publications, fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %[1]s WITH (publish = 'insert')", name))
 		topics = append(topics, topicOf(name))
 		k.delivery[topicOf(name)] = only
 		if only == "" {
 			k.delivery[topicOf(name)] = []string{sink.DeliveryAtLeastOnce, sink.DeliveryExactlyOnce}[n%2]
 		}
 	}
-	pgtest.Exec(t, k.url, statements...)
+	// Connectors that make publications and slots all at once wait for each other: a slot begins once all
+	// transactions under way have ended, and a publication is made in one.
+	pgtest.Exec(t, k.url, append(tables, publications...)...)
 	k.writeFile()
 	k.client = k.ways.cluster.Client(t)
 	k.createTopics(topics)
@@ -222,6 +224,7 @@ func (k *fleetCampaign) look(limit time.Duration) (*fleet.View, error) {
 // balanced returns once all slots have a reader, and the members have about equal shares.
 func (k *fleetCampaign) balanced() {
 	k.t.Helper()
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(k.t.Context(), 5*patience)
 	defer cancel()
 	sql := connect(k.t, k.url)
@@ -231,6 +234,9 @@ func (k *fleetCampaign) balanced() {
 		if err := sql.QueryRow(ctx, "SELECT count(*) FROM pg_replication_slots WHERE active").Scan(&readers); err != nil {
 			return err
 		}
+		if readers < k.size.pipelines {
+			return fmt.Errorf("%d slots have a reader", readers)
+		}
 		v, err := k.look(patience)
 		if err != nil {
 			return err
@@ -239,11 +245,12 @@ func (k *fleetCampaign) balanced() {
 		for _, m := range v.Members {
 			least, most = min(least, m.Pipelines), max(most, m.Pipelines)
 		}
-		if allowed := 1 + k.size.pipelines/k.size.members/5; readers < k.size.pipelines || len(v.Members) < k.size.members || most-least > allowed {
-			return fmt.Errorf("%d slots have a reader; %d members have %d to %d pipelines", readers, len(v.Members), least, most)
+		if allowed := 1 + k.size.pipelines/k.size.members/5; len(v.Members) < k.size.members || most-least > allowed {
+			return fmt.Errorf("%d members have %d to %d pipelines", len(v.Members), least, most)
 		}
 		return nil
 	}))
+	k.t.Logf("fleet campaign: %d pipelines on %d members are at work after %s", k.size.pipelines, k.size.members, time.Since(began).Round(time.Second))
 }
 
 // load starts the writers.
@@ -477,7 +484,7 @@ func (k *fleetCampaign) verify() {
 	}
 	for delivery, h := range histories {
 		report := checker.Verify(*h)
-		k.t.Logf("%s: %v", delivery, report)
+		k.report.judged[delivery] = report
 		if err := report.Err(); err != nil {
 			k.t.Errorf("%s: %v", delivery, err)
 		}

@@ -58,7 +58,9 @@ func newFleetWays(t testing.TB, host string, processes, brokers int) *fleetWays 
 			further[n] = append(further[n], must.Get(freeport.TakeAddress())(t))
 		}
 	}
-	w := &fleetWays{cluster: kafkatest.StartCluster(t, fronts, kafkatest.Ways(further)), others: &fleetWay{}, ids: map[int]*fleetWay{}}
+	// With Kafka's own default, members that start together share out all pipelines at once.
+	together := kafkatest.Setting("group.initial.rebalance.delay.ms", "3000")
+	w := &fleetWays{cluster: kafkatest.StartCluster(t, fronts, kafkatest.Ways(further), together), others: &fleetWay{}, ids: map[int]*fleetWay{}}
 	for p := range processes {
 		way := &fleetWay{postgres: listen(t, "127.0.0.1:0", host)}
 		for n := range brokers {
