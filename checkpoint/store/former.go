@@ -23,7 +23,7 @@ func (u *Unnoted) LeftBehind(ctx context.Context, conn *pgx.Conn, judge func(*ch
 }
 
 func (u *Unnoted) former(ctx context.Context, conn *pgx.Conn) (all []checkpoint.Former, err error) {
-	kept, err := othersOf(ctx, conn, u.Store)
+	kept, err := u.others(ctx, conn)
 	if err != nil {
 		return nil, err
 	}

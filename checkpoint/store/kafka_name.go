@@ -23,3 +23,13 @@ func Topic(base, key string) string {
 	name = base + "." + regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(key, "-")
 	return name[:min(len(name), longestTopic-17)] + "-" + hex.EncodeToString(sum[:8])
 }
+
+// slotOf is the slot of the topic of a plain key database/slot, the default; "" of other topics.
+func slotOf(base, topic string) string {
+	key := strings.TrimPrefix(topic, base+".")
+	database, slot, ok := strings.Cut(key, "-")
+	if !ok || topic != Topic(base, database+"/"+slot) {
+		return ""
+	}
+	return slot
+}

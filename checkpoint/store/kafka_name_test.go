@@ -22,3 +22,13 @@ func TestTopicsOfKeysDiffer(t *testing.T) {
 		}
 	}
 }
+
+func TestSlotOfATopic(t *testing.T) {
+	for key, want := range map[string]string{
+		"shop/cdc_outbox": "cdc_outbox", "shop/": "", "shop": "", "shop-eu/cdc": "", "a/b/c": "",
+	} {
+		if got := slotOf("checkpoints", Topic("checkpoints", key)); got != want {
+			t.Errorf("key %q: slot %q, want %q", key, got, want)
+		}
+	}
+}

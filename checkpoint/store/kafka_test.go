@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -70,6 +71,39 @@ func TestKafkaKeysDoNotMix(t *testing.T) {
 	save(t, b, sample(2))
 	wantLoad(t, a, sample(1))
 	wantLoad(t, b, sample(2))
+}
+
+// Topics of siblings are not read: the brokers are asked about the others alone.
+func TestKafkaLeavesOutSiblings(t *testing.T) {
+	c, opts := startKafka(t)
+	p := kafkaAt(opts)
+	for _, key := range []string{"shop/a", "shop/b", "shop/c", "custom"} {
+		save(t, p.store(t, key), sample(1))
+	}
+	own := p.store(t, "shop/a").(*kafka)
+	var read atomic.Int64
+	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		read.Add(1)
+		return nil, nil, false
+	})
+	keysOf := func(siblings ...string) (keys []string) {
+		for _, o := range must.Get(own.others(limited(t), siblings))(t) {
+			keys = append(keys, o.key)
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	if got := keysOf("b", "x"); !slices.Equal(got, []string{"custom", "shop/c"}) {
+		t.Errorf("checkpoints of %v", got)
+	}
+	before := read.Load()
+	if got := keysOf("b", "c"); !slices.Equal(got, []string{"custom"}) || read.Load()-before > before {
+		t.Errorf("checkpoints of %v, by %d reads", got, read.Load()-before)
+	}
+	if got := keysOf(); !slices.Equal(got, []string{"custom", "shop/b", "shop/c"}) {
+		t.Errorf("checkpoints of %v", got)
+	}
 }
 
 func TestKafkaCreatesACompactedTopic(t *testing.T) {

@@ -57,7 +57,7 @@ func (u *Unnoted) Refused(ctx context.Context, conn *pgx.Conn) (verdict, err err
 	if err != nil {
 		return nil, err
 	}
-	noted, err := notedSlots(ctx, conn, u.Store, r.Slot)
+	noted, err := u.notedSlots(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +89,14 @@ func without(slots, others []string) []string {
 	return slices.DeleteFunc(slices.Compact(slots), func(slot string) bool { return slices.Contains(others, slot) })
 }
 
-// notedSlots returns the checkpoints of s for other slots of the database than slot.
-func notedSlots(ctx context.Context, conn *pgx.Conn, s checkpoint.Store, slot string) ([]other, error) {
-	existing, err := catalog.OtherSlots(ctx, conn, slot)
-	if err != nil || len(existing) == 0 {
+// notedSlots returns the checkpoints of the store for other slots of the database, without the
+// siblings.
+func (u *Unnoted) notedSlots(ctx context.Context, conn *pgx.Conn) ([]other, error) {
+	existing, err := catalog.OtherSlots(ctx, conn, u.Reading.Slot)
+	if existing = without(existing, u.Siblings); err != nil || len(existing) == 0 {
 		return nil, err
 	}
-	kept, err := othersOf(ctx, conn, s)
+	kept, err := u.others(ctx, conn)
 	return slices.DeleteFunc(kept, func(cp other) bool { return !slices.Contains(existing, cp.Slot) }), err
 }
 
@@ -105,11 +106,12 @@ type other struct {
 	checkpoint.Checkpoint
 }
 
-// othersOf returns the readable checkpoints of s under other keys, of the connection's
-// database.
-func othersOf(ctx context.Context, conn *pgx.Conn, s checkpoint.Store) ([]other, error) {
-	o, ok := s.(interface {
-		others(ctx context.Context) ([]other, error)
+// others returns the readable checkpoints of the store under other keys, of the connection's
+// database. Of the siblings there may be some.
+func (u *Unnoted) others(ctx context.Context, conn *pgx.Conn) ([]other, error) {
+	o, ok := u.Store.(interface {
+		// others may leave out checkpoints for the slots.
+		others(ctx context.Context, slots []string) ([]other, error)
 	})
 	if !ok {
 		return nil, nil
@@ -118,7 +120,7 @@ func othersOf(ctx context.Context, conn *pgx.Conn, s checkpoint.Store) ([]other,
 	if err != nil {
 		return nil, err
 	}
-	kept, err := o.others(ctx)
+	kept, err := o.others(ctx, u.Siblings)
 	if err != nil {
 		return nil, fmt.Errorf("look for checkpoints of other connectors: %w", err)
 	}
@@ -127,7 +129,7 @@ func othersOf(ctx context.Context, conn *pgx.Conn, s checkpoint.Store) ([]other,
 	}), nil
 }
 
-func (p *postgres) others(ctx context.Context) (all []other, err error) {
+func (p *postgres) others(ctx context.Context, _ []string) (all []other, err error) {
 	err = p.do(ctx, func(conn *pgx.Conn) error {
 		all = nil
 		rows, _ := conn.Query(ctx, `SELECT key, checkpoint FROM `+p.table+` WHERE key <> $1`, p.key)
@@ -146,7 +148,7 @@ func (p *postgres) others(ctx context.Context) (all []other, err error) {
 
 // others looks at the other files of the directory. Connectors with a file each have them
 // beside each other, as a rule.
-func (f *file) others(context.Context) (all []other, err error) {
+func (f *file) others(context.Context, []string) (all []other, err error) {
 	dir := filepath.Dir(f.path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -171,16 +173,22 @@ func (f *file) others(context.Context) (all []other, err error) {
 const largestFile = 8 << 20
 
 // others looks at the end of the topic of each other key. A checkpoint in an unfinished
-// transaction counts, too: the slot is the same.
-func (k *kafka) others(ctx context.Context) ([]other, error) {
+// transaction counts, too: the slot is the same. Each topic takes some questions, so the topics of
+// the slots by their names are left out: hundreds of pipelines that begin together would read
+// each other's.
+func (k *kafka) others(ctx context.Context, slots []string) ([]other, error) {
+	known := map[string]bool{}
+	for _, slot := range slots {
+		known[slot] = true
+	}
 	return await.Answer(ctx, func() (all []other, err error) {
-		known, err := broker.AllTopics(ctx, k.client)
+		found, err := broker.AllTopics(ctx, k.client)
 		if err != nil {
 			return nil, err
 		}
-		for i := range known.Topics {
-			topic := *known.Topics[i].Topic
-			if topic == k.topic || !strings.HasPrefix(topic, k.base+".") || kafkalog.TopicOf(&known.Topics[i]).Usable(0) != nil {
+		for i := range found.Topics {
+			topic := *found.Topics[i].Topic
+			if topic == k.topic || !strings.HasPrefix(topic, k.base+".") || known[slotOf(k.base, topic)] || kafkalog.TopicOf(&found.Topics[i]).Usable(0) != nil {
 				continue
 			}
 			records, err := k.lastIn(ctx, topic)
