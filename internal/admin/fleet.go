@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -110,6 +111,13 @@ func (r *FleetReport) WriteText(w io.Writer) error {
 			state = "drained"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%.0f\t%s\n", m.Name, cmp.Or(m.Rack, "-"), m.Host, cmp.Or(m.Version, "-"), m.Pipelines, m.Rate, state)
+	}
+	faulty := slices.DeleteFunc(slices.Clone(r.Members), func(m fleet.MemberView) bool { return m.Faults.Count == 0 })
+	if len(faulty) > 0 {
+		fmt.Fprintln(t, "\nMEMBER\tFAULTY SOURCES\tTHE FIRST (/status of the member, or its log, has all)")
+	}
+	for _, m := range faulty {
+		fmt.Fprintf(t, "%s\t%d\t%s: %s\n", m.Name, m.Faults.Count, m.Faults.Source, m.Faults.Error)
 	}
 	fmt.Fprintln(t, "\nPIPELINE\tMEMBER\tEVENTS/S\tSTATE")
 	for _, p := range r.Pipelines {

@@ -43,7 +43,7 @@ type Metrics interface {
 	FleetMoved(reason string)
 }
 
-// Parts are the parts of a membership. All are required.
+// Parts are the parts of a membership. All but Faults are required.
 type Parts struct {
 	Options Options
 	// Client asks the group's coordinator.
@@ -51,6 +51,9 @@ type Parts struct {
 	Hands  Hands
 	// Offers are the pipelines of the configuration, as they are now.
 	Offers func() []placement.Offer
+	// Faults are of the process's sources of pipelines, as they are now; nil: none ever. Faults
+	// must not block.
+	Faults func() Faults
 	// Version is the program's.
 	Version string
 	Log     *zap.Logger
@@ -90,6 +93,7 @@ type state struct {
 	again   bool      // join once more
 	notYet  time.Time // do not join before
 	weighed time.Time // when the group was last told of another load
+	faulted time.Time // when the group was last told of other faults
 }
 
 // shared is for other goroutines.
@@ -227,7 +231,7 @@ func (m *Membership) ask(ctx context.Context, asks *sync.WaitGroup, joins chan<-
 			Name: m.Options.Name(), Rack: m.Options.Rack, Drained: s.drained, Leaving: s.leaving,
 			Offers: m.Offers(), Holds: m.Hands.Holds(),
 		},
-		Version: m.Version, Process: m.process, Joins: s.joins, Wants: m.wants,
+		Version: m.Version, Process: m.process, Joins: s.joins, Faults: m.faults(), Wants: m.wants,
 	}
 	member, history := s.id.ID, s.history
 	asks.Go(func() { joins <- m.join(ctx, member, a, history) })
@@ -478,6 +482,7 @@ func (m *Membership) look() {
 		s.again = true
 	}
 	m.weigh(load)
+	m.tellFaults()
 }
 
 // beginLeaving drains all pipelines. The others of the fleet have them as they end.

@@ -48,6 +48,8 @@ type MemberView struct {
 	Pipelines int `json:"pipelines"`
 	// Rate is the number of events a second, when the member joined last.
 	Rate float64 `json:"events_per_second"`
+	// Faults are of the member's sources of pipelines. The member's /status has all.
+	Faults Faults `json:"faults,omitzero"`
 }
 
 // PipelineView is a pipeline of the fleet.
@@ -145,7 +147,7 @@ func view(found kmsg.DescribeGroupsResponseGroup) (*View, error) {
 				pipelines[o.Pipeline] = &PipelineView{Name: o.Pipeline}
 			}
 		}
-		of := MemberView{Name: a.Name, Rack: a.Rack, Host: m.ClientHost, Version: a.Version, Drained: a.Drained, Leaving: a.Leaving, File: fileOf(a.Offers), Pipelines: len(got.Run)}
+		of := MemberView{Name: a.Name, Rack: a.Rack, Host: m.ClientHost, Version: a.Version, Drained: a.Drained, Leaving: a.Leaving, File: fileOf(a.Offers), Pipelines: len(got.Run), Faults: a.Faults}
 		for _, h := range a.Holds {
 			of.Rate += h.Rate
 		}

@@ -22,6 +22,7 @@ const (
 type announcement struct {
 	placement.Member
 	Version string `json:"version,omitempty"`
+	Faults  Faults `json:"faults,omitzero"`
 	// Process is another for each process with the member's name.
 	Process string `json:"process"`
 	// Joins counts the member's requests to join. Brokers compare announcements, and take an

@@ -31,6 +31,7 @@ func fleetOf() map[string]any {
 		})
 	}
 	v.Members[4].File = "99887766"
+	v.Members[1].Faults = fleet.Faults{Count: 2, Source: "pipelines.d/acme.yaml", Error: "line 3: unknown key"}
 	for n := range 100 {
 		v.Pipelines = append(v.Pipelines, fleet.PipelineView{Name: fmt.Sprintf("tenant_%02d", n), Member: fmt.Sprintf("outbox-%d", n%5), Rate: float64(n)})
 	}
@@ -84,12 +85,13 @@ func TestAFleetIsUsable(t *testing.T) {
 		return browser.Eval[string](tab, `[...document.querySelectorAll("`+selector+`")].map((e) => e.textContent).join(" ")`)
 	}
 
-	says(t, tab, "#fleet-sum", "5 members, 100 pipelines, 1 without a member, 1 with an older specification, 2 different files")
+	says(t, tab, "#fleet-sum", "5 members, 100 pipelines, 1 without a member, 1 with an older specification, 1 member with faulty sources of pipelines, 2 different files")
 	says(t, tab, "#fleet h2", "outbox-fleet")
 	if got := texts(".card h3"); got != "outbox-0 outbox-1 outbox-2 outbox-3 outbox-4" {
 		t.Errorf("the members are %s", got)
 	}
 	for n, want := range map[int][]string{
+		2: {"2 faulty sources of pipelines: pipelines.d/acme.yaml: line 3: unknown key"},
 		1: {"leader", "20 pipelines", "zone zone-a", "file 0a1b2c3d"},
 		3: {"this process", "200 events/s"},
 		4: {"drained"},

@@ -182,6 +182,7 @@ func newCrew(o Options, set *Set, counts *metrics.Set) (*crew, error) {
 	c := &crew{Set: set, hands: hands, client: client, group: o.Config.Fleet.Group, command: o.Invocation}
 	c.member = fleet.New(fleet.Parts{
 		Options: o.Config.Fleet, Client: client, Hands: hands, Offers: hands.Offers,
+		Faults:  func() fleet.Faults { return c.sources.summary() },
 		Version: o.Version, Log: o.Log, Metrics: counts.Fleet(),
 	})
 	set.told = c.member.Poke

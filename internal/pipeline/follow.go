@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/fleet"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 )
 
@@ -184,6 +185,20 @@ func (f *follower) status() discovered {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return discovered{f.at, f.candidate != nil, append([]fault{}, f.faults()...)}
+}
+
+// summary is for the fleet. Without a follower nothing can be at fault.
+func (f *follower) summary() fleet.Faults {
+	if f == nil {
+		return fleet.Faults{}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.faults()
+	if len(all) == 0 {
+		return fleet.Faults{}
+	}
+	return fleet.Faults{Count: len(all), Source: all[0].Source, Error: all[0].Error}
 }
 
 // reasons are against readiness: faulty sources without any pipeline of before.

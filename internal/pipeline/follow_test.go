@@ -18,6 +18,7 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
+	"github.com/cdc-outbox/cdc-outbox/internal/fleet"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
@@ -240,6 +241,15 @@ fleet: {group: sources, member: m1}`, db, broker.Brokers[0]))
 	if len(status.Discovery.Faults) != 1 || status.Fleet == nil {
 		t.Errorf("/status has %+v", status)
 	}
+	await.Until(t, "the fault in the fleet", func() bool {
+		var status struct{ Fleet struct{ All fleet.View } }
+		must.OK(t, json.Unmarshal([]byte(body(c.base+"/status")), &status))
+		if len(status.Fleet.All.Members) == 0 {
+			return false
+		}
+		faults := status.Fleet.All.Members[0].Faults
+		return faults.Count == 1 && strings.Contains(faults.Source, "b.yaml") && strings.Contains(faults.Error, "is not YAML")
+	})
 	must.OK(t, os.Remove(filepath.Join(d.folder, "pipelines.d", "a.yaml")))
 	await.Until(t, "the removal", func() bool { return reader() == "" && !strings.Contains(body(c.base+"/metrics"), `pipeline="orders"`) })
 	must.OK(t, c.stop())

@@ -49,7 +49,7 @@ export function fleet(section) {
   }
 
   function member() {
-    const e = el("article", { class: "card" }, el("h3", {}, el("a")), el("p", { class: "what" }), el("button", { type: "button", title: "Show the member's pipelines" }), el("p", { class: "rest", title: "As the member has told the group last" }));
+    const e = el("article", { class: "card" }, el("h3", {}, el("a")), el("p", { class: "what" }), el("button", { type: "button", title: "Show the member's pipelines" }), el("p", { class: "rest", title: "As the member has told the group last" }), el("p", { class: "fault" }));
     e.querySelector("button").addEventListener("click", () => {
       find.value = find.value === e.dataset.member ? "" : e.dataset.member;
       show();
@@ -77,13 +77,15 @@ function summary({ all }) {
   const add = (n, text) => n > 0 && parts.push(`${n} ${text}`);
   add(all.pipelines.filter((p) => !p.member).length, "without a member");
   add(all.pipelines.filter((p) => p.outdated).length, "with an older specification");
+  const faulty = all.members.filter((m) => m.faults).length;
+  if (faulty > 0) parts.push(`${some(faulty, "member")} with faulty sources of pipelines`);
   const files = new Set(all.members.map((m) => m.file)).size;
   if (files > 1) add(files, "different files");
   return parts.join(", ");
 }
 
 function showMember(e, m, f, hello) {
-  const state = m.leaving ? "wait" : m.drained ? "spare" : "good";
+  const state = m.faults ? "warn" : m.leaving ? "wait" : m.drained ? "spare" : "good";
   const roles = [m.leaving && "leaves", m.drained && "drained", m.name === f.member && "this process", m.name === f.all.leader && "leader"];
   const link = e.querySelector("a"), url = m.name !== f.member && peerAt(m.host.replace(/^\//, ""), hello);
   e.dataset.state = state;
@@ -94,6 +96,7 @@ function showMember(e, m, f, hello) {
   else link.removeAttribute("href");
   put(e.querySelector(".what"), roles.filter(Boolean).join(", ") || "member");
   put(e.querySelector("button"), some(m.pipelines, "pipeline"));
+  put(e.querySelector(".fault"), m.faults ? `${some(m.faults.count, "faulty source")} of pipelines: ${m.faults.source}: ${m.faults.error}` : "");
   put(e.querySelector(".rest"), [`${rate(m.events_per_second)} events/s`, m.rack && "zone " + m.rack, m.file && "file " + m.file].filter(Boolean).join(" · "));
 }
 
