@@ -58,7 +58,7 @@ func readyz(w http.ResponseWriter, health Health, unknown error) {
 	}{}
 	answer.Ready, answer.Reasons = health.Ready()
 	switch {
-	case answer.Ready:
+	case len(answer.Reasons) == 0:
 		answer.Reasons = []string{}
 	case unknown != nil:
 		answer.Reasons = []string{unknown.Error()}

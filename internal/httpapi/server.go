@@ -47,8 +47,8 @@ const (
 type Health interface {
 	// Live returns why the process should be restarted, or nil.
 	Live() error
-	// Ready reports whether events flow, or would if there were any, with the
-	// reasons against.
+	// Ready reports whether events flow, or would if there were any, with the reasons
+	// against. Of a process that is ready, the reasons are against parts.
 	Ready() (ok bool, reasons []string)
 	// Status returns the content of /status, as JSON.
 	Status() any

@@ -25,11 +25,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fixed struct {
 	dead    error
 	reasons []string
+	part    bool // the reasons are against a part
 	status  any
 }
 
 func (f fixed) Live() error             { return f.dead }
-func (f fixed) Ready() (bool, []string) { return len(f.reasons) == 0, f.reasons }
+func (f fixed) Ready() (bool, []string) { return f.part || len(f.reasons) == 0, f.reasons }
 func (f fixed) Status() any             { return f.status }
 
 // blank is a page with a name alone.
@@ -59,6 +60,7 @@ func TestEndpoints(t *testing.T) {
 		{"live", "GET", "/livez", well, 200, "application/json", `"live": true`},
 		{"dead", "GET", "/livez", ill, 503, "application/json", `"reason": "stuck"`},
 		{"ready", "GET", "/readyz", well, 200, "application/json", `"reasons": []`},
+		{"ready but for a part", "GET", "/readyz", fixed{reasons: []string{"pipeline acme: gone"}, part: true}, 200, "application/json", `"pipeline acme: gone"`},
 		{"not ready", "GET", "/readyz", ill, 503, "application/json", `"Kafka: no broker",`},
 		{"status", "GET", "/status", well, 200, "application/json", `"role": "active"`},
 		{"status that is no JSON", "GET", "/status", ill, 500, "text/plain; charset=utf-8", "encode the answer"},
@@ -96,6 +98,8 @@ func TestForeignNamesAreToldVerdictsOnly(t *testing.T) {
 	// Words, as a number of a metric can have any digits.
 	const why = "order 4711 is refused"
 	ill := fixed{reasons: []string{why}, status: map[string]string{"error": why}}
+	partly := ill
+	partly.part = true
 	for path, code := range map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 200, "/status": 421} {
 		for _, host := range []string{"attacker.example:8080", "localhost"} {
 			answer, request := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
@@ -108,6 +112,11 @@ func TestForeignNamesAreToldVerdictsOnly(t *testing.T) {
 			told := strings.Contains(answer.Body.String(), why)
 			if may := !foreign && (path == "/readyz" || path == "/status"); told != may {
 				t.Errorf("%s under %s: tells why is %t", path, host, told)
+			}
+			answer = httptest.NewRecorder()
+			handler(partly, metrics.New("", "").Gatherer(), blank{}).ServeHTTP(answer, request)
+			if foreign && strings.Contains(answer.Body.String(), why) {
+				t.Errorf("%s under %s tells of a part of the process", path, host)
 			}
 		}
 	}

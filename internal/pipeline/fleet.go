@@ -210,14 +210,18 @@ func (c *crew) Run(ctx context.Context) error {
 	return failure.Join(err, failed)
 }
 
-// Ready reports whether the process is in the fleet, with each of its pipelines ready. A
-// member without pipelines is ready, as it could take some.
+// Ready reports whether the process is in the fleet, with any of its pipelines ready: a database
+// that is down stops its own pipelines, and must hold up neither a rollout nor the others. A
+// member without pipelines is ready if its sources have any, as it could take some. The
+// reasons are also against single pipelines and sources.
 func (c *crew) Ready() (ok bool, reasons []string) {
-	_, reasons = c.Set.Ready()
-	if s := c.member.Standing(); !s.Joined {
+	ready, wanted, reasons := c.readiness()
+	s := c.member.Standing()
+	if !s.Joined {
 		reasons = append(reasons, "fleet: "+s.Waiting.Error())
 	}
-	return len(reasons) == 0, reasons
+	idle := wanted == 0 && len(c.hands.Offers()) > 0
+	return s.Joined && (ready > 0 || idle || len(reasons) == 0), reasons
 }
 
 // crewStatus is the part of /status about the fleet.

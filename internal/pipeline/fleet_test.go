@@ -2,15 +2,23 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 	"github.com/cdc-outbox/cdc-outbox/internal/fleet/placement"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/freeport"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/kafkatest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
@@ -128,6 +136,35 @@ func TestADropHurriesADrain(t *testing.T) {
 		synctest.Wait() // until Run has forgotten the pipeline's error
 		must.OK(t, f.stop())
 	})
+}
+
+// A database that is down takes no member out while other pipelines of the member flow. A member
+// with nothing else is not ready, and a member with nothing is, as it could take some.
+func TestAMemberIsReadyWhileAnyPipelineIs(t *testing.T) {
+	db := pgtest.Shared(t).NewDatabase(t)
+	broker := kafkatest.Start(t)
+	pgtest.Exec(t, db, `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb)`)
+	d := discover(t, fmt.Sprintf(`
+sink: {kafka: {brokers: [%q], create_topics: true}}
+http: {listen: 127.0.0.1:0}
+fleet: {group: readiness, member: m1}`, broker.Brokers[0]))
+	down := must.Get(freeport.TakeAddress())(t)
+	tag := must.Get(pgx.ParseConfig(db))(t).Database
+	d.write("well", fmt.Sprintf("pipelines: {well: {source: {url: %q, slot: %s, publication: readiness}}}", db, strings.ReplaceAll(tag, "-", "_")))
+	d.write("down", fmt.Sprintf("pipelines: {down: {source: {url: %q}}}", "postgres://cdc@"+down+"/app"))
+	c := start(t, *d.load())
+	tells := func(ready bool, of, not string) func() bool {
+		return func() bool {
+			told := body(c.base + "/readyz")
+			return c.ready() == ready && strings.Contains(told, of) && !strings.Contains(told, not)
+		}
+	}
+	await.Until(t, "a ready member, with the reason against the other pipeline", tells(true, "pipeline down: ", "pipeline well: "))
+	d.write("well", "pipelines: {}")
+	await.Until(t, "a member without any pipeline that flows", tells(false, "pipeline down: ", "pipeline well: "))
+	d.write("down", "pipelines: {}")
+	await.Until(t, "a member without pipelines", tells(true, `"reasons": []`, "pipeline"))
+	must.OK(t, c.stop())
 }
 
 func TestRate(t *testing.T) {

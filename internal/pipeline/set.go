@@ -275,12 +275,22 @@ func (s *Set) Live() error {
 
 // Ready reports whether all wanted pipelines are ready, and names the others.
 func (s *Set) Ready() (ok bool, reasons []string) {
+	_, _, reasons = s.readiness()
+	return len(reasons) == 0, reasons
+}
+
+// readiness counts the wanted pipelines, and the ready ones among them, with the reasons against
+// the others and against their sources.
+func (s *Set) readiness() (ready, wanted int, reasons []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.wanted {
-		because := []string{"role is starting"}
+		ok, because := false, []string{"role is starting"}
 		if m := s.member(w.Name); m != nil {
-			_, because = m.health.Ready()
+			ok, because = m.health.Ready()
+		}
+		if ok {
+			ready++
 		}
 		for _, reason := range because {
 			if w.Name != "" {
@@ -292,7 +302,7 @@ func (s *Set) Ready() (ok bool, reasons []string) {
 	if s.sources != nil {
 		reasons = append(reasons, s.sources.reasons()...)
 	}
-	return len(reasons) == 0, reasons
+	return ready, len(s.wanted), reasons
 }
 
 // Status returns the status of each pipeline by its name, also while a pipeline stops. Without
