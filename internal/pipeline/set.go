@@ -67,6 +67,17 @@ func (m *member) kept(wanted []config.Pipeline) bool {
 	return m.stopped.IsZero() && slices.ContainsFunc(wanted, m.spec.Same)
 }
 
+// renewed tells whether the member is wanted with the same specification, but for a secret.
+func (m *member) renewed(wanted []config.Pipeline) bool {
+	return slices.ContainsFunc(wanted, func(w config.Pipeline) bool { return w.Name == m.name && w.Spec() == m.spec.Spec() })
+}
+
+// flows tells whether the pipeline gets events through.
+func (m *member) flows() bool {
+	ok, _ := m.health.Ready()
+	return ok
+}
+
 func newSet(o Options, counts *metrics.Set, spans *tracing.Exporter, shown *page.Page) *Set {
 	return &Set{o: o, counts: counts, spans: spans, page: shown, stdout: &lockedWriter{to: o.Stdout},
 		run: func(ctx context.Context, p *pipeline) error { return p.whole(ctx) }, wake: make(chan struct{}, 1), changed: make(chan struct{})}

@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/metrics"
 	"github.com/cdc-outbox/cdc-outbox/internal/page"
+	"github.com/cdc-outbox/cdc-outbox/internal/setting"
 )
 
 // spec is a pipeline with a slot, and a topic.
@@ -41,6 +42,19 @@ func TestStepsFromRunningToWanted(t *testing.T) {
 		}
 		return m
 	}
+	with := func(p config.Pipeline, password string) config.Pipeline {
+		cfg := *p.Config
+		cfg.Source.URL = setting.Secret("postgres://cdc:" + password + "@db/app")
+		return config.Pipeline{Name: p.Name, Config: &cfg}
+	}
+	flowing := func(p config.Pipeline, st state) *member {
+		m := in(with(p, "old"), st)
+		m.health = &health{source: well{}}
+		return m
+	}
+	starting := in(with(b, "old"), stateRunning)
+	starting.health = &health{}
+	renewed := []config.Pipeline{with(a, "new"), with(b, "new")}
 	halted := in(a, stateEnded)
 	halted.stopped = time.Now()
 	for _, tt := range []struct {
@@ -63,6 +77,11 @@ func TestStepsFromRunningToWanted(t *testing.T) {
 		{"waits for a slot", []*member{in(a, stateRunning)}, []config.Pipeline{renamed, b}, "stop a, start b"},
 		{"waits for a slot until its pipeline has ended", []*member{in(a, stateStopping)}, []config.Pipeline{renamed}, ""},
 		{"then takes the slot", []*member{halted}, []config.Pipeline{renamed}, "drop a, start c"},
+		{"stops one for a secret", []*member{flowing(a, stateRunning), flowing(b, stateRunning)}, renewed, "stop a"},
+		{"then none until that has ended", []*member{flowing(a, stateStopping), flowing(b, stateRunning)}, renewed, ""},
+		{"then the next", []*member{flowing(a, stateEnded), flowing(b, stateRunning)}, renewed, "stop b, drop a, start a"},
+		{"stops for a secret at once what does not flow", []*member{flowing(a, stateRunning), starting}, renewed, "stop a, stop b"},
+		{"stops all for more than a secret", []*member{flowing(a, stateRunning), flowing(b, stateRunning)}, []config.Pipeline{a, b}, "stop a, stop b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stop, drop, start := steps(tt.members, tt.wanted)
@@ -82,6 +101,14 @@ func TestStepsFromRunningToWanted(t *testing.T) {
 		})
 	}
 }
+
+// well is the health of a pipeline that flows.
+type well struct{}
+
+func (well) Live() error             { return nil }
+func (well) Ready() (bool, []string) { return true, nil }
+func (well) Status() any             { return map[string]any{} }
+func (well) Remedies() []string      { return nil }
 
 // fakes run in place of pipelines: until told to stop, and then until let go.
 type fakes struct {
@@ -168,6 +195,57 @@ func TestSetFollowsTheWantedPipelines(t *testing.T) {
 		}
 		if names := f.names(); names != "a c" || f.series("b") != 0 || f.series("c") == 0 {
 			t.Errorf("status has %s; %d series of b, %d of c", names, f.series("b"), f.series("c"))
+		}
+		close(f.letGo)
+		must.OK(t, f.stop())
+	})
+}
+
+// Another secret reaches the pipelines that flow in turn, without another call.
+func TestASecretReachesAllInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := func(password string) (specs []config.Pipeline) {
+			for _, name := range []string{"a", "b", "c"} {
+				p := spec(name, "slot_"+name, "t")
+				p.Config.Source.URL = setting.Secret("postgres://cdc:" + password + "@db/app")
+				specs = append(specs, p)
+			}
+			return specs
+		}
+		f := fakeSet(t, true)
+		working, most := 3, 0
+		f.run = func(ctx context.Context, p *pipeline) error {
+			p.health.set(well{})
+			f.began <- p.cfg.Source.URL.Reveal()
+			<-ctx.Done()
+			return <-f.letGo
+		}
+		f.Apply(all("old"))
+		must.OK(t, f.Settled(t.Context()))
+		synctest.Wait()
+		for range working {
+			<-f.began
+		}
+		f.Apply(all("new"))
+		for range working {
+			synctest.Wait()
+			stopping := 0
+			for _, h := range f.holding() {
+				if h.halted {
+					stopping++
+				}
+			}
+			most = max(most, stopping)
+			f.letGo <- nil
+		}
+		must.OK(t, f.Settled(t.Context()))
+		for range working {
+			if url := <-f.began; !strings.Contains(url, "new") {
+				t.Errorf("began with %s", url)
+			}
+		}
+		if most != 1 {
+			t.Errorf("%d stopped at a time", most)
 		}
 		close(f.letGo)
 		must.OK(t, f.stop())

@@ -18,16 +18,21 @@ const (
 // steps are next on the way to exactly the wanted pipelines: members to stop, ended members to
 // drop, pipelines to start. A changed pipeline is stopped in a first call, dropped and started
 // in another. A pipeline waits for the end of a member with the same slot, checkpoint or
-// table. An ended member stays, unless its specification changes.
+// table. An ended member stays, unless its specification changes. Pipelines with nothing new but
+// a secret take turns while they flow: the former secret still serves them, and many may share it.
 func steps(members []*member, wanted []config.Pipeline) (stop, drop []*member, start []config.Pipeline) {
 	var stay []*member
+	busy := slices.ContainsFunc(members, func(m *member) bool { return m.state == stateStopping && m.renewed(wanted) })
 	for _, m := range members {
 		switch kept := m.kept(wanted); {
 		case m.state == stateEnded && !kept:
 			drop = append(drop, m)
 			continue
 		case m.state == stateRunning && !kept:
-			stop = append(stop, m)
+			if turns := m.renewed(wanted) && m.flows(); !turns || !busy {
+				stop = append(stop, m)
+				busy = busy || turns
+			}
 		}
 		stay = append(stay, m)
 	}
