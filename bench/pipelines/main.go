@@ -1,9 +1,10 @@
 // Command pipelines measures the costs of many pipelines in a single process: each has a
 // database, a slot, an outbox and a topic. Another process with a single pipeline has turns
 // in the same run, at the same events per second in all. With -processes, the many pipelines
-// in one process have turns with as many on the processes of a fleet.
+// in one process have turns with as many on the processes of a fleet. With -poll, the many with
+// slots have turns with as many that poll, as each slot's reader reads the server's whole log.
 //
-//	go run ./bench/pipelines [-pipelines N] [-processes N] [-servers N] [-rounds N] …
+//	go run ./bench/pipelines [-pipelines N] [-processes N] [-poll] [-servers N] [-rounds N] …
 //
 // Linux only.
 package main
@@ -22,6 +23,7 @@ import (
 type options struct {
 	pipelines, servers, rounds int
 	processes, rate            int
+	poll                       bool
 	settle, idle, window       time.Duration
 	delivery                   string
 	kafka                      bool
@@ -35,6 +37,7 @@ func start(ctx context.Context) error {
 	var o options
 	flag.IntVar(&o.pipelines, "pipelines", 100, "of the process with many")
 	flag.IntVar(&o.processes, "processes", 1, "of a fleet with the many pipelines, against one process with them; 1: one pipeline against them")
+	flag.BoolVar(&o.poll, "poll", false, "the many pipelines with slots, against as many that poll")
 	flag.IntVar(&o.servers, "servers", 1, "servers of PostgreSQL, with the databases in turn")
 	flag.IntVar(&o.rounds, "rounds", 3, "paired rounds")
 	flag.IntVar(&o.rate, "rate", 10, "events a second of each of the many pipelines")
@@ -47,6 +50,9 @@ func start(ctx context.Context) error {
 	flag.StringVar(&o.json, "json", "", "a file for the results")
 	flag.Var(&o.set, "set", "a key=value for cdc-outbox, repeatable")
 	flag.Parse()
+	if o.poll && o.processes > 1 {
+		return errors.New("want -poll without -processes")
+	}
 	if o.pipelines < 2 || o.servers < 1 || o.servers > o.pipelines || o.processes < 1 || o.processes > o.pipelines || o.rounds < 1 || o.rate < 1 {
 		return errors.New("want two pipelines, a round, an event a second, and no more servers or processes than pipelines")
 	}

@@ -13,9 +13,12 @@ import (
 
 // turns are the subjects' turns. The first subject is the others' measure.
 func (s *stage) turns() (turns []figures.Turn) {
-	subjects := []subject{{1, 1}, {s.pipelines, 1}}
-	if s.processes > 1 {
-		subjects = []subject{{s.pipelines, 1}, {s.pipelines, s.processes}}
+	subjects := []subject{{1, 1, false}, {s.pipelines, 1, false}}
+	switch {
+	case s.processes > 1:
+		subjects = []subject{{s.pipelines, 1, false}, {s.pipelines, s.processes, false}}
+	case s.poll:
+		subjects = []subject{{s.pipelines, 1, false}, {s.pipelines, 1, true}}
 	}
 	for _, of := range subjects {
 		turns = append(turns, figures.Turn{Subject: of.String(), Take: func(ctx context.Context) (map[string]float64, error) { return s.take(ctx, of) }})
@@ -26,7 +29,7 @@ func (s *stage) turns() (turns []figures.Turn) {
 // take measures a subject: start, idle, under traffic.
 func (s *stage) take(ctx context.Context, of subject) (values map[string]float64, err error) {
 	began := time.Now()
-	all, err := s.begin(of)
+	all, err := s.begin(ctx, of)
 	defer func() { err = errors.Join(err, all.stop()) }()
 	if err != nil {
 		return nil, err
@@ -43,15 +46,20 @@ func (s *stage) take(ctx context.Context, of subject) (values map[string]float64
 	if err := s.idleness(ctx, of, all, values); err != nil {
 		return nil, err
 	}
-	return values, s.traffic(ctx, all, of.pipelines, values)
+	return values, s.traffic(ctx, all, of, values)
 }
 
-// awaitStreaming returns when all slots have a reader, and the processes of a fleet their shares.
+// awaitStreaming returns when all slots have a reader, or all databases a poller, and the processes
+// of a fleet their shares.
 func (s *stage) awaitStreaming(ctx context.Context, of subject, all programs) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, rig.StreamingLimit, fmt.Errorf("%s: not streaming after %s", of, rig.StreamingLimit))
 	defer cancel()
+	query := `SELECT count(*)::float8 FROM pg_replication_slots WHERE active`
+	if of.polls {
+		query = `SELECT count(DISTINCT datname)::float8 FROM pg_stat_activity WHERE application_name LIKE 'cdc-outbox%'`
+	}
 	return rig.Await(ctx, 20*time.Millisecond, func() (bool, error) {
-		active, err := s.sum(ctx, `SELECT count(*)::float8 FROM pg_replication_slots WHERE active`)
+		active, err := s.sum(ctx, query)
 		if err := errors.Join(err, all.alive(ctx)); err != nil || int(active) != of.pipelines {
 			return false, err
 		}
@@ -81,8 +89,9 @@ const (
 type reading struct {
 	used   rig.Usage
 	pss    float64
-	asked  float64 // transactions on PostgreSQL
-	passed int64   // bytes of the fleet's coordinator
+	asked  float64       // transactions on PostgreSQL
+	served time.Duration // processor time of PostgreSQL
+	passed int64         // bytes of the fleet's coordinator
 }
 
 func (s *stage) read(ctx context.Context, all programs) (r reading, err error) {
@@ -94,8 +103,23 @@ func (s *stage) read(ctx context.Context, all programs) (r reading, err error) {
 			return r, err
 		}
 	}
+	if r.served, err = s.served(ctx); err != nil {
+		return r, err
+	}
 	r.asked, err = s.sum(ctx, transactions)
 	return r, err
+}
+
+// served adds the processor time of all servers, of all their processes.
+func (s *stage) served(ctx context.Context) (sum time.Duration, err error) {
+	for _, server := range s.hosts {
+		used, err := server.ServerTime(ctx)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
 }
 
 // idleness measures the processes without events.
@@ -118,6 +142,7 @@ func (s *stage) idleness(ctx context.Context, of subject, all programs, values m
 	values[metricIdleRSS], values[metricIdlePSS] = after.used.RSS, after.pss
 	values[metricIdleCPU] = 100 * (after.used.CPU - before.used.CPU).Seconds() / s.idle.Seconds()
 	values[metricServers] = (after.asked - before.asked) / s.idle.Seconds()
+	values[metricIdleServer] = 100 * (after.served - before.served).Seconds() / s.idle.Seconds()
 	if of.processes > 1 {
 		values[metricGroup] = float64(after.passed-before.passed) / 1024 / s.idle.Minutes()
 	}
@@ -126,8 +151,9 @@ func (s *stage) idleness(ctx context.Context, of subject, all programs, values m
 
 // traffic measures the processes while rows are committed: as many in all for a single pipeline
 // as for many.
-func (s *stage) traffic(ctx context.Context, all programs, pipelines int, values map[string]float64) (err error) {
-	w, err := startWriters(ctx, s, pipelines)
+func (s *stage) traffic(ctx context.Context, all programs, of subject, values map[string]float64) (err error) {
+	pipelines := of.pipelines
+	w, err := startWriters(ctx, s, of)
 	if err != nil {
 		return err
 	}
@@ -137,6 +163,10 @@ func (s *stage) traffic(ctx context.Context, all programs, pipelines int, values
 	}
 	began := time.Now()
 	before, _, err := all.usage()
+	if err != nil {
+		return err
+	}
+	served, err := s.served(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,6 +181,10 @@ func (s *stage) traffic(ctx context.Context, all programs, pipelines int, values
 	if err != nil {
 		return err
 	}
+	since, err := s.served(ctx)
+	if err != nil {
+		return err
+	}
 	later, err := s.arrivals(ctx, pipelines)
 	if err != nil {
 		return err
@@ -160,6 +194,7 @@ func (s *stage) traffic(ctx context.Context, all programs, pipelines int, values
 	}
 	values[metricRate] = float64(later-arrived) / time.Since(began).Seconds()
 	values[metricCPU] = (after.CPU - before.CPU).Seconds() * 1e6 / float64(later-arrived)
+	values[metricServer] = (since - served).Seconds() * 1e6 / float64(later-arrived)
 	values[metricPeak], values[metricPSS] = after.Peak, pss
 	return nil
 }

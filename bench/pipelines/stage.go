@@ -24,6 +24,9 @@ const (
 	metricIdlePSS  = "idle_pss_mib"
 	metricPSS      = "pss_mib"
 	metricGroup    = "idle_group_kib_per_minute"
+	metricServer   = "server_us_per_event"
+
+	metricIdleServer = "idle_server_percent"
 )
 
 var metrics = []figures.Metric{
@@ -34,6 +37,8 @@ var metrics = []figures.Metric{
 	{Name: metricIdlePSS, Title: "idle PSS", Unit: "MiB", Better: "less"},
 	{Name: metricIdleCPU, Title: "idle CPU", Unit: "% of a core", Better: "less"},
 	{Name: metricServers, Title: "idle transactions on PostgreSQL", Unit: "1/s", Better: "less"},
+	{Name: metricIdleServer, Title: "idle CPU of PostgreSQL", Unit: "% of a core", Better: "less"},
+	{Name: metricServer, Title: "CPU of PostgreSQL per event, the writers' included", Unit: "µs", Better: "less"},
 	{Name: metricRate, Title: "throughput", Unit: "events/s", Better: "more"},
 	{Name: metricCPU, Title: "CPU per event", Unit: "µs", Better: "less"},
 	{Name: metricPeak, Title: "peak RSS", Unit: "MiB", Better: "less"},
@@ -109,10 +114,19 @@ func (s *stage) prepare(ctx context.Context) error {
 			return err
 		}
 		defer p.DB.Close() // the subjects' connections are counted
+		if s.poll {
+			if err := p.DB.Exec(ctx, createPolled); err != nil {
+				return err
+			}
+		}
 		s.made = append(s.made, p)
 	}
 	return rig.CreateSlots(ctx, s.made)
 }
+
+// createPolled makes the table of a polling pipeline, for setup to complete.
+const createPolled = `CREATE TABLE polled (LIKE outbox INCLUDING ALL,
+	seq bigint NOT NULL GENERATED ALWAYS AS IDENTITY, published boolean NOT NULL DEFAULT false, published_at timestamptz)`
 
 func (s *stage) close() {
 	for _, b := range []*rig.Broker{s.broker, s.group} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
@@ -17,13 +18,27 @@ import (
 // groupName is the fleet's group.
 const groupName = "bench"
 
-// subject is a process with so many pipelines or, with several processes, a fleet.
-type subject struct{ pipelines, processes int }
+// subject is a process with so many pipelines or, with several processes, a fleet. Its pipelines
+// have slots or poll.
+type subject struct {
+	pipelines, processes int
+	polls                bool
+}
+
+// table has the subject's events.
+func (s subject) table() string {
+	if s.polls {
+		return "polled"
+	}
+	return "outbox"
+}
 
 func (s subject) String() string {
 	switch {
 	case s.processes > 1:
 		return fmt.Sprintf("%d pipelines on %d processes", s.pipelines, s.processes)
+	case s.polls:
+		return fmt.Sprintf("%d polling pipelines", s.pipelines)
 	case s.pipelines == 1:
 		return "1 pipeline"
 	}
@@ -34,10 +49,15 @@ func (s subject) String() string {
 type programs []*rig.Program
 
 // begin starts the subject's processes. The caller must stop them, also after an error.
-func (s *stage) begin(of subject) (all programs, err error) {
+func (s *stage) begin(ctx context.Context, of subject) (all programs, err error) {
 	file := filepath.Join(s.dir, "cdc-outbox.yaml")
 	if err := os.WriteFile(file, s.configuration(of), 0o600); err != nil {
 		return nil, err
+	}
+	if of.polls {
+		if err := s.connector.Do(ctx, []string{"setup", "-c", file}); err != nil {
+			return nil, err
+		}
 	}
 	for n := range of.processes {
 		settings := append([]string{"http.listen=", "log.level=warn"}, s.set...)
@@ -60,7 +80,13 @@ func (s *stage) configuration(of subject) []byte {
 		process = fmt.Appendf(nil, "fleet: {group: %s, moves: 10}\nsink: {kafka: {brokers: [%q]}}\n", groupName, s.group.Addr)
 	}
 	sink := fmt.Sprintf("{kafka: {brokers: [%q], delivery: %s}}", s.broker.Addr, s.delivery)
-	return append(process, rig.Configuration(s.made[:of.pipelines], sink)...)
+	pipelines := slices.Clone(s.made[:of.pipelines])
+	if of.polls {
+		for n := range pipelines {
+			pipelines[n].Polled = of.table()
+		}
+	}
+	return append(process, rig.Configuration(pipelines, sink)...)
 }
 
 // stop has all programs drain at once, and joins them.

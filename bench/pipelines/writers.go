@@ -18,13 +18,13 @@ type writers struct {
 	running *errgroup.Group
 }
 
-func startWriters(ctx context.Context, s *stage, pipelines int) (*writers, error) {
+func startWriters(ctx context.Context, s *stage, of subject) (*writers, error) {
 	conns := make([]*pgx.Conn, s.pipelines)
 	var opening errgroup.Group
 	opening.SetLimit(8)
 	for n := range conns {
 		opening.Go(func() (err error) {
-			conns[n], err = pgx.Connect(ctx, s.made[n%pipelines].URL)
+			conns[n], err = pgx.Connect(ctx, s.made[n%of.pipelines].URL)
 			return err
 		})
 	}
@@ -42,18 +42,19 @@ func startWriters(ctx context.Context, s *stage, pipelines int) (*writers, error
 	for n, conn := range conns {
 		w.running.Go(func() error {
 			defer func() { _ = conn.Close(context.Background()) }()
-			return write(ctx, conn, every, began.Add(every*time.Duration(n)/time.Duration(len(conns))))
+			return write(ctx, conn, of.table(), every, began.Add(every*time.Duration(n)/time.Duration(len(conns))))
 		})
 	}
 	return w, nil
 }
 
 // write commits a row in each interval. Delays are made up for.
-func write(ctx context.Context, conn *pgx.Conn, every time.Duration, due time.Time) error {
+func write(ctx context.Context, conn *pgx.Conn, table string, every time.Duration, due time.Time) error {
 	for ; backoff.Sleep(ctx, time.Until(due)) == nil; due = due.Add(every) {
 		// A begun transaction ends, and the connector's stop drains it.
 		if _, err := conn.Exec(context.WithoutCancel(ctx),
-			`INSERT INTO outbox SELECT gen_random_uuid(), 'order', (random() * 10000)::int::text, 'OrderPlaced', payload(1, 490)`); err != nil {
+			`INSERT INTO `+table+` (id, aggregatetype, aggregateid, type, payload)
+				SELECT gen_random_uuid(), 'order', (random() * 10000)::int::text, 'OrderPlaced', payload(1, 490)`); err != nil {
 			return err
 		}
 	}

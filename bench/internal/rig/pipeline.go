@@ -15,6 +15,7 @@ type Pipeline struct {
 	DB          *Database // with an outbox, the caller's to Close
 	URL         string    // of the database, as the subject reaches it
 	Slot, Topic string
+	Polled      string // the table to poll; "": the slot is read
 }
 
 // CreatePipeline makes a database of the name on the server, and a topic; the slot comes by CreateSlots.
@@ -23,7 +24,7 @@ func CreatePipeline(ctx context.Context, server *Database, b *Broker, name, topi
 	if err != nil {
 		return Pipeline{}, err
 	}
-	p := Pipeline{db, db.URL, name, topic}
+	p := Pipeline{DB: db, URL: db.URL, Slot: name, Topic: topic}
 	if err = db.CreateOutbox(ctx); err == nil {
 		err = b.CreateTopic(ctx, topic, partitions)
 	}
@@ -49,8 +50,11 @@ func Configuration(pipelines []Pipeline, sink string) []byte {
 	var b strings.Builder
 	b.WriteString("pipelines:\n")
 	for n, p := range pipelines {
-		fmt.Fprintf(&b, "  p%d:\n    source: {url: %q, slot: %s, publication: %s}\n    route: {topic: %s}\n",
-			n, p.URL, p.Slot, Publication, p.Topic)
+		source := fmt.Sprintf("slot: %s, publication: %s", p.Slot, Publication)
+		if p.Polled != "" {
+			source = fmt.Sprintf("mode: poll, tables: [%s]", p.Polled)
+		}
+		fmt.Fprintf(&b, "  p%d:\n    source: {url: %q, %s}\n    route: {topic: %s}\n", n, p.URL, source, p.Topic)
 		if sink != "" {
 			fmt.Fprintf(&b, "    sink: %s\n", sink)
 		}

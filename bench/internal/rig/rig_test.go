@@ -56,8 +56,15 @@ func TestConfigurationHasEachPipeline(t *testing.T) {
   p1:
     source: {url: "postgres://a/two", slot: s2, publication: cdc_outbox}
     route: {topic: t.2}
+  p2:
+    source: {url: "postgres://a/three", mode: poll, tables: [polled]}
+    route: {topic: t.3}
 `
-	if got := string(Configuration([]Pipeline{{nil, "postgres://a/one", "s1", "t.1"}, {nil, "postgres://a/two", "s2", "t.2"}}, "")); got != want {
+	pipelines := []Pipeline{
+		{URL: "postgres://a/one", Slot: "s1", Topic: "t.1"}, {URL: "postgres://a/two", Slot: "s2", Topic: "t.2"},
+		{URL: "postgres://a/three", Slot: "s3", Topic: "t.3", Polled: "polled"},
+	}
+	if got := string(Configuration(pipelines, "")); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
