@@ -64,9 +64,14 @@ func environment(t testing.TB) []string {
 // kill kills the process and waits for the end.
 func (c *connector) kill() { c.end(syscall.SIGKILL) }
 
-// stop ends the process as operators do, and wants a drain.
+// stop ends the process as operators do, and wants a drain. Before its first line, a process may
+// not catch signals yet: SIGTERM then ends it at once.
 func (c *connector) stop() {
 	c.t.Helper()
+	await.Until(c.t, "a line in the log", func() bool {
+		log, err := os.Stat(c.log)
+		return c.exited() || err == nil && log.Size() > 0
+	})
 	if code := c.end(syscall.SIGTERM); code != 0 {
 		c.t.Errorf("%s after SIGTERM, want exit status 0", c.cmd.ProcessState)
 	}
@@ -99,10 +104,17 @@ func (c *connector) wait() int {
 // running fails the test if the process has ended.
 func (c *connector) running() {
 	c.t.Helper()
+	if c.exited() {
+		c.t.Fatalf("the program ended by itself: %s", c.cmd.ProcessState)
+	}
+}
+
+func (c *connector) exited() bool {
 	select {
 	case <-c.process.Exited():
-		c.t.Fatalf("the program ended by itself: %s", c.cmd.ProcessState)
+		return true
 	default:
+		return false
 	}
 }
 
