@@ -453,7 +453,7 @@ func (m *Membership) take() {
 }
 
 // look finds news for the group: a pipeline given back, or started with another specification,
-// other offers, another load.
+// the end of all starts, other offers, another load.
 func (m *Membership) look() {
 	s := &m.state
 	if !s.in {
@@ -463,14 +463,19 @@ func (m *Membership) look() {
 	for _, p := range s.run {
 		keep[p.Pipeline] = !s.leaving && !s.dropped
 	}
-	load := 0.0
+	load, started, starting := 0.0, false, false
 	for _, h := range m.Hands.Holds() {
 		keep[h.Pipeline] = true
+		starting = starting || h.Starting
 		load += placement.Weight(h.Rate)
 		at := slices.IndexFunc(s.told.Holds, func(told placement.Hold) bool { return told.Pipeline == h.Pipeline })
 		if at >= 0 && !h.Changing && (s.told.Holds[at].Spec != h.Spec || s.told.Holds[at].Changing) {
 			s.again = true // others wait for their turn
 		}
+		started = started || at >= 0 && s.told.Holds[at].Starting && !h.Starting
+	}
+	if started && !starting {
+		s.again = true // they may move now
 	}
 	for name := range maps.Keys(s.known) {
 		if !keep[name] {

@@ -252,6 +252,32 @@ func TestAfterASilenceTheAnswerToAJoinCounts(t *testing.T) {
 	}
 }
 
+// held are the holds of a moment.
+type held struct {
+	noHands
+	holds []placement.Hold
+}
+
+func (h *held) Holds() []placement.Hold { return h.holds }
+
+// The group hears once that pipelines have started: after the last of them.
+func TestTheGroupHearsOfStarts(t *testing.T) {
+	hands := &held{}
+	m := New(Parts{
+		Options: DefaultOptions(), Hands: hands, Log: zaptest.NewLogger(t), Metrics: noMetrics{},
+		Offers: func() []placement.Offer { return nil },
+	})
+	s := &m.state
+	s.in, s.told.Holds = true, []placement.Hold{{Pipeline: "p0", Starting: true}, {Pipeline: "p1", Starting: true}}
+	for n, step := range []struct{ first, second, again bool }{{true, true, false}, {false, true, false}, {false, false, true}} {
+		hands.holds = []placement.Hold{{Pipeline: "p0", Starting: step.first}, {Pipeline: "p1", Starting: step.second}}
+		m.look()
+		if s.again != step.again {
+			t.Errorf("step %d: joins again %v", n, s.again)
+		}
+	}
+}
+
 // A heartbeat of another generation renews no session. The generation is that of the last join,
 // also without an assignment, when the next has begun meanwhile.
 func TestHeartbeatsAreOfTheLastGeneration(t *testing.T) {

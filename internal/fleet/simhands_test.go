@@ -49,6 +49,7 @@ type simHold struct {
 	planned  bool // the stop is a move
 	step     int  // counts the phases: earlier timers are void
 	lease    int  // counts how often it had the slot
+	tried    bool // to have the slot, since the start
 }
 
 type simPhase int
@@ -82,13 +83,14 @@ func (p *simulated) after(d time.Duration, h *simHold, do func(*simHold)) {
 }
 
 func (p *simulated) begin(h *simHold) {
-	h.phase, h.again, h.orderly, h.planned = simStarting, false, false, false
+	h.phase, h.again, h.orderly, h.planned, h.tried = simStarting, false, false, false, false
 	p.after(p.sim.draw(h.pipeline, longestStart), h, p.attempt)
 }
 
 // attempt takes the slot, or stands by.
 func (p *simulated) attempt(h *simHold) {
 	s := p.sim
+	h.tried = true
 	if s.slots[h.pipeline] != nil || p.silences > 0 {
 		s.refused++
 		p.after(standby, h, p.attempt)
@@ -206,7 +208,7 @@ func (p *simulated) Holds() (all []placement.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range p.holds {
-		all = append(all, placement.Hold{Pipeline: h.pipeline, Spec: h.spec, Rate: s.rates[h.pipeline], Stopping: h.stopping(), Changing: h.again})
+		all = append(all, placement.Hold{Pipeline: h.pipeline, Spec: h.spec, Rate: s.rates[h.pipeline], Stopping: h.stopping(), Changing: h.again, Starting: h.phase == simStarting && !h.tried})
 	}
 	slices.SortFunc(all, func(a, b placement.Hold) int { return cmp.Compare(a.Pipeline, b.Pipeline) })
 	return all

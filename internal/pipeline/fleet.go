@@ -129,7 +129,7 @@ func (s *shares) Holds() (all []placement.Hold) {
 		r.count(h.acked, now)
 		rates[h.Name] = r
 		changing := h.at != nil && (h.halted || s.specs[h.at] != s.specs[h.Config])
-		all = append(all, placement.Hold{Pipeline: h.Name, Spec: s.specs[h.Config], Rate: math.Round(r.value), Stopping: h.stopping, Changing: changing})
+		all = append(all, placement.Hold{Pipeline: h.Name, Spec: s.specs[h.Config], Rate: math.Round(r.value), Stopping: h.stopping, Changing: changing, Starting: h.starting})
 	}
 	s.rates = rates
 	return all

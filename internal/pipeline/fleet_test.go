@@ -40,7 +40,7 @@ func TestSharesOfAFleet(t *testing.T) {
 			synctest.Wait()
 			got := s.Holds()
 			for i := range got {
-				got[i].Rate = 5 // it falls with time
+				got[i].Rate, got[i].Starting = 5, false // they change with time
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("holds %+v, want %+v", got, want)
@@ -83,6 +83,43 @@ func TestSharesOfAFleet(t *testing.T) {
 		if len(s.known) != 1 || len(s.specs) != 1 {
 			t.Errorf("%d specifications are kept after all", len(s.known))
 		}
+		must.OK(t, f.stop())
+	})
+}
+
+// A pipeline counts as starting until it flows, or has had its time.
+func TestAPipelineOfAFleetStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakeSet(t, true)
+		flow := make(chan struct{})
+		f.run = func(ctx context.Context, p *pipeline) error {
+			if p.name == "a" {
+				<-flow
+				p.health.set(well{})
+			}
+			<-ctx.Done()
+			return nil
+		}
+		s := newShares(f.Set)
+		a, b := spec("a", "s1", "t"), spec("b", "s2", "t")
+		s.offer([]config.Pipeline{a, b}, time.Now())
+		s.Run([]placement.Place{{Pipeline: "a", Spec: a.Spec()}, {Pipeline: "b", Spec: b.Spec()}})
+		want := func(starting ...bool) {
+			t.Helper()
+			synctest.Wait()
+			var got []bool
+			for _, h := range s.Holds() {
+				got = append(got, h.Starting)
+			}
+			if !slices.Equal(got, starting) {
+				t.Errorf("starting: %v, want %v", got, starting)
+			}
+		}
+		want(true, true)
+		close(flow)
+		want(false, true)
+		<-time.After(startPatience)
+		want(false, false)
 		must.OK(t, f.stop())
 	})
 }

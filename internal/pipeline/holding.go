@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/config"
 )
@@ -32,7 +33,13 @@ type held struct {
 	// at is the configuration at work, perhaps a former; nil: none. halted: at drains.
 	at     *config.Config
 	halted bool
+	// starting: begun a moment ago, and not ready yet.
+	starting bool
 }
+
+// startPatience is how long a pipeline counts as starting. A pipeline that is not ready by then has
+// another reason, such as a database that is down.
+const startPatience = 30 * time.Second
 
 // uses lists the configurations of all members.
 func (s *Set) uses() (all []*config.Config) {
@@ -54,6 +61,7 @@ func (s *Set) holding() (all []held) {
 			h.acked = m.metrics.Acked()
 			if m.state != stateEnded {
 				h.at, h.halted = m.spec.Config, m.state == stateStopping
+				h.starting = !h.halted && time.Since(m.begun) < startPatience && !m.flows()
 			}
 		}
 		all = append(all, h)

@@ -55,6 +55,7 @@ type member struct {
 	*pipeline
 	spec    config.Pipeline
 	state   state
+	begun   time.Time
 	stopped time.Time // when it was told to stop; zero: it was not
 	stop    context.CancelFunc
 	hurry   func()      // takes the patience of a stop, also of a stop under way
@@ -225,7 +226,7 @@ func (s *Set) halt(m *member, why string) {
 func (s *Set) begin(ctx context.Context, spec config.Pipeline, all *sync.WaitGroup) {
 	ctx, stop := context.WithCancel(ctx)
 	ctx, hurry := session.WithHaste(ctx)
-	m := &member{pipeline: s.newPipeline(spec), spec: spec, stop: stop, hurry: hurry}
+	m := &member{pipeline: s.newPipeline(spec), spec: spec, begun: time.Now(), stop: stop, hurry: hurry}
 	s.members = append(s.members, m)
 	all.Go(func() {
 		defer stop()

@@ -70,13 +70,14 @@ func (s *state) rollOut() bool {
 	return false
 }
 
-// balance moves the pipeline with the greatest gain for the balance of two members.
+// balance moves the pipeline with the greatest gain for the balance of two members. A move would only
+// delay a pipeline that starts.
 func (s *state) balance() bool {
 	var moved *pipeline
 	var to *member
 	least := 0.0
 	for p := range s.owned {
-		if !p.owner.takes() {
+		if !p.owner.takes() || p.held.Starting {
 			continue
 		}
 		best := s.best(p, (*member).takes)
@@ -103,10 +104,10 @@ func (s *state) balance() bool {
 }
 
 // rezone moves a pipeline to the zone of its database, unless the loads would then differ too
-// much.
+// much, or the pipeline starts.
 func (s *state) rezone() bool {
 	for p := range s.owned {
-		if !p.owner.takes() || !s.away(p.owner, p) {
+		if !p.owner.takes() || p.held.Starting || !s.away(p.owner, p) {
 			continue
 		}
 		to := s.best(p, func(m *member) bool { return m.takes() && !s.away(m, p) })

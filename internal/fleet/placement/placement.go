@@ -40,6 +40,8 @@ type Hold struct {
 	Stopping bool `json:"x,omitempty"`
 	// Changing pipelines drain for a new start at the same member, with Spec.
 	Changing bool `json:"c,omitempty"`
+	// Starting pipelines have begun a moment ago, and do not flow yet.
+	Starting bool `json:"n,omitempty"`
 }
 
 // Place is a pipeline for a member.

@@ -53,6 +53,23 @@ func TestDecide(t *testing.T) {
 			moves:   []Move{{"p0", "a", "b", Balance}},
 			waits:   []Wait{{"p0", "a"}},
 		}, {
+			name: "a pipeline that starts stays, and another moves",
+			members: []Member{
+				{Name: "a", Offers: old, Holds: append([]Hold{{Pipeline: "p0", Spec: "old", Starting: true}}, holds("old", "p1", "p2", "p3")...)},
+				{Name: "b", Offers: old},
+			},
+			run:   map[string][]string{"a": {"p0", "p2", "p3"}},
+			moves: []Move{{"p1", "a", "b", Balance}},
+			waits: []Wait{{"p1", "a"}},
+		}, {
+			name: "a pipeline that starts leaves a drained member",
+			members: []Member{
+				{Name: "a", Offers: old[:1], Drained: true, Holds: []Hold{{Pipeline: "p0", Spec: "old", Starting: true}}},
+				{Name: "b", Offers: old[:1]},
+			},
+			moves: []Move{{"p0", "a", "b", Drain}},
+			waits: []Wait{{"p0", "a"}},
+		}, {
 			name: "a pipeline that drains is nobody's, and no other moves meanwhile",
 			members: []Member{
 				{Name: "a", Offers: old, Holds: append(holds("old", "p1", "p2", "p3"), Hold{Pipeline: "p0", Spec: "old", Stopping: true})},

@@ -121,6 +121,7 @@ func (w *world) obey(m *Member, run []Place) {
 		if at >= 0 && !h.Stopping {
 			h.Changing = (h.Changing || h.Spec != run[at].Spec) && w.random.IntN(2) == 0
 			h.Spec = run[at].Spec
+			h.Starting = h.Changing || h.Starting && w.random.IntN(2) == 0
 			run = slices.Delete(slices.Clone(run), at, at+1)
 			kept = append(kept, h)
 			continue
@@ -132,7 +133,7 @@ func (w *world) obey(m *Member, run []Place) {
 	}
 	for _, p := range run {
 		if !slices.ContainsFunc(kept, func(h Hold) bool { return h.Pipeline == p.Pipeline }) {
-			kept = append(kept, Hold{Pipeline: p.Pipeline, Spec: p.Spec})
+			kept = append(kept, Hold{Pipeline: p.Pipeline, Spec: p.Spec, Starting: true})
 		}
 	}
 	m.Holds = kept
@@ -144,9 +145,10 @@ func (w *world) obey(m *Member, run []Place) {
 // judge checks the invariants of a decision.
 func (w *world) judge(all []Member, d Decision) {
 	w.t.Helper()
-	held, stopping := map[string][]string{}, map[string]bool{}
+	held, stopping, starting := map[string][]string{}, map[string]bool{}, map[string]bool{}
 	for _, m := range all {
 		for _, h := range m.Holds {
+			starting[h.Pipeline] = starting[h.Pipeline] || h.Starting
 			held[h.Pipeline] = append(held[h.Pipeline], m.Name)
 			stopping[h.Pipeline] = stopping[h.Pipeline] || h.Stopping || h.Changing
 		}
@@ -184,6 +186,11 @@ func (w *world) judge(all []Member, d Decision) {
 	for _, name := range w.names {
 		if owner[name] == "" && len(held[name]) == 0 && able[name] {
 			w.t.Fatalf("%s is nobody's, and could be run", name)
+		}
+	}
+	for _, m := range d.Moves {
+		if starting[m.Pipeline] && len(held[m.Pipeline]) == 1 && (m.Reason == Balance || m.Reason == Zone) {
+			w.t.Fatalf("%s moves while it starts: %s", m.Pipeline, m.Reason)
 		}
 	}
 	if len(d.Moves)+len(stopping) == 0 {
@@ -224,10 +231,10 @@ func (w *world) settle() {
 	w.t.Fatalf("%d moves of %d pipelines, and no end", moves, len(w.names))
 }
 
-// changing reports whether a pipeline drains for a new start, or has an old specification.
+// changing reports whether a pipeline drains for a new start, starts, or has an old specification.
 func (w *world) changing() bool {
 	for _, m := range w.members {
-		if slices.ContainsFunc(m.Holds, func(h Hold) bool { return h.Changing || h.Spec != fmt.Sprint(w.files) }) {
+		if slices.ContainsFunc(m.Holds, func(h Hold) bool { return h.Changing || h.Starting || h.Spec != fmt.Sprint(w.files) }) {
 			return true
 		}
 	}
