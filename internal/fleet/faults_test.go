@@ -33,7 +33,7 @@ func TestFaultsAreTold(t *testing.T) {
 			{0, Faults{2, "b.yaml", "line 4"}, true},
 			{2 * time.Minute, Faults{}, true},
 		} {
-			time.Sleep(step.after)
+			<-time.After(step.after)
 			now, m.state.again = step.faults, false
 			m.tellFaults()
 			if m.state.again != step.told {
