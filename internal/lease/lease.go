@@ -13,8 +13,9 @@
 //  1. While the lease is out, no byte is handed to a connection of Conn. The lease
 //     is looked at before every writing system call, and not only once for a whole
 //     message.
-//  2. When the lease runs out, bytes not sent yet by the kernel are taken back: the
-//     connections are closed without their data.
+//  2. At the end of a connection, bytes not sent yet by the kernel are taken back, whether
+//     the lease, the client or the death of the process has ended the connection. When
+//     the lease runs out, all connections end.
 //  3. The clock counts while a machine is suspended (see Now).
 //
 // Non-goals: bytes that have left the machine. A process may also be stopped between
@@ -157,7 +158,7 @@ func (l *Lease) abort() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		c.abort()
+		_ = c.Conn.Close()
 	}
 	clear(l.conns)
 }
@@ -167,7 +168,10 @@ func (l *Lease) Conn(c net.Conn) net.Conn {
 	if l == nil {
 		return unwatched.Conn(c)
 	}
-	guarded := &conn{lease: l, socket: c}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // or the kernel would send unacknowledged bytes again for minutes
+	}
+	guarded := &conn{lease: l}
 	guarded.Conn = unwatched.Guarded(c, guarded.may)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,8 +181,7 @@ func (l *Lease) Conn(c net.Conn) net.Conn {
 
 type conn struct {
 	net.Conn
-	lease  *Lease
-	socket net.Conn
+	lease *Lease
 }
 
 // may looks twice. The clock of Now is a system call, and at the end of a system call a
@@ -189,15 +192,6 @@ func (c *conn) may() error {
 		return nil
 	}
 	return errOut
-}
-
-// abort closes the connection. With a linger of 0 the kernel drops unsent and
-// unacknowledged bytes: otherwise it would send them again for minutes.
-func (c *conn) abort() {
-	if tcp, ok := c.socket.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = c.Conn.Close()
 }
 
 // Close implements net.Conn.

@@ -1,8 +1,12 @@
 package lease
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -52,9 +56,11 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 	l.Renew(Now().Add(time.Hour))
 	l.Renew(Now()) // lasts for longer already
 	must.Get(ours.Write([]byte("d")))(t)
+	got := make([]byte, 2)
+	must.Get(io.ReadFull(peer, got))(t)
 	_ = ours.Close()
-	if got := must.Get(io.ReadAll(peer))(t); string(got) != "bd" {
-		t.Errorf("%q arrived", got)
+	if more, _ := io.ReadAll(peer); string(got)+string(more) != "bd" {
+		t.Errorf("%q arrived, and %q", got, more)
 	}
 	l.End()
 	if l.Renew(Never); l.Held() {
@@ -90,22 +96,68 @@ func TestWriteStopsInTheMiddle(t *testing.T) {
 	}
 }
 
-// Bytes that the kernel has not sent when the lease runs out never arrive.
-func TestUnsentIsTakenBack(t *testing.T) {
-	out := make(chan struct{})
-	l := New(func() { close(out) })
-	l.Set(Never)
-	ours, peer := pair(t, l)
+// fill writes until the sockets are full.
+func fill(t *testing.T, ours net.Conn) (n int) {
+	t.Helper()
 	must.OK(t, ours.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-	n, _ := ours.Write(make([]byte, 64<<20)) // until the sockets are full
-	l.Set(Now().Add(time.Millisecond))
-	<-out
-	got, err := io.Copy(io.Discard, peer)
-	if err == nil || got >= int64(n) {
-		t.Errorf("%d of %d bytes arrived, %v: want a connection that was reset", got, n, err)
+	n, _ = ours.Write(make([]byte, 64<<20))
+	return n
+}
+
+// Bytes that the kernel has not sent when the lease runs out never arrive, nor do those of a
+// connection that the client closes, as after a request without an answer.
+func TestUnsentIsTakenBack(t *testing.T) {
+	for name, end := range map[string]func(l *Lease, ours net.Conn, out <-chan struct{}){
+		"the lease runs out":   func(l *Lease, _ net.Conn, out <-chan struct{}) { l.Set(Now().Add(time.Millisecond)); <-out },
+		"the lease ends":       func(l *Lease, _ net.Conn, _ <-chan struct{}) { l.End() },
+		"the client closes it": func(_ *Lease, ours net.Conn, _ <-chan struct{}) { _ = ours.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := make(chan struct{})
+			l := New(func() { close(out) })
+			l.Set(Never)
+			ours, peer := pair(t, l)
+			n := fill(t, ours)
+			end(l, ours, out)
+			got, err := io.Copy(io.Discard, peer)
+			if err == nil || got >= int64(n) {
+				t.Errorf("%d of %d bytes arrived, %v: want a connection that was reset", got, n, err)
+			}
+			if _, err := ours.Read(make([]byte, 1)); err == nil {
+				t.Error("the connection is open")
+			}
+		})
 	}
-	if _, err := ours.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection is open")
+}
+
+// addressEnv has a process of the test write to the address, until killed.
+const addressEnv = "CDC_OUTBOX_TEST_LEASE"
+
+// Bytes that the kernel has not sent when the process is killed never arrive.
+func TestUnsentOfAKilledProcessIsTakenBack(t *testing.T) {
+	if to := os.Getenv(addressEnv); to != "" {
+		l := New(func() {})
+		l.Set(Never)
+		ours := l.Conn(must.Get(net.Dial("tcp", to))(t))
+		fmt.Fprintln(os.Stdout, fill(t, ours))
+		_, _ = io.Copy(io.Discard, os.Stdin) // for ever
+	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	process.Env = append(os.Environ(), addressEnv+"="+listener.Addr().String())
+	must.Get(process.StdinPipe())(t)
+	said := must.Get(process.StdoutPipe())(t)
+	must.OK(t, process.Start())
+	peer := must.Get(listener.Accept())(t)
+	defer peer.Close()
+	var n int64
+	_, err := fmt.Fscan(said, &n)
+	must.OK(t, errors.Join(err, process.Process.Kill()))
+	_ = process.Wait()
+	must.OK(t, peer.SetDeadline(time.Now().Add(time.Minute)))
+	if got, err := io.Copy(io.Discard, peer); err == nil || got >= n {
+		t.Errorf("%d of %d bytes arrived, %v: want a connection that was reset", got, n, err)
 	}
 }
 

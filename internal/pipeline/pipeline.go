@@ -207,7 +207,7 @@ func (p *pipeline) openDelivery(parts *stream.Parts, down *delivery.Downstream, 
 		if parts.Sink, err = p.openSink(down, probe, parts.Lease, parks(parts)...); err != nil {
 			return nil, err
 		}
-		return func() { parts.Sink.Close(); parts.Lease.End() }, nil
+		return func() { parts.Lease.End(); parts.Sink.Close() }, nil
 	}
 	down.SinkOpened()
 	id, err := wiring.TransactionalID(p.cfg)

@@ -280,8 +280,13 @@ func (s *source) movesUnseen(ctx context.Context, sql *pgx.Conn, t pg.Table) (wa
 
 // close confirms the last saved position to the server and ends the session
 // left open by run. If the server has not seen the position, the checkpoint has.
+//
+// The lease ends before the slot is free. After a drain without success records may still be
+// in the client, or in the kernel on the way to a broker out of reach: behind a successor's
+// records they would be out of date.
 func (s *source) close(ctx context.Context) {
 	defer func() { _, _ = s.phase.On(phase.Stopped) }() // every other phase allows it
+	s.lease.End()
 	if s.stream == nil {
 		return
 	}
