@@ -39,6 +39,7 @@ type instance struct {
 	logs    *observer.ObservedLogs
 	limit   int64 // of bytes in flight
 	cancel  context.CancelFunc
+	hurry   func() // takes the patience of a stop
 	done    chan struct{}
 	err     error // once done
 }
@@ -81,6 +82,7 @@ func (d *database) startWith(p Parts) *instance {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	i.cancel = cancel
+	ctx, i.hurry = session.WithHaste(ctx)
 	go func() {
 		defer close(i.done)
 		i.err = r.Run(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/catalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 )
 
 const (
@@ -88,7 +89,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 		}
 	}
 	if s.stopping() { // the next start would not know of rows passed over since the last look
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.Patience(ctx, lastLook))
 		defer cancel()
 		conn, _, _ = s.look(ending, conn, cp)
 	}

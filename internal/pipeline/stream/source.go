@@ -205,7 +205,7 @@ func (s *source) publish(ctx context.Context, sql *pgx.Conn, h *acquired) error 
 	s.tellGap(&h.cp)
 	defer s.startRetention(ctx, h.cp)()
 	defer s.watchCandidates(ctx, h.cp)()
-	return s.noted(ctx, s.intake.consume(ctx, h.stream, s.patience))
+	return s.noted(ctx, s.intake.consume(ctx, h.stream, func() time.Duration { return session.Patience(ctx, s.patience()) }))
 }
 
 // repeats reports whether the pipeline stops, and a transaction read in part would come again

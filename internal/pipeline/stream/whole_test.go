@@ -64,15 +64,16 @@ func TestUntilWholeIsReleased(t *testing.T) {
 }
 
 // A stop in the middle of a transaction reads to the end, and repeats nothing. If the rest
-// does not come, the log says so.
+// does not come, or others take over, the log says so.
 func TestStopInTheMiddleOfATransaction(t *testing.T) {
 	const text = "stopped in the middle of a transaction"
 	for name, c := range map[string]struct {
-		patience time.Duration
-		repeats  bool
+		patience         time.Duration
+		hurried, repeats bool
 	}{
-		"the rest comes":         {patience, false},
-		"the rest does not come": {time.Millisecond, true},
+		"the rest comes":           {patience, false, false},
+		"the rest does not come":   {time.Millisecond, false, true},
+		"others wait for the slot": {patience, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := outbox(t)
@@ -83,6 +84,9 @@ func TestStopInTheMiddleOfATransaction(t *testing.T) {
 			warned := func() bool { return i.logs.FilterMessageSnippet(text).Len() > 0 }
 			d.insert(5000, 5000)
 			i.full()
+			if c.hurried {
+				i.hurry()
+			}
 			i.cancel()
 			if c.repeats {
 				eventually(t, "the warning", warned)
