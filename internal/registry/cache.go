@@ -3,10 +3,13 @@ package registry
 import (
 	"container/list"
 	"time"
+
+	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
-// entry is a known schema.
+// entry is a known schema, or the last word on a missing schema.
 type entry struct {
+	bad   *transform.BadEvent // the fault of events that need the missing schema; nil: a known schema
 	id    uint32
 	codec codec // nil: the schema is only known to exist
 	text  sum   // of the registry's schema; zero: of a file

@@ -23,6 +23,10 @@ var _ sink.Encoder = (*Encoder)(nil)
 // registered.
 const unregisteredPace = time.Second
 
+// missingPace is how often a missing schema is looked for that makes events bad: not for each of a
+// backlog of events, whose questions would use up the registry's limit of requests.
+const missingPace = 50 * time.Millisecond
+
 // frame is the size of a zero byte and the number of the schema, before the data.
 const frame = 5
 
@@ -45,11 +49,12 @@ type side struct {
 	refresh time.Duration
 	now     func() time.Time
 
-	mu     sync.Mutex
-	known  *cache
-	buffer []byte
-	away   time.Time         // until then, known schemas are not looked for again: the registry has not answered
-	read   map[string]string // files by path, as first read
+	mu      sync.Mutex
+	known   *cache
+	missing *cache // just looked for in vain
+	buffer  []byte
+	away    time.Time         // until then, known schemas are not looked for again: the registry has not answered
+	read    map[string]string // files by path, as first read
 }
 
 // New returns an Encoder, without any question to the registry. typeHeader is the header
@@ -57,7 +62,7 @@ type side struct {
 func New(o Options, typeHeader string) (*Encoder, error) {
 	e := &Encoder{policy: o.MissingSchema, typeHeader: typeHeader, urls: o.Registry.URLs}
 	of := func(f Form, name string) *side {
-		return &side{Form: f, name: name, key: name == "key", refresh: o.Registry.Refresh, now: time.Now, known: newCache(o.Registry.CacheSize), read: make(map[string]string)}
+		return &side{Form: f, name: name, key: name == "key", refresh: o.Registry.Refresh, now: time.Now, known: newCache(o.Registry.CacheSize), missing: newCache(o.Registry.CacheSize), read: make(map[string]string)}
 	}
 	e.value, e.key = of(o.Value, "value"), of(o.Key, "key")
 	if len(o.Registry.URLs) > 0 {
@@ -146,6 +151,9 @@ func (s *side) form(rec *kgo.Record, data []byte, typeHeader string) (out []byte
 		if found = s.known.get(name); found != nil {
 			now := s.now()
 			stale = !found.until.IsZero() && now.After(found.until) && now.After(s.away)
+		}
+		if found == nil || stale {
+			err = s.missed(name)
 		}
 	}
 	s.mu.Unlock()
@@ -242,6 +250,7 @@ func (e *Encoder) learn(ctx context.Context, s *side, ev *transform.Event, data 
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || before == nil || !away && !e.stands(ctx, before):
+		s.miss(name, err)
 		return err
 	default:
 		found = &entry{id: before.id, codec: before.codec, text: before.text}
@@ -261,4 +270,26 @@ func (e *Encoder) learn(ctx context.Context, s *side, ev *transform.Event, data 
 	}
 	s.known.put(string(name), found)
 	return nil
+}
+
+// miss notes why a schema's events are bad, if they are.
+func (s *side) miss(name []byte, err error) {
+	bad, ok := errors.AsType[*transform.BadEvent](err)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missing.put(string(name), &entry{bad: bad, until: s.now().Add(missingPace)})
+}
+
+// missed is the fault of an event whose schema was just missing; nil: the registry has to be
+// asked. The caller holds mu.
+func (s *side) missed(name []byte) error {
+	found := s.missing.get(name)
+	if found == nil || s.now().After(found.until) {
+		return nil
+	}
+	bad := *found.bad
+	return &bad
 }

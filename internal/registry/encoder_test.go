@@ -440,6 +440,39 @@ func TestMissingSchemaAsBadEvent(t *testing.T) {
 	waits(t, encode(t, f.encoder(t), event("k", `{"id":7}`)), "start the schema registry")
 }
 
+// Of a backlog of events with a missing schema not each asks; soon after a registration none is
+// bad any more. A known schema keeps its place beside many missing ones.
+func TestMissingSchemaIsAskedForNowAndThen(t *testing.T) {
+	f := start(t)
+	f.opts.MissingSchema, f.opts.Registry.CacheSize = registry.MissingBadEvent, 10
+	e, now := f.encoder(t), time.Now()
+	e.SetClock(func() time.Time { return now })
+	of := func(topic string) *transform.Event {
+		ev := event("k", `{"id":7}`)
+		ev.Record.Topic = topic
+		return ev
+	}
+	f.seed(t, "known-value", first)
+	f.wants(t, e, of("known"), "00000000010e")
+	for range 100 {
+		if _, isBad := errors.AsType[*transform.BadEvent](encode(t, e, of("orders"))); !isBad {
+			t.Fatal("the event is not bad")
+		}
+	}
+	for i := range 20 {
+		_ = encode(t, e, of(fmt.Sprint("other", i)))
+	}
+	if n := f.asked.Load(); n != 22 {
+		t.Errorf("the registry is asked %d times, want 22", n)
+	}
+	if known, err := e.Encode(of("known")); !known || err != nil {
+		t.Errorf("the known schema was dropped: %v", err)
+	}
+	id := f.seed(t, "orders-value", second)
+	now = now.Add(time.Second)
+	f.wants(t, e, of("orders"), fmt.Sprintf("00%08x0e06", id))
+}
+
 func TestOtherServersAreAsked(t *testing.T) {
 	f := start(t)
 	f.seed(t, "orders-value", first)
