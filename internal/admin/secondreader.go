@@ -25,7 +25,7 @@ func (s *session) unnoted(ctx context.Context, v *view, kept checkpoint.Store) (
 	}
 	return &store.Unnoted{
 		Seen:    checkpoint.Server{Name: s.cfg.Source.Slot, Scope: s.scope(), Exists: v.Exists, Slot: v.Slot},
-		Reading: r, Siblings: s.cfg.Source.Siblings, Store: kept, Saves: s.cfg.Checkpoint.Store != store.StoreNone, Begun: v.begun != nil,
+		Reading: r, Siblings: s.cfg.Source.Siblings(), Store: kept, Saves: s.cfg.Checkpoint.Store != store.StoreNone, Begun: v.begun != nil,
 	}, nil
 }
 

@@ -80,8 +80,8 @@ type Source struct {
 	// ModeMessage they are read beside the messages, and there is none by
 	// default.
 	Tables []pg.Table `yaml:"tables"`
-	// Siblings are the slots of the other pipelines of the process.
-	Siblings    []string `yaml:"-"`
+	// Slots are those of all pipelines of the process, in common.
+	Slots       []string `yaml:"-"`
 	Slot        string   `yaml:"slot"`
 	Publication string   `yaml:"publication"`
 	// Create makes run create a missing publication and slot on a first start, and

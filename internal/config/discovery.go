@@ -313,10 +313,11 @@ func judge(drafts []*draft) {
 			connectors = append(connectors, p.Config)
 		}
 	}
+	topics, slots := internalTopics(connectors), slotsOf(connectors)
 	for _, d := range drafts {
 		for _, own := range d.loaders {
-			own.keepTopics(connectors)
-			own.keepSlots(connectors)
+			own.keepTopics(topics)
+			own.keepSlots(slots)
 			own.validatePipeline()
 			d.adopt(own.problems)
 		}

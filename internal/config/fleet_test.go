@@ -19,7 +19,7 @@ func TestSpec(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"password in the URL": func(c *Config) { c.Source.URL = "postgres://cdc:other@db/app?sslmode=disable" },
 		"password":            func(c *Config) { c.Source.URL = "postgres://cdc@db/app?sslmode=disable&password=x" },
-		"siblings":            func(c *Config) { c.Source.Siblings = []string{"x"} },
+		"siblings":            func(c *Config) { c.Source.Slots = []string{"x"} },
 		"the process":         func(c *Config) { c.Log.Level, c.Fleet.Member = "debug", "x" },
 		"secret of Kafka":     func(c *Config) { c.Sink.Kafka.SASL.Password = "x" },
 	} {

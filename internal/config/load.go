@@ -43,7 +43,7 @@ func Load(opts Options) (*Config, error) {
 	case len(l.pipelines) > 0:
 		l.loadPipelines(opts)
 	default:
-		l.keepTopics([]*Config{l.cfg})
+		l.keepTopics(internalTopics([]*Config{l.cfg}))
 		l.validate()
 	}
 	if err := l.problems.err(); err != nil {
@@ -52,17 +52,11 @@ func Load(opts Options) (*Config, error) {
 	return l.cfg, nil
 }
 
-// keepSlots notes the slots of the other connectors.
-func (l *loader) keepSlots(connectors []*Config) {
-	for _, c := range connectors {
-		if c != l.cfg && c.Source.Mode != ModePoll {
-			l.cfg.Source.Siblings = append(l.cfg.Source.Siblings, c.Source.Slot)
-		}
-	}
-}
+// keepSlots notes the slots of all connectors.
+func (l *loader) keepSlots(slots []string) { l.cfg.Source.Slots = slots }
 
 // keepTopics has no event of the configuration go to the connectors' own topics.
-func (l *loader) keepTopics(connectors []*Config) { l.cfg.Route.Internal = internalTopics(connectors) }
+func (l *loader) keepTopics(internal []string) { l.cfg.Route.Internal = internal }
 
 // Validate reports every faulty value and combination as a *Problems, for a
 // Config not made by Load. Validate reads the files the configuration names.

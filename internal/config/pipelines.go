@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.yaml.in/yaml/v3"
@@ -27,22 +28,32 @@ type Pipeline struct {
 // Same tells whether the specifications are the same: a running pipeline needs no new start.
 // Slots and topics of other pipelines are no part of a specification.
 func (p Pipeline) Same(other Pipeline) bool {
-	return p.Name == other.Name && reflect.DeepEqual(p.alone(), other.alone())
+	return p.Name == other.Name && (p.Config == other.Config || reflect.DeepEqual(p.alone(), other.alone()))
 }
 
 // alone is the configuration without the slots and topics of other pipelines, and without
 // the contents of files that each login reads again.
 func (p Pipeline) alone() Config {
 	alone := p.Config.withoutRotated()
-	alone.Source.Siblings, alone.Route.Internal, alone.Discovery = nil, nil, Discovery{}
+	alone.Source.Slots, alone.Route.Internal, alone.Discovery = nil, nil, Discovery{}
 	return alone
 }
 
-// Shares tells whether the pipelines may not run at the same time: they have the same slot,
-// checkpoint or polled table.
-func (p Pipeline) Shares(other Pipeline) bool {
-	places := other.Config.places()
-	return slices.ContainsFunc(p.Config.places(), func(at place) bool { return slices.Contains(places, at) })
+// Sharing tells of a pipeline whether it may not run beside any of these: they have the same
+// slot, checkpoint or polled table.
+func Sharing(these []Pipeline) (with func(Pipeline) bool) {
+	taken := sync.OnceValue(func() map[place]bool {
+		all := map[place]bool{}
+		for _, p := range these {
+			for _, at := range p.Config.places() {
+				all[at] = true
+			}
+		}
+		return all
+	})
+	return func(p Pipeline) bool {
+		return slices.ContainsFunc(p.Config.places(), func(at place) bool { return taken()[at] })
+	}
 }
 
 // Each returns the connectors to run: the pipelines or, where there are none,
@@ -186,9 +197,10 @@ func (l *loader) loadPipelines(opts Options) {
 		own := read(opts, &p)
 		loaders, connectors = append(loaders, own), append(connectors, own.cfg)
 	}
+	topics, slots := internalTopics(connectors), slotsOf(connectors)
 	for i, own := range loaders {
-		own.keepTopics(connectors)
-		own.keepSlots(connectors)
+		own.keepTopics(topics)
+		own.keepSlots(slots)
 		own.validatePipeline()
 		l.adopt(own.problems)
 		l.cfg.Pipelines = append(l.cfg.Pipelines, Pipeline{Name: l.pipelines[i].name, Config: own.cfg})
@@ -242,6 +254,21 @@ func (c *Config) StoreKey() (string, error) {
 		database = url.User // PostgreSQL's default
 	}
 	return database + "/" + c.Source.Slot, nil
+}
+
+// slotsOf are the slots of all connectors.
+func slotsOf(connectors []*Config) (slots []string) {
+	for _, c := range connectors {
+		if c.Source.Mode != ModePoll {
+			slots = append(slots, c.Source.Slot)
+		}
+	}
+	return slots
+}
+
+// Siblings are the slots of the process's other pipelines.
+func (s *Source) Siblings() []string {
+	return slices.DeleteFunc(slices.Clone(s.Slots), func(slot string) bool { return slot == s.Slot })
 }
 
 // places are a pipeline's.

@@ -162,9 +162,13 @@ func (f *follower) report() {
 
 // leave tells of the slots of removed pipelines. The caller holds mu.
 func (f *follower) leave(before []config.Pipeline) {
+	names := map[string]bool{}
+	for _, p := range f.applied.Config.Pipelines {
+		names[p.Name] = true
+	}
+	shared := config.Sharing(f.applied.Config.Pipelines)
 	for _, p := range before {
-		stays := slices.ContainsFunc(f.applied.Config.Pipelines, func(q config.Pipeline) bool { return q.Name == p.Name || q.Shares(p) })
-		if stays || p.Config.Source.Mode == config.ModePoll {
+		if names[p.Name] || p.Config.Source.Mode == config.ModePoll || shared(p) {
 			continue
 		}
 		f.log.Warn("a pipeline was removed; its slot stays, and keeps the server's log from now on",

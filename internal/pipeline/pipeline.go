@@ -191,7 +191,7 @@ func (p *pipeline) streamOptions() stream.Options {
 		Boundaries:       p.boundaries(),
 		Checkpoint:       kept,
 		Retention:        p.cfg.Retention,
-		Siblings:         p.cfg.Source.Siblings,
+		Siblings:         p.cfg.Source.Siblings(),
 		IntoKafka:        p.cfg.Sink.Kafka != nil,
 		Visible:          p.cfg.Source.Visibility == config.VisibilityWait,
 	}

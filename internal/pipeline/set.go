@@ -263,9 +263,15 @@ func (s *Set) result() error {
 // inOrder are the members in the order of the wanted ones, the others last. The caller holds
 // mu.
 func (s *Set) inOrder() []*member {
+	at := make(map[string]int, len(s.wanted))
+	for i, w := range s.wanted {
+		at[w.Name] = i
+	}
 	place := func(m *member) int {
-		i := slices.IndexFunc(s.wanted, func(w config.Pipeline) bool { return w.Name == m.name })
-		return (i + len(s.wanted) + 1) % (len(s.wanted) + 1) // -1 is the last
+		if i, wanted := at[m.name]; wanted {
+			return i
+		}
+		return len(s.wanted)
 	}
 	return slices.SortedStableFunc(slices.Values(s.members), func(a, b *member) int { return place(a) - place(b) })
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestStepsFromRunningToWanted(t *testing.T) {
 	renamed := spec("c", "s1", "t")
 	neighbour := a
 	cfg := *a.Config
-	cfg.Source.Siblings, cfg.Route.Internal = []string{"s2"}, []string{"x"}
+	cfg.Source.Slots, cfg.Route.Internal = []string{"s2"}, []string{"x"}
 	neighbour.Config = &cfg
 	in := func(s config.Pipeline, st state) *member {
 		m := &member{pipeline: &pipeline{name: s.Name}, spec: s, state: st}
@@ -109,6 +110,29 @@ func (well) Live() error             { return nil }
 func (well) Ready() (bool, []string) { return true, nil }
 func (well) Status() any             { return map[string]any{} }
 func (well) Remedies() []string      { return nil }
+
+// A pipeline more costs as much beside few others as beside many.
+func TestStepsOfManyPipelines(t *testing.T) {
+	each := func(n int) float64 {
+		var members []*member
+		var wanted []config.Pipeline
+		for i := range n {
+			s := spec(fmt.Sprint("p", i), fmt.Sprint("s", i), "t")
+			members, wanted = append(members, &member{pipeline: &pipeline{name: s.Name}, spec: s}), append(wanted, s)
+		}
+		wanted = append(wanted, spec("new", "new", "t"))
+		return testing.AllocsPerRun(2, func() {
+			if stop, drop, start := steps(members, wanted); len(stop)+len(drop) > 0 || len(start) != 1 {
+				t.Errorf("%d to stop, %d to drop, %d to start", len(stop), len(drop), len(start))
+			}
+		}) / float64(n)
+	}
+	few, many := each(20), each(200)
+	t.Logf("%.0f allocations each of 20, %.0f each of 200", few, many)
+	if many > 1.5*few {
+		t.Errorf("%.0f allocations each of 20, and %.0f each of 200", few, many)
+	}
+}
 
 // fakes run in place of pipelines: until told to stop, and then until let go.
 type fakes struct {

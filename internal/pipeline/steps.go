@@ -36,9 +36,17 @@ func steps(members []*member, wanted []config.Pipeline) (stop, drop []*member, s
 		}
 		stay = append(stay, m)
 	}
+	names := map[string]bool{}
+	var atWork []config.Pipeline
+	for _, m := range stay {
+		names[m.spec.Name] = true
+		if m.state != stateEnded {
+			atWork = append(atWork, m.spec)
+		}
+	}
+	shares := config.Sharing(atWork)
 	for _, w := range wanted {
-		taken := func(m *member) bool { return m.spec.Name == w.Name || m.state != stateEnded && m.spec.Shares(w) }
-		if !slices.ContainsFunc(stay, taken) {
+		if !names[w.Name] && !shares(w) {
 			start = append(start, w)
 		}
 	}
