@@ -7,9 +7,9 @@ import (
 )
 
 // ReadListing runs an operator's query in a read-only transaction and returns its columns'
-// names and its rows as text, NULL as "". Names without a schema are the login's own or in
+// names and its rows as text, NULL as ""; more than most are an error. Names without a schema are the login's own or in
 // public, as in psql. The query is canceled, and the connection closed, when ctx ends.
-func ReadListing(ctx context.Context, url, query string) (columns []string, rows [][]string, err error) {
+func ReadListing(ctx context.Context, url, query string, most int) (columns []string, rows [][]string, err error) {
 	conn, err := Connect(ctx, url)
 	if err != nil {
 		return nil, nil, err
@@ -24,6 +24,9 @@ func ReadListing(ctx context.Context, url, query string) (columns []string, rows
 	}
 	answer := conn.PgConn().ExecParams(ctx, query, nil, nil, nil, nil)
 	for answer.NextRow() {
+		if len(rows) == most {
+			return nil, nil, fmt.Errorf("query: it has more than %d rows", most)
+		}
 		values := answer.Values()
 		row := make([]string, len(values))
 		for i, v := range values {

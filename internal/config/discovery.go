@@ -200,7 +200,9 @@ func (l *loader) parts(ctx context.Context, opts Options, last []Part) []Part {
 	}
 	known := map[string]*Part{}
 	for i := range last {
-		known[last[i].Origin] = &last[i]
+		if len(last[i].Pipelines) > 0 { // a name listed twice has two parts, of which the second has none
+			known[last[i].Origin] = &last[i]
+		}
 	}
 	for _, d := range drafts {
 		d.before = known[d.Origin]

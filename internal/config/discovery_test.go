@@ -168,6 +168,24 @@ func TestFilesOfTheDirectoryComeAndGo(t *testing.T) {
 	}
 }
 
+// A source with two faults, one after the other, keeps its pipelines.
+func TestAFaultAfterAnother(t *testing.T) {
+	f := inFolder(t)
+	f.write("main.yaml", withDirectory)
+	look := f.load()
+	restart := withDirectory + "log: {level: debug}\n"
+	for _, text := range []string{restart, strings.ReplaceAll(restart, "topic:", "topik:")} {
+		f.write("main.yaml", text)
+		look = look.Again(t.Context())
+		if got := found(look); got != "own/cdc_outbox_own/t0" || faultsOf(look) == "" {
+			t.Errorf("found %s; faults: %s", got, faultsOf(look))
+		}
+	}
+	if faults := faultsOf(look); !strings.Contains(faults, "topik") {
+		t.Errorf("faults: %s", faults)
+	}
+}
+
 // Of two files in conflict at the start neither runs: nobody knows the right one.
 func TestConflictAtTheStart(t *testing.T) {
 	f := inFolder(t)
@@ -235,17 +253,21 @@ func TestTemplateIsFilledIn(t *testing.T) {
 		{"an empty file", "", before, "the listing of names is empty, and was not"},
 		{"a half-written line", "name,host\nacme,db1\nze", before, "is not CSV"},
 		{"no names", "host\ndb1\n", before, "has no column name"},
+		{"a column twice", "name,host,host\nacme,db1,db2\nzeta,db2.internal,db3\n", before, "has two columns host"},
 		{"a column of the template is missing", "name\nacme\n", "acme/cdc_outbox_acme/acme.${routedByValue}", "has %{host}, and the listing has no such column"},
 		{"a name twice", "name,host\nacme,db1\nacme,db2\nzeta,db2.internal\n", before, "is set twice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f.write("tenants.csv", tt.listing)
-			again := look.Again(t.Context())
-			if got := found(again); got != tt.want {
-				t.Errorf("found %s; want %s", got, tt.want)
-			}
-			if got := faultsOf(again); (got == "") != (tt.fault == "") || !strings.Contains(got, tt.fault) {
-				t.Errorf("faults: %s; want %s", got, tt.fault)
+			again := look
+			for range 3 { // a third look sees what the second saw
+				again = again.Again(t.Context())
+				if got := found(again); got != tt.want {
+					t.Errorf("found %s; want %s", got, tt.want)
+				}
+				if got := faultsOf(again); (got == "") != (tt.fault == "") || !strings.Contains(got, tt.fault) {
+					t.Errorf("faults: %s; want %s", got, tt.fault)
+				}
 			}
 		})
 	}
@@ -342,6 +364,7 @@ func TestDiscoveryIsJudged(t *testing.T) {
 		{"discovery: {names_file: a}", "there is no template"},
 		{"pipeline_template: {}", "has no names"},
 		{"pipeline_templat: {}", "did you mean pipeline_template?"},
+		{"discovery: {names_file: a}\npipeline_template: &all {source: *all}", "has an alias to a node around it"},
 		{"discovery: {names_query: SELECT 1, names_url: 'postgres://u@h/d?sslmode=disable&cdc_outbox_login=x'}\npipeline_template: {}", "which is the connector's own"},
 		{"discovery: {names_query: SELECT 1, names_url: 'jdbc:x'}\npipeline_template: {}", "discovery.names_url: is a JDBC URL"},
 	} {

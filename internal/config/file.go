@@ -101,7 +101,10 @@ func (l *loader) entry(path, key string, name, value *yaml.Node) {
 	if key == templateKey && l.pipeline == "" {
 		if !isNull(resolve(value)) {
 			l.note(key, given{origin: origin})
-			l.template = resolve(value)
+			if l.template = resolve(value); circular(l.template) {
+				l.report(key, "has an alias to a node around it", "write the keys out")
+				l.template = &yaml.Node{Kind: yaml.MappingNode}
+			}
 		}
 		return
 	}
@@ -211,6 +214,16 @@ func resolve(node *yaml.Node) *yaml.Node {
 		node = node.Alias
 	}
 	return node
+}
+
+// circular reports whether the node is within itself, by an alias. around are the nodes on the
+// way.
+func circular(node *yaml.Node, around ...*yaml.Node) bool {
+	if node = resolve(node); slices.Contains(around, node) {
+		return true
+	}
+	within := append(slices.Clip(around), node)
+	return slices.ContainsFunc(node.Content, func(child *yaml.Node) bool { return circular(child, within...) })
 }
 
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag == "!!null" }

@@ -36,6 +36,11 @@ func (l *loader) filled(ctx context.Context, opts Options) ([]*draft, error) {
 		return nil, failure.Configf("call the column with the pipeline's name so: the first line of the file, or SELECT … AS name",
 			"discovery: the listing has no column name, only %s", strings.Join(columns, ", "))
 	}
+	for i, column := range columns {
+		if slices.Contains(columns[:i], column) {
+			return nil, failure.Configf("give each column a name of its own", "discovery: the listing has two columns %s", printableKey(column))
+		}
+	}
 	var drafts []*draft
 	for _, row := range rows {
 		d := &draft{Part: Part{Origin: templateKey + " with " + printableKey(row[named])}}
@@ -60,6 +65,10 @@ func (l *loader) filled(ctx context.Context, opts Options) ([]*draft, error) {
 	}
 	return drafts, nil
 }
+
+// mostListed bounds the rows of a query: more than any process or fleet can run. A query of
+// another table takes no memory for that.
+const mostListed = 10_000
 
 // readListing reads the file or asks the database.
 func (l *loader) readListing(ctx context.Context) (columns []string, rows [][]string, err error) {
@@ -87,7 +96,7 @@ func (l *loader) readListing(ctx context.Context) (columns []string, rows [][]st
 	text, err := l.inputs.note(ctx, "query "+d.NamesQuery, func(ctx context.Context) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, d.NamesTimeout)
 		defer cancel()
-		columns, rows, err := catalog.ReadListing(ctx, d.NamesURL.Reveal(), d.NamesQuery)
+		columns, rows, err := catalog.ReadListing(ctx, d.NamesURL.Reveal(), d.NamesQuery, mostListed)
 		if err != nil {
 			return nil, err
 		}

@@ -320,6 +320,8 @@ pipeline_template: {route: {topic: "%%{name}.t"}}`, db))
 	expect("acme.t beta.t zeta.t", "discovery.names_query")
 	pgtest.Exec(t, db, `CREATE OR REPLACE VIEW listing AS SELECT name FROM tenants WHERE false`)
 	expect("acme.t beta.t zeta.t", "is empty, and was not")
+	pgtest.Exec(t, db, `CREATE OR REPLACE VIEW listing AS SELECT 'of another table ' || n AS name FROM generate_series(1, 20000) n`)
+	expect("acme.t beta.t zeta.t", "more than 10000 rows")
 	pgtest.Exec(t, db, `CREATE OR REPLACE VIEW listing AS SELECT name FROM tenants WHERE name <> 'zeta'`)
 	expect("acme.t beta.t", "")
 }
