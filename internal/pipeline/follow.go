@@ -42,9 +42,10 @@ type follower struct {
 
 	mu        sync.Mutex
 	applied   *config.Look
-	candidate *config.Look // a change seen once; nil without
-	at        time.Time    // of the last look
-	said      []string     // the faults in the log
+	candidate *config.Look    // a change seen once; nil without
+	restless  time.Time       // since when each look has seen another change; zero: the last has not
+	at        time.Time       // of the last look
+	said      map[string]bool // the faults in the log
 }
 
 // follow makes the follower for the sources of a configuration, and applies the first look.
@@ -95,13 +96,32 @@ func (f *follower) note(applied, candidate *config.Look) (changed bool) {
 	defer f.mu.Unlock()
 	before := f.applied
 	f.applied, f.candidate, f.at = applied, candidate, time.Now()
+	switch {
+	case candidate == nil:
+		f.restless = time.Time{}
+	case f.restless.IsZero():
+		f.restless = f.at
+	}
+	f.report()
 	if applied == before {
 		return false
 	}
-	f.report()
 	f.leave(before.Config.Pipelines)
 	return true
 }
+
+// manyLooks is how many looks, and longLooking for how long looks, may be without a result.
+const (
+	manyLooks   = 10
+	longLooking = time.Minute
+)
+
+// The reasons of looks without a result: no change counts.
+var (
+	errRestless = failure.Configf("leave columns that change by themselves out of discovery.names_query, and write the files less often",
+		"the sources change from look to look, and no change counts until two looks in a row have seen the same")
+	errStuck = failure.Configf("look after the volume of the files", "a look at the sources has not ended for long")
+)
 
 // next looks at the sources again: applied counts, candidate would after the same sight again.
 func (f *follower) next(ctx context.Context) (applied, candidate *config.Look) {
@@ -140,16 +160,24 @@ func (f *follower) faults() (all []fault) {
 	for _, part := range f.applied.Parts {
 		add(part.Origin, part.Err, part.Pipelines)
 	}
+	d := f.applied.Config.Discovery
+	patience := max(longLooking, manyLooks*d.Interval)
+	switch {
+	case !f.restless.IsZero() && f.at.Sub(f.restless) > patience:
+		add("discovery", errRestless, f.applied.Config.Pipelines)
+	case time.Since(f.at) > patience+manyLooks*d.NamesTimeout:
+		add("discovery", errStuck, f.applied.Config.Pipelines)
+	}
 	return all
 }
 
 // report logs each new fault, and the end of faults. The caller holds mu.
 func (f *follower) report() {
-	var now []string
+	now := map[string]bool{}
 	for _, one := range f.faults() {
 		text := one.Source + ": " + one.Error
-		now = append(now, text)
-		if !slices.Contains(f.said, text) {
+		now[text] = true
+		if !f.said[text] {
 			f.log.Error("a source of pipelines cannot be followed; its pipelines of before go on", zap.String("source", one.Source),
 				zap.String("error", one.Error), zap.String("remedy", one.Remedy), zap.Strings("running", one.Running))
 		}

@@ -115,6 +115,35 @@ func TestFollowerWaitsForTheSecondLook(t *testing.T) {
 	}
 }
 
+// Sources that are different at each look change nothing, and for long that is a fault.
+func TestFollowerTellsOfRestlessSources(t *testing.T) {
+	d := discover(t, `source: {url: "postgres://cdc@localhost/app"}`)
+	d.write("a", "pipelines: {a: {}}")
+	f := follow(Options{Config: d.load(), Log: zap.NewNop()}, metrics.New("", ""), func([]config.Pipeline) {})
+	look := func(n int) []fault {
+		d.write("b", fmt.Sprintf("pipelines: {b: {}} # %d", n))
+		f.look(t.Context())
+		return f.status().Faults
+	}
+	for n := range 3 {
+		if faults := look(n); len(faults) > 0 || !f.status().Pending {
+			t.Fatalf("look %d: faults %v", n, faults)
+		}
+	}
+	f.restless = f.restless.Add(-longLooking)
+	if faults := look(3); len(faults) != 1 || !strings.Contains(faults[0].Error, "from look to look") || faults[0].Remedy == "" || faults[0].Running[0] != "a" {
+		t.Errorf("faults %v", faults)
+	}
+	f.look(t.Context())
+	if status := f.status(); len(status.Faults) > 0 || len(f.applied.Config.Pipelines) != 2 {
+		t.Errorf("%+v, %d pipelines", status, len(f.applied.Config.Pipelines))
+	}
+	f.at = f.at.Add(-time.Hour)
+	if faults := f.status().Faults; len(faults) != 1 || !strings.Contains(faults[0].Error, "has not ended") {
+		t.Errorf("faults %v", faults)
+	}
+}
+
 // Members of a fleet look at the same times.
 func TestLooksAreAtMultiplesOfTheInterval(t *testing.T) {
 	for at, want := range map[string]time.Duration{"10:00:01": 4 * time.Second, "10:00:04.9": 100 * time.Millisecond, "10:00:05": 5 * time.Second} {
