@@ -79,6 +79,9 @@ func (l *loader) readListing(ctx context.Context) (columns []string, rows [][]st
 		if err != nil {
 			return nil, nil, failure.Configf("create the file, or let the connector read it", "discovery.names_file: %s cannot be read: %s", path, setting.Reason(err))
 		}
+		if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+			return nil, nil, failure.Configf("end the last line, too; if a full disk has cut the file short, write the file again", "discovery.names_file: the last line of %s has no end", path)
+		}
 		all, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 		if err != nil {
 			return nil, nil, failure.Configf("write a line of columns, then a line for each pipeline, with commas between the values", "discovery.names_file: %s is not CSV: %w", path, err)
