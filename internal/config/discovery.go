@@ -101,6 +101,10 @@ type Part struct {
 	Pipelines []Pipeline
 	// Err has the faults of the source, with remedies; nil without any.
 	Err error
+	// Beside are pipelines of other parts that go on in spite of Err: those of a listing.
+	Beside []Pipeline
+	// Idle: because of Err no pipeline of the source is to run.
+	Idle bool
 
 	list string // the listing with the part
 }
@@ -164,11 +168,11 @@ func look(ctx context.Context, opts Options, last []Part) (*Look, *loader) {
 		return k, l
 	}
 	k.Parts = l.parts(ctx, opts, last)
-	if l.restart {
-		k.Parts = append(k.Parts, Part{Origin: opts.File, Err: failure.Configf("restart the process when it suits", "fleet, tracing, http, log or the cluster of the fleet have changed, and are read at the start only")})
-	}
 	for _, p := range k.Parts {
 		l.cfg.Pipelines = append(l.cfg.Pipelines, p.Pipelines...)
+	}
+	if l.restart {
+		k.Parts = append(k.Parts, Part{Origin: opts.File, Beside: l.cfg.Pipelines, Err: failure.Configf("restart the process when it suits", "fleet, tracing, http, log or the cluster of the fleet have changed, and are read at the start only")})
 	}
 	return k, l
 }
@@ -198,15 +202,17 @@ func (l *loader) parts(ctx context.Context, opts Options, last []Part) []Part {
 	if l.template != nil {
 		drafts = append(drafts, l.listed(inNames, last, func() ([]*draft, error) { return l.filled(ctx, opts) })...)
 	}
-	known := map[string]*Part{}
+	known, seen := map[string]*Part{}, map[string]bool{}
 	for i := range last {
 		if len(last[i].Pipelines) > 0 { // a name listed twice has two parts, of which the second has none
 			known[last[i].Origin] = &last[i]
 		}
 	}
 	for _, d := range drafts {
-		d.before = known[d.Origin]
-		delete(known, d.Origin) // a name may be listed twice
+		if d.before = known[d.Origin]; seen[d.Origin] { // a name listed twice
+			d.before, d.Beside = nil, d.before.pipelines()
+		}
+		seen[d.Origin] = true
 		for _, node := range d.nodes {
 			own := read(opts, &node)
 			d.loaders = append(d.loaders, own)
@@ -219,6 +225,7 @@ func (l *loader) parts(ctx context.Context, opts Options, last []Part) []Part {
 		if err := d.problems.err(); err != nil {
 			d.Err = err
 		}
+		d.Idle = d.Err != nil && len(d.Pipelines)+len(d.Beside) == 0
 		parts[i] = d.Part
 	}
 	return parts
@@ -245,7 +252,19 @@ func (l *loader) listed(list string, last []Part, read func() ([]*draft, error))
 		}
 		return drafts
 	}
-	return append(before, &draft{Part: Part{Origin: "listing of " + list, Err: err}})
+	failed := &draft{Part: Part{Origin: "listing of " + list, Err: err}}
+	for _, d := range before {
+		failed.Beside = append(failed.Beside, d.Pipelines...)
+	}
+	return append(before, failed)
+}
+
+// pipelines are those of a part, which may be nil.
+func (p *Part) pipelines() []Pipeline {
+	if p == nil {
+		return nil
+	}
+	return p.Pipelines
 }
 
 // directory reads the files of the directory.
@@ -347,10 +366,7 @@ func (d *draft) fall() {
 	if len(d.problems.List) == 0 {
 		return
 	}
-	d.Pipelines = nil
-	if d.before != nil {
-		d.Pipelines = d.before.Pipelines
-	}
+	d.Pipelines = d.before.pipelines()
 }
 
 func (d *draft) adopt(found Problems) {

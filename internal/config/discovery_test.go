@@ -37,6 +37,16 @@ func (f folder) load() *Look {
 	return must.Get(Load(Options{File: filepath.Join(f.path, "main.yaml")}))(f).Look
 }
 
+// idle are the sources with faults and without any pipeline.
+func idle(k *Look) (all []string) {
+	for _, p := range k.Parts {
+		if p.Idle {
+			all = append(all, p.Origin)
+		}
+	}
+	return all
+}
+
 // found lists the pipelines as name/slot/topic.
 func found(k *Look) string {
 	var all []string
@@ -177,8 +187,8 @@ func TestAFaultAfterAnother(t *testing.T) {
 	for _, text := range []string{restart, strings.ReplaceAll(restart, "topic:", "topik:")} {
 		f.write("main.yaml", text)
 		look = look.Again(t.Context())
-		if got := found(look); got != "own/cdc_outbox_own/t0" || faultsOf(look) == "" {
-			t.Errorf("found %s; faults: %s", got, faultsOf(look))
+		if got := found(look); got != "own/cdc_outbox_own/t0" || faultsOf(look) == "" || len(idle(look)) > 0 {
+			t.Errorf("found %s; faults: %s; idle: %q", got, faultsOf(look), idle(look))
 		}
 	}
 	if faults := faultsOf(look); !strings.Contains(faults, "topik") {
@@ -247,8 +257,8 @@ func TestTemplateIsFilledIn(t *testing.T) {
 	for _, tt := range []struct{ name, listing, want, fault string }{
 		{"one goes", "name,host\nacme,db1\n", "acme/cdc_outbox_acme/acme.${routedByValue}", ""},
 		{"a new one without its secret", "name,host\nacme,db1\nzeta,db2.internal\nnew,db3\n", before, "new.secret, which cannot be read"},
-		{"a value with a meaning in a URL", "name,host\nacme,db1\nzeta,db2.internal\nevil,x/app?host=y\n", before, "column host has a value that may not be filled in"},
-		{"a way out of the folder", "name,host\nacme,db1\nzeta,db2.internal\n../../etc,x\n", before, "not a legal pipeline name"},
+		{"a new one with a value with a meaning in a URL", "name,host\nacme,db1\nzeta,db2.internal\nevil,x/app?host=y\n", before, "column host has a value that may not be filled in"},
+		{"a new one out of the folder", "name,host\nacme,db1\nzeta,db2.internal\n../../etc,x\n", before, "not a legal pipeline name"},
 		{"an empty listing", "name,host\n", before, "the listing of names is empty, and was not"},
 		{"an empty file", "", before, "the listing of names is empty, and was not"},
 		{"a line too short", "name,host\nacme,db1\nze\n", before, "is not CSV"},
@@ -268,6 +278,9 @@ func TestTemplateIsFilledIn(t *testing.T) {
 				}
 				if got := faultsOf(again); (got == "") != (tt.fault == "") || !strings.Contains(got, tt.fault) {
 					t.Errorf("faults: %s; want %s", got, tt.fault)
+				}
+				if got := idle(again); (len(got) > 0) != strings.HasPrefix(tt.name, "a new one") {
+					t.Errorf("idle: %q", got)
 				}
 			}
 		})

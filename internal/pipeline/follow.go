@@ -142,11 +142,12 @@ type fault struct {
 	Remedy string `json:"remedy,omitempty"`
 	// Running are the pipelines of the source as it was before.
 	Running []string `json:"running"`
+	idle    bool     // no pipeline of the source is to run
 }
 
 // faults of the last look that counts. The caller holds mu.
 func (f *follower) faults() (all []fault) {
-	add := func(source string, err error, pipelines []config.Pipeline) {
+	add := func(source string, err error, pipelines []config.Pipeline, idle bool) {
 		if err == nil {
 			return
 		}
@@ -154,19 +155,19 @@ func (f *follower) faults() (all []fault) {
 		for i, p := range pipelines {
 			running[i] = p.Name
 		}
-		all = append(all, fault{source, err.Error(), failure.RemedyOf(err), running})
+		all = append(all, fault{source, err.Error(), failure.RemedyOf(err), running, idle})
 	}
-	add("configuration", f.applied.Err, f.applied.Config.Pipelines)
+	add("configuration", f.applied.Err, f.applied.Config.Pipelines, false)
 	for _, part := range f.applied.Parts {
-		add(part.Origin, part.Err, part.Pipelines)
+		add(part.Origin, part.Err, slices.Concat(part.Pipelines, part.Beside), part.Idle)
 	}
 	d := f.applied.Config.Discovery
 	patience := max(longLooking, manyLooks*d.Interval)
 	switch {
 	case !f.restless.IsZero() && f.at.Sub(f.restless) > patience:
-		add("discovery", errRestless, f.applied.Config.Pipelines)
+		add("discovery", errRestless, f.applied.Config.Pipelines, false)
 	case time.Since(f.at) > patience+manyLooks*d.NamesTimeout:
-		add("discovery", errStuck, f.applied.Config.Pipelines)
+		add("discovery", errStuck, f.applied.Config.Pipelines, false)
 	}
 	return all
 }
@@ -233,10 +234,10 @@ func (f *follower) summary() fleet.Faults {
 	return fleet.Faults{Count: len(all), Source: all[0].Source, Error: all[0].Error}
 }
 
-// reasons are against readiness: faulty sources without any pipeline of before.
+// reasons are against readiness: faulty sources without any running pipeline.
 func (f *follower) reasons() (all []string) {
 	for _, one := range f.status().Faults {
-		if len(one.Running) == 0 {
+		if one.idle {
 			all = append(all, "discovery: "+one.Source+": "+strings.Join(strings.Fields(one.Error), " "))
 		}
 	}

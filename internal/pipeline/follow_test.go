@@ -338,6 +338,9 @@ pipeline_template: {route: {topic: "%%{name}.t"}}`, db))
 		if got := strings.Join(topics, " "); got != want {
 			t.Errorf("topics %s, want %s", got, want)
 		}
+		if reasons := f.reasons(); len(reasons) > 0 {
+			t.Errorf("not ready: %q", reasons)
+		}
 		if faults := fmt.Sprint(f.status().Faults); (fault == "") != (len(f.status().Faults) == 0) || !strings.Contains(faults, fault) {
 			t.Errorf("faults %s, want %s", faults, fault)
 		}
