@@ -167,6 +167,7 @@ func look(ctx context.Context, opts Options, last []Part) (*Look, *loader) {
 	if len(l.problems.List) > 0 {
 		return k, l
 	}
+	opts.root = l.root
 	k.Parts = l.parts(ctx, opts, last)
 	for _, p := range k.Parts {
 		l.cfg.Pipelines = append(l.cfg.Pipelines, p.Pipelines...)

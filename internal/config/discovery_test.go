@@ -32,9 +32,14 @@ func (f folder) remove(name string) {
 	must.OK(f, os.RemoveAll(filepath.Join(f.path, name)))
 }
 
+func (f folder) config() *Config {
+	f.Helper()
+	return must.Get(Load(Options{File: filepath.Join(f.path, "main.yaml")}))(f)
+}
+
 func (f folder) load() *Look {
 	f.Helper()
-	return must.Get(Load(Options{File: filepath.Join(f.path, "main.yaml")}))(f).Look
+	return f.config().Look
 }
 
 // idle are the sources with faults and without any pipeline.

@@ -50,7 +50,8 @@ func (l *loader) readYAML(path string, text []byte) {
 	if root := resolve(document.Content[0]); root.Kind != yaml.MappingNode && !isNull(root) {
 		l.unread = true
 	}
-	l.section(path, "", document.Content[0])
+	l.root = document.Content[0]
+	l.section(path, "", l.root)
 }
 
 // tabbed is a line indented with a tab.

@@ -28,8 +28,9 @@ type Options struct {
 	// over everything else.
 	Set []string
 
-	inputs  *inputs // notes the content read; may be nil
-	process *Config // has the sections of the process, if they are in use already
+	inputs  *inputs    // notes the content read; may be nil
+	process *Config    // has the sections of the process, if they are in use already
+	root    *yaml.Node // of the file, for the pipelines; nil: it is to be read
 }
 
 // Load reads, merges and validates the configuration. Its error is a *Problems
@@ -86,8 +87,10 @@ type loader struct {
 	given    map[string]given // by key, sections included
 	problems Problems
 	unread   bool // the file could not be read: what it would set is unknown
+	again    bool // all faults but a pipeline's own have been reported
 
 	file      string         // the configuration file
+	root      *yaml.Node     // of the file; nil: empty
 	restart   bool           // sections of the process have changed since its start
 	inputs    *inputs        // notes the content read; may be nil
 	template  *yaml.Node     // pipeline_template of the file; may be nil
@@ -106,8 +109,11 @@ func read(opts Options, pipeline *pipelineNode) *loader {
 		given:   map[string]given{},
 		file:    opts.File,
 		inputs:  opts.inputs,
+		again:   pipeline != nil,
 	}
 	switch {
+	case l.again && opts.root != nil:
+		l.section(opts.File, "", opts.root)
 	case opts.Text != nil:
 		l.readYAML(opts.File, opts.Text)
 	case opts.File != "":

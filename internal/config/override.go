@@ -25,6 +25,10 @@ var foreignVariable = regexp.MustCompile(`^CDC_OUTBOX_(CONFIG|PG_BIN|IDEMPOTENCY
 // readEnvironment merges the CDC_OUTBOX_… variables, in the order of the keys
 // in the struct.
 func (l *loader) readEnvironment(environ []string) {
+	if l.again {
+		l.readVariables()
+		return
+	}
 	keys := map[string]bool{}
 	var names []string
 	for _, section := range append([]string{""}, l.pipelineNames()...) {
@@ -70,7 +74,7 @@ func (l *loader) readFlags(set []string) {
 			l.add(Problem{Origin: flagOrigin, Text: "wants key=value", Remedy: "for example --set log.level=debug"})
 			continue
 		}
-		if _, ok := l.pipelineOf(key); ok {
+		if _, ok := l.pipelineOf(key); ok || l.again && strings.HasPrefix(key, pipelinesKey+".") {
 			continue // overlay's
 		}
 		if strings.HasPrefix(key, pipelinesKey+".") {

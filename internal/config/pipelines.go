@@ -86,7 +86,7 @@ type pipelineNode struct {
 // readPipelines notes the pipelines of the file, in its order.
 func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
 	node = resolve(node)
-	if isNull(node) {
+	if isNull(node) || l.again {
 		return
 	}
 	l.given[pipelinesKey] = given{origin: origin}
@@ -94,6 +94,7 @@ func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
 		l.report(pipelinesKey, "wants a name for each pipeline, got "+shape(node), "write the name, indented, as name: and its keys below it")
 		return
 	}
+	names := map[string]bool{}
 	for i := 0; i < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		problem := func(text, remedy string) {
@@ -104,9 +105,10 @@ func (l *loader) readPipelines(path, origin string, node *yaml.Node) {
 		switch {
 		case !pipelineName.MatchString(name.Value):
 			problem("is not a legal pipeline name", "use 1 to 40 lower-case letters, digits or underscores, a letter first")
-		case slices.Contains(l.pipelineNames(), name.Value):
+		case names[name.Value]:
 			problem("is set twice", "keep one")
 		default:
+			names[name.Value] = true
 			l.pipelines = append(l.pipelines, pipelineNode{name: name.Value, node: value, path: path})
 		}
 	}
@@ -191,6 +193,7 @@ func (l *loader) suggestPipelineKey(key string) string {
 
 // loadPipelines reads each pipeline and judges them, alone and together.
 func (l *loader) loadPipelines(opts Options) {
+	opts.root = l.root
 	var loaders []*loader
 	var connectors []*Config
 	for _, p := range l.pipelines {
