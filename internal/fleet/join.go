@@ -12,6 +12,8 @@ import (
 
 // joined is the outcome of a join.
 type joined struct {
+	// early: the member is in the generation id, and the outcome follows.
+	early     bool
 	announced announcement
 	id        broker.Membership
 	sent      time.Time // when the last answered question was sent
@@ -20,9 +22,10 @@ type joined struct {
 	err       error
 }
 
-// join asks to join, decides if chosen as leader, and asks for the assignment. join blocks until all
-// members have joined or timed out. member is known to the coordinator, or empty.
-func (m *Membership) join(ctx context.Context, member string, a announcement, history placement.History) (j joined) {
+// join asks to join, tells early of the generation, decides if chosen as leader, and asks for the
+// assignment. join blocks until all members have joined or timed out, and until the leader has
+// decided. member is known to the coordinator, or empty.
+func (m *Membership) join(ctx context.Context, member string, a announcement, history placement.History, early chan<- joined) (j joined) {
 	j = joined{announced: a, id: broker.Membership{ID: member, Generation: -1}}
 	text, err := encode(a)
 	if err != nil {
@@ -38,6 +41,7 @@ func (m *Membership) join(ctx context.Context, member string, a announcement, hi
 		j.err = fmt.Errorf("join the group: %w", err)
 		return j
 	}
+	early <- joined{early: true, id: j.id}
 	var all map[string][]byte
 	if answer.Leads {
 		if j.led, err = m.decide(answer.Members, history, time.Now()); err != nil {

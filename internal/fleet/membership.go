@@ -73,7 +73,7 @@ type Membership struct {
 
 // state is the owner's.
 type state struct {
-	id      broker.Membership // ID "": not known to the coordinator
+	id      broker.Membership // ID "": not known to the coordinator; generation 0: in none
 	in      bool              // a member of a generation
 	heard   time.Time
 	dropped bool // all pipelines were told to end, as nothing was heard
@@ -165,7 +165,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	var asks sync.WaitGroup
 	defer asks.Wait()
 	defer hangUp(errors.New("the member has left the fleet"))
-	joins, beats := make(chan joined, 1), make(chan beat, 1)
+	joins, beats := make(chan joined, 2), make(chan beat, 1)
 	tick := time.NewTicker(m.pulse())
 	defer tick.Stop()
 	silence := time.NewTimer(m.Options.SessionTimeout)
@@ -185,7 +185,6 @@ func (m *Membership) Run(ctx context.Context) error {
 			stop = nil
 			m.beginLeaving()
 		case j := <-joins:
-			m.state.joining = false
 			fenced = errors.Join(fenced, m.afterJoin(j))
 		case b := <-beats:
 			m.state.beating = false
@@ -216,7 +215,7 @@ func (m *Membership) Run(ctx context.Context) error {
 // ask starts the due questions.
 func (m *Membership) ask(ctx context.Context, asks *sync.WaitGroup, joins chan<- joined, beats chan<- beat) {
 	s := &m.state
-	if s.in && s.due && !s.beating {
+	if s.id.Generation > 0 && s.due && !s.beating {
 		s.beating, s.due = true, false
 		id := s.id
 		asks.Go(func() { beats <- m.beat(ctx, id) })
@@ -234,7 +233,7 @@ func (m *Membership) ask(ctx context.Context, asks *sync.WaitGroup, joins chan<-
 		Version: m.Version, Process: m.process, Joins: s.joins, Faults: m.faults(), Wants: m.wants,
 	}
 	member, history := s.id.ID, s.history
-	asks.Go(func() { joins <- m.join(ctx, member, a, history) })
+	asks.Go(func() { joins <- m.join(ctx, member, a, history, joins) })
 }
 
 // expire drops the pipelines once nothing was heard for too long, and returns when to look again.
@@ -343,9 +342,17 @@ func (m *Membership) fenced() error {
 		"another process is member %q of fleet %q", m.Options.Name(), m.Options.Group)
 }
 
-// afterJoin takes an assignment.
+// afterJoin takes an assignment. From the answer to the join on, heartbeats are of the new
+// generation, as those of the one before would not count: the leader may take longer than the
+// session for the assignments, or die, and the session of no other member may end with the
+// leader's.
 func (m *Membership) afterJoin(j joined) error {
 	s := &m.state
+	if j.early {
+		s.id = j.id
+		return nil
+	}
+	s.joining = false
 	switch {
 	case j.err == nil:
 	case errors.Is(j.err, kerr.FencedInstanceID):
@@ -355,10 +362,7 @@ func (m *Membership) afterJoin(j joined) error {
 		s.again = true
 		return nil
 	default:
-		switch {
-		case j.id.Generation >= 0:
-			s.id = j.id // heartbeats of an earlier generation would not count
-		case j.id.ID != "" && s.id.ID == "":
+		if s.id.ID == "" {
 			s.id.ID = j.id.ID // known from now on
 		}
 		s.again = true

@@ -85,6 +85,42 @@ func TestASecondProcessOfANameIsTheOnly(t *testing.T) {
 	w.eventually("all at the second", []*process{first, second}, 0, 2)
 }
 
+// A leader that lives, and answers later than the session, stops no pipeline.
+func TestALateAnswerStopsNobody(t *testing.T) {
+	w := newWorld(t, 2)
+	group := broker.Group{Client: w.client, Name: "f", Type: protocolType, Protocol: protocol, Session: 8 * session}
+	says := must.Get(encode(announcement{Wants: &wish{}}))(t)
+	leader := New(Parts{Options: DefaultOptions(), Hands: noHands{}, Log: zaptest.NewLogger(t), Metrics: noMetrics{}})
+	var in broker.Generation
+	answer := func() error {
+		d := must.Get(leader.decide(in.Members, placement.History{}, time.Now()))(t)
+		_, err := group.Sync(t.Context(), in.Membership, d.answers)
+		return err
+	}
+	in = must.Get(group.Join(t.Context(), "", says))(t)
+	must.OK(t, answer())
+	a := w.start("a")
+	for len(in.Members) < 2 {
+		in = must.Get(group.Join(t.Context(), in.ID, says))(t)
+		if err := answer(); !errors.Is(err, kerr.RebalanceInProgress) { // the other joins
+			must.OK(t, err)
+		}
+	}
+	w.eventually("all at the member", []*process{a}, 2)
+
+	in = must.Get(group.Join(t.Context(), in.ID, says))(t)
+	joined := time.Now()
+	await.Until(t, "two sessions of the member", func() bool {
+		must.OK(t, group.Heartbeat(t.Context(), in.Membership))
+		return time.Since(joined) > 2*session
+	})
+	if n := len(a.pipelines()); n != 2 || !a.Standing().Joined {
+		t.Errorf("%d pipelines while the leader decides, joined %v", n, a.Standing().Joined)
+	}
+	must.OK(t, answer())
+	w.eventually("all at the member", []*process{a}, 2)
+}
+
 // A member cut off from the brokers stops all pipelines before others have them.
 func TestAMemberCutOffHoldsNothing(t *testing.T) {
 	address := must.Get(freeport.TakeAddress())(t)
@@ -278,8 +314,9 @@ func TestTheGroupHearsOfStarts(t *testing.T) {
 	}
 }
 
-// A heartbeat of another generation renews no session. The generation is that of the last join,
-// also without an assignment, when the next has begun meanwhile.
+// A heartbeat of another generation renews no session. The generation is that of the last join
+// from its answer on: while the leader decides, and without an assignment, when the next has begun
+// meanwhile.
 func TestHeartbeatsAreOfTheLastGeneration(t *testing.T) {
 	m := New(Parts{Options: DefaultOptions(), Hands: noHands{}, Log: zaptest.NewLogger(t), Metrics: noMetrics{}})
 	s := &m.state
@@ -290,8 +327,17 @@ func TestHeartbeatsAreOfTheLastGeneration(t *testing.T) {
 		t.Errorf("heard %v, joins again %v", s.heard.Sub(heard), s.again)
 	}
 	next := broker.Membership{ID: "m", Generation: 4}
+	s.joining = true
+	must.OK(t, m.afterJoin(joined{id: next, early: true}))
+	if s.id != next || !s.joining {
+		t.Errorf("the next heartbeat is of %+v, joining %v", s.id, s.joining)
+	}
+	must.OK(t, m.afterBeat(beat{id: next, sent: time.Now()}))
+	if !s.heard.After(heard) {
+		t.Error("while the leader decides, nothing is heard")
+	}
 	must.OK(t, m.afterJoin(joined{id: next, err: kerr.RebalanceInProgress}))
-	if s.id != next {
-		t.Errorf("the next heartbeat is of %+v", s.id)
+	if s.id != next || s.joining {
+		t.Errorf("the next heartbeat is of %+v, joining %v", s.id, s.joining)
 	}
 }

@@ -46,6 +46,7 @@ type sim struct {
 	moves    int
 	network  kfake.VirtualNetwork
 	cluster  *kfake.Cluster
+	kafkan   *kafkan
 	operator *kgo.Client
 	bytes    atomic.Int64
 	began    time.Time
@@ -82,6 +83,7 @@ func newSim(t *testing.T, seed uint64, members, pipelines, moves int) *sim {
 	}
 	s.cluster = must.Get(kfake.NewCluster(kfake.Ports(9092, 9093, 9094), kfake.ListenFn(s.network.Listen)))(t)
 	s.operator = s.client("operator", s.newLink())
+	s.kafkan = newKafkan(t, s.cluster, s.client("kafkan", s.newLink()))
 	file := &simFile{specs: map[string]string{}}
 	for i := range pipelines {
 		name := fmt.Sprintf("tenant-%04d", i)
@@ -102,6 +104,7 @@ func (s *sim) close() {
 	}
 	s.working.Wait()
 	s.operator.Close()
+	s.kafkan.group.Client.Close()
 	s.cluster.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,6 +117,7 @@ func (s *sim) gather(members int) {
 	anchor := broker.Group{Client: s.operator, Name: "f", Type: protocolType, Protocol: protocol, Session: simSession}
 	says := must.Get(encode(announcement{Wants: &wish{}}))(s.t)
 	joined := must.Get(anchor.Join(s.t.Context(), "", says))(s.t)
+	s.kafkan.answered(joined.ID) // and does not sync
 	for i := range members {
 		s.start(fmt.Sprintf("outbox-%d", i), s.files[0])
 		s.wait(time.Duration(s.random.IntN(3000/members)) * time.Millisecond)
@@ -173,8 +177,15 @@ func (s *sim) over(p *simulated, err error) bool {
 		return false
 	}
 	p.dead, p.died = true, time.Now()
-	if err != nil && !p.replaced {
+	if err == nil || p.replaced {
+		return true
+	}
+	// A process replaced while it was cut off takes the place of its successor, cut off later.
+	back := slices.IndexFunc(s.processes, func(q *simulated) bool { return q.name == p.name && !q.dead })
+	if back < 0 {
 		s.fault("%s ended by itself: %v", p.name, err)
+	} else {
+		s.processes[back].replaced = false
 	}
 	return true
 }
@@ -251,6 +262,9 @@ func (s *sim) wait(d time.Duration) {
 		})
 		for _, one := range due {
 			one.do()
+		}
+		if mend := s.kafkan.look(); mend != nil {
+			s.working.Go(func() { mend(s.t.Context()) })
 		}
 		s.sample()
 	}

@@ -61,7 +61,7 @@ var events = []event{
 	{"another coordinator", func(s *sim) {
 		load := s.cluster.Fault(kfake.Fault{
 			Keys: []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.LeaveGroup, kmsg.DescribeGroups}, Group: "f",
-			Err: kerr.CoordinatorLoadInProgress, Count: -1,
+			Err: kerr.CoordinatorLoadInProgress, Count: -1, When: s.kafkan.refuse,
 		})
 		s.cluster.RehashCoordinators()
 		s.in(s.within(0, simSession/2), load.Remove)
@@ -164,10 +164,12 @@ func (s *sim) drainOne() {
 // drain tells a member to be drained, or not to be any more. A member gone meanwhile is none to
 // drain.
 func (s *sim) drain(name string, drained bool) {
+	client := s.client("operator", newLink(&s.network, &s.bytes, time.Millisecond)) // another's join would hold it up
 	s.working.Go(func() {
+		defer client.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_, err := Drain(ctx, s.operator, "f", name, drained)
+		_, err := Drain(ctx, client, "f", name, drained)
 		s.told("the drain (%v) of %s: %v", drained, name, err)
 	})
 }

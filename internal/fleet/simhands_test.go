@@ -30,6 +30,7 @@ type simulated struct {
 	leaving  bool
 	replaced bool          // by a second process of the name
 	cut      bool          // from the brokers
+	mended   time.Time     // when the last pause or cut ended
 	paused   chan struct{} // nil: at work; closed at the end of the pause
 	resumed  time.Time
 	late     []func()  // due at the end of the pause
@@ -193,6 +194,7 @@ func (p *simulated) Drop() {
 	s := p.sim
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.judgeDrop(p)
 	for _, name := range slices.Sorted(maps.Keys(p.holds)) {
 		h := p.holds[name]
 		h.again, h.orderly, h.planned, s.changed = false, false, false, time.Now()
@@ -282,7 +284,7 @@ func (p *simulated) pause(pause bool) {
 		return
 	}
 	close(p.paused)
-	p.paused, p.resumed = nil, time.Now()
+	p.paused, p.resumed, p.mended = nil, time.Now(), time.Now()
 	late := p.late
 	p.late = nil
 	p.speak()
@@ -298,7 +300,7 @@ func (p *simulated) part(part bool) {
 	if p.dead || part == p.cut {
 		return
 	}
-	p.cut = part
+	p.cut, p.mended = part, time.Now()
 	p.link.hold(part)
 }
 

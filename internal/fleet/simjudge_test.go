@@ -121,6 +121,20 @@ func (s *sim) judgeBelief(h *simHold) {
 	}
 }
 
+// judgeDrop looks for a process that stops its pipelines with nothing wrong for longer than a
+// session.
+func (s *sim) judgeDrop(p *simulated) {
+	if !p.well() || time.Since(p.mended) < simSession+simGrace {
+		return
+	}
+	for _, h := range p.holds {
+		if !h.stopping() {
+			s.fault("%s stops all pipelines, and nothing is wrong with it", p.name)
+			return
+		}
+	}
+}
+
 // planned reports whether the end of a pipeline is a move: of two processes with it, one has to
 // let go, and a pipeline may be removed.
 func (s *sim) planned(h *simHold) bool {
@@ -278,5 +292,6 @@ func (s *sim) report(t *testing.T) {
 			t.Error(fault)
 		}
 	}
-	t.Logf("moves %v, outages at most %v, %d beliefs beside another's, %d waits for a slot", s.moved, s.longest, s.doubles, s.refused)
+	t.Logf("moves %v, outages at most %v, %d beliefs beside another's, %d waits for a slot; for kfake, %d rebalances and %d sessions ended",
+		s.moved, s.longest, s.doubles, s.refused, s.kafkan.mended, s.kafkan.ended)
 }

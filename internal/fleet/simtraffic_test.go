@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
@@ -41,6 +42,14 @@ func (s *sim) wantShare(least, most int) {
 	}
 }
 
+// stir has a process tell the group news without consequence.
+func (s *sim) stir(p *simulated) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.offers = slices.Clone(p.offers)
+	p.offers[0].Loaded++
+}
+
 // traffic measures the bytes between members and brokers: of a minute at rest, and of a
 // rebalance; and the size of the group's record.
 func (s *sim) traffic(members, pipelines int) {
@@ -49,11 +58,7 @@ func (s *sim) traffic(members, pipelines int) {
 	s.wait(time.Minute)
 	rest := s.bytes.Load() - before
 
-	p := s.all()[0]
-	s.mu.Lock()
-	p.offers = append([]placement.Offer{}, p.offers...)
-	p.offers[0].Loaded++ // news, of no consequence
-	s.mu.Unlock()
+	s.stir(s.all()[0])
 	before = s.bytes.Load()
 	s.wait(simRound)
 	rebalance := s.bytes.Load() - before - rest/30

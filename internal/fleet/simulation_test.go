@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // simulationsEnv is how many random fleets to live through.
@@ -14,7 +16,8 @@ const simulationsEnv = "CDC_OUTBOX_TEST_SIMULATIONS"
 
 // Random fleets in virtual time: no pipeline at two members that could both know better, none
 // without a member for longer than the bounds, no more moves at a time than fleet.moves, and an
-// end of all moves after the last event.
+// end of all moves after the last event. The fleets of a seed differ from run to run: kfake chooses
+// a leader, and among requests and timeouts due at the same instant, at random.
 func TestFleetsInVirtualTime(t *testing.T) {
 	fleets := 3
 	if text := os.Getenv(simulationsEnv); text != "" {
@@ -80,6 +83,38 @@ func TestASilentMemberStopsBeforeOthersBegin(t *testing.T) {
 		p.part(false)
 		s.finish(3)
 	})
+}
+
+// A leader dead between its join and its answer costs the others no pipeline, also if another
+// member leaves meanwhile.
+func TestALeaderDiesBeforeItsAnswer(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		t.Run(fmt.Sprintf("another leaves %v", leaves), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSim(t, 5, 4, 20, 1)
+				defer s.close()
+				s.settle(s.bounds.lost, 5*time.Second)
+				leader := s.alive(s.all()[0].Standing().Leader)
+				s.cluster.ControlKey(int16(kmsg.SyncGroup), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					return nil, nil, len(r.(*kmsg.SyncGroupRequest).GroupAssignment) > 0 // is lost
+				})
+				s.stir(leader)
+				s.wait(simRound)
+				s.told("the end of the leader %s", leader.name)
+				leader.kill(true)
+				if leaves {
+					other := s.victim()
+					s.told("SIGTERM to %s", other.name)
+					s.terminate(other)
+				}
+				s.settle(s.bounds.silent+10*time.Second, 5*time.Second)
+				s.judgePlacement()
+				if d := s.longest["drop"]; d > 0 {
+					t.Errorf("members beside the leader have stopped their pipelines, for up to %v", d)
+				}
+			})
+		})
+	}
 }
 
 // Twenty members with a thousand pipelines: a death moves its own pipelines only, and the group
