@@ -78,9 +78,11 @@ type fleetSize struct {
 	pace                        time.Duration // between two transactions of a pipeline
 }
 
+// Each of the many walsenders decodes each transaction: with one a second for each pipeline, a
+// hundred of them, three brokers and the fleet leave two cores no idle time.
 var (
 	smallFleet = fleetSize{pipelines: 12, members: 3, brokers: 1, disturbances: 4, pace: 100 * time.Millisecond}
-	largeFleet = fleetSize{pipelines: 100, members: 5, brokers: 3, pace: time.Second}
+	largeFleet = fleetSize{pipelines: 100, members: 5, brokers: 3, pace: 3 * time.Second}
 )
 
 // fleetCampaign is a fleet with the state of the disturbances.
