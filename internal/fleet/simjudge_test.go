@@ -22,7 +22,7 @@ type judge struct {
 	longest     map[string]time.Duration // outages, by cause
 	generations map[int32]map[string]string
 	pairs       map[string]time.Time // when two processes began to believe in a pipeline
-	begun       map[string]int       // how often a pipeline has begun
+	begun       map[string]int       // how often a pipeline has begun since the last event
 	doubles     int                  // beliefs in a pipeline beside another's
 	incident    time.Time            // the last
 	faults      []string
@@ -51,6 +51,7 @@ func newJudge() judge {
 func (s *sim) happened(format string, values ...any) {
 	s.note(format, values...)
 	s.incident = time.Now()
+	clear(s.begun)
 	for _, o := range s.outages {
 		o.extend(s.bounds.lost)
 	}
