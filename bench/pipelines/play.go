@@ -38,11 +38,11 @@ func (s *stage) take(ctx context.Context, of subject) (values map[string]float64
 		return nil, err
 	}
 	values = map[string]float64{metricStart: float64(time.Since(began).Milliseconds())}
-	started, err := s.read(ctx, all)
+	started, _, err := all.usage()
 	if err != nil {
 		return nil, err
 	}
-	values[metricStartCPU] = float64(started.used.CPU.Milliseconds())
+	values[metricStartCPU] = float64(started.CPU.Milliseconds())
 	if err := s.idleness(ctx, of, all, values); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,6 @@ func (s *stage) idleness(ctx context.Context, of subject, all programs, values m
 // traffic measures the processes while rows are committed: as many in all for a single pipeline
 // as for many.
 func (s *stage) traffic(ctx context.Context, all programs, of subject, values map[string]float64) (err error) {
-	pipelines := of.pipelines
 	w, err := startWriters(ctx, s, of)
 	if err != nil {
 		return err
@@ -162,30 +161,22 @@ func (s *stage) traffic(ctx context.Context, all programs, of subject, values ma
 		return err
 	}
 	began := time.Now()
-	before, _, err := all.usage()
+	before, err := s.read(ctx, all)
 	if err != nil {
 		return err
 	}
-	served, err := s.served(ctx)
-	if err != nil {
-		return err
-	}
-	arrived, err := s.arrivals(ctx, pipelines)
+	arrived, err := s.arrivals(ctx, of.pipelines)
 	if err != nil {
 		return err
 	}
 	if err := backoff.Sleep(ctx, s.window); err != nil {
 		return err
 	}
-	after, pss, err := all.usage()
+	after, err := s.read(ctx, all)
 	if err != nil {
 		return err
 	}
-	since, err := s.served(ctx)
-	if err != nil {
-		return err
-	}
-	later, err := s.arrivals(ctx, pipelines)
+	later, err := s.arrivals(ctx, of.pipelines)
 	if err != nil {
 		return err
 	}
@@ -193,9 +184,9 @@ func (s *stage) traffic(ctx context.Context, all programs, of subject, values ma
 		return errors.New("no event arrived")
 	}
 	values[metricRate] = float64(later-arrived) / time.Since(began).Seconds()
-	values[metricCPU] = (after.CPU - before.CPU).Seconds() * 1e6 / float64(later-arrived)
-	values[metricServer] = (since - served).Seconds() * 1e6 / float64(later-arrived)
-	values[metricPeak], values[metricPSS] = after.Peak, pss
+	values[metricCPU] = (after.used.CPU - before.used.CPU).Seconds() * 1e6 / float64(later-arrived)
+	values[metricServer] = (after.served - before.served).Seconds() * 1e6 / float64(later-arrived)
+	values[metricPeak], values[metricPSS] = after.used.Peak, after.pss
 	return nil
 }
 

@@ -7,8 +7,9 @@ import (
 )
 
 // ReadListing runs an operator's query in a read-only transaction and returns its columns'
-// names and its rows as text, NULL as ""; more than most are an error. Names without a schema are the login's own or in
-// public, as in psql. The query is canceled, and the connection closed, when ctx ends.
+// names and its rows as text, NULL as ""; more than most are an error. Names without a schema
+// are the login's own or in public, as in psql. The query is canceled, and the connection
+// closed, when ctx ends.
 func ReadListing(ctx context.Context, url, query string, most int) (columns []string, rows [][]string, err error) {
 	conn, err := Connect(ctx, url)
 	if err != nil {

@@ -338,8 +338,7 @@ func judge(drafts []*draft) {
 	topics, slots := internalTopics(connectors), slotsOf(connectors)
 	for _, d := range drafts {
 		for _, own := range d.loaders {
-			own.keepTopics(topics)
-			own.keepSlots(slots)
+			own.keepShared(topics, slots)
 			own.validatePipeline()
 			d.adopt(own.problems)
 		}

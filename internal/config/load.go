@@ -44,7 +44,7 @@ func Load(opts Options) (*Config, error) {
 	case len(l.pipelines) > 0:
 		l.loadPipelines(opts)
 	default:
-		l.keepTopics(internalTopics([]*Config{l.cfg}))
+		l.keepShared(internalTopics([]*Config{l.cfg}), nil)
 		l.validate()
 	}
 	if err := l.problems.err(); err != nil {
@@ -53,11 +53,11 @@ func Load(opts Options) (*Config, error) {
 	return l.cfg, nil
 }
 
-// keepSlots notes the slots of all connectors.
-func (l *loader) keepSlots(slots []string) { l.cfg.Source.Slots = slots }
-
-// keepTopics has no event of the configuration go to the connectors' own topics.
-func (l *loader) keepTopics(internal []string) { l.cfg.Route.Internal = internal }
+// keepShared notes the topics and slots of all connectors, in common: no event may go to such a
+// topic.
+func (l *loader) keepShared(topics, slots []string) {
+	l.cfg.Route.Internal, l.cfg.Source.Slots = topics, slots
+}
 
 // Validate reports every faulty value and combination as a *Problems, for a
 // Config not made by Load. Validate reads the files the configuration names.

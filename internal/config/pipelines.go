@@ -202,8 +202,7 @@ func (l *loader) loadPipelines(opts Options) {
 	}
 	topics, slots := internalTopics(connectors), slotsOf(connectors)
 	for i, own := range loaders {
-		own.keepTopics(topics)
-		own.keepSlots(slots)
+		own.keepShared(topics, slots)
 		own.validatePipeline()
 		l.adopt(own.problems)
 		l.cfg.Pipelines = append(l.cfg.Pipelines, Pipeline{Name: l.pipelines[i].name, Config: own.cfg})
