@@ -69,14 +69,21 @@ func (s *standstills) take() map[string]time.Duration {
 // fleetReport is a campaign's disturbances and their outcome.
 type fleetReport struct {
 	goal   int
+	calm   time.Duration // the longest standstill before the first disturbance
 	began  time.Time
 	took   time.Duration
 	done   map[string]*fleetOutcome
 	judged map[string]*checker.Report // by delivery
 }
 
-func newFleetReport(goal int) fleetReport {
-	return fleetReport{goal: goal, began: time.Now(), done: map[string]*fleetOutcome{}, judged: map[string]*checker.Report{}}
+// newFleetReport returns an empty report. undisturbed are the standstills before the first
+// disturbance.
+func newFleetReport(goal int, undisturbed map[string]time.Duration) fleetReport {
+	r := fleetReport{goal: goal, began: time.Now(), done: map[string]*fleetOutcome{}, judged: map[string]*checker.Report{}}
+	for _, longest := range undisturbed {
+		r.calm = max(r.calm, longest)
+	}
+	return r
 }
 
 // fleetOutcome is the outcome of all disturbances of a single kind, or of two kinds at once.
@@ -139,6 +146,7 @@ func (r *fleetReport) text() string {
 	if len(r.judged) == 0 {
 		b.WriteString("the events are not judged: the campaign has failed before\n")
 	}
+	fmt.Fprintf(&b, "without a disturbance no event was later than %s\n", r.calm.Round(100*time.Millisecond))
 	fmt.Fprintf(&b, "standstills of pipelines in s, of disturbed members: longest, median; longest of others; how many beyond %s, the session timeout + 2s\n", fleetBound)
 	for _, name := range slices.Sorted(maps.Keys(r.done)) {
 		r.done[name].line(&b, name)

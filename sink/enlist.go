@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,8 +16,15 @@ import (
 // beginning of the next. Afterwards brokers wait for the markers, with the records in hand.
 const enlistPatience = time.Second
 
-// marked are the waits between questions whether the markers are written.
-var marked = backoff.Range{First: time.Millisecond, Longest: 4 * time.Millisecond}
+// markedWait is the least wait between questions whether the markers are written, and
+// markedShare the part of the time so far that a wait takes at least. Each question costs the
+// coordinator work: asked every few milliseconds by many transactions, a busy broker would be
+// later with the markers for it. So a wait for markers may be a quarter too long, and a second
+// has about twenty-five questions.
+const (
+	markedWait  = time.Millisecond
+	markedShare = 4
+)
 
 // enlist adds partitions to the open transaction at the coordinator, but for those already
 // enlisted. First it waits for the markers of the last transaction. Without enlist each
@@ -42,13 +50,13 @@ func (x *Transactions) enlist(ctx context.Context, wanted partitions) {
 		return
 	}
 	topics := wanted.byTopic()
-	retry := backoff.Series{Range: marked}
-	for {
+	for began := time.Now(); ; {
+		pause := max(markedWait, time.Since(began)/markedShare)
 		switch err := broker.Enlist(ctx, x.k.client, x.id, id, epoch, topics); {
 		case err == nil:
 			x.enlisted.add(wanted)
 			return
-		case !errors.Is(err, kerr.ConcurrentTransactions) || retry.Pause(ctx) != nil:
+		case !errors.Is(err, kerr.ConcurrentTransactions) || backoff.Sleep(ctx, pause+rand.N(pause/4)) != nil:
 			return
 		}
 	}

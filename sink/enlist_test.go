@@ -106,6 +106,24 @@ func TestCoordinatorIsAskedAgainWhileItIsBusy(t *testing.T) {
 	c.wantCommitted(t, marks, "first", "second")
 }
 
+// Many transactions wait for a busy cluster's markers at once: questions in quick succession
+// would keep it from the work.
+func TestBusyCoordinatorIsAskedEverMoreRarely(t *testing.T) {
+	c, x := startTwoBrokers(t, 2)
+	var first time.Time
+	refusals := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: -1, When: func(kmsg.Request) bool {
+		if first.IsZero() {
+			first = time.Now()
+		}
+		return time.Since(first) < enlistPatience/2
+	}})
+	transact(t, x, "second", 0, 1)
+	if n := refusals.Hits(); n < 2 || n > 40 {
+		t.Errorf("asked %d times within %s, want about twenty", n, enlistPatience/2)
+	}
+	c.wantCommitted(t, marks, "first", "second")
+}
+
 // Without enlist the brokers tell the coordinator. The error of the records counts.
 func TestWhatTheCoordinatorIsNotToldBrokersTellIt(t *testing.T) {
 	for _, refusal := range []*kerr.Error{kerr.ConcurrentTransactions, kerr.TopicAuthorizationFailed, kerr.InvalidRequest, kerr.UnknownServerError} {

@@ -11,6 +11,9 @@ import (
 // of microseconds.
 const knownPatience = time.Second
 
+// knownWaits are the waits between two looks.
+var knownWaits = backoff.Range{First: time.Millisecond, Longest: 4 * time.Millisecond}
+
 // awaitKnown waits until the client knows the partitions of the round. The client
 // may write to a new topic a moment earlier (franz-go 1.22, storePartitionsUpdate).
 // The end of a transaction within the moment would not set the partition's sequence
@@ -22,7 +25,7 @@ const knownPatience = time.Second
 func (x *Transactions) awaitKnown(ctx context.Context, round []placed) {
 	ctx, cancel := context.WithTimeout(ctx, knownPatience)
 	defer cancel()
-	retry := backoff.Series{Range: marked}
+	retry := backoff.Series{Range: knownWaits}
 	for _, p := range round {
 		for {
 			leader, _, err := x.k.client.PartitionLeader(p.Record.Topic, p.Record.Partition)

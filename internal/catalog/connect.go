@@ -32,15 +32,37 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 // other hosts of the URL. If the URL no longer leads to the address, or at is
 // nil, it is Connect.
 func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
+	return connectAs(ctx, url, at, func(cfg *pgx.ConnConfig) environment {
+		// Catalog queries are few; the simple protocol also works through poolers.
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+		cfg.StatementCacheCapacity, cfg.DescriptionCacheCapacity = 0, 0 // never used in this mode, and 80 kB
+		return nil
+	})
+}
+
+// ConnectWatch is ConnectBeside for the same few catalog queries again and again. The
+// server parses and plans each once: both take several times as long as the rest. The
+// first time, a statement takes another round trip. It is for no statement on a user's
+// table: a plan made for the empty table would stay.
+func ConnectWatch(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
+	return connectAs(ctx, url, at, func(cfg *pgx.ConnConfig) environment {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+		cfg.StatementCacheCapacity, cfg.DescriptionCacheCapacity = watched, 0
+		return environment{"plan_cache_mode": "force_generic_plan"} // PostgreSQL's default plans anew for the first five times at least
+	})
+}
+
+// watched is the most statements of a connection of ConnectWatch that are kept.
+const watched = 16
+
+// connectAs opens an ordinary connection, with the settings of mode.
+func connectAs(ctx context.Context, url string, at net.Addr, mode func(*pgx.ConnConfig) environment) (*pgx.Conn, error) {
 	cfg, login, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
 	prepare(&cfg.Config)
-	// Catalog queries are few; the simple protocol also works through poolers.
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-	cfg.StatementCacheCapacity, cfg.DescriptionCacheCapacity = 0, 0 // never used in this mode, and 80 kB
-	env := ordinary(&cfg.Config)
+	env := ordinary(&cfg.Config).joined(mode(cfg))
 	env.login(&cfg.Config)
 	return openAt(ctx, cfg, login, env, answerTimeout, at)
 }

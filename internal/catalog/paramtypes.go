@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// registerTypes tells a connection the PostgreSQL type of a parameter from its
-// Go type: with QueryExecModeExec, pgx does not ask the server. pgx's own
+// registerTypes has a connection read times as UTC, and tells it the PostgreSQL type
+// of a parameter from its Go type: with QueryExecModeExec, pgx does not ask the server. pgx's own
 // registry has these and many others, and arrays. Releases are built without
 // the registry (nopgxregisterdefaulttypes), and are 1.4 MB smaller.
 func registerTypes(types *pgtype.Map) {
+	types.RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 	register[bool](types, "bool")
 	register[int16](types, "int2")
 	register[int32](types, "int4")

@@ -1,8 +1,11 @@
 package catalog
 
 import (
+	"context"
 	"reflect"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
@@ -13,9 +16,27 @@ import (
 // A change that was not committed at the earlier view, or came later, is seen.
 func TestALaterViewAsksNothingTwiceAndMissesNoChange(t *testing.T) {
 	server := pgtest.Start(t) // of its own: nobody else has transactions
-	url := server.NewDatabase(t)
-	conn, other := connect(t, url), connect(t, url)
-	pgtest.Execute(t, conn, `CREATE TABLE outbox (id int)`, `CREATE PUBLICATION p FOR TABLE outbox`)
+	t.Run("few questions", func(t *testing.T) {
+		url := server.NewDatabase(t)
+		laterViews(t, connect(t, url), connect(t, url))
+	})
+	t.Run("a watch", func(t *testing.T) { // a plan for all looks hides nothing
+		url := server.NewDatabase(t)
+		laterViews(t, watch(t, url), connect(t, url))
+	})
+}
+
+// watch opens a connection of ConnectWatch for a single test.
+func watch(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn := must.Get(ConnectWatch(pgtest.Context(t), url, nil))(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// laterViews are those on conn, while other changes the publication.
+func laterViews(t *testing.T, conn, other *pgx.Conn) {
+	pgtest.Execute(t, other, `CREATE TABLE outbox (id int)`, `CREATE PUBLICATION p FOR TABLE outbox`)
 	from := Source{Slot: "viewed", Publication: "p", Tables: []pg.Table{outbox}}
 	var before *View
 	look := func() *View {
@@ -72,5 +93,33 @@ func TestAViewsEndIsNotBeforeAKnownPosition(t *testing.T) {
 	slot, exists, err := ReadSlot(pgtest.Context(t), conn, from.Slot)
 	if must.OK(t, err); !exists || !v.Exists || !reflect.DeepEqual(v.Slot, slot) {
 		t.Errorf("the view has the slot %+v, %t, want %+v", v.Slot, v.Exists, slot)
+	}
+}
+
+// The server plans a statement of a watch once, for all looks.
+func TestStatementsOfAWatchArePlannedOnce(t *testing.T) {
+	url := pgtest.Shared(t).NewDatabase(t)
+	connect(t, url, `CREATE TABLE outbox (id int)`, `CREATE PUBLICATION p FOR TABLE outbox`)
+	conn := watch(t, url)
+	from := Source{Slot: "watched", Publication: "p", Tables: []pg.Table{outbox}}
+	const looks = 3
+	for range looks {
+		v := new(View)
+		must.OK(t, v.ReadSlot(pgtest.Context(t), conn, from))
+		must.OK(t, v.ReadPublication(pgtest.Context(t), conn, from))
+	}
+	type counted struct {
+		Statement       string
+		Generic, Custom int
+	}
+	rows, _ := conn.Query(pgtest.Context(t), "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements", pgx.QueryExecModeSimpleProtocol)
+	kept := must.Get(pgx.CollectRows(rows, pgx.RowToStructByPos[counted]))(t)
+	if len(kept) < 4 { // for slot, end of the log, publication and tables
+		t.Errorf("the server keeps %d statements", len(kept))
+	}
+	for _, one := range kept {
+		if one.Generic < looks || one.Custom != 0 {
+			t.Errorf("planned %d times anew, and used %d times:\n%s", one.Custom, one.Generic, one.Statement)
+		}
 	}
 }

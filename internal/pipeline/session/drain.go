@@ -47,6 +47,29 @@ func Patience(ctx context.Context, limit time.Duration) time.Duration {
 	}
 }
 
+// Ending returns a context for the last words of a stop, which ctx does not end: after limit,
+// or soon after hurry.
+func Ending(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	hurry := haste(ctx)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-ending.Done():
+			return
+		case <-hurry:
+		}
+		timer := time.NewTimer(hurried)
+		defer timer.Stop()
+		select {
+		case <-ending.Done():
+		case <-timer.C:
+			cancel()
+		}
+	})
+	return ending, func() { cancel(); waiting.Wait() }
+}
+
 var errTimeout = errors.New("errors.drain_timeout has passed")
 
 // Drain bounds the wait for everything in flight when a connector stops, and stops

@@ -83,3 +83,33 @@ func TestDrainInHaste(t *testing.T) {
 		})
 	}
 }
+
+func TestEnding(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit, hurry, want time.Duration // hurry 0: before, negative: never
+	}{
+		"in patience":               {time.Minute, -1, time.Minute},
+		"in a hurry":                {time.Minute, 0, hurried},
+		"hurried in between":        {time.Minute, time.Second, time.Second + hurried},
+		"hurried just before":       {time.Minute, time.Minute - hurried/2, time.Minute},
+		"in a hurry, hardly a time": {time.Millisecond, 0, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended, end := context.WithCancel(t.Context())
+				end()
+				ctx, hurry := WithHaste(ended)
+				if tt.hurry >= 0 {
+					time.AfterFunc(tt.hurry, hurry)
+				}
+				began := time.Now()
+				ending, cancel := Ending(ctx, tt.limit)
+				defer cancel()
+				<-ending.Done()
+				if took := time.Since(began); took != tt.want {
+					t.Errorf("ended after %s, want %s", took, tt.want)
+				}
+			})
+		})
+	}
+}

@@ -109,6 +109,9 @@ func (k *checkpointer) exclusive(ctx context.Context, fn func() error) error {
 	select {
 	case k.saving <- struct{}{}:
 		defer func() { <-k.saving }()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return fn()
 	case <-ctx.Done():
 		return context.Cause(ctx)

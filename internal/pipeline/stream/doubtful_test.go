@@ -60,10 +60,12 @@ func TestConfirmationOfWhatIsInDoubtComesLate(t *testing.T) {
 type committing struct {
 	transactor
 	door
+	cut bool // one was, while it waited
 }
 
 func (c *committing) Transact(ctx context.Context, entries []sink.Entry, m *kgo.Record) ([]sink.Refusal, error) {
 	if err := c.pass(ctx); err != nil {
+		c.cut = true
 		return nil, err
 	}
 	return c.transactor.Transact(ctx, entries, m)

@@ -41,5 +41,5 @@ func (s *source) drained(ctx context.Context, delivered <-chan struct{}, missing
 
 // ending is a context for the last words to the store or the server, after the end of ctx.
 func (s *source) ending(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), session.Patience(ctx, s.limits.close))
+	return session.Ending(ctx, s.limits.close)
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
+	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/pg"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/delivery"
+	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
@@ -45,4 +48,85 @@ func TestIdleExactlyOnceWritesHardlyATransaction(t *testing.T) {
 		cancel()
 		must.OK(t, <-done)
 	})
+}
+
+// savesPosition returns a pipeline with a Kafka transaction under way that has nothing but a
+// position, and waits for the door of x.
+func savesPosition(t *testing.T, x *committing) (r *Pipeline, working context.Context, stopWorking context.CancelCauseFunc, done <-chan error) {
+	m := &counts{}
+	p := Parts{Options: defaultOptions(), Router: &transform.Router{}, Store: &fakeStore{}, Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
+		Transactions: &Transactions{Sink: x, Marker: x}}
+	r = newPipeline(p, usual)
+	k := keeping{checkpointer: r.checkpointer}
+	must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
+	working, stopWorking = context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- k.run(working) }()
+	x.hold()
+	k.idleTo(t, 1100)
+	pass(usual.quiet)
+	return r, working, stopWorking, ended
+}
+
+// Cut short by a stop, the transaction would be open until the slot's next holder ends it.
+func TestStopLetsTheSaveUnderWayEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &committing{}
+		r, working, stopWorking, done := savesPosition(t, x)
+		go r.rest(t.Context(), stopWorking)
+		synctest.Wait()
+		if err := context.Cause(working); err != nil {
+			t.Errorf("the save under way was cut short: %v", err)
+		}
+		x.open()
+		must.OK(t, <-done)
+		if len(x.commits) != 2 || !errors.Is(context.Cause(working), errDrained) {
+			t.Errorf("committed %q, and the workers' end is %v", x.commits, context.Cause(working))
+		}
+	})
+}
+
+func TestStopLeavesASilentStoreInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, stopWorking, done := savesPosition(t, &committing{})
+		began := time.Now()
+		r.rest(t.Context(), stopWorking)
+		must.OK(t, <-done)
+		if took := time.Since(began); took != usual.close {
+			t.Errorf("took %s, want %s", took, usual.close)
+		}
+	})
+}
+
+func TestHurriedStopLeavesASilentStoreSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, stopWorking, done := savesPosition(t, &committing{})
+		ctx, hurry := session.WithHaste(t.Context())
+		time.AfterFunc(time.Second, hurry)
+		began := time.Now()
+		r.rest(ctx, stopWorking)
+		must.OK(t, <-done)
+		if took := time.Since(began); took < time.Second || took > 1500*time.Millisecond {
+			t.Errorf("took %s, want a second and a moment", took)
+		}
+	})
+}
+
+// As above, in a run.
+func TestRunLetsTheSaveUnderWayEnd(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgtest.Shared(t).NewDatabase(t))
+	d.limits.quiet = 50 * time.Millisecond
+	x := &committing{}
+	i := d.startWith(Parts{Store: d.store, Transactions: &Transactions{Sink: x, Marker: x}}).streams()
+	x.hold()
+	d.exec("SELECT pg_logical_emit_message(true, 'of nobody', '')")
+	x.reached(t)
+	i.cancel()
+	eventually(t, "the stop", func() bool { return i.role() == session.Stopping })
+	x.open()
+	must.OK(t, i.wait())
+	if x.cut {
+		t.Error("the save under way was cut short")
+	}
 }

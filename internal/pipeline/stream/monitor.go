@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"syscall"
 	"time"
 
@@ -89,7 +90,7 @@ func (s *source) monitor(ctx context.Context, cp checkpoint.Checkpoint) error {
 		}
 	}
 	if s.stopping() { // the next start would not know of rows passed over since the last look
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.Patience(ctx, lastLook))
+		ending, cancel := session.Ending(ctx, lastLook)
 		defer cancel()
 		conn, _, _ = s.look(ending, conn, cp)
 	}
@@ -126,7 +127,7 @@ func (s *source) askOn(ctx context.Context, conn *pgx.Conn, cp checkpoint.Checkp
 			return nil, nil, err
 		}
 	}
-	fresh, err := s.connectBeside(ctx, cp)
+	fresh, err := s.watch(ctx, cp)
 	if err != nil {
 		return nil, nil, stopping(err, terminated)
 	}
@@ -152,11 +153,11 @@ func (s *source) hold(ctx context.Context) {
 	}
 }
 
-// connectInTime is connectBeside before the first look.
+// connectInTime is watch before the first look.
 func (s *source) connectInTime(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return s.connectBeside(ctx, cp)
+	return s.watch(ctx, cp)
 }
 
 // stopping decides whether the server is about to stop, from the error of a
@@ -171,11 +172,20 @@ func stopping(err error, terminated bool) error {
 	return err
 }
 
+// watch opens a connection for looks; see connectBeside.
+func (s *source) watch(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
+	return s.connectAs(ctx, cp, catalog.ConnectWatch)
+}
+
 // connectBeside opens a connection to the server of the stream begun with cp. The
 // URL may lead to another server by now: by a list of hosts, or by an address moved
 // in a failover.
 func (s *source) connectBeside(ctx context.Context, cp checkpoint.Checkpoint) (*pgx.Conn, error) {
-	conn, err := catalog.ConnectBeside(ctx, s.opts.URL, s.server)
+	return s.connectAs(ctx, cp, catalog.ConnectBeside)
+}
+
+func (s *source) connectAs(ctx context.Context, cp checkpoint.Checkpoint, connect func(context.Context, string, net.Addr) (*pgx.Conn, error)) (*pgx.Conn, error) {
+	conn, err := connect(ctx, s.opts.URL, s.server)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,8 @@
 //     confirmed only after the save.
 //
 //  2. Blocked delivery blocks the intake, never the standby status. A save
-//     waiting for a broker blocks neither stop, health nor monitor.
+//     waiting for a broker blocks neither health nor monitor, and a stop only for a
+//     Kafka transaction, within limits.close.
 //
 //  3. Bytes between the slot and the broker's ack are bounded by the queue.
 //
@@ -233,7 +234,7 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	r.drain(ctx, stopWorking, delivered)
 	release()
 	holder.Wait()
-	stopWorking(errDrained)
+	r.rest(ctx, stopWorking)
 	err = failure.Join(err, workers.Wait())
 	r.digest.Flush()
 
@@ -247,4 +248,17 @@ func (r *Pipeline) Run(ctx context.Context) error {
 		cancel()
 	}
 	return err
+}
+
+// rest ends the workers. A save under way in a Kafka transaction may end first: cut short, it
+// would stop the sink before the last checkpoint, and be open until the slot's next holder
+// ends it.
+func (r *Pipeline) rest(ctx context.Context, stopWorking context.CancelCauseFunc) {
+	defer stopWorking(errDrained)
+	if r.source.transactions == nil {
+		return
+	}
+	ending, cancel := r.source.ending(ctx)
+	defer cancel()
+	_ = r.checkpointer.exclusive(ending, func() error { stopWorking(errDrained); return nil })
 }

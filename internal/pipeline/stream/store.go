@@ -93,8 +93,9 @@ type limits struct {
 	// monitor or, standing by, the look at the slot. With a second for the page, an
 	// outage is visible within five.
 	silenceLimit time.Duration
-	// close bounds the last checkpoint, and then the last standby status: a stop
-	// waits no longer for a silent store or server.
+	// close bounds a Kafka transaction with a checkpoint under way, then the last
+	// checkpoint, and then the last standby status: a stop waits no longer for a
+	// silent store or server.
 	close time.Duration
 	// whole bounds how long a stop waits for the rest of a transaction. Without a
 	// wait, its first part would come again after the next start.
