@@ -62,7 +62,7 @@ func TestReadServer(t *testing.T) {
 	if s.MaxSlotWALKeepSize != -1 {
 		t.Errorf("max_slot_wal_keep_size is %d, want -1", s.MaxSlotWALKeepSize)
 	}
-	for _, want := range []time.Duration{90 * time.Second, 0} {
+	for _, want := range []time.Duration{90 * time.Second, 1500 * time.Millisecond, 48 * time.Hour, 0} {
 		pgtest.Execute(t, conn, `SET wal_sender_timeout = `+strconv.FormatInt(want.Milliseconds(), 10))
 		if s, err := ReadServer(pgtest.Context(t), conn); err != nil || s.WALSenderTimeout != want {
 			t.Errorf("wal_sender_timeout is %s, %v, want %s", s.WALSenderTimeout, err, want)

@@ -66,8 +66,8 @@ type OwnSender struct {
 // wal_sender_timeout at the present value, so a change of the server's
 // configuration does not change it under us.
 func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err error) {
-	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), setting, set_config(name, current_setting(name), false)
-		FROM pg_settings WHERE name = 'wal_sender_timeout'`).ReadAll()
+	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), `+senderTimeout+`,
+		set_config('wal_sender_timeout', current_setting('wal_sender_timeout'), false)`).ReadAll()
 	if err != nil {
 		return s, fmt.Errorf("read wal_sender_timeout: %w", err)
 	}

@@ -43,13 +43,14 @@ func (s Server) WALSuffices() bool {
 	return s.WALLevel == "logical" || s.WALLevel == "replica" && s.Major() >= 19
 }
 
+// senderTimeout is the wal_sender_timeout in milliseconds. pg_settings would give it, too,
+// but reads all parameters for a single one.
+const senderTimeout = `(extract(epoch FROM current_setting('wal_sender_timeout')::interval) * 1000)::bigint`
+
 // The timeline of pg_control_checkpoint lags behind a promotion until the next
 // checkpoint; the name of the WAL file being written does not. A standby does
 // not allow the question for that name.
 const serverQuery = `
-WITH setting AS (
-	SELECT name, setting, unit FROM pg_settings
-)
 SELECT current_setting('server_version_num')::int,
        (SELECT system_identifier::text FROM pg_control_system()),
        CASE WHEN pg_is_in_recovery()
@@ -64,10 +65,8 @@ SELECT current_setting('server_version_num')::int,
             THEN COALESCE(pg_last_wal_replay_lsn(), '0/0')
             ELSE pg_current_wal_flush_lsn()
        END::text,
-       (SELECT (extract(epoch FROM (setting || unit)::interval) * 1000)::bigint
-          FROM setting WHERE name = 'wal_sender_timeout'),
-       COALESCE((SELECT (extract(epoch FROM (setting || unit)::interval) * 1000)::bigint
-          FROM setting WHERE name = 'idle_replication_slot_timeout'), 0),
+       ` + senderTimeout + `,
+       COALESCE((extract(epoch FROM current_setting('idle_replication_slot_timeout', true)::interval) * 1000)::bigint, 0),
        pg_size_bytes(current_setting('max_slot_wal_keep_size')),
        current_setting('max_replication_slots')::int,
        (SELECT count(*) FROM pg_replication_slots)::int,
@@ -77,19 +76,19 @@ SELECT current_setting('server_version_num')::int,
 // ReadServer asks the server about itself.
 func ReadServer(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	var (
-		s                        Server
-		lsn                      string
-		senderTimeout, slotLimit int64
+		s                      Server
+		lsn                    string
+		senderLimit, slotLimit int64
 	)
 	err := conn.QueryRow(ctx, serverQuery).Scan(
 		&s.Version, &s.SystemID, &s.Timeline, &s.Database, &s.InRecovery,
-		&s.WALLevel, &lsn, &senderTimeout, &slotLimit, &s.MaxSlotWALKeepSize,
+		&s.WALLevel, &lsn, &senderLimit, &slotLimit, &s.MaxSlotWALKeepSize,
 		&s.MaxSlots, &s.UsedSlots, &s.MaxSenders, &s.UsedSenders)
 	if err != nil {
 		return Server{}, fmt.Errorf("read server state: %w", err)
 	}
 
-	s.WALSenderTimeout = time.Duration(senderTimeout) * time.Millisecond
+	s.WALSenderTimeout = time.Duration(senderLimit) * time.Millisecond
 	s.IdleSlotTimeout = time.Duration(slotLimit) * time.Millisecond
 	if s.FlushLSN, err = pglogrepl.ParseLSN(lsn); err != nil {
 		return Server{}, fmt.Errorf("read server state: %w", err)

@@ -37,6 +37,8 @@ type View struct {
 	// renaming of its schema (16). Before, the walsender goes on under the
 	// announced name (pgoutput.c, init_rel_sync_cache).
 	SchemasTold bool
+	// NamesStandbys tells that synchronized_standby_slots is set (17), see ReadStandbyWait.
+	NamesStandbys bool
 	// Failures say why events would be lost or mangled, Warnings name harm to
 	// others or hidden facts: see CheckPublication. A missing table is a failure
 	// too. Without a publication both are empty.
@@ -49,8 +51,18 @@ type View struct {
 
 // ReadSlot reads the view's slot and, in the same question, the end of the log.
 func (v *View) ReadSlot(ctx context.Context, conn *pgx.Conn, s Source) (err error) {
-	v.Slot, v.Exists, v.beside, err = readSlotAndEnd(ctx, conn, s.Slot)
-	return err
+	var raw []byte
+	v.beside, err = scanEnd(conn.QueryRow(ctx, selectEnd+`,
+		       (SELECT to_jsonb(p)::text FROM pg_catalog.pg_replication_slots p WHERE p.slot_name = $1),
+		       COALESCE(pg_catalog.current_setting('synchronized_standby_slots', true), '') <> ''`+fromEnd, s.Slot), &raw, &v.NamesStandbys)
+	v.Slot, v.Exists = Slot{}, raw != nil
+	if err == nil && v.Exists {
+		v.Slot, err = parseSlot(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("read slot %q: %w", s.Slot, err)
+	}
+	return nil
 }
 
 // ReadPublication reads the view's publication and the tables, and looks for
@@ -155,20 +167,6 @@ func readEnd(ctx context.Context, conn *pgx.Conn) (end logEnd, err error) {
 		return logEnd{}, fmt.Errorf("read the end of the log: %w", err)
 	}
 	return end, nil
-}
-
-// readSlotAndEnd is ReadSlot with the end of the log.
-func readSlotAndEnd(ctx context.Context, conn *pgx.Conn, name string) (slot Slot, ok bool, end logEnd, err error) {
-	var raw []byte
-	end, err = scanEnd(conn.QueryRow(ctx, selectEnd+`,
-		       (SELECT to_jsonb(p)::text FROM pg_catalog.pg_replication_slots p WHERE p.slot_name = $1)`+fromEnd, name), &raw)
-	if ok = raw != nil; err == nil && ok {
-		slot, err = parseSlot(raw)
-	}
-	if err != nil {
-		return Slot{}, false, logEnd{}, fmt.Errorf("read slot %q: %w", name, err)
-	}
-	return slot, ok, end, nil
 }
 
 // scanEnd reads the row of a question about the end of the log, and more.

@@ -267,9 +267,11 @@ func (s *source) check(ctx context.Context, conn *pgx.Conn, view *catalog.View, 
 	if err := s.health.rebind(func() error { return s.suffice(ctx, conn) }); err != nil {
 		return 0, err
 	}
-	standbys, err := catalog.ReadStandbyWait(ctx, conn, seen.Slot)
-	if err != nil {
-		return 0, err
+	var standbys catalog.StandbyWait
+	if view.NamesStandbys {
+		if standbys, err = catalog.ReadStandbyWait(ctx, conn, seen.Slot); err != nil {
+			return 0, err
+		}
 	}
 	if s.health.waitsFor(standbys) {
 		s.log.Warn("the server waits for a standby, and sends nothing", zap.Stringer("because", standbys), zap.String("remedy", standbys.Remedy()))
