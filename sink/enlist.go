@@ -18,8 +18,8 @@ const enlistPatience = time.Second
 
 // markedWait is the least wait between questions whether the markers are written, and
 // markedShare the part of the time so far that a wait takes at least. Each question costs the
-// coordinator work: asked every few milliseconds by many transactions, a busy broker would be
-// later with the markers for it. So a wait for markers may be a quarter too long, and a second
+// coordinator work: a busy broker, asked every few milliseconds by many transactions, would
+// write the markers later. So a wait for markers may be a quarter too long, and a second
 // has about twenty-five questions.
 const (
 	markedWait  = time.Millisecond

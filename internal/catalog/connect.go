@@ -42,7 +42,7 @@ func ConnectBeside(ctx context.Context, url string, at net.Addr) (*pgx.Conn, err
 
 // ConnectWatch is ConnectBeside for the same few catalog queries again and again. The
 // server parses and plans each once: both take several times as long as the rest. The
-// first time, a statement takes another round trip. It is for no statement on a user's
+// first time, a statement takes another round trip. Not for statements on a user's
 // table: a plan made for the empty table would stay.
 func ConnectWatch(ctx context.Context, url string, at net.Addr) (*pgx.Conn, error) {
 	return connectAs(ctx, url, at, func(cfg *pgx.ConnConfig) environment {

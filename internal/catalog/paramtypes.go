@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// registerTypes has a connection read times as UTC, and tells it the PostgreSQL type
-// of a parameter from its Go type: with QueryExecModeExec, pgx does not ask the server. pgx's own
+// registerTypes has a connection read times as UTC, and take the PostgreSQL type of a
+// parameter from the Go type: with QueryExecModeExec, pgx does not ask the server. pgx's own
 // registry has these and many others, and arrays. Releases are built without
 // the registry (nopgxregisterdefaulttypes), and are 1.4 MB smaller.
 func registerTypes(types *pgtype.Map) {

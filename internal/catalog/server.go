@@ -43,8 +43,8 @@ func (s Server) WALSuffices() bool {
 	return s.WALLevel == "logical" || s.WALLevel == "replica" && s.Major() >= 19
 }
 
-// senderTimeout is the wal_sender_timeout in milliseconds. pg_settings would give it, too,
-// but reads all parameters for a single one.
+// senderTimeout is the wal_sender_timeout in milliseconds. The view pg_settings reads all
+// parameters for a single one.
 const senderTimeout = `(extract(epoch FROM current_setting('wal_sender_timeout')::interval) * 1000)::bigint`
 
 // The timeline of pg_control_checkpoint lags behind a promotion until the next

@@ -250,9 +250,9 @@ func (r *Pipeline) Run(ctx context.Context) error {
 	return err
 }
 
-// rest ends the workers. A save under way in a Kafka transaction may end first: cut short, it
-// would stop the sink before the last checkpoint, and be open until the slot's next holder
-// ends it.
+// rest ends the workers. A save under way in a Kafka transaction may end first. Cut short, the
+// transaction would stop the sink before the last checkpoint, and stay open until the claim of
+// the slot's next holder.
 func (r *Pipeline) rest(ctx context.Context, stopWorking context.CancelCauseFunc) {
 	defer stopWorking(errDrained)
 	if r.source.transactions == nil {
