@@ -129,8 +129,17 @@ func newSkip(d *decision, at pg.LSN) *skip {
 	return &skip{decision: d, at: at, past: past, replay: checkpoint.NewReplay(past), owned: d.owned(), moves: d.moves()}
 }
 
-// read streams from the slot up to the transaction, confirming nothing.
+// read streams from the slot up to the transaction, confirming nothing, and frees the slot for
+// the repetition with --yes.
 func (s *skip) read(ctx context.Context) (*SkipReport, error) {
+	report, err := s.search(ctx)
+	if err == nil {
+		err = s.released(ctx)
+	}
+	return report, err
+}
+
+func (s *skip) search(ctx context.Context) (*SkipReport, error) {
 	stream, err := s.replayed(ctx, s.past)
 	if err != nil {
 		return nil, err

@@ -119,3 +119,13 @@ func TestSkipTransactionWithARowThatIsTooLarge(t *testing.T) {
 		t.Errorf("promises more than is known: %s", shown)
 	}
 }
+
+// A connector may take the slot before the verb has ended.
+func TestVerbDoesNotWaitForAnothersSlot(t *testing.T) {
+	f := sound(t)
+	f.save()
+	d := must.Get(openIdle(f.ctx(), f.Config))(t)
+	defer d.close()
+	f.hold()
+	wantClass(t, d.released(f.ctx()), failure.Config, "in use by pid")
+}

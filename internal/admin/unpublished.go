@@ -24,12 +24,15 @@ func (d *decision) unpublished(ctx context.Context, until pg.LSN) (int, error) {
 }
 
 // released returns once the server has freed the slot, a moment after the end of
-// our stream.
+// our stream. Another reader in between is an error.
 func (d *decision) released(ctx context.Context) error {
-	for {
+	for ends := time.Now().Add(releasePatience); ; {
 		slot, _, err := catalog.ReadSlot(ctx, d.conn, d.cfg.Source.Slot)
 		if err != nil || !slot.Active {
 			return err
+		}
+		if time.Now().After(ends) {
+			return refuseSlot(ctx, d.conn, slot, d.server.Database)
 		}
 		if err := backoff.Sleep(ctx, releasePause); err != nil {
 			return fmt.Errorf("wait until slot %q is free: %w", slot.Name, err)
@@ -37,8 +40,12 @@ func (d *decision) released(ctx context.Context) error {
 	}
 }
 
-// releasePause is between two looks at a slot still in use.
-const releasePause = 50 * time.Millisecond
+// releasePause is between two looks at a slot still in use, and releasePatience the time for its
+// release.
+const (
+	releasePause    = 50 * time.Millisecond
+	releasePatience = 5 * time.Second
+)
 
 func (d *decision) readOn(ctx context.Context, until pg.LSN) (n int, err error) {
 	past := d.past()
