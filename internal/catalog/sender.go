@@ -66,7 +66,7 @@ type OwnSender struct {
 // wal_sender_timeout at the present value, so a change of the server's
 // configuration does not change it under us.
 func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err error) {
-	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), `+senderTimeout+`,
+	results, err := conn.Exec(ctx, `SELECT pg_backend_pid(), `+milliseconds("wal_sender_timeout")+`,
 		set_config('wal_sender_timeout', current_setting('wal_sender_timeout'), false)`).ReadAll()
 	if err != nil {
 		return s, fmt.Errorf("read wal_sender_timeout: %w", err)
@@ -76,11 +76,11 @@ func ReadOwnSender(ctx context.Context, conn *pgconn.PgConn) (s OwnSender, err e
 	if err != nil {
 		return s, fmt.Errorf("read wal_sender_timeout: %w", err)
 	}
-	milliseconds, err := strconv.ParseInt(string(row[1]), 10, 32)
+	timeout, err := strconv.ParseInt(string(row[1]), 10, 32)
 	if err != nil {
 		return s, fmt.Errorf("read wal_sender_timeout: %w", err)
 	}
-	return OwnSender{int32(pid), time.Duration(milliseconds) * time.Millisecond}, nil
+	return OwnSender{int32(pid), time.Duration(timeout) * time.Millisecond}, nil
 }
 
 // Holds reports whether the process holds the slot.

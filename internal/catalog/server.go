@@ -43,14 +43,16 @@ func (s Server) WALSuffices() bool {
 	return s.WALLevel == "logical" || s.WALLevel == "replica" && s.Major() >= 19
 }
 
-// senderTimeout is the wal_sender_timeout in milliseconds. The view pg_settings reads all
-// parameters for a single one.
-const senderTimeout = `(extract(epoch FROM current_setting('wal_sender_timeout')::interval) * 1000)::bigint`
+// milliseconds is the expression for a parameter that is a time, NULL where the server lacks it.
+// The view pg_settings would read all parameters for a single one.
+func milliseconds(parameter string) string {
+	return "(extract(epoch FROM current_setting('" + parameter + "', true)::interval) * 1000)::bigint"
+}
 
 // The timeline of pg_control_checkpoint lags behind a promotion until the next
 // checkpoint; the name of the WAL file being written does not. A standby does
 // not allow the question for that name.
-const serverQuery = `
+var serverQuery = `
 SELECT current_setting('server_version_num')::int,
        (SELECT system_identifier::text FROM pg_control_system()),
        CASE WHEN pg_is_in_recovery()
@@ -65,8 +67,8 @@ SELECT current_setting('server_version_num')::int,
             THEN COALESCE(pg_last_wal_replay_lsn(), '0/0')
             ELSE pg_current_wal_flush_lsn()
        END::text,
-       ` + senderTimeout + `,
-       COALESCE((extract(epoch FROM current_setting('idle_replication_slot_timeout', true)::interval) * 1000)::bigint, 0),
+       ` + milliseconds("wal_sender_timeout") + `,
+       COALESCE(` + milliseconds("idle_replication_slot_timeout") + `, 0),
        pg_size_bytes(current_setting('max_slot_wal_keep_size')),
        current_setting('max_replication_slots')::int,
        (SELECT count(*) FROM pg_replication_slots)::int,

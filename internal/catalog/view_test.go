@@ -36,6 +36,7 @@ func watch(t *testing.T, url string) *pgx.Conn {
 
 // laterViews are those on conn, while other changes the publication.
 func laterViews(t *testing.T, conn, other *pgx.Conn) {
+	t.Helper()
 	pgtest.Execute(t, other, `CREATE TABLE outbox (id int)`, `CREATE PUBLICATION p FOR TABLE outbox`)
 	from := Source{Slot: "viewed", Publication: "p", Tables: []pg.Table{outbox}}
 	var before *View

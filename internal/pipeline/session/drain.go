@@ -78,10 +78,8 @@ var errTimeout = errors.New("errors.drain_timeout has passed")
 // missing lists these topics, on the caller's goroutine. ctx may have ended, and may be
 // of WithHaste.
 func Drain(ctx context.Context, done <-chan struct{}, timeout time.Duration, missing func() []string) error {
-	hurry := haste(ctx)
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	until := time.Now().Add(timeout)
+	ending, cancel := Ending(ctx, timeout)
+	defer cancel()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	var absent time.Duration // how long topics have been missing
@@ -89,12 +87,8 @@ func Drain(ctx context.Context, done <-chan struct{}, timeout time.Duration, mis
 		select {
 		case <-done:
 			return nil
-		case <-timer.C:
+		case <-ending.Done():
 			return errTimeout
-		case <-hurry:
-			hurry = nil
-			timer.Reset(min(hurried, time.Until(until)))
-			continue
 		case <-ticker.C:
 		}
 		topics := missing()

@@ -86,7 +86,7 @@ func TestDrainInHaste(t *testing.T) {
 
 func TestEnding(t *testing.T) {
 	for name, tt := range map[string]struct {
-		limit, hurry, want time.Duration // hurry 0: before, negative: never
+		limit, hurry, want time.Duration // hurry 0: at once, negative: never
 	}{
 		"in patience":               {time.Minute, -1, time.Minute},
 		"in a hurry":                {time.Minute, 0, hurried},

@@ -18,15 +18,22 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/transform"
 )
 
+// transacting returns a pipeline with Kafka transactions that does not run. It has begun at 1000.
+func transacting(t *testing.T, x *Transactions) *Pipeline {
+	t.Helper()
+	m := &counts{}
+	r := newPipeline(Parts{Options: defaultOptions(), Router: &transform.Router{}, Store: &fakeStore{}, Metrics: m,
+		Kafka: delivery.NewDownstream(m), Log: zap.NewNop(), Transactions: x}, usual)
+	must.OK(t, r.checkpointer.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
+	return r
+}
+
 // Without commits there is no Kafka transaction. With others' commits there is a
 // transaction a second for the slot's sake, however much log they write.
 func TestIdleExactlyOnceWritesHardlyATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, m := &transactor{}, &counts{}
-		p := Parts{Options: defaultOptions(), Router: &transform.Router{}, Store: &fakeStore{}, Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
-			Transactions: &Transactions{Sink: x, Marker: x}}
-		k := keeping{checkpointer: newPipeline(p, usual).checkpointer}
-		must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
+		x := &transactor{}
+		k := keeping{checkpointer: transacting(t, &Transactions{Sink: x, Marker: x}).checkpointer}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- k.run(ctx) }()
@@ -53,12 +60,9 @@ func TestIdleExactlyOnceWritesHardlyATransaction(t *testing.T) {
 // savesPosition returns a pipeline with a Kafka transaction under way that has nothing but a
 // position, and waits for the door of x.
 func savesPosition(t *testing.T, x *committing) (r *Pipeline, working context.Context, stopWorking context.CancelCauseFunc, done <-chan error) {
-	m := &counts{}
-	p := Parts{Options: defaultOptions(), Router: &transform.Router{}, Store: &fakeStore{}, Metrics: m, Kafka: delivery.NewDownstream(m), Log: zap.NewNop(),
-		Transactions: &Transactions{Sink: x, Marker: x}}
-	r = newPipeline(p, usual)
+	t.Helper()
+	r = transacting(t, &Transactions{Sink: x, Marker: x})
 	k := keeping{checkpointer: r.checkpointer}
-	must.OK(t, k.begin(t.Context(), checkpoint.Checkpoint{LSN: 1000, Slot: "s", Epoch: 7}))
 	working, stopWorking = context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- k.run(working) }()
