@@ -75,12 +75,14 @@ check: vet lint ## before a commit: vet, lint and the tests that need no server
 
 .PHONY: test
 test: postgres dynamodb kafka ## all tests but the second tier, with the race detector, in random order; PKG=./wal for some
-	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v '/e2e\(/\|$$\)'),$(PKG))" scripts/test.sh $(RACE) -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v '/e2e\(/\|$$\)'),$(PKG))" RACE="$(RACE)" scripts/test.sh -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
-# On a slow machine of two cores, those of e2e alone take more than 25 minutes.
+# The race detector would slow PLAIN down for nothing: these run programs as released, or
+# compute in a single goroutine.
+PLAIN = ./bench/drain/ ./e2e/ ./internal/lab/exactlyonce/ ./tests/debezium/
 test-e2e: postgres dynamodb kafka chromium ## the second tier: programs that are killed, servers that crash, mutants, examples
-	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .)))" scripts/test.sh $(RACE) -shuffle=on -timeout 45m $(QUICK) -run '^TestE2E' $(ARGS)
+	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(filter-out $(PLAIN),$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .))))" PLAIN="$(PLAIN)" RACE="$(RACE)" scripts/test.sh -shuffle=on -timeout 45m $(QUICK) -run '^TestE2E' $(ARGS)
 
 .PHONY: test-fast
 test-fast: ## the same without the race detector

@@ -105,11 +105,15 @@ func connectKafka(opts []kgo.Opt, base, key string, tools broker.Tools) (*kafka,
 }
 
 func (k *kafka) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
+	return k.load(ctx, openPatience)
+}
+
+func (k *kafka) load(ctx context.Context, patience time.Duration) (checkpoint.Checkpoint, bool, error) {
 	f, err := await.Answer(ctx, func() (f found, err error) {
 		err = untilKnown(ctx, unknownPatience, func(ctx context.Context) error {
 			logs, err := kafkalog.Open(ctx, k.client, k.topic, 0)
 			if err == nil {
-				err = settled(ctx, func() error { f, err = k.look(ctx, logs[0]); return err })
+				err = settled(ctx, patience, func() error { f, err = k.look(ctx, logs[0]); return err })
 			}
 			return err
 		})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,6 +19,7 @@ import (
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/must"
 )
 
@@ -273,14 +275,37 @@ func TestKafkaPassesTransactions(t *testing.T) {
 	}
 
 	write(sample(2))
-	if _, _, err := s.Load(limited(t)); err == nil || !strings.Contains(err.Error(), "transaction is open") {
-		t.Errorf("load beside an open transaction: %v", err)
+	for _, load := range []func(context.Context) (checkpoint.Checkpoint, bool, error){s.Load, func(ctx context.Context) (checkpoint.Checkpoint, bool, error) { return LoadUnheld(ctx, s) }} {
+		if _, _, err := load(limited(t)); !errors.Is(err, kafkalog.ErrOpenTransaction) {
+			t.Errorf("load beside an open transaction: %v", err)
+		}
 	}
 	end(kgo.TryAbort)
 	wantLoad(t, s, sample(1))
 	write(sample(3))
 	end(kgo.TryCommit)
 	wantLoad(t, s, sample(3))
+}
+
+// TestEndOfTransactionsIsWaitedFor measures the waits on a clock of its own. The end may come
+// later than the patience: there are leastAsked questions in any case.
+func TestEndOfTransactionsIsWaitedFor(t *testing.T) {
+	for _, c := range []struct{ patience, read, want time.Duration }{
+		{openPatience, 0, openPatience + openPoll},
+		{unheldPatience, 0, unheldPatience + openPoll},
+		{unheldPatience, time.Second, leastAsked*time.Second + (leastAsked-1)*openPoll},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := settled(t.Context(), c.patience, func() error {
+				time.Sleep(c.read)
+				return kafkalog.ErrOpenTransaction
+			})
+			if waited := time.Since(began); waited != c.want || !errors.Is(err, kafkalog.ErrOpenTransaction) {
+				t.Errorf("with a patience of %s and reads of %s: %v after %s, want %s", c.patience, c.read, err, waited, c.want)
+			}
+		})
+	}
 }
 
 // hangUp makes the brokers cut the connection instead of answering the first n

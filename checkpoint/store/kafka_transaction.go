@@ -13,17 +13,30 @@ import (
 )
 
 // openPatience is how long a load waits for the end of transactions: longer than
-// the transactions of a working connector. openPoll is the time between two looks.
+// the transactions of a working connector. unheldPatience is for that of a connector
+// without the slot, likely dead: only an end that is under way is worth a wait.
+// openPoll is the time between two looks.
 const (
-	openPatience = 2 * time.Second
-	openPoll     = 20 * time.Millisecond
+	openPatience   = 2 * time.Second
+	unheldPatience = 200 * time.Millisecond
+	openPoll       = 20 * time.Millisecond
 )
+
+// LoadUnheld loads as the store does, for a caller who has found the slot free, or holds it.
+// The next holder ends a transaction that is still open then; LoadUnheld does not wait for
+// brokers to do so.
+func LoadUnheld(ctx context.Context, s checkpoint.Store) (cp checkpoint.Checkpoint, ok bool, err error) {
+	if k, isKafka := s.(*kafka); isKafka {
+		return k.load(ctx, unheldPatience)
+	}
+	return s.Load(ctx)
+}
 
 // settled repeats a read of a log until no transaction is open before the end, the
 // high watermark at the opening. A read up to the last stable offset would miss a
 // checkpoint behind the first record of another connector's transaction.
-func settled(ctx context.Context, read func() error) error {
-	ends := time.Now().Add(openPatience)
+func settled(ctx context.Context, patience time.Duration, read func() error) error {
+	ends := time.Now().Add(patience)
 	for asked := 1; ; asked++ {
 		err := read()
 		if !errors.Is(err, kafkalog.ErrOpenTransaction) || asked >= leastAsked && time.Now().After(ends) {

@@ -164,9 +164,6 @@ func clusterSettings(n, size int, voters []string, o *options) []string {
 		fmt.Sprintf("min.insync.replicas=%d", inSync),
 		fmt.Sprintf("transaction.state.log.replication.factor=%d", size),
 		fmt.Sprintf("transaction.state.log.min.isr=%d", inSync),
-		// A test waits for these decisions.
-		"broker.session.timeout.ms=3000",
-		"broker.heartbeat.interval.ms=500",
 		"replica.lag.time.max.ms=3000",
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
 	}

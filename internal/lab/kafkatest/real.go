@@ -38,7 +38,9 @@ func newApache(t testing.TB) (*apache, error) {
 		}
 	}
 	a.Command = func() (*exec.Cmd, error) {
-		args := append([]string{"run", dir, strconv.Itoa(a.Port), strconv.Itoa(a.controller)}, a.settings...)
+		args := append([]string{"run", dir, strconv.Itoa(a.Port), strconv.Itoa(a.controller),
+			// A controller waits for this before a killed broker leads again, and a test with both.
+			"broker.session.timeout.ms=3000", "broker.heartbeat.interval.ms=500"}, a.settings...)
 		cmd := exec.Command(script, args...)
 		cmd.Env = append(os.Environ(), versionEnv+"="+version())
 		return cmd, nil

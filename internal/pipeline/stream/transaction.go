@@ -38,6 +38,11 @@ type inTransactions struct {
 	*Transactions
 }
 
+// Load implements checkpoint.Store. The slot is free then, or this pipeline's.
+func (s inTransactions) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
+	return store.LoadUnheld(ctx, s.Store)
+}
+
 // Save implements checkpoint.Store.
 func (s inTransactions) Save(ctx context.Context, cp checkpoint.Checkpoint) error {
 	switch {
