@@ -298,7 +298,7 @@ func TestEndOfTransactionsIsWaitedFor(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			err := settled(t.Context(), c.patience, func() error {
-				time.Sleep(c.read)
+				<-time.After(c.read)
 				return kafkalog.ErrOpenTransaction
 			})
 			if waited := time.Since(began); waited != c.want || !errors.Is(err, kafkalog.ErrOpenTransaction) {
