@@ -171,7 +171,7 @@ func (e *loginCut) Unwrap() error { return e.err }
 // failed counts and reports a failed attempt.
 func (c *connections) failed(t *trouble, addr string, err error) {
 	remedy, ok := refused(c.cfg, err)
-	if !ok || c.cfg.SASL.renews(err) {
+	if !ok || c.cfg.renews(err) {
 		t.refusals = 0
 	} else if t.refusals++; t.refusals == refusals {
 		c.refuse(failure.Configf(remedy, "connect to Kafka broker %s: %w", addr, err))

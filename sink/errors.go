@@ -221,10 +221,9 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 		}
 		return "give the broker a certificate that is valid for a server", true
 	}
-	// crypto/tls hands up the peer's alerts in this wrapping.
-	if alert, is := errors.AsType[*net.OpError](err); is && alert.Op == "remote error" {
-		return "the broker ended the TLS handshake: check that sink.kafka.tls.cert_file and key_file are " +
-			"a certificate that it trusts and that has not expired", true
+	if alerted(err) {
+		return "the broker ended the TLS handshake: put a certificate that it trusts and that has not expired into the files of " +
+			"sink.kafka.tls.cert_file and key_file, which are read again at each attempt", true
 	}
 	if _, is := errors.AsType[tls.RecordHeaderError](err); is {
 		return "the listener does not speak TLS: use another port in sink.kafka.brokers, or remove sink.kafka.tls", true
@@ -235,6 +234,18 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 		return "the listener wants TLS: set sink.kafka.tls.enabled, or use another port in sink.kafka.brokers", true
 	}
 	return "", false
+}
+
+// alerted reports whether the broker ended the TLS handshake with an alert, as brokers do
+// without a valid client certificate. crypto/tls hands up the peer's alerts in this wrapping.
+func alerted(err error) bool {
+	alert, is := errors.AsType[*net.OpError](err)
+	return is && alert.Op == "remote error"
+}
+
+// renews reports whether an attempt after the refusal err may have other credentials.
+func (o *Options) renews(err error) bool {
+	return o.SASL.renews(err) || o.TLS.CertFile != "" && alerted(err)
 }
 
 // passingRefusal is the error of credentials refused for now.
@@ -258,7 +269,7 @@ func isRefusal(err error) bool {
 func Unreachable(cfg Options, err error) error {
 	remedy, ok := refused(cfg, err)
 	switch {
-	case ok && cfg.SASL.renews(err):
+	case ok && cfg.renews(err):
 		return &failure.Error{Class: failure.Transient, Remedy: remedy, Err: &passingRefusal{err}}
 	case ok:
 		return failure.Configf(remedy, "%w", err)

@@ -13,8 +13,8 @@ import (
 )
 
 // openPatience is how long a load waits for the end of transactions: longer than
-// the transactions of a working connector. unheldPatience is for that of a connector
-// without the slot, likely dead: only an end that is under way is worth a wait.
+// the transactions of a working connector. unheldPatience is for the transaction of a
+// connector without the slot, likely dead: only an end under way is worth a wait.
 // openPoll is the time between two looks.
 const (
 	openPatience   = 2 * time.Second
@@ -22,9 +22,9 @@ const (
 	openPoll       = 20 * time.Millisecond
 )
 
-// LoadUnheld loads as the store does, for a caller who has found the slot free, or holds it.
-// The next holder ends a transaction that is still open then; LoadUnheld does not wait for
-// brokers to do so.
+// LoadUnheld loads as the store does, for a caller with the slot, or beside a free slot. The
+// next holder ends a transaction still open then; LoadUnheld does not wait for brokers to
+// do so.
 func LoadUnheld(ctx context.Context, s checkpoint.Store) (cp checkpoint.Checkpoint, ok bool, err error) {
 	if k, isKafka := s.(*kafka); isKafka {
 		return k.load(ctx, unheldPatience)
