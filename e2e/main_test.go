@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -45,7 +47,13 @@ const (
 // binary is the path of the program under test.
 var binary = os.Getenv(binaryEnv)
 
-func TestMain(m *testing.M) { pgtest.Main(redistest.With(building{m})) }
+func TestMain(m *testing.M) {
+	// Tests wait for programs more than they compute; -parallel comes later, and counts.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	pgtest.Main(redistest.With(building{m}))
+}
 
 // building runs tests with a program built for them.
 type building struct{ *testing.M }

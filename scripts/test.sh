@@ -25,8 +25,7 @@ run() {
 
 # shellcheck disable=SC2086 # empty is no argument
 run packages "$PACKAGES" ${RACE:-} "$@"
-# They wait for programs more than they compute.
-[ -z "${PLAIN:-}" ] || run plain "$PLAIN" -parallel 4 "$@"
+[ -z "${PLAIN:-}" ] || run plain "$PLAIN" "$@"
 
 awk -f "$here/summary.awk" .cache/test-events-*.json >.cache/test-summary || status=1
 cat .cache/test-summary
