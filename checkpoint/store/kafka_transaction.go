@@ -22,9 +22,8 @@ const (
 	openPoll       = 20 * time.Millisecond
 )
 
-// LoadUnheld loads as the store does, for a caller with the slot, or beside a free slot. The
-// next holder ends a transaction still open then; LoadUnheld does not wait for brokers to
-// do so.
+// LoadUnheld loads as the store does, for a caller beside a free slot. The next holder ends a
+// transaction still open then; LoadUnheld does not wait for brokers to do so.
 func LoadUnheld(ctx context.Context, s checkpoint.Store) (cp checkpoint.Checkpoint, ok bool, err error) {
 	if k, isKafka := s.(*kafka); isKafka {
 		return k.load(ctx, unheldPatience)

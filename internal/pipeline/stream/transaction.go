@@ -36,11 +36,16 @@ const transactionBytes = 4 << 20
 type inTransactions struct {
 	checkpoint.Store
 	*Transactions
+	unclaimed func() bool // the transactional id, by this pipeline
 }
 
-// Load implements checkpoint.Store. The slot is free then, or this pipeline's.
+// Load implements checkpoint.Store. The slot is free then, or ours. An open transaction may be
+// our own after the claim; before, the claim ends it (see endOpen).
 func (s inTransactions) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
-	return store.LoadUnheld(ctx, s.Store)
+	if s.unclaimed() {
+		return store.LoadUnheld(ctx, s.Store)
+	}
+	return s.Store.Load(ctx)
 }
 
 // Save implements checkpoint.Store.
