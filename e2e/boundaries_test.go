@@ -65,6 +65,7 @@ func (w *world) wantWhole() (transactions, kafka int) {
 // Transactions of all sizes over all topics, some with a refused record, through
 // kills in their middle: consumers see each of them as a whole.
 func TestE2EExactlyOnceTransactionBoundaries(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		brokers   int
 		disturbed []string

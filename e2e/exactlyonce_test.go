@@ -24,6 +24,7 @@ import (
 // TestE2EExactlyOnce disturbs every part at random moments under load, and
 // wants each event once, in order, for consumers of committed records.
 func TestE2EExactlyOnce(t *testing.T) {
+	t.Parallel()
 	for name, disturb := range disturbances {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -395,6 +396,7 @@ func TestE2EExactlyOnceWithALateEndTxn(t *testing.T) {
 // the transaction in the other partitions. Whatever the part, each event comes
 // once.
 func TestE2EExactlyOnceWithHalfOfATransactionEnded(t *testing.T) {
+	t.Parallel()
 	claimed := func(*world) {}
 	mark := func(w *world, topic string) bool { return topic == w.checkpoints() }
 	for name, c := range map[string]struct {

@@ -21,6 +21,7 @@ import (
 
 // Each metric of Kafka transactions moves when its event happens.
 func TestE2EExactlyOnceMetrics(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, options{exactlyOnce: true}.refusing(50_000))
 	c := w.serve()
 	c.awaitLog(w.started())

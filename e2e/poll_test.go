@@ -40,9 +40,14 @@ const (
 // TestE2EPollMode disturbs three instances in poll mode as other tests disturb a
 // stream.
 func TestE2EPollMode(t *testing.T) {
+	t.Parallel()
 	for name, ddl := range map[string]string{"sequence": polledSequence, "clock": polledClock} {
-		t.Run(name+"/every_event_once", func(t *testing.T) { polledOnce(t, ddl) })
-		t.Run(name+"/killed", func(t *testing.T) { polledKilled(t, ddl) })
+		for what, run := range map[string]func(*testing.T, string){"every_event_once": polledOnce, "killed": polledKilled} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				run(t, ddl)
+			})
+		}
 	}
 	for name, run := range map[string]func(*testing.T, string){
 		"deleted":         polledDeleted,
@@ -52,7 +57,10 @@ func TestE2EPollMode(t *testing.T) {
 		"connections_cut": polledCut,
 		"dead_letters":    polledDeadLetters,
 	} {
-		t.Run(name, func(t *testing.T) { run(t, polledSequence) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, polledSequence)
+		})
 	}
 }
 

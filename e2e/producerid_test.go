@@ -22,6 +22,7 @@ import (
 // A producer id has 32,767 epochs. Each transaction of version 2 takes an epoch,
 // so the id is used up within the hour; with version 1 each claim takes an epoch.
 func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
+	t.Parallel()
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
 			t.Parallel()
@@ -64,6 +65,7 @@ func TestE2EExactlyOnceWithAWornProducerID(t *testing.T) {
 // with the brokers' timeout. Here brokers look for expired transactions often, or
 // the client would always time out first.
 func TestE2EExactlyOncePausedAtTheEndOfATransaction(t *testing.T) {
+	t.Parallel()
 	for _, version := range []int16{1, 2} {
 		t.Run(fmt.Sprintf("transactions_of_version_%d", version), func(t *testing.T) {
 			w := newWorld(t, options{exactlyOnce: true, broker: []kafkatest.Option{

@@ -19,6 +19,7 @@ import (
 // a time, while the instance is stopped or killed and a spare takes over, or brokers are gone
 // (failure mode 186). The events come in order, and once with exactly once.
 func TestE2EQuarantineReleaseDisturbed(t *testing.T) {
+	t.Parallel()
 	events := 10_000
 	if testing.Short() {
 		events = 3_000

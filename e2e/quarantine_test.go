@@ -38,6 +38,7 @@ const (
 // and while their keys are released (failure mode 186). Every event arrives, in the order of
 // its key.
 func TestE2EQuarantine(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]options{"at_least_once": {}, "exactly_once": {exactlyOnce: true}} {
 		t.Run(name, func(t *testing.T) { quarantined(t, o.parking(50_000)) })
 	}

@@ -19,6 +19,7 @@ import (
 // end, or a full disk: a repetition publishes the rest. Two at once publish each event
 // once. A wrong choice of rows is refused.
 func TestE2ERepairInBadStates(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]options{"at_least_once": {unread: true}, "exactly_once": {unread: true, exactlyOnce: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

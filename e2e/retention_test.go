@@ -54,6 +54,7 @@ const (
 // retention removes rows behind them: nothing is lost, no unpublished row goes,
 // and all go in the end.
 func TestE2ERetention(t *testing.T) {
+	t.Parallel()
 	for name, table := range map[string]string{
 		"rows":                     plainTable,
 		"partitions":               partitionedTable,

@@ -20,6 +20,7 @@ import (
 // With the rights given so, a repetition does all of the work: nothing is left half done,
 // and no event comes twice.
 func TestE2EVerbsNameTheMissingRights(t *testing.T) {
+	t.Parallel()
 	verbs := []struct {
 		args []string
 		code int // at the end

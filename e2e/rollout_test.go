@@ -27,6 +27,7 @@ import (
 // is ready, as Kubernetes does. The bad instance is never ready, so the good
 // instance goes on.
 func TestE2EARolloutOfAMistake(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		more      string // of the good configuration
 		mechanism string // of the login

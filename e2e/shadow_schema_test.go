@@ -46,6 +46,7 @@ func startApicurio(t testing.TB) (addr string) {
 // is of Confluent's converter, which Debezium would have beside Confluent's registry, and the
 // records are of Apicurio's, in the same wire format.
 func TestE2EShadowBySchema(t *testing.T) {
+	t.Parallel()
 	addr := startApicurio(t)
 	confluent, own := "http://"+addr+"/apis/ccompat/v7", "http://"+addr+"/apis/registry/v2"
 	const converter, subject = "value.converter", "payload"

@@ -11,6 +11,7 @@ import (
 // slot. Every event arrives: the snapshot goes on, or a repair compares all
 // rows.
 func TestE2ESnapshotPendingAtALoss(t *testing.T) {
+	t.Parallel()
 	const stop, repair = "", "errors:\n  on_loss: repair\n"
 	drop := func(d *lossDrill, _ *pgtest.Pair) { d.exec("SELECT pg_drop_replication_slot('" + d.slot + "')") }
 	failOver := func(d *lossDrill, servers *pgtest.Pair) { servers.FailOver(d.t) }

@@ -21,6 +21,7 @@ const switchoversEnv = "CDC_OUTBOX_E2E_SWITCHOVERS"
 // keeps the copy away: check warns until the remedy is applied. A former copy
 // does not keep another copy away later.
 func TestE2ESwitchoverThereAndBack(t *testing.T) {
+	t.Parallel()
 	pair := pgtest.StartPair(t)
 	w := newWorld(t, options{pair: pair, direct: true})
 	c := w.serve()

@@ -69,6 +69,7 @@ func (w *world) wait() {
 // topic, and not before: with a backlog, with a broker that takes nothing for a
 // while, and in an idle database.
 func TestE2EWaitEndsWithTheLastEvent(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]options{
 		"table":        {},
 		"messages":     {ways: asMessages},
