@@ -78,8 +78,8 @@ test: postgres dynamodb kafka ## all tests but the second tier, with the race de
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(if $(filter work ./...,$(PKG)),$(shell go list work | grep -v '/e2e\(/\|$$\)'),$(PKG))" RACE="$(RACE)" scripts/test.sh -shuffle=on -timeout $(TIMEOUT) -p 4 $(QUICK) -skip '^TestE2E' $(ARGS)
 
 .PHONY: test-e2e
-# The race detector would slow PLAIN down for nothing: these run programs as released, or
-# compute in a single goroutine.
+# The race detector would take minutes for PLAIN: tests of programs in other processes, and of
+# computations. With PLAIN= on the command line they have it, too.
 PLAIN = ./bench/drain/ ./e2e/ ./internal/lab/exactlyonce/ ./tests/debezium/
 test-e2e: postgres dynamodb kafka chromium ## the second tier: programs that are killed, servers that crash, mutants, examples
 	@GOTESTSUM="$(GOTESTSUM)" PACKAGES="$(filter-out $(PLAIN),$(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestE2E' .))))" PLAIN="$(PLAIN)" RACE="$(RACE)" scripts/test.sh -shuffle=on -timeout 45m $(QUICK) -run '^TestE2E' $(ARGS)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -156,7 +158,7 @@ func refused(cfg Options, err error) (remedy string, ok bool) {
 	if remedy, ok := refusedLogin(cfg.SASL, err); ok {
 		return remedy, true
 	}
-	return refusedCertificate(err)
+	return refusedCertificate(cfg.TLS, err)
 }
 
 // turnedAway reports whether a broker refuses the credentials of a login.
@@ -204,7 +206,7 @@ func loginRemedy(s SASL) string {
 	return "check the credentials under sink.kafka.sasl, and that the broker knows them"
 }
 
-func refusedCertificate(err error) (remedy string, ok bool) {
+func refusedCertificate(cfg TLS, err error) (remedy string, ok bool) {
 	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
 		return "set sink.kafka.tls.ca_file to the certificate of the authority that signed the broker's", true
 	}
@@ -221,9 +223,8 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 		}
 		return "give the broker a certificate that is valid for a server", true
 	}
-	if alerted(err) {
-		return "the broker ended the TLS handshake: put a certificate that it trusts and that has not expired into the files of " +
-			"sink.kafka.tls.cert_file and key_file, which are read again at each attempt", true
+	if alert, is := alertOf(err); is {
+		return alertRemedy(cfg, alert), true
 	}
 	if _, is := errors.AsType[tls.RecordHeaderError](err); is {
 		return "the listener does not speak TLS: use another port in sink.kafka.brokers, or remove sink.kafka.tls", true
@@ -236,16 +237,41 @@ func refusedCertificate(err error) (remedy string, ok bool) {
 	return "", false
 }
 
-// alerted reports whether the broker ended the TLS handshake with an alert, as brokers do
-// without a valid client certificate. crypto/tls hands up the peer's alerts in this wrapping.
-func alerted(err error) bool {
-	alert, is := errors.AsType[*net.OpError](err)
-	return is && alert.Op == "remote error"
+// certificateAlerts are the alerts about a missing or refused client certificate (RFC 8446,
+// section 6.2): bad_certificate to certificate_unknown, unknown_ca, access_denied and
+// certificate_required.
+var certificateAlerts = []uint64{42, 43, 44, 45, 46, 48, 49, 116}
+
+// alertOf is the alert by which the broker ended the TLS handshake. crypto/tls hands up the
+// peer's alerts in this wrapping, with a number as the error, of a type without a name.
+func alertOf(err error) (alert uint64, ok bool) {
+	op, is := errors.AsType[*net.OpError](err)
+	if !is || op.Op != "remote error" {
+		return 0, false
+	}
+	if number := reflect.ValueOf(op.Err); number.CanUint() {
+		alert = number.Uint()
+	}
+	return alert, true
+}
+
+func alertRemedy(cfg TLS, alert uint64) string {
+	const ended = "the broker ended the TLS handshake: "
+	switch {
+	case !slices.Contains(certificateAlerts, alert):
+		return ended + "its log has the reason; it may want another version of TLS than 1.2 or 1.3, or another sink.kafka.tls.server_name, " +
+			"or a client certificate (sink.kafka.tls.cert_file)"
+	case cfg.CertFile == "":
+		return ended + "set sink.kafka.tls.cert_file and key_file to a client certificate that it trusts"
+	}
+	return ended + "put a certificate that it trusts and that has not expired into the files of " +
+		"sink.kafka.tls.cert_file and key_file, which are read again at each attempt"
 }
 
 // renews reports whether an attempt after the refusal err may have other credentials.
 func (o *Options) renews(err error) bool {
-	return o.SASL.renews(err) || o.TLS.CertFile != "" && alerted(err)
+	alert, _ := alertOf(err)
+	return o.SASL.renews(err) || o.TLS.CertFile != "" && slices.Contains(certificateAlerts, alert)
 }
 
 // passingRefusal is the error of credentials refused for now.

@@ -116,7 +116,8 @@ func TestRefused(t *testing.T) {
 		{dial(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}}), "sink.kafka.tls.server_name"},
 		{dial(x509.CertificateInvalidError{Reason: x509.Expired}), "renew"},
 		{dial(x509.CertificateInvalidError{Reason: x509.IncompatibleUsage}), "valid for a server"},
-		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, "sink.kafka.tls.cert_file"},
+		{&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, "set sink.kafka.tls.cert_file"},
+		{&net.OpError{Op: "remote error", Err: tls.AlertError(70)}, "another version of TLS"},
 		{dial(tls.RecordHeaderError{Msg: "not TLS"}), "remove sink.kafka.tls"},
 		{errors.New("appear to be a tls alert record for TLS v1.2"), "sink.kafka.tls.enabled"},
 		{failure.Configf("fix it", "broken"), "fix it"},
@@ -133,6 +134,26 @@ func TestRefused(t *testing.T) {
 		remedy, ok := refused(Options{}, tc.err)
 		if ok != (tc.remedy != "") || !strings.Contains(remedy, tc.remedy) {
 			t.Errorf("%v: %v, %q", tc.err, ok, remedy)
+		}
+	}
+}
+
+// A client certificate may be replaced; a version of TLS, or a certificate that is not configured,
+// takes another configuration.
+func TestRefusedClientCertificateMayPass(t *testing.T) {
+	for _, tc := range []struct {
+		certFile string
+		alert    tls.AlertError
+		want     failure.Class
+	}{
+		{"client.pem", 45, failure.Transient},
+		{"client.pem", 116, failure.Transient},
+		{"client.pem", 70, failure.Config},
+		{"", 116, failure.Config},
+	} {
+		err := Unreachable(Options{TLS: TLS{CertFile: tc.certFile}}, fmt.Errorf("dial: %w", &net.OpError{Op: "remote error", Err: tc.alert}))
+		if got := failure.ClassOf(err); got != tc.want || !isRefusal(err) || failure.RemedyOf(err) == "" {
+			t.Errorf("%v with %q: class %d, want %d, remedy %q", tc.alert, tc.certFile, got, tc.want, failure.RemedyOf(err))
 		}
 	}
 }

@@ -280,8 +280,19 @@ func TestKafkaPassesTransactions(t *testing.T) {
 			t.Errorf("load beside an open transaction: %v", err)
 		}
 	}
+	wantWritten := func(want checkpoint.Checkpoint) {
+		t.Helper()
+		if got, ok, err := LastWritten(limited(t), s); err != nil || !ok || got.LSN != want.LSN {
+			t.Errorf("the last checkpoint written is %v, %t, %v, want %v", got, ok, err, want)
+		}
+	}
+	wantWritten(sample(2))
+	if _, ok, err := LastWritten(limited(t), kafkaAt(opts).store(t, "b")); ok || err != nil {
+		t.Errorf("under another key: %t, %v", ok, err)
+	}
 	end(kgo.TryAbort)
 	wantLoad(t, s, sample(1))
+	wantWritten(sample(2))
 	write(sample(3))
 	end(kgo.TryCommit)
 	wantLoad(t, s, sample(3))

@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
+	"github.com/cdc-outbox/cdc-outbox/internal/await"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/backoff"
 	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 )
@@ -29,6 +31,26 @@ func LoadUnheld(ctx context.Context, s checkpoint.Store) (cp checkpoint.Checkpoi
 		return k.load(ctx, unheldPatience)
 	}
 	return s.Load(ctx)
+}
+
+// LastWritten returns the last checkpoint in Kafka under the store's key, also of a transaction
+// without a commit; ok is false without one.
+func LastWritten(ctx context.Context, s checkpoint.Store) (cp checkpoint.Checkpoint, ok bool, err error) {
+	k, isKafka := s.(*kafka)
+	if !isKafka {
+		return cp, false, nil
+	}
+	written, err := await.Answer(ctx, func() ([]*kgo.Record, error) {
+		return k.lastIn(ctx, k.topic, func(r *kgo.Record) bool { return string(r.Key) == k.key })
+	})
+	if err != nil {
+		return cp, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
+	}
+	if len(written) == 0 || written[0].Value == nil {
+		return cp, false, nil
+	}
+	cp, err = decode(written[0].Value, "the last record of checkpoint topic "+k.topic)
+	return cp, err == nil, err
 }
 
 // settled repeats a read of a log until no transaction is open before the end, the

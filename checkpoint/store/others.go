@@ -191,7 +191,7 @@ func (k *kafka) others(ctx context.Context, slots []string) ([]other, error) {
 			if topic == k.topic || !strings.HasPrefix(topic, k.base+".") || known[slotOf(k.base, topic)] || kafkalog.TopicOf(&found.Topics[i]).Usable(0) != nil {
 				continue
 			}
-			records, err := k.lastIn(ctx, topic)
+			records, err := k.lastIn(ctx, topic, func(*kgo.Record) bool { return true })
 			if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 				return nil, fmt.Errorf("topic %s: %w", topic, err)
 			}
@@ -205,12 +205,12 @@ func (k *kafka) others(ctx context.Context, slots []string) ([]other, error) {
 	})
 }
 
-// lastIn returns the last record of another key's topic, if any.
-func (k *kafka) lastIn(ctx context.Context, topic string) ([]*kgo.Record, error) {
+// lastIn returns the last record of a topic that counts, if any.
+func (k *kafka) lastIn(ctx context.Context, topic string, counts func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	logs, err := kafkalog.Open(ctx, k.client, topic, 0)
 	if err != nil {
 		return nil, err
 	}
-	records, err := kafkalog.Newest(ctx, logs[0].Raw(), func(r *kgo.Record) bool { return !r.Attrs.IsControl() && !alien(r) })
+	records, err := kafkalog.Newest(ctx, logs[0].Raw(), func(r *kgo.Record) bool { return !r.Attrs.IsControl() && !alien(r) && counts(r) })
 	return records[max(0, len(records)-1):], err
 }

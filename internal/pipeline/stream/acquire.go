@@ -49,7 +49,7 @@ type acquired struct {
 // start, stands by while another process holds the slot, compares the server with
 // the checkpoint, and starts streaming.
 func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
-	for fit := s.epoch != 0; ; {
+	for fit := s.epoch != 0 || s.idle(); ; {
 		if !fit {
 			if err := s.yield(ctx, sql); err != nil {
 				return acquired{}, err
@@ -64,6 +64,16 @@ func (s *source) acquire(ctx context.Context, sql *pgx.Conn) (acquired, error) {
 		}
 	}
 }
+
+// idle reports whether this pipeline has claimed its transactional id and read nothing yet, as
+// after endOpen.
+func (s *source) idle() bool {
+	return s.transactions != nil && s.epoch == 0 && !s.phase.Unclaimed()
+}
+
+// mayEnd reports whether the slot was free at the last look, with the transactional id still
+// to be claimed: an open transaction is a dead holder's then.
+func (s *source) mayEnd() bool { return s.free && s.phase.Unclaimed() }
 
 // waitForSlot returns when the slot has no reader any more, or we could not read it. fit
 // tells whether this instance could take over at the last look. The error is ErrTakenOver
@@ -85,6 +95,9 @@ func (s *source) waitForSlot(ctx context.Context, sql *pgx.Conn) (fit bool, err 
 		answered()
 		if err != nil || !slot.Active || slot.Unfit(s.database) != nil {
 			return a.fit, err
+		}
+		if s.idle() {
+			return false, ErrTakenOver // the holder has claimed the transactional id since
 		}
 		if s.beingCreated(ctx, sql, slot, &a) {
 			continue
@@ -205,8 +218,8 @@ func (s *source) find(ctx context.Context, sql *pgx.Conn, repl *pgconn.PgConn, h
 		return seen, catalog.ErrSlotActive
 	}
 	h.found, err = s.known(ctx, sql, seen, view)
-	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.phase.Unclaimed() && seen.Exists {
-		return seen, s.endOpen(ctx, repl, seen.Slot)
+	if errors.Is(err, kafkalog.ErrOpenTransaction) && s.mayEnd() {
+		return seen, s.endOpen(ctx, repl, &seen, err)
 	}
 	if err != nil {
 		return seen, err

@@ -57,6 +57,7 @@ func (s *source) names() catalog.Source {
 // known is the checkpoint to compare with the server, with the present names of the
 // tables; nil: no checkpoint.
 func (s *source) known(ctx context.Context, sql *pgx.Conn, seen checkpoint.Server, view *catalog.View) (*checkpoint.Checkpoint, error) {
+	s.free = seen.Exists && !seen.Slot.Active
 	found, err := s.load(ctx, seen.Slot.ConfirmedFlush)
 	if err != nil || found == nil {
 		return nil, err

@@ -112,7 +112,7 @@ func newPipeline(p Parts, l limits) *Pipeline {
 	r.queue.most = batchBytes(p.MaxBufferedBytes)
 	saves := p.Store
 	if p.Transactions != nil {
-		saves = inTransactions{p.Store, p.Transactions, func() bool { return r.source.phase.Unclaimed() }}
+		saves = inTransactions{p.Store, p.Transactions, func() bool { return r.source.mayEnd() }}
 		r.queue.most = transactionBytes
 	}
 	r.checkpointer = newCheckpointer(bounded{saves, l.store}, r.tracker, p.Checkpoint.Interval, p.Metrics, p.Log)

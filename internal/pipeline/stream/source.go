@@ -70,6 +70,7 @@ type source struct {
 	powerless bool                   // a repair would lack a right, at the last session's start
 	unseen    map[pg.Table]string    // the warnings of untold moves, at the last session's start
 	judged    atomic.Int64           // the server's version at the last warning of defects
+	free      bool                   // the slot, at the last look before a load of the checkpoint
 	held      pg.LSN                 // confirmed position of the slot under another reader; 0: no other reader
 	elsewhere elsewhere              // while standing by
 	admission admission              // likewise

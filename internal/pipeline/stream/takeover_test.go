@@ -3,11 +3,13 @@ package stream
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cdc-outbox/cdc-outbox/checkpoint"
 	"github.com/cdc-outbox/cdc-outbox/internal/base/failure"
+	"github.com/cdc-outbox/cdc-outbox/internal/broker/kafkalog"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/pgtest"
 	"github.com/cdc-outbox/cdc-outbox/internal/lab/proxy"
 	"github.com/cdc-outbox/cdc-outbox/internal/pipeline/session"
@@ -275,4 +277,49 @@ func TestSaveOfUnknownOutcomeIsOurOwn(t *testing.T) {
 	if got := d.store.stored().LSN; got <= d.topic.all()[1].position.CommitLSN {
 		t.Errorf("the checkpoint stayed at %s", got)
 	}
+}
+
+// openStore hides the checkpoint behind an open Kafka transaction of a dead holder, until the
+// pipeline claims the transactional id. The next load waits at the door.
+type openStore struct {
+	heldStore
+	open atomic.Bool
+}
+
+func (s *openStore) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
+	if s.open.Load() {
+		return checkpoint.Checkpoint{}, false, kafkalog.ErrOpenTransaction
+	}
+	return s.heldStore.Load(ctx)
+}
+
+type opener struct {
+	transactor
+	store *openStore
+}
+
+func (o *opener) Claim(context.Context) error {
+	o.store.load.hold()
+	o.store.open.Store(false)
+	return nil
+}
+
+// An instance has claimed its transactional id to end a dead holder's transaction, but another
+// instance is faster to take the slot, and claims the id, too. The first must begin anew: as a
+// spare with a claim it would not claim again.
+func TestSpareWithAClaimBeginsAnew(t *testing.T) {
+	d := outbox(t)
+	d.run().streams().stop()
+	s := &openStore{heldStore: heldStore{Store: d.store}}
+	s.open.Store(true)
+	o := &opener{store: s}
+	late := d.startWith(Parts{Store: s, Transactions: &Transactions{Sink: o, Marker: o}})
+	s.load.reached(t)
+	other := d.run().streams()
+	s.load.open()
+	if err := late.wait(); !errors.Is(err, ErrTakenOver) {
+		t.Errorf("Run = %v, want %v", err, ErrTakenOver)
+	}
+	d.publish(5, 1)
+	d.finish(other)
 }

@@ -36,13 +36,13 @@ const transactionBytes = 4 << 20
 type inTransactions struct {
 	checkpoint.Store
 	*Transactions
-	unclaimed func() bool // the transactional id, by this pipeline
+	// mayEnd reports whether an open transaction is for this pipeline to end; see endOpen.
+	mayEnd func() bool
 }
 
-// Load implements checkpoint.Store. The slot is free then, or ours. An open transaction may be
-// our own after the claim; before, the claim ends it (see endOpen).
+// Load implements checkpoint.Store.
 func (s inTransactions) Load(ctx context.Context) (checkpoint.Checkpoint, bool, error) {
-	if s.unclaimed() {
+	if s.mayEnd() {
 		return store.LoadUnheld(ctx, s.Store)
 	}
 	return s.Store.Load(ctx)
@@ -186,10 +186,24 @@ func (s *source) recallDoubtful(ctx context.Context, cp *checkpoint.Checkpoint) 
 var errEnded = errors.New("ended a Kafka transaction that a former holder of the slot may have left open; looking again")
 
 // endOpen ends a transaction, perhaps a former holder's, that hides the last
-// checkpoint. Only the slot's holder may do so, and endOpen takes the slot first.
-func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.Slot) error {
-	held := acquired{confirmed: slot.ConfirmedFlush, start: slot.ConfirmedFlush}
-	err := s.open(ctx, repl, &held)
+// checkpoint. Only the slot's holder may do so, and endOpen takes the slot first. Beside
+// another connector's checkpoint under the key the open transaction stays, and open is the
+// error: a mistaken configuration must not fence a connector at work.
+func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, seen *checkpoint.Server, open error) error {
+	id, err := catalog.Identify(ctx, repl)
+	if err != nil {
+		return err
+	}
+	identify(seen, id)
+	last, written, err := s.lastWritten(ctx)
+	if err != nil {
+		return err
+	}
+	if written && last.Belongs(seen) != nil {
+		return open
+	}
+	held := acquired{confirmed: seen.Slot.ConfirmedFlush, start: seen.Slot.ConfirmedFlush}
+	err = s.open(ctx, repl, &held)
 	if err != nil {
 		return err
 	}
@@ -203,6 +217,17 @@ func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, slot catalog.
 		return err
 	}
 	return errEnded
+}
+
+// lastWritten is the last checkpoint under the key, perhaps without a commit.
+func (s *source) lastWritten(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limits.store)
+	defer cancel()
+	cp, ok, err = store.LastWritten(ctx, s.kept)
+	if err != nil {
+		err = fmt.Errorf("load checkpoint: %w", &storeError{err})
+	}
+	return cp, ok, err
 }
 
 // fitsSnapshot refuses a pending snapshot where rows must come in the order of parked keys: after
