@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -240,25 +238,22 @@ func refusedCertificate(cfg TLS, err error) (remedy string, ok bool) {
 // certificateAlerts are the alerts about a missing or refused client certificate (RFC 8446,
 // section 6.2): bad_certificate to certificate_unknown, unknown_ca, access_denied and
 // certificate_required.
-var certificateAlerts = []uint64{42, 43, 44, 45, 46, 48, 49, 116}
+const certificateAlerts = " 42 43 44 45 46 48 49 116 "
 
 // alertOf is the alert by which the broker ended the TLS handshake. crypto/tls hands up the
 // peer's alerts in this wrapping, with a number as the error, of a type without a name.
-func alertOf(err error) (alert uint64, ok bool) {
+func alertOf(err error) (alert string, ok bool) {
 	op, is := errors.AsType[*net.OpError](err)
 	if !is || op.Op != "remote error" {
-		return 0, false
+		return "", false
 	}
-	if number := reflect.ValueOf(op.Err); number.CanUint() {
-		alert = number.Uint()
-	}
-	return alert, true
+	return fmt.Sprintf(" %d ", op.Err), true
 }
 
-func alertRemedy(cfg TLS, alert uint64) string {
+func alertRemedy(cfg TLS, alert string) string {
 	const ended = "the broker ended the TLS handshake: "
 	switch {
-	case !slices.Contains(certificateAlerts, alert):
+	case !strings.Contains(certificateAlerts, alert):
 		return ended + "its log has the reason; it may want another version of TLS than 1.2 or 1.3, or another sink.kafka.tls.server_name, " +
 			"or a client certificate (sink.kafka.tls.cert_file)"
 	case cfg.CertFile == "":
@@ -270,8 +265,8 @@ func alertRemedy(cfg TLS, alert uint64) string {
 
 // renews reports whether an attempt after the refusal err may have other credentials.
 func (o *Options) renews(err error) bool {
-	alert, _ := alertOf(err)
-	return o.SASL.renews(err) || o.TLS.CertFile != "" && slices.Contains(certificateAlerts, alert)
+	alert, alerted := alertOf(err)
+	return o.SASL.renews(err) || o.TLS.CertFile != "" && alerted && strings.Contains(certificateAlerts, alert)
 }
 
 // passingRefusal is the error of credentials refused for now.

@@ -40,17 +40,19 @@ func LastWritten(ctx context.Context, s checkpoint.Store) (cp checkpoint.Checkpo
 	if !isKafka {
 		return cp, false, nil
 	}
-	written, err := await.Answer(ctx, func() ([]*kgo.Record, error) {
-		return k.lastIn(ctx, k.topic, func(r *kgo.Record) bool { return string(r.Key) == k.key })
+	f, err := await.Answer(ctx, func() (f found, err error) {
+		written, err := k.lastIn(ctx, k.topic, func(r *kgo.Record) bool { return string(r.Key) == k.key })
+		if err != nil || len(written) == 0 || written[0].Value == nil {
+			return f, err
+		}
+		f.Checkpoint, err = decode(written[0].Value, "the last record")
+		f.ok = err == nil
+		return f, err
 	})
 	if err != nil {
-		return cp, false, fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
+		err = fmt.Errorf("checkpoint topic %s: %w", k.topic, k.classify(err, "Read"))
 	}
-	if len(written) == 0 || written[0].Value == nil {
-		return cp, false, nil
-	}
-	cp, err = decode(written[0].Value, "the last record of checkpoint topic "+k.topic)
-	return cp, err == nil, err
+	return f.Checkpoint, f.ok, err
 }
 
 // settled repeats a read of a log until no transaction is open before the end, the
