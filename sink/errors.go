@@ -221,8 +221,8 @@ func refusedCertificate(cfg TLS, err error) (remedy string, ok bool) {
 		}
 		return "give the broker a certificate that is valid for a server", true
 	}
-	if alert, is := alertOf(err); is {
-		return alertRemedy(cfg, alert), true
+	if ended, ofCertificate := alerted(err); ended {
+		return alertRemedy(cfg, ofCertificate), true
 	}
 	if _, is := errors.AsType[tls.RecordHeaderError](err); is {
 		return "the listener does not speak TLS: use another port in sink.kafka.brokers, or remove sink.kafka.tls", true
@@ -235,25 +235,27 @@ func refusedCertificate(cfg TLS, err error) (remedy string, ok bool) {
 	return "", false
 }
 
-// certificateAlerts are the alerts about a missing or refused client certificate (RFC 8446,
-// section 6.2): bad_certificate to certificate_unknown, unknown_ca, access_denied and
-// certificate_required.
-const certificateAlerts = " 42 43 44 45 46 48 49 116 "
-
-// alertOf is the alert by which the broker ended the TLS handshake. crypto/tls hands up the
-// peer's alerts in this wrapping, with a number as the error, of a type without a name.
-func alertOf(err error) (alert string, ok bool) {
+// alerted reports whether the broker ended the TLS handshake with an alert, and whether the
+// alert is about a missing or refused client certificate (RFC 8446, section 6.2):
+// bad_certificate to certificate_unknown, unknown_ca, access_denied, certificate_required.
+// crypto/tls hands up the peer's alerts in this wrapping, with a number as the error, of a type
+// without a name.
+func alerted(err error) (ok, ofCertificate bool) {
 	op, is := errors.AsType[*net.OpError](err)
 	if !is || op.Op != "remote error" {
-		return "", false
+		return false, false
 	}
-	return fmt.Sprintf(" %d ", op.Err), true
+	switch fmt.Sprintf("%d", op.Err) {
+	case "42", "43", "44", "45", "46", "48", "49", "116":
+		return true, true
+	}
+	return true, false
 }
 
-func alertRemedy(cfg TLS, alert string) string {
+func alertRemedy(cfg TLS, ofCertificate bool) string {
 	const ended = "the broker ended the TLS handshake: "
 	switch {
-	case !strings.Contains(certificateAlerts, alert):
+	case !ofCertificate:
 		return ended + "its log has the reason; it may want another version of TLS than 1.2 or 1.3, or another sink.kafka.tls.server_name, " +
 			"or a client certificate (sink.kafka.tls.cert_file)"
 	case cfg.CertFile == "":
@@ -265,8 +267,8 @@ func alertRemedy(cfg TLS, alert string) string {
 
 // renews reports whether an attempt after the refusal err may have other credentials.
 func (o *Options) renews(err error) bool {
-	alert, alerted := alertOf(err)
-	return o.SASL.renews(err) || o.TLS.CertFile != "" && alerted && strings.Contains(certificateAlerts, alert)
+	_, ofCertificate := alerted(err)
+	return o.SASL.renews(err) || o.TLS.CertFile != "" && ofCertificate
 }
 
 // passingRefusal is the error of credentials refused for now.

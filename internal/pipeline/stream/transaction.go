@@ -221,12 +221,11 @@ func (s *source) endOpen(ctx context.Context, repl *pgconn.PgConn, seen *checkpo
 
 // lastWritten is the last checkpoint under the key, perhaps without a commit.
 func (s *source) lastWritten(ctx context.Context) (cp checkpoint.Checkpoint, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.limits.store)
-	defer cancel()
-	cp, ok, err = store.LastWritten(ctx, s.kept)
-	if err != nil {
-		err = fmt.Errorf("load checkpoint: %w", &storeError{err})
-	}
+	b := bounded{s.kept, s.limits.store}
+	err = b.within(ctx, func(ctx context.Context) error {
+		cp, ok, err = store.LastWritten(ctx, b.Store)
+		return err
+	})
 	return cp, ok, err
 }
 
